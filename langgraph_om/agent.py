@@ -1,0 +1,74 @@
+"""Door 2: an agent loop with memory, ready to run, every node visible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.runnables import Runnable, RunnableLambda
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.store.base import BaseStore
+
+from langgraph_om.errors import ConfigurationError
+from langgraph_om.graph import ObservationalMemoryState, add_observational_memory
+from langgraph_om.memory import ObservationalMemory
+from langgraph_om.models import chat_model, check_model
+
+__all__ = ["create_memory_agent"]
+
+
+def create_memory_agent(
+    model: str | BaseChatModel,
+    tools: Sequence[Any] = (),
+    *,
+    memory: ObservationalMemory | None = None,
+    prompt: str | SystemMessage | None = None,
+    checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
+    store: BaseStore | None = None,
+    name: str | None = None,
+) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Build an agent that talks without end: model, tools, memory.
+
+    Args:
+        model: The Actor's model, a chat model or `"provider/model"`.
+        tools: Tools or functions; those of the memory are added.
+        memory: The memory; `None`: `ObservationalMemory()`.
+        prompt: The agent's own system prompt.
+        checkpointer: Where threads are kept; `None` under a server or Studio, which brings its own.
+        store: A LangGraph store for the tools and for semantic search.
+        name: The graph's name.
+
+    Raises:
+        ConfigurationError: When the model can not be used.
+    """
+    memory = memory if memory is not None else ObservationalMemory()
+    check_model("model", model)
+    chat = chat_model(model) if isinstance(model, str) else model
+    all_tools = [*tools, *memory.tools]
+    if all_tools and not hasattr(chat, "bind_tools"):
+        msg = f"`model` is {model!r}, which can not be given tools; pass a chat model"
+        raise ConfigurationError(msg)
+    actor: Runnable[Any, BaseMessage] = chat.bind_tools(all_tools) if all_tools else chat
+
+    def agent(state: ObservationalMemoryState) -> dict[str, Any]:
+        return {"messages": [actor.invoke(memory.llm_input_messages(state, system=prompt))]}
+
+    async def aagent(state: ObservationalMemoryState) -> dict[str, Any]:
+        return {"messages": [await actor.ainvoke(memory.llm_input_messages(state, system=prompt))]}
+
+    builder = StateGraph(ObservationalMemoryState)
+    builder.add_node("agent", RunnableLambda(agent, aagent, name="agent"))
+    gate = add_observational_memory(builder, memory, before="agent")
+    builder.add_edge(START, gate)
+    if all_tools:
+        builder.add_node("tools", ToolNode(all_tools))
+        builder.add_conditional_edges("agent", tools_condition, ["tools", END])
+        builder.add_edge("tools", gate)
+    else:
+        builder.add_edge("agent", END)
+    return builder.compile(checkpointer=checkpointer, store=store, name=name)

@@ -1,0 +1,1 @@
+"""The pure core: every rule of the memory, and no I/O."""

@@ -1,0 +1,182 @@
+"""What the Actor sees: one system message, a reminder, and the messages that are not observed yet.
+
+The order keeps the longest prefix unchanged from call to call, so that a provider's prompt cache
+can hold it: the agent's own prompt, our constant instructions, the observations group by group, and
+only then what changes often. Text of users and models is escaped, so that none of it closes or
+opens a tag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+
+from langgraph_om.core.dates import annotate
+from langgraph_om.core.prompts import load
+from langgraph_om.core.record import MemoryRecord, log_tokens
+from langgraph_om.core.tags import escape
+from langgraph_om.core.window import CONTINUATION_ID, Window, safe_cuts
+
+__all__ = ["assemble", "dropped_from_view"]
+
+_FIXED_TOKENS = 600
+"""At least what our constant instructions, the reminder and the tags cost."""
+
+ContentBlock = str | dict[str, Any]
+
+
+def assemble(
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    window: Window,
+    *,
+    today: date,
+    system: str | SystemMessage | None = None,
+    max_input_tokens: int | None = None,
+) -> list[BaseMessage]:
+    """Put together the Actor's input.
+
+    Args:
+        record: The memory of the thread.
+        messages: The whole conversation; none of them is changed.
+        window: Its unobserved messages.
+        today: The day from which relative dates are told, in the memory's time zone.
+        system: The agent's own system prompt, if it is not among the messages.
+        max_input_tokens: Above this, the oldest messages of the window are left out of the view.
+
+    Returns:
+        At most one system message, then the conversation. Without observations these are the given
+        messages as they are.
+    """
+    head = _own_system(system, messages)
+    memory = _memory_blocks(record, today)
+    dropped = dropped_from_view(window, log_tokens(record), max_input_tokens)
+    shown: list[BaseMessage] = [entry.message for entry in window.entries[dropped:]]
+    out: list[BaseMessage] = []
+    if memory:
+        blocks = [*_blocks(head), *memory]
+        out.append(
+            SystemMessage(blocks) if head is None else head.model_copy(update={"content": blocks})
+        )
+        out.append(HumanMessage(load("continuation"), id=CONTINUATION_ID))
+    elif head is not None:
+        out.append(head)
+    request = _pinned_request(window, dropped)
+    if request is not None:
+        out.append(request)
+    return [*out, *_calls_of(shown, messages), *shown]
+
+
+def _own_system(
+    system: str | SystemMessage | None, messages: Sequence[BaseMessage]
+) -> SystemMessage | None:
+    """Join the agent's own system texts to one message; a single one stays as it is."""
+    given = SystemMessage(system) if isinstance(system, str) else system
+    own = [message for message in messages if isinstance(message, SystemMessage)]
+    parts = [given, *own] if given is not None else own
+    if len(parts) <= 1:
+        return parts[0] if parts else None
+    return SystemMessage([block for part in parts for block in _blocks(part)])
+
+
+def _blocks(message: SystemMessage | None) -> list[ContentBlock]:
+    if message is None:
+        return []
+    content = message.content
+    if isinstance(content, str):
+        return [_text(content)] if content else []
+    return [_text(block) if isinstance(block, str) else block for block in content]
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _memory_blocks(record: MemoryRecord, today: date) -> list[ContentBlock]:
+    groups = [group for group in record["log"] if group["text"]]
+    if not groups:
+        return []
+    blocks: list[ContentBlock] = [_text(f"\n\n{load('actor_instructions')}\n\n<observations>\n")]
+    previous: date | None = None
+    for group in groups:
+        told, previous = annotate(escape(group["text"]), today, previous)
+        blocks.append(_text(f"{told}\n\n"))
+    blocks.append(_text("</observations>"))
+    hints = _hints(record)
+    return [*blocks, _text(hints)] if hints else blocks
+
+
+def _hints(record: Mapping[str, Any]) -> str:
+    tags = {"current-task": "current_task", "suggested-response": "suggested_response"}
+    return "".join(
+        f"\n\n<{tag}>\n{escape(record[key])}\n</{tag}>" for tag, key in tags.items() if record[key]
+    )
+
+
+def _pinned_request(window: Window, dropped: int) -> BaseMessage | None:
+    """Return the live user request when it would not be shown otherwise."""
+    if window.request_message is not None:
+        return window.request_message
+    for entry in window.entries[:dropped]:
+        if entry.key == window.request:
+            return entry.message
+    return None
+
+
+def _calls_of(shown: Sequence[BaseMessage], messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Bring back the calls whose results came so late that the calls were observed before them."""
+    called: set[str] = set()
+    missing: set[str] = set()
+    for message in shown:
+        if isinstance(message, AIMessage):
+            called |= {str(call["id"]) for call in message.tool_calls}
+        elif isinstance(message, ToolMessage) and message.tool_call_id not in called:
+            missing.add(message.tool_call_id)
+    if not missing:
+        return []
+    present = {id(message) for message in shown}
+    brought: list[BaseMessage] = []
+    wanted: set[str] = set()
+    for message in messages:
+        if id(message) in present:
+            continue
+        if isinstance(message, AIMessage):
+            ids = {str(call["id"]) for call in message.tool_calls}
+            if ids & missing:
+                brought.append(message)
+                wanted |= ids
+        elif isinstance(message, ToolMessage) and message.tool_call_id in wanted:
+            brought.append(message)
+    return brought
+
+
+def dropped_from_view(window: Window, log: int, limit: int | None) -> int:
+    """Count the window's oldest messages that the view leaves out to keep to a limit.
+
+    Only whole exchanges are left out, and the newest one always stays; the live user request is
+    shown whatever happens.
+
+    Args:
+        window: The unobserved messages.
+        log: Tokens of the observation log.
+        limit: Tokens of observations and messages together; `None`: no limit.
+    """
+    if limit is None:
+        return 0
+    room = limit - ((log + _FIXED_TOKENS) if log else 0)
+    size = window.tokens
+    if size <= room:
+        return 0
+    before = 0
+    dropped = 0
+    for cut in safe_cuts(window.entries):
+        if cut == len(window.entries):
+            break
+        size -= window.weight(before, cut)
+        before = dropped = cut
+        if size <= room:
+            break
+    return dropped

@@ -1,0 +1,151 @@
+"""What memory does, said once: events that are folded into the record and shown on the stream.
+
+An event is a mapping with a `type` and snake_case keys, JSON values only. `to_part` renders it as
+the `data-om-*` part of the custom stream; events that only keep the books have no part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from langgraph_om.core.config import Thresholds
+from langgraph_om.core.record import MemoryRecord, log_tokens
+from langgraph_om.core.window import Window
+
+__all__ = ["Event", "Part", "iso", "status_data", "to_part"]
+
+Event = dict[str, Any]
+"""A memory event."""
+
+Part = dict[str, Any]
+"""A `data-om-*` part: `{"type": ..., "data": {...}}`."""
+
+_FIELDS: dict[str, dict[str, str]] = {
+    "observation-start": {
+        "cycle_id": "cycleId",
+        "operation": "operationType",
+        "at": "startedAt",
+        "tokens": "tokensToObserve",
+        "record_id": "recordId",
+        "thread_id": "threadId",
+        "thread_ids": "threadIds",
+        "config": "config",
+    },
+    "observation-end": {
+        "cycle_id": "cycleId",
+        "operation": "operationType",
+        "at": "completedAt",
+        "duration_ms": "durationMs",
+        "tokens": "tokensObserved",
+        "observation_tokens": "observationTokens",
+        "observations": "observations",
+        "current_task": "currentTask",
+        "suggested_response": "suggestedResponse",
+        "record_id": "recordId",
+        "thread_id": "threadId",
+        "usage": "usage",
+    },
+    "observation-failed": {
+        "cycle_id": "cycleId",
+        "operation": "operationType",
+        "at": "failedAt",
+        "duration_ms": "durationMs",
+        "tokens": "tokensAttempted",
+        "error": "error",
+        "observations": "observations",
+        "record_id": "recordId",
+        "thread_id": "threadId",
+        "usage": "usage",
+    },
+    "thread-update": {
+        "cycle_id": "cycleId",
+        "thread_id": "threadId",
+        "old_title": "oldTitle",
+        "new_title": "newTitle",
+        "at": "timestamp",
+    },
+    "tripwire": {
+        "reason": "reason",
+        "operation": "operationType",
+        "record_id": "recordId",
+        "thread_id": "threadId",
+        "at": "timestamp",
+    },
+    "view-trimmed": {
+        "dropped_messages": "droppedMessages",
+        "dropped_tokens": "droppedTokens",
+        "limit": "limit",
+        "record_id": "recordId",
+        "thread_id": "threadId",
+    },
+}
+"""Per event with a part: which key becomes which field. Keys that are `None` are left out."""
+
+
+def to_part(event: Mapping[str, Any]) -> Part | None:
+    """Render an event for the custom stream.
+
+    Returns:
+        `{"type": "data-om-...", "data": {...}}`, or `None` for an event without a part.
+    """
+    kind = event["type"]
+    if kind == "status":
+        return {"type": "data-om-status", "data": event["data"]}
+    names = _FIELDS.get(kind)
+    if names is None:
+        return None
+    data = {name: event[key] for key, name in names.items() if event.get(key) is not None}
+    return {"type": f"data-om-{kind}", "data": data}
+
+
+def iso(moment: datetime) -> str:
+    """Write a time as ISO text with milliseconds."""
+    return moment.isoformat(timespec="milliseconds")
+
+
+def status_data(
+    record: MemoryRecord, window: Window, thresholds: Thresholds, *, step: int
+) -> dict[str, Any]:
+    """State both windows: the `data` of `data-om-status`.
+
+    Args:
+        record: The memory of the thread.
+        window: Its unobserved messages.
+        thresholds: The limits in force.
+        step: The agent's step since the newest human message, 0-based.
+    """
+    observations = log_tokens(record)
+    return {
+        "windows": {
+            "active": {
+                "messages": {
+                    "tokens": window.tokens,
+                    "threshold": thresholds.messages_at(observations),
+                },
+                "observations": {
+                    "tokens": observations,
+                    "threshold": thresholds.observations_at(window.tokens),
+                },
+            },
+            "buffered": {
+                "observations": {
+                    "chunks": 0,
+                    "messageTokens": 0,
+                    "projectedMessageRemoval": 0,
+                    "observationTokens": 0,
+                    "status": "idle",
+                },
+                "reflection": {
+                    "inputObservationTokens": 0,
+                    "observationTokens": 0,
+                    "status": "idle",
+                },
+            },
+        },
+        "recordId": record["id"],
+        "threadId": record["thread_id"],
+        "stepNumber": step,
+        "generationCount": record["generation"],
+    }

@@ -1,0 +1,341 @@
+"""The memory of one thread as plain JSON values, and `fold`, the only code that changes it.
+
+Rules of this file:
+
+1. Everything that changes memory is an event, and `fold` is where events take effect.
+2. `fold` is deterministic, never mutates what it is given, and
+   `fold(fold(r, xs), ys) == fold(r, xs + ys)`, so it serves as the reducer of either kind of
+   channel.
+3. An event that was folded already, or that was computed from memory that has moved on since,
+changes
+   nothing: observations name the cursor they continue, reflections name the groups they read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NotRequired, TypedDict, cast
+
+from langgraph_om.errors import ConfigurationError
+
+__all__ = [
+    "CURSOR_TAIL",
+    "FOLDED_TYPES",
+    "RECORD_VERSION",
+    "Group",
+    "MemoryRecord",
+    "blank_record",
+    "derive_id",
+    "fold",
+    "fold_one",
+    "log_tokens",
+    "readable",
+]
+
+RECORD_VERSION = 1
+"""Version of the record's form; a record of a later version is refused, never guessed at."""
+
+CURSOR_TAIL = 16
+"""How many of the newest observed message ids the cursor keeps, in case some are removed."""
+
+Operation = Literal["observation", "reflection"]
+
+
+class Group(TypedDict):
+    """One immutable entry of the observation log."""
+
+    id: str
+    """The cycle that wrote it."""
+    kind: Literal["observation", "reflection"]
+    ranges: list[list[str]]
+    """First and last message id of each covered run of messages, inclusive, in message order."""
+    thread_id: str | None
+    observed_at: str
+    """ISO time at which the model answered."""
+    text: str
+    """Dated items; empty when the messages held nothing worth noting."""
+    tokens: int
+
+
+class MemoryRecord(TypedDict, total=False):
+    """All that is remembered of one thread; the value of the `om` channel."""
+
+    version: int
+    id: str
+    thread_id: str
+    resource_id: str | None
+    scope: str
+    generation: int
+    """How many reflections have replaced the log."""
+    log: list[Group]
+    cursor: list[str]
+    """Ids of the newest observed messages, newest last."""
+    chunks: list[dict[str, Any]]
+    reflection: dict[str, Any] | None
+    pending: dict[str, Any]
+    current_task: str | None
+    suggested_response: str | None
+    thread_title: str | None
+    stamps: dict[str, str]
+    """First-seen ISO times of window messages that carry no time themselves."""
+    token_cache: dict[str, Any]
+    """`counter` (identity) and `counts` (`{message id: [content digest, tokens]}`) of the window.
+    """
+    turn: dict[str, Any]
+    """`request` (id of the newest human message) and `step` (0-based since that message)."""
+    attempts: dict[str, Any]
+    """Per operation: `failures` in a row, and `retry_at_tokens`, the size to reach before the next.
+    """
+    usage: dict[str, Any]
+    """Per operation: `calls`, `inputTokens`, `outputTokens` so far."""
+    others: list[dict[str, Any]]
+    revision: int
+    tripwire: NotRequired[dict[str, Any] | None]
+    """Why the turn was ended, and the last message id then; `None` in normal operation."""
+
+
+def blank_record() -> MemoryRecord:
+    """Return the memory of a thread that was never looked at."""
+    return {
+        "version": RECORD_VERSION,
+        "id": "",
+        "thread_id": "",
+        "resource_id": None,
+        "scope": "thread",
+        "generation": 0,
+        "log": [],
+        "cursor": [],
+        "chunks": [],
+        "reflection": None,
+        "pending": {},
+        "current_task": None,
+        "suggested_response": None,
+        "thread_title": None,
+        "stamps": {},
+        "token_cache": {"counter": "", "counts": {}},
+        "turn": {"request": None, "step": -1},
+        "attempts": {},
+        "usage": {},
+        "others": [],
+        "revision": 0,
+        "tripwire": None,
+    }
+
+
+RECORD_KEYS = frozenset(blank_record())
+
+
+def derive_id(prefix: str, *parts: object) -> str:
+    """Name something by its content, so that repeating the work repeats the name."""
+    digest = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        digest.update(str(part).encode("utf-8", "surrogatepass"))
+        digest.update(b"\x1f")
+    return f"{prefix}-{digest.hexdigest()}"
+
+
+def log_tokens(record: MemoryRecord) -> int:
+    """Count the tokens of the observation log."""
+    return sum(group["tokens"] for group in record["log"])
+
+
+def readable(value: object) -> MemoryRecord:
+    """Complete what the channel holds (`None`, `{}` or a record) to a whole record.
+
+    Raises:
+        ConfigurationError: When it is no mapping, or was written by a later version.
+    """
+    if not value:
+        return blank_record()
+    if not isinstance(value, Mapping):
+        msg = f"`om` is {type(value).__name__}; it must be a memory record (a mapping) or absent"
+        raise ConfigurationError(msg)
+    version = value.get("version", RECORD_VERSION)
+    if not isinstance(version, int) or version > RECORD_VERSION:
+        msg = (
+            f"`om.version` is {version!r}, this package reads records up to version "
+            f"{RECORD_VERSION}; upgrade langgraph-om"
+        )
+        raise ConfigurationError(msg)
+    if len(value) >= len(RECORD_KEYS):
+        return cast("MemoryRecord", value)
+    return cast("MemoryRecord", {**blank_record(), **value})
+
+
+def fold(record: Mapping[str, Any] | None, updates: Sequence[Any]) -> MemoryRecord:
+    """Apply updates in order; the reducer of the `om` channel.
+
+    Args:
+        record: The memory so far; empty or `None` for a new thread.
+        updates: Each a list of events, one event (a mapping with `type`), or a mapping of record
+        keys,
+            which is merged by key (an edit by hand).
+
+    Returns:
+        The new record; the given one is left as it was.
+
+    Raises:
+        ConfigurationError: When an update is none of these.
+    """
+    folded = dict(readable(record))
+    for update in updates:
+        for event in update if isinstance(update, list | tuple) else [update]:
+            _apply(folded, event)
+    return cast("MemoryRecord", folded)
+
+
+def fold_one(record: Mapping[str, Any] | None, update: object) -> MemoryRecord:
+    """Apply one update; `fold` in the form of a plain LangGraph reducer."""
+    return fold(record, [update])
+
+
+def _apply(record: dict[str, Any], event: object) -> None:
+    if event is None:
+        return
+    if not isinstance(event, Mapping):
+        msg = (
+            f"an update of `om` is {event!r}; write an event, a mapping of record keys, or "
+            f"LangGraph's `Overwrite` to replace the whole record"
+        )
+        raise ConfigurationError(msg)
+    if "type" in event:
+        effect = _EFFECTS.get(str(event["type"]))
+        if effect is None:
+            msg = f"an update of `om` has the unknown event type {event['type']!r}"
+            raise ConfigurationError(msg)
+        effect(record, event)
+        return
+    unknown = sorted(set(map(str, event)) - RECORD_KEYS)
+    if unknown:
+        msg = (
+            f"an update of `om` has the key {unknown[0]!r}, which is no key of a memory record; "
+            f"the keys are {', '.join(sorted(RECORD_KEYS))}"
+        )
+        raise ConfigurationError(msg)
+    record.update(event)
+
+
+# --- Effects: one per event type. Each replaces values, none changes a value in place. -----------
+
+
+def _opened(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+    """The thread is looked at for the first time, or under a new identity (a copied thread)."""
+    for key in ("id", "thread_id", "resource_id", "scope"):
+        record[key] = event[key]
+
+
+def _counted(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+    """Window messages were counted or first seen; what left the window is forgotten."""
+    cache = record["token_cache"]
+    kept = cache["counts"] if cache["counter"] == event["counter"] else {}
+    gone = set(event["gone"])
+    record["token_cache"] = {
+        "counter": event["counter"],
+        "counts": {
+            **{key: value for key, value in kept.items() if key not in gone},
+            **event["counts"],
+        },
+    }
+    stamps = {key: value for key, value in record["stamps"].items() if key not in gone}
+    record["stamps"] = {**event["stamps"], **stamps}
+
+
+def _stepped(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+    """The gate let the Actor go on."""
+    record["turn"] = {"request": event["request"], "step": event["step"]}
+    record["tripwire"] = None
+
+
+def _observed(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+    """Messages became observed; the cursor moves only from where the Observer began."""
+    newest = record["cursor"][-1] if record["cursor"] else None
+    group = event["group"]
+    if event["after"] != newest or any(entry["id"] == group["id"] for entry in record["log"]):
+        return
+    record["log"] = [*record["log"], group]
+    record["cursor"] = list(event["cursor"])
+    for hint in ("current_task", "suggested_response", "thread_title"):
+        if event.get(hint) is not None:
+            record[hint] = event[hint]
+    _succeeded(record, event)
+
+
+def _reflected(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+    """A reflection takes the place of exactly the groups it read."""
+    read = list(event["group_ids"])
+    ids = [group["id"] for group in record["log"]]
+    if not read or read[0] not in ids:
+        return
+    start = ids.index(read[0])
+    if ids[start : start + len(read)] != read:
+        return
+    record["log"] = [
+        *record["log"][:start],
+        *event["groups"],
+        *record["log"][start + len(read) :],
+    ]
+    record["generation"] = record["generation"] + 1
+    if event.get("current_task") is not None:
+        record["current_task"] = event["current_task"]
+    _succeeded(record, event)
+
+
+def _finished(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+    (_observed if event["operation"] == "observation" else _reflected)(record, event)
+
+
+def _succeeded(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+    operation = event["operation"]
+    attempts = {key: value for key, value in record["attempts"].items() if key != operation}
+    if event.get("retry_at_tokens") is not None:
+        attempts[operation] = {"failures": 0, "retry_at_tokens": event["retry_at_tokens"]}
+    record["attempts"] = attempts
+    _spent(record, event)
+
+
+def _failed(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+    """Nothing became observed; the next attempt waits for growth."""
+    record["attempts"] = {
+        **record["attempts"],
+        event["operation"]: {
+            "failures": event["failures"],
+            "retry_at_tokens": event["retry_at_tokens"],
+        },
+    }
+    _spent(record, event)
+
+
+def _spent(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+    usage, spent = record["usage"], event["usage"]
+    before = usage.get(event["operation"], {})
+    record["usage"] = {
+        **usage,
+        event["operation"]: {key: before.get(key, 0) + value for key, value in spent.items()},
+    }
+
+
+def _tripped(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+    """The turn ends without an answer."""
+    record["tripwire"] = {"reason": event["reason"], "last_message": event["last_message"]}
+
+
+def _nothing(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+    """Something to show on the stream that changes no memory."""
+
+
+_EFFECTS: dict[str, Callable[[dict[str, Any], Mapping[str, Any]], None]] = {
+    "opened": _opened,
+    "counted": _counted,
+    "stepped": _stepped,
+    "observation-end": _finished,
+    "observation-failed": _failed,
+    "observation-start": _nothing,
+    "thread-update": _nothing,
+    "status": _nothing,
+    "view-trimmed": _nothing,
+    "tripwire": _tripped,
+}
+
+FOLDED_TYPES = frozenset(kind for kind, effect in _EFFECTS.items() if effect is not _nothing)
+"""The types of event that change memory, and are worth a place in a checkpoint."""

@@ -1,0 +1,305 @@
+"""Which messages are not observed yet, what they weigh, and where they may be cut.
+
+The window is found from the record's cursor, a message id, so that its cost follows the window and
+not the conversation. Nothing here decides; `plan` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+
+from langgraph_om.core.record import CURSOR_TAIL, MemoryRecord, derive_id
+from langgraph_om.core.tokens import CONVERSATION_OVERHEAD, TokenCounter, content_digest
+
+__all__ = ["CONTINUATION_ID", "Entry", "Window", "message_time", "open_window", "safe_cuts"]
+
+CONTINUATION_ID = "om-continuation"
+"""Id of the reminder that stands for the observed part of the conversation in the Actor's prompt.
+"""
+
+MessageTime = Callable[[BaseMessage], datetime | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One message of the window."""
+
+    key: str
+    """The message's id, or one derived from its content."""
+    message: BaseMessage
+    digest: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The unobserved part of a conversation."""
+
+    entries: tuple[Entry, ...]
+    tokens: int
+    """Tokens of all entries, with the overhead of a conversation; 0 when empty."""
+    request: str | None
+    """Key of the newest human message of the whole conversation: the live user request."""
+    request_message: BaseMessage | None
+    """The live user request itself, when it lies before the window."""
+    observed_keys: tuple[str, ...]
+    """Keys of the last messages before the window, newest last: the tail of a cursor."""
+    last_key: str | None
+    """Key of the conversation's last message."""
+    fresh_from: int
+    """The first entry that is new in this turn, for a thread that memory sees for the first time.
+    """
+
+    def weight(self, start: int, stop: int) -> int:
+        """Count the tokens of some entries."""
+        return sum(entry.tokens for entry in self.entries[start:stop])
+
+    def cursor_after(self, count: int) -> list[str]:
+        """Return the cursor once the first `count` entries are observed."""
+        keys = [*self.observed_keys, *(entry.key for entry in self.entries[:count])]
+        return keys[-CURSOR_TAIL:]
+
+
+def open_window(
+    record: MemoryRecord, messages: Sequence[BaseMessage], counter: TokenCounter
+) -> Window:
+    """Find and weigh the messages after the cursor.
+
+    Args:
+        record: The memory of the thread.
+        messages: The whole conversation.
+        counter: What counts tokens; estimates in the record's cache are used where they are of the
+            same counter and content.
+    """
+    keyed, start = _after_cursor(record, messages)
+    cache = record["token_cache"]
+    counts = cache["counts"] if cache["counter"] == counter.identity else {}
+    entries = tuple(
+        _weigh(key, message, counts, counter) for key, message in keyed if _is_conversation(message)
+    )
+    request_at = _newest_human(messages)
+    request_key = None
+    pinned = None
+    if request_at is not None:
+        if request_at >= start:
+            request_key = keyed[request_at - start][0]
+        else:
+            pinned = messages[request_at]
+            request_key = pinned.id or derive_id("message", content_digest(pinned))
+    return Window(
+        entries=entries,
+        tokens=sum(entry.tokens for entry in entries) + (CONVERSATION_OVERHEAD if entries else 0),
+        request=request_key,
+        request_message=pinned,
+        observed_keys=_keys_before(messages, start),
+        last_key=keyed[-1][0] if keyed else (messages[-1].id if messages else None),
+        fresh_from=next(
+            (at for at, entry in enumerate(entries) if entry.key == request_key), len(entries)
+        ),
+    )
+
+
+def _is_conversation(message: BaseMessage) -> bool:
+    return not isinstance(message, SystemMessage) and message.id != CONTINUATION_ID
+
+
+def _weigh(key: str, message: BaseMessage, counts: dict[str, Any], counter: TokenCounter) -> Entry:
+    digest = content_digest(message)
+    cached = counts.get(key)
+    if cached is not None and cached[0] == digest:
+        return Entry(key, message, digest, cached[1])
+    return Entry(key, message, digest, counter.count_message(message))
+
+
+def _newest_human(messages: Sequence[BaseMessage]) -> int | None:
+    for at in range(len(messages) - 1, -1, -1):
+        if isinstance(messages[at], HumanMessage) and messages[at].id != CONTINUATION_ID:
+            return at
+    return None
+
+
+def _keys_before(messages: Sequence[BaseMessage], start: int) -> tuple[str, ...]:
+    tail = messages[max(0, start - CURSOR_TAIL) : start]
+    return tuple(message.id for message in tail if message.id and _is_conversation(message))
+
+
+# --- Finding the cursor --------------------------------------------------------------------------
+
+Keyed = list[tuple[str, BaseMessage]]
+
+
+def _after_cursor(record: MemoryRecord, messages: Sequence[BaseMessage]) -> tuple[Keyed, int]:
+    """Return the messages after the cursor with their keys, and the index of the first of them.
+
+    The common case walks back from the end and stops at the cursor. Messages without ids, doubled
+    ids and removed messages are told apart by reading the whole list.
+    """
+    cursor = record["cursor"]
+    if not cursor and not record["log"]:
+        keyed = _keys(messages)
+        return keyed, 0
+    quick = _walk_back(cursor, messages)
+    if quick is not None:
+        return [(str(message.id), message) for message in messages[quick:]], quick
+    keyed = _keys(messages)
+    start = _search(record, {key: at for at, (key, _) in enumerate(keyed)})
+    return keyed[start:], start
+
+
+def _walk_back(cursor: Sequence[str], messages: Sequence[BaseMessage]) -> int | None:
+    """Find the cursor from the end, or give up when anything is not as it should be."""
+    if not cursor:
+        return None
+    newest, seen = cursor[-1], set()
+    for at in range(len(messages) - 1, -1, -1):
+        key = messages[at].id
+        if key is None or key in seen:
+            return None
+        if key == newest:
+            before = next((m.id for m in reversed(messages[:at]) if _is_conversation(m)), None)
+            # The message before must agree with the tail, or a doubled id posed as the cursor.
+            unambiguous = len(cursor) == 1 or before == cursor[-2]
+            return at + 1 if unambiguous else None
+        seen.add(key)
+    return None
+
+
+def _search(record: MemoryRecord, positions: dict[str, int]) -> int:
+    """Find where the window starts when the newest observed message is not where it was."""
+    for key in reversed(record["cursor"]):
+        if key in positions:
+            return positions[key] + 1
+    for group in reversed(record["log"]):
+        for ends in reversed(group["ranges"]):
+            for key in reversed(ends):
+                if key in positions:
+                    return positions[key] + 1
+    return 0
+
+
+def _keys(messages: Sequence[BaseMessage]) -> Keyed:
+    """Give every message a key: its id, or one made of its content where that does not do."""
+    seen: dict[str, int] = {}
+    keyed: Keyed = []
+    for message in messages:
+        key = message.id or derive_id("message", content_digest(message))
+        count = seen.get(key, 0)
+        seen[key] = count + 1
+        keyed.append((f"{key}#{count + 1}" if count else key, message))
+    return keyed
+
+
+# --- Cuts ----------------------------------------------------------------------------------------
+
+
+def safe_cuts(entries: Sequence[Entry]) -> list[int]:
+    """List where the window may be cut: counts of leading entries that hold only whole exchanges.
+
+    A tool call stays with all of its results. A call without a result closes once the conversation
+    went on without it, so that an abandoned call does not stop memory for ever.
+    """
+    last_answer: dict[str, int] = {}
+    newest_other = -1
+    for at, entry in enumerate(entries):
+        if isinstance(entry.message, ToolMessage):
+            last_answer[entry.message.tool_call_id] = at
+        else:
+            newest_other = at
+    cuts: list[int] = []
+    open_until = -1
+    waiting = False
+    for at, entry in enumerate(entries):
+        if not isinstance(entry.message, ToolMessage):
+            waiting = False
+        for call_id in _call_ids(entry.message):
+            answered = last_answer.get(call_id)
+            if answered is None:
+                waiting = True
+            else:
+                open_until = max(open_until, answered)
+        abandoned = at < newest_other
+        if at >= open_until and (abandoned or not waiting):
+            cuts.append(at + 1)
+    return cuts
+
+
+def _call_ids(message: BaseMessage) -> list[str]:
+    if not isinstance(message, AIMessage):
+        return []
+    calls = [*message.tool_calls, *message.invalid_tool_calls]
+    return [str(call["id"]) for call in calls if call.get("id")]
+
+
+# --- Time ----------------------------------------------------------------------------------------
+
+
+def message_time(
+    message: BaseMessage,
+    key: str,
+    stamps: Mapping[str, str],
+    *,
+    timezone: tzinfo,
+    custom: MessageTime | None = None,
+) -> datetime | None:
+    """Tell when a message was written, as far as anything knows.
+
+    Looks at the user's own function, then `created_at` (ISO) in `additional_kwargs` and
+    `response_metadata`, then a time-ordered id (UUIDv7, ULID), then the first-seen stamp. A time
+    without a zone is one of the memory's `timezone`.
+
+    Returns:
+        An aware time, or `None` for a message of unknown time.
+    """
+    if custom is not None:
+        told = custom(message)
+        if told is not None:
+            return told if told.tzinfo else told.replace(tzinfo=timezone)
+    for source in (message.additional_kwargs, message.response_metadata):
+        known = _iso_time(source.get("created_at"), timezone)
+        if known is not None:
+            return known
+    return _id_time(message.id) or _iso_time(stamps.get(key), timezone)
+
+
+def _iso_time(value: object, timezone: tzinfo) -> datetime | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        parsed = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone)
+
+
+_ULID_ALPHABET = {char: value for value, char in enumerate("0123456789ABCDEFGHJKMNPQRSTVWXYZ")}
+_ULID_LENGTH, _ULID_TIME_LENGTH = 26, 10
+_UUID_LENGTH, _UUID_VERSION_AT = 36, 14
+_EARLIEST_MS = 946_684_800_000  # 2000-01-01: an older "time" is a random id that looks like a ULID
+_LATEST_MS = 4_102_444_800_000  # 2100-01-01
+
+
+def _id_time(key: str | None) -> datetime | None:
+    """Read the time out of a UUIDv7 (RFC 9562) or a ULID."""
+    if key is None:
+        return None
+    bare = key.removeprefix("run-").removeprefix("lc_run--")[:_UUID_LENGTH]
+    milliseconds = None
+    if len(bare) == _UUID_LENGTH and bare[_UUID_VERSION_AT] == "7":
+        try:
+            milliseconds = int(bare.replace("-", ""), 16) >> 80
+        except ValueError:
+            return None
+    elif len(key) == _ULID_LENGTH and key[0] in "01234567":
+        milliseconds = 0
+        for char in key[:_ULID_TIME_LENGTH].upper():
+            if char not in _ULID_ALPHABET:
+                return None
+            milliseconds = milliseconds * 32 + _ULID_ALPHABET[char]
+    if milliseconds is None or not _EARLIEST_MS <= milliseconds <= _LATEST_MS:
+        return None
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)

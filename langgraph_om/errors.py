@@ -1,0 +1,26 @@
+"""Every error this package raises on purpose, by who can do something about it."""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConfigurationError",
+    "ModelTierError",
+    "ObservationalMemoryError",
+    "ObserverError",
+]
+
+
+class ObservationalMemoryError(Exception):
+    """The base of all errors of this package."""
+
+
+class ConfigurationError(ObservationalMemoryError, ValueError):
+    """A setting, a state or an argument that can not be meant; the message says what to write."""
+
+
+class ModelTierError(ObservationalMemoryError, ValueError):
+    """No tier of a `ModelByInputTokens` covers the input of a call."""
+
+
+class ObserverError(ObservationalMemoryError):
+    """The Observer or Reflector gave no usable answer: it failed, timed out or wrote garbage."""

@@ -1,0 +1,588 @@
+"""The one object users hold: resolved settings, models, clock, and the core applied to a state.
+
+It has no policy of its own; what it does with a conversation is decided by `core.plan` and carried
+out by the flows of `core.cycle`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from functools import cached_property
+from typing import Any, Literal, cast
+from zoneinfo import ZoneInfo
+
+from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig, ensure_config
+from langchain_core.tools import BaseTool
+
+from langgraph_om.core.config import (
+    SCOPES,
+    ObservationConfig,
+    ReflectionConfig,
+    RetrievalConfig,
+    Thresholds,
+    as_config,
+    check_choice,
+    check_count,
+    check_flag,
+    resolve_thresholds,
+    select_models,
+    without_buffering,
+)
+from langgraph_om.core.context import assemble
+from langgraph_om.core.cycle import (
+    CycleFlow,
+    Identity,
+    Look,
+    Settings,
+    look,
+    observe_cycle,
+    reflect_cycle,
+)
+from langgraph_om.core.events import Event, Part, status_data, to_part
+from langgraph_om.core.plan import Decision, plan
+from langgraph_om.core.record import FOLDED_TYPES, MemoryRecord, fold, readable
+from langgraph_om.core.tokens import TokenCounter, TokenxCounter
+from langgraph_om.core.window import open_window
+from langgraph_om.errors import ConfigurationError
+from langgraph_om.models import (
+    AgentModels,
+    Cycle,
+    Emit,
+    ModelValue,
+    adrive,
+    check_model,
+    drive,
+)
+
+__all__ = ["ObservationalMemory", "StepResult"]
+
+logger = logging.getLogger("langgraph_om")
+
+_PROMPT_SWITCHES = {
+    "OM_USE_CONDENSED_PROMPT": "condensed",
+    "OM_USE_LEGACY_PROMPT": "legacy",
+}
+"""Environment variables that choose the Observer's prompt when the setting is left at its default.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What one step of memory came to, outside of any graph."""
+
+    record: MemoryRecord
+    """The memory to keep, and to hand in with the next step."""
+    events: list[Part]
+    """What happened, as `data-om-*` parts in order."""
+    messages: list[BaseMessage]
+    """What the Actor gets; empty when the turn was aborted."""
+    aborted: bool
+    """Whether a failure ended the turn (`on_error="abort"`)."""
+
+
+class ObservationalMemory:
+    """Long-term memory for an agent's conversation.
+
+    Args:
+        model: Model of the Observer and the Reflector: `"provider/model"`, a chat model or a
+        runnable
+            over messages. `"default"` is `google/gemini-2.5-flash`, and so is nothing at all.
+        enabled: Whether memory does anything; an agent with `enabled=False` works as without it.
+        scope: `"thread"`: each thread has its own memory.
+        share_token_budget: Whether messages may use the room that observations leave, and the other
+            way round.
+        retrieval: Whether the Actor gets a recall tool.
+        observation: Settings of the Observer, an `ObservationConfig` or a mapping.
+        reflection: Settings of the Reflector, a `ReflectionConfig` or a mapping.
+        archive: Where raw messages are kept outside of the checkpointer.
+        evict: Whether observed messages leave the checkpoint (needs an archive).
+        resource_id: The user or entity a thread belongs to; `None`: `configurable["resource_id"]`.
+        messages_key: The state's key of the conversation.
+        token_counter: What counts tokens; `None`: `TokenxCounter()`.
+        max_input_tokens: Observations and messages above this are left out of the Actor's view,
+        oldest
+            messages first; the agent's own prompt and tools come on top. `None`: no limit.
+        message_time: Tells the time of a message, where the application knows better.
+        timezone: IANA name or `tzinfo` in which the Observer reads times.
+        on_error: What follows when the Observer or Reflector fails: `"continue"` with raw messages,
+            `"abort"` the turn without an answer, or `"raise"`.
+        deadline: Seconds after which a turn stops waiting for one cycle, retries included.
+        obscure_thread_ids: Whether thread ids are hashed before a model sees them.
+        hooks: Functions called around observation and reflection.
+        on_debug_event: Called with a mapping for each internal event.
+        buffering: How background work is run.
+        clock: Tells the current time, aware; `None`: the system's clock.
+
+    Raises:
+        ConfigurationError: When a setting is out of range or contradicts another; the message names
+            it, its value and what to write.
+    """
+
+    def __init__(
+        self,
+        model: ModelValue | None = None,
+        *,
+        enabled: bool = True,
+        scope: Literal["thread", "resource"] = "thread",
+        share_token_budget: bool = False,
+        retrieval: bool | RetrievalConfig | Mapping[str, Any] = False,
+        observation: ObservationConfig | Mapping[str, Any] | None = None,
+        reflection: ReflectionConfig | Mapping[str, Any] | None = None,
+        archive: object | None = None,
+        evict: bool = False,
+        resource_id: str | Callable[[RunnableConfig], str | None] | None = None,
+        messages_key: str = "messages",
+        token_counter: TokenCounter | None = None,
+        max_input_tokens: int | None = None,
+        message_time: Callable[[BaseMessage], datetime | None] | None = None,
+        timezone: str | tzinfo = "UTC",
+        on_error: Literal["continue", "abort", "raise"] = "continue",
+        deadline: float = 60.0,
+        obscure_thread_ids: bool | None = None,
+        hooks: Mapping[str, Callable[..., Any]] | None = None,
+        on_debug_event: Callable[[dict[str, Any]], Any] | None = None,
+        buffering: object | None = None,
+        clock: Callable[[], datetime] | None = None,
+    ) -> None:
+        self.enabled = check_flag("enabled", enabled)
+        check_choice("scope", scope, SCOPES)
+        check_flag("share_token_budget", share_token_budget)
+        _refuse_unfinished(
+            {
+                "retrieval": retrieval is not False,
+                "archive": archive is not None,
+                "evict": evict is not False,
+                'scope="resource"': scope == "resource",
+                "obscure_thread_ids": obscure_thread_ids is not None,
+                "hooks": bool(hooks),
+                "on_debug_event": on_debug_event is not None,
+                "buffering": buffering is not None,
+            }
+        )
+        observing = _with_prompt_switch(as_config(ObservationConfig, "observation", observation))
+        reflecting = as_config(ReflectionConfig, "reflection", reflection)
+        self._models = self._choose_models(
+            model,
+            observing,
+            reflecting,
+            given={
+                "share_token_budget": share_token_budget,
+                "observation": observation is not None,
+                "reflection": reflection is not None,
+            },
+        )
+        thresholds = resolve_thresholds(
+            observing, reflecting, scope=scope, share_token_budget=share_token_budget
+        )
+        self.messages_key = _check_key(messages_key)
+        self.resource_id = _check_resource(resource_id)
+        self._clock = _checked_clock(clock)
+        self._deadline = _check_seconds("deadline", deadline)
+        self.settings = Settings(
+            thresholds=without_buffering(thresholds),
+            counter=_check_counter(token_counter),
+            timezone=_check_zone(timezone),
+            observation=observing,
+            reflection=reflecting,
+            scope=scope,
+            on_error=cast(
+                "Any", check_choice("on_error", on_error, ("continue", "abort", "raise"))
+            ),
+            message_time=_check_callable("message_time", message_time),
+            max_input_tokens=(
+                None
+                if max_input_tokens is None
+                else check_count("max_input_tokens", max_input_tokens)
+            ),
+        )
+        self._warned_no_thread = False
+
+    def _choose_models(
+        self,
+        model: ModelValue | None,
+        observing: ObservationConfig,
+        reflecting: ReflectionConfig,
+        *,
+        given: Mapping[str, bool],
+    ) -> AgentModels:
+        named = (model, observing.model, reflecting.model)
+        option = next((name for name, is_given in given.items() if is_given), None)
+        if self.enabled and option and all(value is None for value in named):
+            msg = (
+                f"`{option}` is set and no model is; write model='default' for the default model "
+                f"or name one"
+            )
+            raise ConfigurationError(msg)
+        observer, reflector = select_models(model, observing, reflecting)
+        if self.enabled:
+            top = "model" if model is not None or not any(named[1:]) else None
+            check_model(top or "observation.model", observer)
+            check_model(top or "reflection.model", reflector)
+        return AgentModels(
+            values={"observer": observer, "reflector": reflector},
+            settings={
+                "observer": observing.model_settings,
+                "reflector": reflecting.model_settings,
+            },
+        )
+
+    def __repr__(self) -> str:
+        return f"ObservationalMemory(enabled={self.enabled}, thresholds={self.thresholds})"
+
+    # --- What users ask --------------------------------------------------------------------------
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """The limits in force, in tokens."""
+        return self.settings.thresholds
+
+    @cached_property
+    def recall_tool(self) -> BaseTool | None:
+        """The tool that pages back to raw messages, when `retrieval` is on."""
+        return None
+
+    @property
+    def tools(self) -> list[BaseTool]:
+        """The tools to bind to the Actor's model, beside the agent's own."""
+        return [self.recall_tool] if self.recall_tool is not None else []
+
+    def llm_input_messages(
+        self,
+        state: Any,
+        *,
+        system: str | SystemMessage | None = None,
+        config: RunnableConfig | None = None,
+    ) -> list[BaseMessage]:
+        """Return what the Actor's model is called with.
+
+        Args:
+            state: The graph's state: a mapping or an object with the conversation and `om`.
+            system: The agent's own system prompt, when it is not among the messages.
+            config: The run's configuration; inside a node it is found without being passed.
+
+        Returns:
+            One system message with the observations, a reminder, and the messages that are not
+            observed yet. Without observations, or with memory switched off: the conversation as it
+            is.
+
+        Raises:
+            ConfigurationError: When the state has no `om`, which means that the node does not see
+            it.
+        """
+        messages = self.conversation(state)
+        if not self.is_on(config):
+            head = SystemMessage(system) if isinstance(system, str) else system
+            return [*([head] if head is not None else []), *messages]
+        record = _stored(state)
+        if record is None:
+            msg = (
+                "the state has no `om`, so this node does not see the memory; add the node to the "
+                "builder before `add_observational_memory(builder, memory, before=...)`, or give "
+                "it `input_schema` with a field `om: dict`"
+            )
+            raise ConfigurationError(msg)
+        return self._actor_input(readable(record), messages, system)
+
+    def status(self, state: Any) -> dict[str, Any]:
+        """Return the `data` of `data-om-status` for a state; asks no model."""
+        record = readable(_stored(state))
+        window = open_window(record, self.conversation(state), self.settings.counter)
+        step = max(0, record["turn"]["step"])
+        return status_data(record, window, self.thresholds, step=step)
+
+    # --- Without a graph -------------------------------------------------------------------------
+
+    def step(
+        self,
+        record: MemoryRecord | None,
+        messages: Sequence[BaseMessage],
+        *,
+        thread_id: str = "",
+        config: RunnableConfig | None = None,
+        final: bool = False,
+    ) -> StepResult:
+        """Do what memory has to do before one call of the Actor's model.
+
+        Args:
+            record: The memory that the last step returned; `None` at first.
+            messages: The whole conversation, with ids where they should be told apart.
+            thread_id: The thread's id, for the record and the events.
+            config: Configuration with callbacks for the Observer's and Reflector's calls.
+            final: Whether the Actor has answered and no call follows; nothing is observed then.
+        """
+        steps = self._steps(record, messages, thread_id, config, final=final)
+        done: list[Event] | None = None
+        while True:
+            try:
+                flow = steps.send(done)
+            except StopIteration as finished:
+                return cast("StepResult", finished.value)
+            done = self.run(flow, _unseen)
+
+    async def astep(
+        self,
+        record: MemoryRecord | None,
+        messages: Sequence[BaseMessage],
+        *,
+        thread_id: str = "",
+        config: RunnableConfig | None = None,
+        final: bool = False,
+    ) -> StepResult:
+        """Do the same as `step` without blocking the event loop."""
+        steps = self._steps(record, messages, thread_id, config, final=final)
+        done: list[Event] | None = None
+        while True:
+            try:
+                flow = steps.send(done)
+            except StopIteration as finished:
+                return cast("StepResult", finished.value)
+            done = await self.arun(flow, _unseen)
+
+    def _steps(
+        self,
+        record: MemoryRecord | None,
+        messages: Sequence[BaseMessage],
+        thread_id: str,
+        config: RunnableConfig | None,
+        *,
+        final: bool,
+    ) -> Generator[CycleFlow, list[Event] | None, StepResult]:
+        """Yield the cycles that are due, fold what comes back, and end with the Actor's input."""
+        memory = readable(record)
+        if not self.is_on(config):
+            return StepResult(memory, [], list(messages), aborted=False)
+        identity = self.identity(config, thread_id=thread_id)
+        events: list[Event] = []
+        while True:
+            seen = self.look(memory, messages, identity, must_proceed=final)
+            memory = seen.record
+            events += seen.events
+            flow = self.cycle(seen.record, messages, seen.decision)
+            if flow is None:
+                break
+            done = (yield flow) or []
+            memory = fold(memory, [done])
+            events += done
+        aborted = seen.decision.kind == "abort"
+        parts = [part for event in events if (part := to_part(event)) is not None]
+        view = [] if aborted else self._actor_input(memory, messages, None)
+        return StepResult(memory, parts, view, aborted)
+
+    # --- For the nodes ---------------------------------------------------------------------------
+
+    def is_on(self, config: RunnableConfig | None = None) -> bool:
+        """Tell whether memory is in force for this run (`configurable["om_enabled"]`)."""
+        if not self.enabled:
+            return False
+        flag = ensure_config(config).get("configurable", {}).get("om_enabled", True)
+        return check_flag('configurable["om_enabled"]', flag)
+
+    def identity(self, config: RunnableConfig | None = None, *, thread_id: str = "") -> Identity:
+        """Tell whose conversation a run is about."""
+        resolved = ensure_config(config)
+        configurable = resolved.get("configurable", {})
+        thread = str(thread_id or configurable.get("thread_id") or "")
+        if not thread and not self._warned_no_thread:
+            self._warned_no_thread = True
+            logger.warning(
+                "no `thread_id` in the run's configuration; memory works within the run, "
+                "and its record and events carry an empty thread id"
+            )
+        resource = self.resource_id
+        if resource is None:
+            resource = configurable.get("resource_id")
+        elif callable(resource):
+            resource = resource(resolved)
+        return Identity(thread, None if resource is None else str(resource))
+
+    def conversation(self, state: Any) -> list[BaseMessage]:
+        """Return the messages of a state."""
+        messages = _field(state, self.messages_key)
+        if messages is None:
+            return []
+        if not isinstance(messages, list) or not all(
+            isinstance(message, BaseMessage) for message in messages[-1:]
+        ):
+            msg = (
+                f"the state's `{self.messages_key}` is {type(messages).__name__}; it must be a "
+                f"list of LangChain messages (or set `messages_key`)"
+            )
+            raise ConfigurationError(msg)
+        return messages
+
+    def look(
+        self,
+        record: MemoryRecord,
+        messages: Sequence[BaseMessage],
+        identity: Identity,
+        *,
+        must_proceed: bool = False,
+    ) -> Look:
+        """Count what is new and decide what is next."""
+        return look(
+            self.settings, record, messages, identity, self._clock(), must_proceed=must_proceed
+        )
+
+    def decide(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
+        """Decide what is next, from a record in which everything is counted already."""
+        window = open_window(record, messages, self.settings.counter)
+        return plan(record, window, self.thresholds, self._clock())
+
+    def cycle(
+        self, record: MemoryRecord, messages: Sequence[BaseMessage], decision: Decision
+    ) -> CycleFlow | None:
+        """Return the flow that carries out a decision, or `None` when there is nothing to do."""
+        window = open_window(record, messages, self.settings.counter)
+        if decision.kind == "observe":
+            return observe_cycle(self.settings, record, window, decision.count, self._clock())
+        if decision.kind == "reflect":
+            return reflect_cycle(self.settings, record, window, self._clock())
+        return None
+
+    def run(self, flow: CycleFlow, emit: Emit) -> list[Event]:
+        """Run a flow, waiting for the models.
+
+        Returns:
+            All its events; those that change memory have yet to be folded.
+        """
+        return drive(flow, self._cycle_context(), emit)
+
+    async def arun(self, flow: CycleFlow, emit: Emit) -> list[Event]:
+        """Run a flow without blocking the event loop; else like `run`."""
+        return await adrive(flow, self._cycle_context(), emit)
+
+    def _cycle_context(self) -> Cycle:
+        return Cycle(self._models, self._clock, self._deadline)
+
+    def _actor_input(
+        self,
+        record: MemoryRecord,
+        messages: Sequence[BaseMessage],
+        system: str | SystemMessage | None,
+    ) -> list[BaseMessage]:
+        return assemble(
+            record,
+            messages,
+            open_window(record, messages, self.settings.counter),
+            today=self._clock().astimezone(self.settings.timezone).date(),
+            system=system,
+            max_input_tokens=self.settings.max_input_tokens,
+        )
+
+
+def _unseen(event: Event) -> None:
+    """Show an event to nobody: outside of a graph, events are returned."""
+
+
+def folded(events: Sequence[Event]) -> list[Event]:
+    """Keep the events that change memory."""
+    return [event for event in events if event["type"] in FOLDED_TYPES]
+
+
+# --- Reading a state -----------------------------------------------------------------------------
+
+
+def _field(state: Any, key: str) -> Any:
+    return state.get(key) if isinstance(state, Mapping) else getattr(state, key, None)
+
+
+def _stored(state: Any) -> Any:
+    """Return the record in a state, `{}` for an empty one, `None` when there is no place for it."""
+    if isinstance(state, Mapping):
+        return state["om"] or {} if "om" in state else None
+    return (getattr(state, "om", None) or {}) if hasattr(state, "om") else None
+
+
+# --- Checking the host's settings ----------------------------------------------------------------
+
+
+def _refuse_unfinished(given: Mapping[str, bool]) -> None:
+    for option, is_given in given.items():
+        if is_given:
+            msg = f"`{option}` is not available in this version; leave it out"
+            raise ConfigurationError(msg)
+
+
+def _with_prompt_switch(config: ObservationConfig) -> ObservationConfig:
+    if config.prompt != "default":
+        return config
+    for variable, prompt in _PROMPT_SWITCHES.items():
+        if os.environ.get(variable) == "1":
+            values = {**vars(config), "prompt": prompt}
+            return ObservationConfig(**values)
+    return config
+
+
+def _check_key(value: object) -> str:
+    if not isinstance(value, str) or not value or value == "om":
+        msg = f"`messages_key` is {value!r}; write the name of the state's list of messages"
+        raise ConfigurationError(msg)
+    return value
+
+
+def _check_resource(value: Any) -> str | Callable[[RunnableConfig], str | None] | None:
+    if value is None or callable(value) or (isinstance(value, str) and value):
+        return cast("str | None", value)
+    msg = f"`resource_id` is {value!r}; write an id, a function of the run's configuration, or None"
+    raise ConfigurationError(msg)
+
+
+def _check_seconds(option: str, value: object) -> float:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not 0 < value < float("inf")
+    ):
+        msg = f"`{option}` is {value!r}; write a number of seconds above 0"
+        raise ConfigurationError(msg)
+    return float(value)
+
+
+def _check_counter(value: object) -> TokenCounter:
+    if value is None:
+        return TokenxCounter()
+    if not isinstance(value, TokenCounter) or not isinstance(value.identity, str):
+        msg = (
+            f"`token_counter` is {value!r}; write an object with `identity`, `count_text` and "
+            f"`count_message`, such as `TokenxCounter()`"
+        )
+        raise ConfigurationError(msg)
+    return value
+
+
+def _check_zone(value: object) -> tzinfo:
+    if isinstance(value, tzinfo):
+        return value
+    try:
+        return ZoneInfo(str(value))
+    except (OSError, ValueError, LookupError) as error:
+        msg = f"`timezone` is {value!r}; write an IANA name such as 'Europe/Berlin', or a tzinfo"
+        raise ConfigurationError(msg) from error
+
+
+def _check_callable(option: str, value: Any) -> Any:
+    if value is None or callable(value):
+        return value
+    msg = f"`{option}` is {value!r}; write a function or None"
+    raise ConfigurationError(msg)
+
+
+def _checked_clock(clock: Callable[[], datetime] | None) -> Callable[[], datetime]:
+    """Wrap the user's clock so that a time without a zone is an error where it is told."""
+    if clock is None:
+        return lambda: datetime.now(UTC)
+    told = _check_callable("clock", clock)
+
+    def aware() -> datetime:
+        now = told()
+        if not isinstance(now, datetime) or now.tzinfo is None:
+            msg = f"`clock` returned {now!r}; return an aware datetime"
+            raise ConfigurationError(msg)
+        return now
+
+    return aware

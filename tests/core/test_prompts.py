@@ -1,0 +1,271 @@
+"""Prompts are product: their wording is reviewed as snapshots, their slots and form are held here.
+
+After a change of wording run this file once with `OM_UPDATE_PROMPTS=1` and review the diff.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from langgraph_om.core.prompts import fill, load, names
+
+SNAPSHOTS = Path(__file__).parent / "snapshots" / "prompts"
+SLOT = re.compile(r"\{\{(\w+)\}\}")
+LEVELS = {"previous_tokens": "33100", "target_tokens": "30000"}
+CUSTOM = "Note every allergy and every medicine the user mentions."
+
+OBSERVER_FORM = fill("observer_output", thread_title_section=load("observer_title"))
+REFLECTOR_FORM = fill("observer_output", thread_title_section="")
+OBSERVER_RULES = fill("observer_legacy", output_format="", custom="")
+
+SAMPLES: dict[str, dict[str, str]] = {
+    "actor_instructions": {},
+    "continuation": {},
+    "observer_condensed": {"output_format": OBSERVER_FORM, "custom": CUSTOM},
+    "observer_default": {"output_format": OBSERVER_FORM, "custom": CUSTOM},
+    "observer_legacy": {"output_format": OBSERVER_FORM, "custom": CUSTOM},
+    "observer_output": {"thread_title_section": load("observer_title")},
+    "observer_retry": {"problem": "the answer has no `<observations>` block."},
+    "observer_task": {
+        "previous_observations": (
+            "<previous-observations>\nDate: Mar 2, 2026\n"
+            "* 🔴 (18:05) User is allergic to walnuts\n</previous-observations>"
+        ),
+        "hints": "<current-task>\nPlan Saturday's dinner.\n</current-task>",
+        "conversation": "Date: Mar 3, 2026\nUser (09:12): Make it six people, Ilse is coming too.",
+    },
+    "observer_title": {},
+    "reflector": {
+        "observer_rules": OBSERVER_RULES,
+        "custom": "Keep doses with their units.",
+        "output_format": REFLECTOR_FORM,
+    },
+    "reflector_level_1": LEVELS,
+    "reflector_level_2": LEVELS,
+    "reflector_level_3": LEVELS,
+    "reflector_level_4": LEVELS,
+    "reflector_task": {
+        "observations": "Date: Mar 2, 2026\n* 🔴 (18:05) User is allergic to walnuts",
+        "level_guidance": fill("reflector_level_1", **LEVELS),
+    },
+}
+
+MAX_TOKENS = {  # of the file alone, its slots open
+    "actor_instructions": 350,
+    "continuation": 100,
+    "observer_condensed": 1200,
+    "observer_default": 3000,
+    "observer_legacy": 500,
+    "observer_output": 800,
+    "observer_retry": 150,
+    "observer_task": 200,
+    "observer_title": 100,
+    "reflector": 1000,
+    "reflector_level_1": 150,
+    "reflector_level_2": 150,
+    "reflector_level_3": 150,
+    "reflector_level_4": 150,
+    "reflector_task": 120,
+}
+
+
+def _source(name: str) -> str:
+    return files("langgraph_om.core.prompts").joinpath(f"{name}.md").read_text(encoding="utf-8")
+
+
+def _slots(name: str) -> list[str]:
+    return list(dict.fromkeys(SLOT.findall(load(name))))
+
+
+def _subsets(name: str) -> list[dict[str, str]]:
+    """Every way to leave some slots of the sample empty."""
+    choices = [[(slot, value), (slot, "")] for slot, value in SAMPLES[name].items()]
+    return [dict(choice) for choice in itertools.product(*choices)]
+
+
+def test_every_prompt_has_a_sample_a_limit_and_a_snapshot() -> None:
+    assert names() == sorted(SAMPLES) == sorted(MAX_TOKENS)
+    if not os.environ.get("OM_UPDATE_PROMPTS"):
+        assert sorted(path.stem for path in SNAPSHOTS.glob("*.md")) == names()
+
+
+@pytest.mark.parametrize("name", names())
+def test_filled_prompt_equals_its_snapshot(name: str) -> None:
+    filled = fill(name, **SAMPLES[name]) + "\n"
+    path = SNAPSHOTS / f"{name}.md"
+    if os.environ.get("OM_UPDATE_PROMPTS"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(filled, encoding="utf-8", newline="\n")
+    assert path.read_text(encoding="utf-8") == filled
+
+
+@pytest.mark.parametrize("name", names())
+def test_comment_documents_exactly_the_slots_and_is_not_sent(name: str) -> None:
+    source = _source(name)
+    listed = re.match(r"<!-- slots: ([\w, ]+)\.\n", source)
+    assert listed is not None
+    documented = [] if listed[1] == "none" else listed[1].split(", ")
+    assert sorted(documented) == sorted(_slots(name))
+    comment, _, _ = source.partition("-->")
+    for slot in documented:
+        assert re.search(rf"\b{slot}:|\bBoth:", comment), f"`{slot}` is not explained"
+    assert "<!--" not in load(name)
+    assert "-->" not in load(name)
+    assert load(name) == load(name).strip()
+
+
+@pytest.mark.parametrize("name", names())
+def test_filled_prompt_has_no_open_slot_and_no_trace_of_an_empty_one(name: str) -> None:
+    for slots in _subsets(name):
+        filled = fill(name, **slots)
+        assert not SLOT.search(filled)
+        assert "\n\n\n" not in filled
+        assert filled == filled.strip()
+        assert not re.search(r"^#[^\n]*\n\n(#|\Z)", filled, re.MULTILINE), "a heading without text"
+        for value in slots.values():
+            assert value in filled
+
+
+@pytest.mark.parametrize("name", names())
+def test_prompt_stays_within_its_tokens(name: str) -> None:
+    assert len(load(name)) / 4 < MAX_TOKENS[name]
+
+
+@pytest.mark.parametrize("name", names())
+def test_slots_stand_alone_on_their_line_unless_they_are_a_few_words(name: str) -> None:
+    inline = {"problem", "previous_tokens", "target_tokens"}
+    for slot in set(_slots(name)) - inline:
+        assert f"{{{{{slot}}}}}" in load(name).splitlines()
+
+
+def test_rules_without_form_and_custom_text_are_what_the_reflector_quotes() -> None:
+    for variant in ("default", "condensed", "legacy"):
+        rules = fill(f"observer_{variant}", output_format="", custom="")
+        assert rules.startswith("You are the Observer.")
+        assert "Form of the answer" not in rules
+        assert "Extra instructions" not in rules
+
+
+def test_blank_value_counts_as_empty() -> None:
+    slots = SAMPLES["observer_default"]
+    assert fill("observer_default", **{**slots, "custom": " \n\t"}) == fill(
+        "observer_default", **{**slots, "custom": ""}
+    )
+
+
+def test_request_comes_after_the_material() -> None:
+    task = fill("observer_task", **SAMPLES["observer_task"])
+    assert task.index("</conversation>") < task.index("Write the new observations")
+    reflect = fill("reflector_task", **SAMPLES["reflector_task"])
+    assert reflect.index("</observation-log>") < reflect.index("Your previous attempt")
+    assert reflect.index("Your previous attempt") < reflect.index("Write the condensed log")
+
+
+def test_values_keep_their_blank_lines_and_indentation() -> None:
+    conversation = "\n\n\n  def f():\n\n\n\n      return 1\n\n\n"
+    task = fill("observer_task", previous_observations="None.", hints="", conversation=conversation)
+    assert f"<conversation>\n{conversation}\n</conversation>" in task
+
+
+@pytest.mark.parametrize(
+    ("name", "slots", "words"),
+    [
+        ("observer_retry", {}, ["observer_retry", "problem", "no value"]),
+        ("observer_task", {"conversation": "x"}, ["previous_observations", "hints"]),
+        ("observer_retry", {"problem": "x", "hint": "y"}, ["no slot", "`hint`", "`problem`"]),
+        ("continuation", {"custom": "x"}, ["no slot", "`custom`", "none"]),
+        ("observer_defualt", {}, ["'observer_defualt'", "`observer_default`"]),
+        ("../prompts/reflector", {}, ["'../prompts/reflector'"]),
+    ],
+)
+def test_wrong_slots_and_names_are_refused(
+    name: str, slots: dict[str, str], words: list[str]
+) -> None:
+    with pytest.raises(ValueError, match=r"(?i)prompt") as raised:
+        fill(name, **slots)
+    for word in words:
+        assert word in str(raised.value)
+
+
+PIECES = ["{", "}", "{{hints}}", "{{problem}}", "{{custom}}", "\\1", "\\g<0>", "\n", "#", " ", "a"]
+texts = st.lists(st.sampled_from(PIECES), min_size=1).map("".join).filter(str.strip)
+
+
+@settings(deadline=None, max_examples=60)
+@given(values=st.lists(texts, min_size=3, max_size=3), name=st.sampled_from(names()))
+def test_values_go_in_once_and_unchanged(values: list[str], name: str) -> None:
+    slots = dict(zip(_slots(name), values, strict=False))
+    filled = fill(name, **slots)
+    rest = filled
+    for part, slot in zip(
+        SLOT.split(load(name))[::2], [*SLOT.findall(load(name)), ""], strict=True
+    ):
+        expected = part + slots.get(slot, "")
+        assert rest.startswith(expected)
+        rest = rest[len(expected) :]
+    assert not rest
+
+
+def test_ten_megabytes_fill_at_once() -> None:
+    big = "{{hints}}\n\n\n# {{ }} " * 500_000
+    task = fill("observer_task", previous_observations=big, hints="", conversation=big)
+    assert task.count("{{hints}}") == 1_000_000
+
+
+DATE = re.compile(
+    r"Date: (Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) ([1-9]|[12]\d|3[01]), \d{4}"
+)
+ITEM = re.compile(r"\* (🔴|🟡|🟢|✅) \((([01]\d|2[0-3]):[0-5]\d)\) \S.*")
+SUB_ITEM = re.compile(r" {2}\* -> \S.*")
+EVENT_DATE = re.compile(r"\((?:meaning|estimated) [^()]+\)")
+
+
+def _example() -> str:
+    form = load("observer_output")
+    _, _, rest = form.partition("<example>\n")
+    return rest.partition("\n</example>")[0]
+
+
+def test_example_has_the_blocks_in_order_each_tag_on_its_own_line() -> None:
+    tags = [line for line in _example().splitlines() if line.startswith("<")]
+    blocks = ("observations", "current-task", "suggested-response")
+    assert tags == [tag for block in blocks for tag in (f"<{block}>", f"</{block}>")]
+    assert _example().startswith("<observations>\n")
+    assert _example().endswith("\n</suggested-response>")
+
+
+def test_example_follows_the_item_grammar() -> None:
+    body = _example().partition("<observations>\n")[2].partition("\n</observations>")[0]
+    kinds = []
+    times: list[str] = []
+    for line in filter(None, body.splitlines()):
+        if DATE.fullmatch(line):
+            kinds.append("date")
+            times = []
+        elif item := ITEM.fullmatch(line):
+            kinds.append(item[1])
+            assert not times or times[-1] <= item[2], "items are not in order"
+            times.append(item[2])
+        else:
+            assert SUB_ITEM.fullmatch(line), line
+            assert kinds[-1] != "date", "a sub-item without its item"
+        if EVENT_DATE.search(line):
+            assert EVENT_DATE.findall(line)[-1] == line[line.rindex("(") :]
+    assert kinds[0] == "date"
+    assert set(kinds) == {"date", "🔴", "🟡", "🟢", "✅"}
+    assert SUB_ITEM.search(body)
+    assert EVENT_DATE.search(body)
+
+
+def test_marks_of_the_form_and_of_the_actor_are_the_same() -> None:
+    marks = re.compile("[🔴🟡🟢✅]")
+    assert set(marks.findall(load("actor_instructions"))) == set("🔴🟡🟢✅")
+    assert set(re.findall(r"^- (\S) ", load("observer_output"), re.MULTILINE)) == set("🔴🟡🟢✅")
