@@ -20,7 +20,7 @@ from langgraph_om.core.messages import messages_reducer
 from langgraph_om.core.record import MemoryRecord, fold, fold_one
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.memory import ObservationalMemory
-from langgraph_om.nodes import OBSERVE, REFLECT, STATUS, MemoryNodes
+from langgraph_om.nodes import ACTIVATE, BUFFER, OBSERVE, REFLECT, STATUS, MemoryNodes
 
 __all__ = ["ObservationalMemoryState", "add_observational_memory"]
 
@@ -81,26 +81,26 @@ def add_observational_memory(
     is_delta = isinstance(channel, DeltaChannel)
     nodes = MemoryNodes(memory, before, end, writes_always=is_delta)
     view = _view(memory.messages_key, DeltaMemory if is_delta else PlainMemory)
-    _add(builder, STATUS, RunnableLambda(nodes.status, name=STATUS), view)
-    _add(builder, OBSERVE, RunnableLambda(nodes.observe, nodes.aobserve, name=OBSERVE), view)
-    _add(builder, REFLECT, RunnableLambda(nodes.reflect, nodes.areflect, name=REFLECT), view)
+    builder.add_node(STATUS, RunnableLambda(nodes.status, name=STATUS), input_schema=view)
+    work = {"activate": ACTIVATE, "observe": OBSERVE, "reflect": REFLECT}
+    if memory.thresholds.buffer_tokens is not None:
+        work["buffer"] = BUFFER
+    for kind, name in work.items():
+        builder.add_node(name, nodes.node(kind, name), input_schema=view)
+        if kind != "buffer" or nodes.buffering_waits:
+            builder.add_edge(name, STATUS)
+        elif not nodes.buffers_beside:
+            # Not beside the Actor: a run that ends in a superstep of two nodes leaves LangGraph's
+            # `update_state` unable to tell which of them an edit stands for.
+            builder.add_edge(name, before)
+    targets = [before, *work.values(), end]
     builder.add_conditional_edges(
-        STATUS,
-        RunnableLambda(nodes.route, name="om_route"),
-        {before: before, OBSERVE: OBSERVE, REFLECT: REFLECT, end: end},
+        STATUS, RunnableLambda(cast("Any", nodes.route), name="om_route"), targets
     )
-    builder.add_edge(OBSERVE, STATUS)
-    builder.add_edge(REFLECT, STATUS)
     _keep_out_of_input(builder)
     if before in builder.nodes:
         _show_memory(builder, before)
     return STATUS
-
-
-def _add(
-    builder: StateGraph[Any, Any, Any, Any], name: str, node: RunnableLambda[Any, Any], view: Any
-) -> None:
-    builder.add_node(name, node, input_schema=view)
 
 
 def _view(messages_key: str, channel: Any) -> Any:

@@ -6,47 +6,64 @@ out by the flows of `core.cycle`.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, Literal, Self, cast
 from zoneinfo import ZoneInfo
 
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.tools import BaseTool
 
+from langgraph_om.buffering import (
+    BackgroundBuffering,
+    Buffering,
+    InlineBuffering,
+    ParallelBuffering,
+)
+from langgraph_om.core.background import (
+    JobState,
+    activation,
+    blocking_cycle,
+    buffer_in_place,
+    buffer_job,
+    deferred,
+)
+from langgraph_om.core.checks import (
+    check_callable,
+    check_choice,
+    check_clock,
+    check_count,
+    check_flag,
+    check_key,
+    check_seconds,
+)
 from langgraph_om.core.config import (
+    DEFAULT_MODEL,
     SCOPES,
     ObservationConfig,
     ReflectionConfig,
     RetrievalConfig,
     Thresholds,
     as_config,
-    check_choice,
-    check_count,
-    check_flag,
     resolve_thresholds,
     select_models,
-    without_buffering,
 )
 from langgraph_om.core.context import assemble
-from langgraph_om.core.cycle import (
-    CycleFlow,
-    Identity,
-    Look,
-    Settings,
-    look,
-    observe_cycle,
-    reflect_cycle,
-)
+from langgraph_om.core.counters import TokenxCounter
+from langgraph_om.core.cycle import CycleFlow
 from langgraph_om.core.events import Event, Part, status_data, to_part
+from langgraph_om.core.gate import Look, look
 from langgraph_om.core.plan import Decision, plan
-from langgraph_om.core.record import FOLDED_TYPES, MemoryRecord, fold, readable
-from langgraph_om.core.tokens import TokenCounter, TokenxCounter
+from langgraph_om.core.record import FOLDED_TYPES, MemoryRecord, fold, log_tokens, readable
+from langgraph_om.core.settings import Identity, Settings
+from langgraph_om.core.tokens import TokenCounter, count_messages
+from langgraph_om.core.view import MemoryView
 from langgraph_om.core.window import open_window
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.models import (
@@ -62,6 +79,9 @@ from langgraph_om.models import (
 __all__ = ["ObservationalMemory", "StepResult"]
 
 logger = logging.getLogger("langgraph_om")
+
+JOB_DEADLINES = 5
+"""A background job may take so many times the `deadline` of a turn."""
 
 _PROMPT_SWITCHES = {
     "OM_USE_CONDENSED_PROMPT": "condensed",
@@ -115,7 +135,8 @@ class ObservationalMemory:
         obscure_thread_ids: Whether thread ids are hashed before a model sees them.
         hooks: Functions called around observation and reflection.
         on_debug_event: Called with a mapping for each internal event.
-        buffering: How background work is run.
+        buffering: How background work is run: `BackgroundBuffering()` (the default),
+            `InlineBuffering()` or `ParallelBuffering()`.
         clock: Tells the current time, aware; `None`: the system's clock.
 
     Raises:
@@ -146,7 +167,7 @@ class ObservationalMemory:
         obscure_thread_ids: bool | None = None,
         hooks: Mapping[str, Callable[..., Any]] | None = None,
         on_debug_event: Callable[[dict[str, Any]], Any] | None = None,
-        buffering: object | None = None,
+        buffering: Buffering | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         self.enabled = check_flag("enabled", enabled)
@@ -161,7 +182,6 @@ class ObservationalMemory:
                 "obscure_thread_ids": obscure_thread_ids is not None,
                 "hooks": bool(hooks),
                 "on_debug_event": on_debug_event is not None,
-                "buffering": buffering is not None,
             }
         )
         observing = _with_prompt_switch(as_config(ObservationConfig, "observation", observation))
@@ -179,12 +199,12 @@ class ObservationalMemory:
         thresholds = resolve_thresholds(
             observing, reflecting, scope=scope, share_token_budget=share_token_budget
         )
-        self.messages_key = _check_key(messages_key)
+        self.messages_key = check_key("messages_key", messages_key)
         self.resource_id = _check_resource(resource_id)
-        self._clock = _checked_clock(clock)
-        self._deadline = _check_seconds("deadline", deadline)
+        self._clock = check_clock("clock", clock) if clock else _system_clock
+        self._deadline = check_seconds("deadline", deadline)
         self.settings = Settings(
-            thresholds=without_buffering(thresholds),
+            thresholds=thresholds,
             counter=_check_counter(token_counter),
             timezone=_check_zone(timezone),
             observation=observing,
@@ -193,13 +213,14 @@ class ObservationalMemory:
             on_error=cast(
                 "Any", check_choice("on_error", on_error, ("continue", "abort", "raise"))
             ),
-            message_time=_check_callable("message_time", message_time),
+            message_time=check_callable("message_time", message_time),
             max_input_tokens=(
                 None
                 if max_input_tokens is None
                 else check_count("max_input_tokens", max_input_tokens)
             ),
         )
+        self.buffering: Buffering = _check_buffering(buffering)
         self._warned_no_thread = False
 
     def _choose_models(
@@ -220,9 +241,15 @@ class ObservationalMemory:
             raise ConfigurationError(msg)
         observer, reflector = select_models(model, observing, reflecting)
         if self.enabled:
-            top = "model" if model is not None or not any(named[1:]) else None
-            check_model(top or "observation.model", observer)
-            check_model(top or "reflection.model", reflector)
+            given_models = {
+                "observation.model": observing.model,
+                "reflection.model": reflecting.model,
+            }
+            for option, value in {"model": model, **given_models}.items():
+                if value is not None and value != "default":
+                    check_model(option, value)
+            if observer is DEFAULT_MODEL or reflector is DEFAULT_MODEL:
+                check_model("model", DEFAULT_MODEL)
         return AgentModels(
             values={"observer": observer, "reflector": reflector},
             settings={
@@ -295,6 +322,17 @@ class ObservationalMemory:
         step = max(0, record["turn"]["step"])
         return status_data(record, window, self.thresholds, step=step)
 
+    def view(self, state: Any) -> MemoryView:
+        """Return a readable summary of a state's memory; asks no model."""
+        record, messages = readable(_stored(state)), self.conversation(state)
+        window = open_window(record, messages, self.settings.counter)
+        return MemoryView(
+            record=record,
+            status=self.status(state),
+            conversation_tokens=count_messages(self.settings.counter, messages),
+            prompt_tokens=window.tokens + log_tokens(record),
+        )
+
     # --- Without a graph -------------------------------------------------------------------------
 
     def step(
@@ -362,16 +400,66 @@ class ObservationalMemory:
             seen = self.look(memory, messages, identity, must_proceed=final)
             memory = seen.record
             events += seen.events
-            flow = self.cycle(seen.record, messages, seen.decision)
-            if flow is None:
+            kind = seen.decision.kind
+            if kind == "buffer" and self.buffers_in_background:
+                started = self.start_job(memory, messages, seen.decision)
+                memory = fold(memory, [started])
+                events.append(started)
                 break
-            done = (yield flow) or []
+            if kind in ("proceed", "abort"):
+                break
+            done = (yield self.cycle(memory, messages, seen.decision)) or []
             memory = fold(memory, [done])
             events += done
-        aborted = seen.decision.kind == "abort"
         parts = [part for event in events if (part := to_part(event)) is not None]
-        view = [] if aborted else self._actor_input(memory, messages, None)
-        return StepResult(memory, parts, view, aborted)
+        view = [] if kind == "abort" else self._actor_input(memory, messages, None)
+        return StepResult(memory, parts, view, aborted=kind == "abort")
+
+    # --- Background work -------------------------------------------------------------------------
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Wait until no background job is at work; results are taken in by the next step.
+
+        Args:
+            timeout: Seconds to wait at most; `None`: as long as it takes.
+
+        Returns:
+            Whether nothing is left.
+        """
+        executor = self.buffering
+        return executor.flush(timeout) if isinstance(executor, BackgroundBuffering) else True
+
+    async def aflush(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 same as `flush`
+        """Do the same as `flush` without blocking the event loop."""
+        return await asyncio.to_thread(self.flush, timeout)
+
+    def close(self, timeout: float = 5.0) -> bool:
+        """Start no more background jobs and wait for those at work.
+
+        Args:
+            timeout: Seconds to wait at most.
+
+        Returns:
+            Whether nothing is left.
+        """
+        executor = self.buffering
+        return executor.close(timeout) if isinstance(executor, BackgroundBuffering) else True
+
+    async def aclose(self, timeout: float = 5.0) -> bool:  # noqa: ASYNC109 same as `close`
+        """Do the same as `close` without blocking the event loop."""
+        return await asyncio.to_thread(self.close, timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
 
     # --- For the nodes ---------------------------------------------------------------------------
 
@@ -415,6 +503,11 @@ class ObservationalMemory:
             raise ConfigurationError(msg)
         return messages
 
+    @property
+    def buffers_in_background(self) -> bool:
+        """Whether jobs run in threads beside the conversation."""
+        return isinstance(self.buffering, BackgroundBuffering)
+
     def look(
         self,
         record: MemoryRecord,
@@ -422,10 +515,20 @@ class ObservationalMemory:
         identity: Identity,
         *,
         must_proceed: bool = False,
+        buffering_waits: bool | None = None,
     ) -> Look:
-        """Count what is new and decide what is next."""
+        """Count what is new, collect what is done, and decide what is next."""
         return look(
-            self.settings, record, messages, identity, self._clock(), must_proceed=must_proceed
+            self.settings,
+            record,
+            messages,
+            identity,
+            self._clock(),
+            jobs={op: self._peek(job["cycle_id"]) for op, job in record["pending"].items()},
+            must_proceed=must_proceed,
+            buffering_waits=(
+                not self.buffers_in_background if buffering_waits is None else buffering_waits
+            ),
         )
 
     def decide(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
@@ -435,14 +538,43 @@ class ObservationalMemory:
 
     def cycle(
         self, record: MemoryRecord, messages: Sequence[BaseMessage], decision: Decision
-    ) -> CycleFlow | None:
-        """Return the flow that carries out a decision, or `None` when there is nothing to do."""
+    ) -> CycleFlow:
+        """Return the flow that carries out a decision, waiting for what it needs."""
         window = open_window(record, messages, self.settings.counter)
-        if decision.kind == "observe":
-            return observe_cycle(self.settings, record, window, decision.count, self._clock())
-        if decision.kind == "reflect":
-            return reflect_cycle(self.settings, record, window, self._clock())
-        return None
+        carry_out = {"activate": activation, "buffer": buffer_in_place}.get(
+            decision.kind, blocking_cycle
+        )
+        return carry_out(self.settings, record, window, decision, self._clock())
+
+    def start_job(
+        self, record: MemoryRecord, messages: Sequence[BaseMessage], decision: Decision
+    ) -> Event:
+        """Start a job in the background.
+
+        Returns:
+            Its start event; a failure when the executor has no room for it now.
+        """
+        window = open_window(record, messages, self.settings.counter)
+        job = buffer_job(self.settings, record, window, decision, self._clock())
+        context = replace(self._cycle_context(), deadline=self._deadline * JOB_DEADLINES)
+        executor = cast("BackgroundBuffering", self.buffering)
+        if executor.submit(job.cycle_id, job.key, lambda: drive(job.flow, context, _unseen)[-1]):
+            return job.start
+        return deferred(self.settings, record, window, job)
+
+    def _peek(self, cycle_id: str) -> JobState:
+        return (
+            self.buffering.peek(cycle_id)
+            if isinstance(self.buffering, BackgroundBuffering)
+            else None
+        )
+
+    def _wait(self, cycle_id: str, seconds: float) -> JobState:
+        return (
+            self.buffering.wait(cycle_id, seconds)
+            if isinstance(self.buffering, BackgroundBuffering)
+            else None
+        )
 
     def run(self, flow: CycleFlow, emit: Emit) -> list[Event]:
         """Run a flow, waiting for the models.
@@ -457,7 +589,7 @@ class ObservationalMemory:
         return await adrive(flow, self._cycle_context(), emit)
 
     def _cycle_context(self) -> Cycle:
-        return Cycle(self._models, self._clock, self._deadline)
+        return Cycle(self._models, self._clock, self._deadline, self._wait)
 
     def _actor_input(
         self,
@@ -482,6 +614,10 @@ def _unseen(event: Event) -> None:
 def folded(events: Sequence[Event]) -> list[Event]:
     """Keep the events that change memory."""
     return [event for event in events if event["type"] in FOLDED_TYPES]
+
+
+def _system_clock() -> datetime:
+    return datetime.now(UTC)
 
 
 # --- Reading a state -----------------------------------------------------------------------------
@@ -518,13 +654,6 @@ def _with_prompt_switch(config: ObservationConfig) -> ObservationConfig:
     return config
 
 
-def _check_key(value: object) -> str:
-    if not isinstance(value, str) or not value or value == "om":
-        msg = f"`messages_key` is {value!r}; write the name of the state's list of messages"
-        raise ConfigurationError(msg)
-    return value
-
-
 def _check_resource(value: Any) -> str | Callable[[RunnableConfig], str | None] | None:
     if value is None or callable(value) or (isinstance(value, str) and value):
         return cast("str | None", value)
@@ -532,24 +661,25 @@ def _check_resource(value: Any) -> str | Callable[[RunnableConfig], str | None] 
     raise ConfigurationError(msg)
 
 
-def _check_seconds(option: str, value: object) -> float:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not 0 < value < float("inf")
-    ):
-        msg = f"`{option}` is {value!r}; write a number of seconds above 0"
-        raise ConfigurationError(msg)
-    return float(value)
-
-
 def _check_counter(value: object) -> TokenCounter:
     if value is None:
         return TokenxCounter()
-    if not isinstance(value, TokenCounter) or not isinstance(value.identity, str):
+    if isinstance(value, type) or not isinstance(value, TokenCounter):
         msg = (
             f"`token_counter` is {value!r}; write an object with `identity`, `count_text` and "
             f"`count_message`, such as `TokenxCounter()`"
+        )
+        raise ConfigurationError(msg)
+    return value
+
+
+def _check_buffering(value: object) -> Buffering:
+    if value is None:
+        return BackgroundBuffering()
+    if not isinstance(value, BackgroundBuffering | InlineBuffering | ParallelBuffering):
+        msg = (
+            f"`buffering` is {value!r}; write BackgroundBuffering(), InlineBuffering() or "
+            f"ParallelBuffering()"
         )
         raise ConfigurationError(msg)
     return value
@@ -563,26 +693,3 @@ def _check_zone(value: object) -> tzinfo:
     except (OSError, ValueError, LookupError) as error:
         msg = f"`timezone` is {value!r}; write an IANA name such as 'Europe/Berlin', or a tzinfo"
         raise ConfigurationError(msg) from error
-
-
-def _check_callable(option: str, value: Any) -> Any:
-    if value is None or callable(value):
-        return value
-    msg = f"`{option}` is {value!r}; write a function or None"
-    raise ConfigurationError(msg)
-
-
-def _checked_clock(clock: Callable[[], datetime] | None) -> Callable[[], datetime]:
-    """Wrap the user's clock so that a time without a zone is an error where it is told."""
-    if clock is None:
-        return lambda: datetime.now(UTC)
-    told = _check_callable("clock", clock)
-
-    def aware() -> datetime:
-        now = told()
-        if not isinstance(now, datetime) or now.tzinfo is None:
-            msg = f"`clock` returned {now!r}; return an aware datetime"
-            raise ConfigurationError(msg)
-        return now
-
-    return aware

@@ -22,7 +22,8 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 
-from langgraph_om.core.cycle import CycleFlow
+from langgraph_om.core.background import JobState
+from langgraph_om.core.cycle import Answer, CycleFlow, Wait
 from langgraph_om.core.events import Event
 from langgraph_om.core.observer import ModelCall, ModelReply
 from langgraph_om.errors import ConfigurationError
@@ -209,6 +210,8 @@ class Cycle:
     clock: Callable[[], datetime]
     deadline: float
     """Seconds for the whole flow, all calls together."""
+    wait: Callable[[str, float], JobState]
+    """Waits for a background job, by its cycle id, so many seconds at most."""
 
 
 def drive(flow: CycleFlow, cycle: Cycle, emit: Emit) -> list[Event]:
@@ -219,15 +222,18 @@ def drive(flow: CycleFlow, cycle: Cycle, emit: Emit) -> list[Event]:
     """
     ends_at = time.monotonic() + cycle.deadline
     events: list[Event] = []
-    reply: ModelReply | None = None
+    answer: Answer = None
     while True:
         try:
-            item = flow.send(reply)
+            item = flow.send(answer)
         except StopIteration:
             return events
-        reply = None
+        answer = None
+        left = max(0.0, ends_at - time.monotonic())
         if isinstance(item, ModelCall):
-            reply = _ask(item, cycle, ends_at - time.monotonic())
+            answer = _ask(item, cycle, left)
+        elif isinstance(item, Wait):
+            answer = cycle.wait(item.cycle_id, left)
         else:
             events.append(item)
             emit(item)
@@ -237,15 +243,18 @@ async def adrive(flow: CycleFlow, cycle: Cycle, emit: Emit) -> list[Event]:
     """Run a flow to its end without blocking the event loop; else like `drive`."""
     ends_at = time.monotonic() + cycle.deadline
     events: list[Event] = []
-    reply: ModelReply | None = None
+    answer: Answer = None
     while True:
         try:
-            item = flow.send(reply)
+            item = flow.send(answer)
         except StopIteration:
             return events
-        reply = None
+        answer = None
+        left = max(0.0, ends_at - time.monotonic())
         if isinstance(item, ModelCall):
-            reply = await _aask(item, cycle, ends_at - time.monotonic())
+            answer = await _aask(item, cycle, left)
+        elif isinstance(item, Wait):
+            answer = await asyncio.to_thread(cycle.wait, item.cycle_id, left)
         else:
             events.append(item)
             emit(item)
@@ -265,14 +274,14 @@ def _ask(call: ModelCall, cycle: Cycle, seconds: float) -> ModelReply:
     context = contextvars.copy_context()
     threading.Thread(target=context.run, args=(run,), name=f"om_{call.role}", daemon=True).start()
     try:
-        return read_reply(future.result(timeout=max(0.0, seconds)), cycle.clock())
+        return read_reply(future.result(timeout=seconds), cycle.clock())
     except Exception as error:  # noqa: BLE001 whatever a model raises is an answer to the flow
         return ModelReply(cycle.clock(), error=_named(error, cycle.deadline))
 
 
 async def _aask(call: ModelCall, cycle: Cycle, seconds: float) -> ModelReply:
     try:
-        async with asyncio.timeout(max(0.0, seconds)):
+        async with asyncio.timeout(seconds):
             model = await asyncio.to_thread(cycle.models.get, call.role)
             answer = await model.ainvoke(call.messages, call_config(call))
         return read_reply(answer, cycle.clock())

@@ -8,19 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from langchain_core.runnables import RunnableLambda
 from langgraph.config import get_stream_writer
 
-from langgraph_om.core.cycle import CycleFlow
+from langgraph_om.buffering import InlineBuffering, ParallelBuffering
 from langgraph_om.core.events import Event, to_part
+from langgraph_om.core.plan import Decision
 from langgraph_om.core.record import MemoryRecord, readable
 from langgraph_om.memory import ObservationalMemory, folded
 
-__all__ = ["OBSERVE", "REFLECT", "STATUS", "MemoryNodes"]
+__all__ = ["ACTIVATE", "BUFFER", "OBSERVE", "REFLECT", "STATUS", "MemoryNodes"]
 
 STATUS = "om_status"
 """The gate: counts, decides, and states both windows once per agent step."""
+ACTIVATE = "om_activate"
+"""Makes buffered observations or a buffered reflection memory; asks no model."""
+BUFFER = "om_buffer"
+"""Starts a job ahead of need, or runs it, beside the Actor's node."""
 OBSERVE = "om_observe"
 """Observes the oldest messages of the window while the turn waits."""
 REFLECT = "om_reflect"
@@ -48,7 +55,7 @@ class MemoryNodes:
     """Whether the channel is kept as deltas, which stay cheap only when every step writes one."""
 
     def status(self, state: Mapping[str, Any]) -> Update:
-        """Count, decide, and state both windows when the Actor is next."""
+        """Count, collect, decide, and state both windows when the Actor is next."""
         if not self.memory.is_on():
             return self._update([])
         seen = self.memory.look(
@@ -56,48 +63,65 @@ class MemoryNodes:
             self.memory.conversation(state),
             self.memory.identity(),
             must_proceed=_must_proceed(state),
+            buffering_waits=self.buffering_waits,
         )
         for event in seen.events:
             emit(event)
         return self._update(folded(seen.events))
 
-    def route(self, state: Mapping[str, Any]) -> str:
+    def route(self, state: Mapping[str, Any]) -> str | list[str]:
         """Name the next node; reads nothing but the state."""
         if not self.memory.is_on():
             return self.before
-        decision = self.memory.decide(self._record(state), self.memory.conversation(state))
-        if decision.kind == "abort":
+        kind = self._decide(state).kind
+        if kind == "abort":
             return self.end
-        if decision.kind == "proceed" or _must_proceed(state):
+        if kind == "proceed" or _must_proceed(state):
             return self.before
-        return {"observe": OBSERVE, "reflect": REFLECT}[decision.kind]
+        if kind == "buffer":
+            return [self.before, BUFFER] if self.buffers_beside else BUFFER
+        return {"activate": ACTIVATE, "observe": OBSERVE, "reflect": REFLECT}[kind]
 
-    def observe(self, state: Mapping[str, Any]) -> Update:
-        """Observe, if that is what is due."""
-        flow = self._flow(state, "observe")
-        return {"om": folded(self.memory.run(flow, emit))} if flow else {}
+    @property
+    def buffering_waits(self) -> bool:
+        """Whether the gate looks again after `om_buffer`, because its result is there then."""
+        return isinstance(self.memory.buffering, InlineBuffering)
 
-    async def aobserve(self, state: Mapping[str, Any]) -> Update:
-        """Observe without blocking the event loop."""
-        flow = self._flow(state, "observe")
-        return {"om": folded(await self.memory.arun(flow, emit))} if flow else {}
+    @property
+    def buffers_beside(self) -> bool:
+        """Whether `om_buffer` runs in the superstep of the Actor instead of before it."""
+        return isinstance(self.memory.buffering, ParallelBuffering)
 
-    def reflect(self, state: Mapping[str, Any]) -> Update:
-        """Reflect, if that is what is due."""
-        flow = self._flow(state, "reflect")
-        return {"om": folded(self.memory.run(flow, emit))} if flow else {}
-
-    async def areflect(self, state: Mapping[str, Any]) -> Update:
-        """Reflect without blocking the event loop."""
-        flow = self._flow(state, "reflect")
-        return {"om": folded(await self.memory.arun(flow, emit))} if flow else {}
-
-    def _flow(self, state: Mapping[str, Any], kind: str) -> CycleFlow | None:
+    def work(self, kind: str, state: Mapping[str, Any]) -> Update:
+        """Carry out the decision, if it is of this kind."""
+        decision = self._decide(state)
+        if decision.kind != kind or not self.memory.is_on():
+            return {}
         record, messages = self._record(state), self.memory.conversation(state)
-        if not self.memory.is_on():
-            return None
-        decision = self.memory.decide(record, messages)
-        return self.memory.cycle(record, messages, decision) if decision.kind == kind else None
+        if kind == "buffer" and self.memory.buffers_in_background:
+            event = self.memory.start_job(record, messages, decision)
+            emit(event)
+            return {"om": [event]}
+        flow = self.memory.cycle(record, messages, decision)
+        return {"om": folded(self.memory.run(flow, emit))}
+
+    async def awork(self, kind: str, state: Mapping[str, Any]) -> Update:
+        """Carry out the decision without blocking the event loop."""
+        decision = self._decide(state)
+        if decision.kind != kind or not self.memory.is_on():
+            return {}
+        if kind == "buffer" and self.memory.buffers_in_background:
+            return self.work(kind, state)
+        record, messages = self._record(state), self.memory.conversation(state)
+        flow = self.memory.cycle(record, messages, decision)
+        return {"om": folded(await self.memory.arun(flow, emit))}
+
+    def node(self, kind: str, name: str) -> RunnableLambda[Any, Any]:
+        """Make the graph node that carries out decisions of one kind."""
+        return RunnableLambda(partial(self.work, kind), partial(self.awork, kind), name=name)
+
+    def _decide(self, state: Mapping[str, Any]) -> Decision:
+        return self.memory.decide(self._record(state), self.memory.conversation(state))
 
     def _record(self, state: Mapping[str, Any]) -> MemoryRecord:
         return readable(state.get("om"))

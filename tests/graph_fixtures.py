@@ -7,10 +7,10 @@ user's text, so that two runs of a conversation differ only where the tested cod
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Any, NotRequired, TypedDict, get_args
+from typing import Annotated, Any, NotRequired, get_args
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
@@ -30,6 +30,7 @@ from langgraph.graph.message import add_messages
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import BaseModel
+from typing_extensions import TypedDict
 
 from clock import Clock
 from langgraph_om import (
@@ -139,7 +140,7 @@ def remembering(
     clock: Callable[[], Any],
     *,
     messages: int = 400,
-    log: int = 200,
+    log: int = 600,
     observation: Mapping[str, Any] | None = None,
     reflection: Mapping[str, Any] | None = None,
     **options: Any,
@@ -300,14 +301,38 @@ async def asay(graph: Graph, config: RunnableConfig, *messages: Any) -> list[Par
     return [part async for part in stream]
 
 
-def talk(graph: Graph, config: RunnableConfig, said: Iterable[HumanMessage]) -> list[Part]:
-    """Run a conversation turn by turn; gives all parts of the custom stream."""
-    return [part for message in said for part in say(graph, config, message)]
+def talk(
+    graph: Graph,
+    config: RunnableConfig,
+    said: Iterable[HumanMessage],
+    clock: Clock | None = None,
+) -> list[Part]:
+    """Run a conversation turn by turn, a few hours apart when a clock is given.
+
+    Returns:
+        All parts of the custom stream.
+    """
+    parts: list[Part] = []
+    for message in said:
+        parts += say(graph, config, message)
+        if clock is not None:
+            clock.advance(hours=5)
+    return parts
 
 
-async def atalk(graph: Graph, config: RunnableConfig, said: Iterable[HumanMessage]) -> list[Part]:
+async def atalk(
+    graph: Graph,
+    config: RunnableConfig,
+    said: Iterable[HumanMessage],
+    clock: Clock | None = None,
+) -> list[Part]:
     """Run a conversation with an asynchronous graph."""
-    return [part for message in said for part in await asay(graph, config, message)]
+    parts: list[Part] = []
+    for message in said:
+        parts += await asay(graph, config, message)
+        if clock is not None:
+            clock.advance(hours=5)
+    return parts
 
 
 def of_kind(parts: Iterable[Part], kind: str) -> list[dict[str, Any]]:
@@ -377,10 +402,9 @@ def dumped(messages: Iterable[BaseMessage]) -> list[dict[str, Any]]:
     return [message.model_dump() for message in messages]
 
 
-def wrote_down(state: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What a thread came to: its memory, and its messages without what models report of a call."""
-    kept = [(m.type, m.id, m.content, getattr(m, "tool_calls", [])) for m in state["messages"]]
-    return state["om"], [dict(enumerate(item)) for item in kept]  # type: ignore[misc]
+def outcome(state: Mapping[str, Any]) -> dict[str, Any]:
+    """What a thread came to: its memory and its messages, as plain values."""
+    return {"om": state["om"], "messages": dumped(state["messages"])}
 
 
 # --- Checkpointers, sync and async alike ---------------------------------------------------------
@@ -397,8 +421,3 @@ async def any_saver(
     else:
         with open_saver(kind, place) as saver:
             yield saver
-
-
-def supersteps(graph: Graph, given: Any, config: RunnableConfig) -> Iterator[Any]:
-    """A run that can be left after any superstep."""
-    return graph.stream(given, config, stream_mode="updates", durability="sync")

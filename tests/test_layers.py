@@ -44,7 +44,7 @@ LEFTWARDS = (
     + "; `memory` may import `recall_tool` inside its function `recall_tool`."
 )
 TESTING_APART = (
-    "`testing` imports `errors` and langchain_core alone, and no module imports `testing`."
+    "`testing` imports itself, `errors` and langchain_core alone, and no other module imports it."
 )
 LANGGRAPH = "Only nodes, graph, recall_tool, agent and middleware import langgraph."
 LANGCHAIN = "Only models, inside functions, and middleware import langchain, which is optional."
@@ -52,7 +52,7 @@ CORE_MESSAGES = "`core` takes nothing of langchain and langgraph but `langchain_
 CORE_PURE = (
     "`core` is pure: no I/O, no database, no clock, no id, no chance, no logging, no threads."
 )
-CORE_TOKENS = "In `core`, only `core.tokens` counts with tiktoken."
+CORE_TOKENS = "In `core`, only `core.counters` counts with tiktoken."
 NOT_PRIVATE = "Nobody imports an underscore name of another distribution."
 
 
@@ -127,7 +127,8 @@ def broken_inside(room: str, found: Import) -> str | None:
     part = found.target.split(".")[1] if "." in found.target else "__init__"
     target = part if part in LEVEL or part == "testing" else "__init__"
     if "testing" in {room, target}:
-        return None if (room, target) == ("testing", "errors") else TESTING_APART
+        apart = room != "testing" or target not in {"testing", "errors"}
+        return TESTING_APART if apart else None
     if room == target == "core":
         return None
     if (room, target, found.function) == ("memory", "recall_tool", "recall_tool"):
@@ -156,7 +157,7 @@ def broken_in_core(module: str, found: Import) -> Iterator[str]:
         yield CORE_MESSAGES
     if found.top in IMPURE:
         yield CORE_PURE
-    if found.top == "tiktoken" and module != f"{PACKAGE}.core.tokens":
+    if found.top == "tiktoken" and module != f"{PACKAGE}.core.counters":
         yield CORE_TOKENS
 
 
@@ -235,7 +236,7 @@ FOR_TYPES = "if TYPE_CHECKING:\n    from langgraph_om.memory import Observationa
         ("langgraph_om.memory", "from . import errors", ABSOLUTE),
         ("langgraph_om.testing", "from langgraph_om.core.plan import plan", TESTING_APART),
         ("langgraph_om.testing", "import langgraph.graph", TESTING_APART),
-        ("langgraph_om.testing", "import sqlalchemy", TESTING_APART),
+        ("langgraph_om.testing.scripted", "import sqlalchemy", TESTING_APART),
         ("langgraph_om", "from langgraph_om.testing import ScriptedChatModel", TESTING_APART),
         ("langgraph_om.memory", "from langgraph.store.base import BaseStore", LANGGRAPH),
         ("langgraph_om", "import langgraph", LANGGRAPH),
@@ -275,7 +276,7 @@ def test_a_broken_rule_is_named(module: str, source: str, rule: str) -> None:
         ("langgraph_om.core.plan", "from langchain_core import messages"),
         ("langgraph_om.core.plan", "from datetime import datetime\ndatetime(2026, 3, 2)"),
         ("langgraph_om.core.plan", "def plan(state):\n    return state.now"),
-        ("langgraph_om.core.tokens", "import tiktoken"),
+        ("langgraph_om.core.counters", "import tiktoken"),
         ("langgraph_om.models", IN_FUNCTION),
         ("langgraph_om.models", "import asyncio, logging, time"),
         ("langgraph_om.memory", IN_MEMORY),
@@ -283,7 +284,8 @@ def test_a_broken_rule_is_named(module: str, source: str, rule: str) -> None:
         ("langgraph_om.memory", "from langgraph_om.core._text import _clip"),
         ("langgraph_om.graph", "from langgraph_om import errors, nodes"),
         ("langgraph_om.middleware", "from langchain.agents.middleware import AgentMiddleware"),
-        ("langgraph_om.testing", "from langgraph_om.errors import ObserverError"),
+        ("langgraph_om.testing", "from langgraph_om.testing.scripted import ScriptedChatModel"),
+        ("langgraph_om.testing.sequence", "from langgraph_om.errors import ObserverError"),
         ("langgraph_om.testing", "import time\nfrom langchain_core.tools import tool"),
         ("langgraph_om", "from langgraph_om.middleware import ObservationalMemoryMiddleware"),
     ],

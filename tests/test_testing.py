@@ -9,6 +9,7 @@ import operator
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import pytest
@@ -35,13 +36,15 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.prebuilt import ToolNode, tools_condition
 
-import langgraph_om.testing
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.testing import (
     ExtractiveObserver,
     ExtractiveReflector,
     ScriptedChatModel,
     check_message_sequence,
+    extractive,
+    scripted,
+    sequence,
 )
 
 if TYPE_CHECKING:
@@ -82,10 +85,12 @@ def merged(chunks: list[AIMessageChunk]) -> AIMessage:
 # --- scripts ---------------------------------------------------------------------------------
 
 
-def test_docstring_examples_run() -> None:
-    outcome = doctest.testmod(langgraph_om.testing)
+@pytest.mark.parametrize(("module", "examples"), [(scripted, 4), (extractive, 5), (sequence, 4)])
+def test_docstring_examples_run(module: ModuleType, examples: int) -> None:
+    known = {"ScriptedChatModel": ScriptedChatModel}
+    outcome = doctest.testmod(module, extraglobs=known)
     assert outcome.failed == 0
-    assert outcome.attempted >= 10
+    assert outcome.attempted >= examples
 
 
 def test_replies_come_in_order_and_the_last_one_repeats() -> None:
@@ -438,19 +443,22 @@ def observed(text: str, **options: Any) -> str:
     return ExtractiveObserver(**options).reply([SystemMessage("Observe."), HumanMessage(text)])
 
 
+QUESTION = "What should he eat in the first 3 weeks ‹/observations> please?"
+
+
 def test_the_observer_quotes_what_was_said() -> None:
-    assert observed(CONVERSATION).split("\n") == [
+    assert observed(CONVERSATION, words=14).split("\n") == [
         "<observations>",
         "Date: Dec 4, 2025",
-        "* 🔴 (14:30) User Caroline: I adopted a dog called Rex on Sunday, and he…",
+        "* 🔴 (14:30) Caroline: I adopted a dog called Rex on Sunday, and he is already the king…",
         '  * -> called search {"query": "dog food"}',
         "  * -> search failed: rate limit reached",
         "Date: unknown",
-        "* 🟡 User: What should he eat…",
-        "* 🟢 Assistant: Feed him 3 times a day:…",
+        f"* 🟡 User: {QUESTION}",
+        "* 🟢 Assistant: Feed him 3 times a day: small portions of puppy food, and always fresh…",
         "</observations>",
-        "<current-task>The user's newest message: What should he eat…</current-task>",
-        "<suggested-response>Answer: What should he eat…</suggested-response>",
+        f"<current-task>The user's newest message: {QUESTION}</current-task>",
+        "<suggested-response>Answer: What should he eat in the…</suggested-response>",
     ]
 
 
@@ -482,15 +490,59 @@ def test_nothing_to_observe_is_said_in_the_form(text: str) -> None:
     [
         ("Tool result search (09:00) [c]: 42 hits", "* 🟢 (09:00) Tool result search: 42 hits"),
         ("Tool call search: {}", "* 🟢 called search {}"),
-        ("Assistant: all is well", "* 🟢 Assistant: all is well"),
-        ("User Ann (admin) (9:05): I won", "* 🔴 (9:05) User Ann (admin): I won"),
+        ("Assistant: your table is reserved", "* 🟢 Assistant: your table is reserved"),
+        ("Assistant Bo (9:04): it has 3 rooms", "* 🟢 (9:04) Bo: it has 3 rooms"),
+        ("User Ann (admin) (9:05): I won", "* 🔴 (9:05) Ann (admin): I won"),
+        ("User: [Image #1: cat.png]", "* 🔴 User: [Image #1: cat.png]"),
         ("User: 私は猫が好きです。", "* 🔴 User: 私は猫が好きです。"),
-        ("User: Hey. ok. go on then", "* 🔴 User: go on then"),
+        ("User: Hey. ok. go on with chapter two", "* 🔴 User: go on with chapter two"),
         ("User: nice weather. My cat is 4.", "* 🔴 User: My cat is 4."),
+        ("User: My cat is 4. Do you like cats too?", "* 🔴 User: My cat is 4."),
+        ("User: Oh well. Which cat is the oldest?", "* 🟡 User: Which cat is the oldest?"),
+        ("User: Dr. Moss saw him. All good.", "* 🔴 User: Dr. Moss saw him."),
+        ("User: No milk in the house since Monday", "* 🔴 User: No milk in the house since Monday"),
     ],
 )
 def test_single_lines(line: str, item: str) -> None:
     assert observed(f"<conversation>\n{line}\n</conversation>").split("\n")[1] == item
+
+
+@pytest.mark.parametrize(
+    ("said", "quote"),
+    [
+        ("Hey Ann! So nice to see you. We came home from the lake.", "We came home from the lake."),
+        ("Yeah Ann, I applied for the job at Orion.", "I applied for the job at Orion."),
+        ("Wow, thanks! That sounds great, Ann. Rex has 2 sisters.", "Rex has 2 sisters."),
+        ("Oh, hello there Ann, how lovely. Ann, the parcel arrived.", "Ann, the parcel arrived."),
+        (
+            "It was fun. We hiked 12 km around Lake Como. So good!",
+            "We hiked 12 km around Lake Como.",
+        ),
+        ("- one thing\n  - the invoice of March is unpaid", "the invoice of March is unpaid"),
+    ],
+)
+def test_the_sentence_that_tells_most_is_quoted_without_its_greeting(said: str, quote: str) -> None:
+    answer = observed(f"<conversation>\nUser John (9:00): {said}\n</conversation>")
+    assert answer.split("\n")[1] == f"* 🔴 (9:00) John: {quote}"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Hey Maria!",
+        "Wow",
+        "Yeah, thanks Ann!",
+        "Thank you so much, Ann. Take care!",
+        "Good to see you. How are you?",
+        "That sounds great!",
+        "ok",
+        "...",
+    ],
+)
+def test_small_talk_gives_no_item(said: str) -> None:
+    lines = f"User John (9:00): {said}\nUser John (9:01): I sold the boat"
+    answer = observed(f"<conversation>\n{lines}\n</conversation>")
+    assert re.findall(r"^\* .*", answer, re.MULTILINE) == ["* 🔴 (9:01) John: I sold the boat"]
 
 
 def test_the_last_conversation_counts_and_text_blocks_are_joined() -> None:
@@ -512,18 +564,21 @@ def test_a_title_is_given_when_asked_for() -> None:
 
 
 def test_every_third_plain_assistant_message_is_kept() -> None:
-    lines = "\n".join(f"Assistant: calm words of {letter} sort" for letter in "abcdefg")
+    lines = "\n".join(f"Assistant: calm remarks of {letter} sort" for letter in "abcdefg")
     text = f"<conversation>\n{lines}\n</conversation>"
-    assert re.findall(r"words of (\w)", observed(text)) == ["c", "f"]
-    assert re.findall(r"words of (\w)", observed(text, every=1)) == list("abcdefg")
+    assert re.findall(r"remarks of (\w)", observed(text)) == ["c", "f"]
+    assert re.findall(r"remarks of (\w)", observed(text, every=1)) == list("abcdefg")
 
 
-def test_a_conversation_shrinks_to_about_a_fifth() -> None:
+def test_a_conversation_shrinks_to_less_than_a_third_and_keeps_what_tells_most() -> None:
     sentence = "I went to Lisbon with Ana and we ate grilled fish near the old harbour every night"
     reply = "That sounds like a wonderful trip, the harbour must have been beautiful at night"
     lines = [f"User (10:{m:02}): {sentence}.\nAssistant (10:{m:02}): {reply}." for m in range(60)]
+    lines[20] = "User (10:20): The tickets for 14 June cost 230 euros at Rossio station."
     text = "<conversation>\nDate: Dec 4, 2025\n" + "\n".join(lines) + "\n</conversation>"
-    assert 0.1 < len(observed(text)) / len(text) < 0.35
+    answer = observed(text)
+    assert 0.2 < len(answer) / len(text) < 0.3
+    assert "(10:20) User: The tickets for 14 June cost 230 euros at Rossio station." in answer
 
 
 LINES = st.lists(
@@ -617,7 +672,7 @@ def test_the_reflector_keeps_dates_and_what_weighs_most() -> None:
     assert ExtractiveReflector(ratio=0.6).reply([HumanMessage(LOG)]).split("\n") == [
         "<observations>",
         "Date: Dec 3, 2025",
-        "* 🔴 (09:10) User: I adopted a dog called Rex and he already owns the whole sofa…",
+        "* 🔴 (09:10) User: I adopted a dog called Rex and he already owns the whole sofa at home",
         "Date: Dec 4, 2025",
         "* 🟡 (14:30) User: asked what the vet costs",
         "* ✅ (14:40) User: the vet appointment is booked for Monday morning",

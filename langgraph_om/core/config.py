@@ -7,9 +7,16 @@ other module sees a ratio.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeVar, cast
 
+from langgraph_om.core.checks import (
+    check_choice,
+    check_count,
+    check_flag,
+    check_number,
+    check_text,
+)
 from langgraph_om.errors import ConfigurationError
 
 __all__ = [
@@ -19,12 +26,8 @@ __all__ = [
     "RetrievalConfig",
     "Thresholds",
     "as_config",
-    "check_choice",
-    "check_count",
-    "check_flag",
     "resolve_thresholds",
     "select_models",
-    "without_buffering",
 ]
 
 DEFAULT_MODEL = "google/gemini-2.5-flash"
@@ -138,6 +141,15 @@ class Thresholds:
             return self.message_tokens
         return max(self.message_tokens, self.total_tokens - log_tokens)
 
+    def block_messages_at(self, log_tokens: int) -> int:
+        """Tell the window's blocking threshold beside a log of `log_tokens`."""
+        return self.messages_at(log_tokens) + self.block_after - self.message_tokens
+
+    def block_observations_at(self, window_tokens: int) -> int:
+        """Tell the log's blocking threshold beside a window of `window_tokens`."""
+        above = self.reflect_block_after - self.observation_tokens
+        return self.observations_at(window_tokens) + above
+
     def observations_at(self, window_tokens: int) -> int:
         """Tell the log's threshold beside a window of `window_tokens`."""
         if self.total_tokens is None:
@@ -170,42 +182,6 @@ def as_config(kind: type[ConfigT], option: str, value: object) -> ConfigT:
         )
         raise ConfigurationError(msg)
     return kind(**value)
-
-
-def check_count(option: str, value: object, *, least: int = 1) -> int:
-    """Read a whole number of tokens; `True` is not one.
-
-    Raises:
-        ConfigurationError: When it is none, or below `least`.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        msg = f"`{option}` is {value!r}; write a whole number of tokens, {least} or more"
-        raise ConfigurationError(msg)
-    return value
-
-
-def check_flag(option: str, value: object) -> bool:
-    """Read a flag.
-
-    Raises:
-        ConfigurationError: When it is neither `True` nor `False`.
-    """
-    if not isinstance(value, bool):
-        msg = f"`{option}` is {value!r}; write True or False"
-        raise ConfigurationError(msg)
-    return value
-
-
-def check_choice(option: str, value: object, choices: Sequence[str]) -> str:
-    """Read one of several words.
-
-    Raises:
-        ConfigurationError: When it is another.
-    """
-    if value not in choices:
-        msg = f"`{option}` is {value!r}; write one of {', '.join(map(repr, choices))}"
-        raise ConfigurationError(msg)
-    return str(value)
 
 
 def select_models(
@@ -260,12 +236,6 @@ def resolve_thresholds(
     reflect_block_after = _block_after("reflection", reflection.block_after, log)
     if scope == "resource" and not _asks_for_buffering(observation, reflection):
         interval = None
-    if share_token_budget and interval is not None:
-        msg = (
-            f"`share_token_budget` is True while `observation.buffer_tokens` is "
-            f"{float(observation.buffer_tokens)!r}; write `observation={{'buffer_tokens': False}}`"
-        )
-        raise ConfigurationError(msg)
     buffered = interval is not None
     return Thresholds(
         message_tokens=messages,
@@ -287,15 +257,9 @@ def _check_plain_options(observation: ObservationConfig, reflection: ReflectionC
     if previous is not False:
         check_count("observation.previous_observer_tokens", previous, least=0)
     for option, config in (("observation", observation), ("reflection", reflection)):
-        _check_text(f"{option}.instruction", config.instruction)
+        check_text(f"{option}.instruction", config.instruction)
         _check_settings(f"{option}.model_settings", config.model_settings)
     _check_attachments(observation.observe_attachments)
-
-
-def _check_text(option: str, value: object) -> None:
-    if value is not None and not isinstance(value, str):
-        msg = f"`{option}` is {value!r}; write a text or None"
-        raise ConfigurationError(msg)
 
 
 def _check_settings(option: str, settings: Any) -> None:
@@ -316,13 +280,6 @@ def _check_attachments(value: object) -> None:
         raise ConfigurationError(msg)
 
 
-def _number(option: str, value: object, hint: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124 NaN
-        msg = f"`{option}` is {value!r}; write {hint}"
-        raise ConfigurationError(msg)
-    return float(value)
-
-
 def _tokens(option: str, value: float, hint: str) -> int:
     """Read an absolute token count that came through an option which may also be a ratio."""
     if value != int(value):
@@ -336,7 +293,7 @@ def _buffer_interval(buffer_tokens: object, messages: int) -> int | None:
         return None
     option = "observation.buffer_tokens"
     hint = f"a fraction in (0, 1), a token count below `message_tokens` ({messages}), or False"
-    value = _number(option, buffer_tokens, hint)
+    value = check_number(option, buffer_tokens, hint)
     resolved = round(messages * value) if 0 < value < 1 else _finite_tokens(option, value, hint)
     if not 0 < resolved < messages:
         msg = f"`{option}` is {value:g}, that is {resolved} tokens; write {hint}"
@@ -357,7 +314,7 @@ def _keep_tokens(activation: object, messages: int) -> int:
         f"a ratio in (0, 1] to remove, or a token count to keep, "
         f"{_MIN_ABSOLUTE_KEEP} or more and below `message_tokens` ({messages})"
     )
-    value = _number(option, activation, hint)
+    value = check_number(option, activation, hint)
     if 0 < value <= 1:
         return round(messages * (1 - value))
     if value < _MIN_ABSOLUTE_KEEP or value >= messages:
@@ -369,7 +326,7 @@ def _keep_tokens(activation: object, messages: int) -> int:
 def _reflection_start(reflection: ReflectionConfig, log: int) -> int:
     option = "reflection.buffer_activation"
     hint = "a ratio in (0, 1]"
-    value = _number(option, reflection.buffer_activation, hint)
+    value = check_number(option, reflection.buffer_activation, hint)
     if not 0 < value <= 1:
         msg = f"`{option}` is {value!r}; write {hint}"
         raise ConfigurationError(msg)
@@ -379,7 +336,7 @@ def _reflection_start(reflection: ReflectionConfig, log: int) -> int:
 def _block_after(owner: str, block_after: object, base: int) -> int:
     option = f"{owner}.block_after"
     hint = f"a multiplier in (1, 2), or a token count above the threshold ({base})"
-    value = _number(option, _DEFAULT_BLOCK_AFTER if block_after is None else block_after, hint)
+    value = check_number(option, _DEFAULT_BLOCK_AFTER if block_after is None else block_after, hint)
     if 1 < value < 2:  # noqa: PLR2004 the bound is the rule
         return max(base + 1, round(base * value))
     if value <= base:
@@ -413,15 +370,4 @@ def _asks_for_buffering(observation: ObservationConfig, reflection: ReflectionCo
         and isinstance(reflection.buffer_activation, _Default)
         and observation.block_after is None
         and reflection.block_after is None
-    )
-
-
-def without_buffering(thresholds: Thresholds) -> Thresholds:
-    """Return the limits with all background work off, as with `buffer_tokens=False`."""
-    return replace(
-        thresholds,
-        buffer_tokens=None,
-        block_after=thresholds.message_tokens,
-        reflect_buffer_at=None,
-        reflect_block_after=thresholds.observation_tokens,
     )

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import Any
+from functools import lru_cache
+from typing import Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
@@ -24,6 +25,9 @@ __all__ = ["assemble", "dropped_from_view"]
 
 _FIXED_TOKENS = 600
 """At least what our constant instructions, the reminder and the tags cost."""
+
+_REMINDER_TOKENS = 80
+"""What the reminder costs that stands for left-out messages where there are no observations."""
 
 ContentBlock = str | dict[str, Any]
 
@@ -61,9 +65,11 @@ def assemble(
         out.append(
             SystemMessage(blocks) if head is None else head.model_copy(update={"content": blocks})
         )
-        out.append(HumanMessage(load("continuation"), id=CONTINUATION_ID))
     elif head is not None:
         out.append(head)
+    if memory or dropped:
+        reminder = load("continuation" if memory else "trimmed")
+        out.append(HumanMessage(reminder, id=CONTINUATION_ID))
     request = _pinned_request(window, dropped)
     if request is not None:
         out.append(request)
@@ -75,7 +81,7 @@ def _own_system(
 ) -> SystemMessage | None:
     """Join the agent's own system texts to one message; a single one stays as it is."""
     given = SystemMessage(system) if isinstance(system, str) else system
-    own = [message for message in messages if isinstance(message, SystemMessage)]
+    own = [cast("SystemMessage", message) for message in messages if message.type == "system"]
     parts = [given, *own] if given is not None else own
     if len(parts) <= 1:
         return parts[0] if parts else None
@@ -96,17 +102,24 @@ def _text(text: str) -> dict[str, Any]:
 
 
 def _memory_blocks(record: MemoryRecord, today: date) -> list[ContentBlock]:
-    groups = [group for group in record["log"] if group["text"]]
-    if not groups:
+    if not record["log"]:
         return []
     blocks: list[ContentBlock] = [_text(f"\n\n{load('actor_instructions')}\n\n<observations>\n")]
     previous: date | None = None
-    for group in groups:
-        told, previous = annotate(escape(group["text"]), today, previous)
+    for group in record["log"]:
+        if not group["text"]:
+            continue  # these messages held nothing worth noting
+        told, previous = _told(group["text"], today, previous)
         blocks.append(_text(f"{told}\n\n"))
     blocks.append(_text("</observations>"))
     hints = _hints(record)
     return [*blocks, _text(hints)] if hints else blocks
+
+
+@lru_cache(maxsize=1024)
+def _told(text: str, today: date, previous: date | None) -> tuple[str, date | None]:
+    """Render a group as of a day; kept, because groups never change and every call shows them."""
+    return annotate(escape(text), today, previous)
 
 
 def _hints(record: Mapping[str, Any]) -> str:
@@ -138,18 +151,27 @@ def _calls_of(shown: Sequence[BaseMessage], messages: Sequence[BaseMessage]) -> 
     if not missing:
         return []
     present = {id(message) for message in shown}
+    return _exchanges_of(missing, [m for m in messages if id(m) not in present])
+
+
+def _exchanges_of(call_ids: set[str], messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Find the newest messages that make these calls, each with its other results."""
     brought: list[BaseMessage] = []
-    wanted: set[str] = set()
-    for message in messages:
-        if id(message) in present:
+    missing = set(call_ids)
+    results: list[BaseMessage] = []
+    for message in reversed(messages):
+        if not missing:
+            break
+        if isinstance(message, ToolMessage):
+            results.insert(0, message)
             continue
         if isinstance(message, AIMessage):
             ids = {str(call["id"]) for call in message.tool_calls}
             if ids & missing:
-                brought.append(message)
-                wanted |= ids
-        elif isinstance(message, ToolMessage) and message.tool_call_id in wanted:
-            brought.append(message)
+                missing -= ids
+                own = [r for r in results if cast("ToolMessage", r).tool_call_id in ids]
+                brought = [message, *own, *brought]
+        results = []
     return brought
 
 
@@ -167,16 +189,15 @@ def dropped_from_view(window: Window, log: int, limit: int | None) -> int:
     if limit is None:
         return 0
     room = limit - ((log + _FIXED_TOKENS) if log else 0)
-    size = window.tokens
-    if size <= room:
+    if window.tokens <= room:
         return 0
-    before = 0
-    dropped = 0
+    room -= 0 if log else _REMINDER_TOKENS
+    size, before, dropped = window.tokens, 0, 0
     for cut in safe_cuts(window.entries):
-        if cut == len(window.entries):
+        if cut == len(window.entries) or size <= room:
             break
-        size -= window.weight(before, cut)
-        before = dropped = cut
-        if size <= room:
-            break
+        leaving = [e.tokens for e in window.entries[before:cut] if e.key != window.request]
+        if leaving:  # the live request leaves its place, never the view
+            size -= sum(leaving)
+            before = dropped = cut
     return dropped

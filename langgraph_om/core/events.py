@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from langgraph_om.core.chunks import live_chunks
 from langgraph_om.core.config import Thresholds
+from langgraph_om.core.plan import activation_count
 from langgraph_om.core.record import MemoryRecord, log_tokens
 from langgraph_om.core.window import Window
 
-__all__ = ["Event", "Part", "iso", "status_data", "to_part"]
+__all__ = ["PART_FIELDS", "Event", "Part", "iso", "status_data", "to_part"]
 
 Event = dict[str, Any]
 """A memory event."""
@@ -22,7 +24,7 @@ Event = dict[str, Any]
 Part = dict[str, Any]
 """A `data-om-*` part: `{"type": ..., "data": {...}}`."""
 
-_FIELDS: dict[str, dict[str, str]] = {
+PART_FIELDS: dict[str, dict[str, str]] = {
     "observation-start": {
         "cycle_id": "cycleId",
         "operation": "operationType",
@@ -59,6 +61,54 @@ _FIELDS: dict[str, dict[str, str]] = {
         "thread_id": "threadId",
         "usage": "usage",
     },
+    "buffering-start": {
+        "cycle_id": "cycleId",
+        "operation": "operationType",
+        "at": "startedAt",
+        "tokens": "tokensToBuffer",
+        "record_id": "recordId",
+        "thread_id": "threadId",
+        "thread_ids": "threadIds",
+        "config": "config",
+    },
+    "buffering-end": {
+        "cycle_id": "cycleId",
+        "operation": "operationType",
+        "at": "completedAt",
+        "duration_ms": "durationMs",
+        "tokens": "tokensBuffered",
+        "observation_tokens": "bufferedTokens",
+        "observations": "observations",
+        "record_id": "recordId",
+        "thread_id": "threadId",
+        "usage": "usage",
+    },
+    "buffering-failed": {
+        "cycle_id": "cycleId",
+        "operation": "operationType",
+        "at": "failedAt",
+        "duration_ms": "durationMs",
+        "tokens": "tokensAttempted",
+        "error": "error",
+        "observations": "observations",
+        "record_id": "recordId",
+        "thread_id": "threadId",
+        "usage": "usage",
+    },
+    "activation": {
+        "cycle_id": "cycleId",
+        "operation": "operationType",
+        "at": "activatedAt",
+        "chunks": "chunksActivated",
+        "tokens": "tokensActivated",
+        "observation_tokens": "observationTokens",
+        "messages": "messagesActivated",
+        "generation": "generationCount",
+        "observations": "observations",
+        "record_id": "recordId",
+        "thread_id": "threadId",
+        "config": "config",
+    },
     "thread-update": {
         "cycle_id": "cycleId",
         "thread_id": "threadId",
@@ -93,7 +143,7 @@ def to_part(event: Mapping[str, Any]) -> Part | None:
     kind = event["type"]
     if kind == "status":
         return {"type": "data-om-status", "data": event["data"]}
-    names = _FIELDS.get(kind)
+    names = PART_FIELDS.get(kind)
     if names is None:
         return None
     data = {name: event[key] for key, name in names.items() if event.get(key) is not None}
@@ -130,18 +180,8 @@ def status_data(
                 },
             },
             "buffered": {
-                "observations": {
-                    "chunks": 0,
-                    "messageTokens": 0,
-                    "projectedMessageRemoval": 0,
-                    "observationTokens": 0,
-                    "status": "idle",
-                },
-                "reflection": {
-                    "inputObservationTokens": 0,
-                    "observationTokens": 0,
-                    "status": "idle",
-                },
+                "observations": _buffered_observations(record, window, thresholds),
+                "reflection": _buffered_reflection(record),
             },
         },
         "recordId": record["id"],
@@ -149,3 +189,33 @@ def status_data(
         "stepNumber": step,
         "generationCount": record["generation"],
     }
+
+
+def _buffered_observations(
+    record: MemoryRecord, window: Window, thresholds: Thresholds
+) -> dict[str, Any]:
+    live = live_chunks(record, window)
+    log = log_tokens(record)
+    count = activation_count(live, window.tokens, thresholds, log) if live else 0
+    return {
+        "chunks": len(live),
+        "messageTokens": sum(part.tokens for part in live),
+        "projectedMessageRemoval": sum(part.tokens for part in live[:count]),
+        "observationTokens": sum(part.chunk["tokens"] for part in live),
+        "status": _buffer_status(record, "observation", is_there=bool(live)),
+    }
+
+
+def _buffered_reflection(record: MemoryRecord) -> dict[str, Any]:
+    buffered = record["reflection"]
+    return {
+        "inputObservationTokens": buffered["input_tokens"] if buffered else 0,
+        "observationTokens": buffered["tokens"] if buffered else 0,
+        "status": _buffer_status(record, "reflection", is_there=buffered is not None),
+    }
+
+
+def _buffer_status(record: MemoryRecord, operation: str, *, is_there: bool) -> str:
+    if operation in record["pending"]:
+        return "running"
+    return "complete" if is_there else "idle"

@@ -29,7 +29,7 @@ def log_text(groups: Sequence[Group]) -> str:
 
 
 _GAP_TOKENS = 10
-"""More than a line about left-out lines costs."""
+"""About what a line about left-out lines costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,15 @@ def previous_observations(
         for at, line in enumerate(text.split("\n"))
         if line.strip()
     ]
-    kept = _choose(lines, budget)
-    return _with_gaps([line for line in lines if line.at in kept], len(lines), lines)
+    room = budget
+    while room > 0:
+        kept = _choose(lines, room)
+        shown = _with_gaps([line for line in lines if line.at in kept], len(lines), lines)
+        excess = counter.count_text(shown) - budget
+        if excess <= 0:
+            return shown
+        room -= excess  # the lines about what is left out took more than was set aside
+    return ""
 
 
 def _rank(line: str) -> int:
@@ -150,8 +157,8 @@ def reflected_groups(
     """Make groups of a reflection's text that together cover what its sources covered.
 
     The text is cut at its date headings. A source belongs to the last section whose day is not
-    after the source's own last day; sections without a source join the one before. Text whose days
-    are not in order, or without days, becomes one group over everything.
+    after the source's own last day; a section without a source joins the next one that has one.
+    Text whose days are not in order, or without days, becomes one group over everything.
 
     Args:
         sources: The groups that were read, in log order.

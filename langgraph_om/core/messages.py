@@ -39,18 +39,22 @@ def messages_reducer(state: Sequence[AnyMessage] | None, updates: Sequence[Any])
     merged: list[BaseMessage | None] = list(state or [])
     places = {message.id: at for at, message in enumerate(merged) if message and message.id}
     for update in updates:
+        removed: set[str] = set()
         for message in _read(update):
             if isinstance(message, RemoveMessage):
                 if message.id == REMOVE_ALL:
-                    merged, places = [], {}
+                    merged, places, removed = [], {}, set()
                 elif message.id in places:
-                    merged[places.pop(message.id)] = None
+                    removed.add(message.id)
             elif message.id in places:
+                removed.discard(message.id)
                 merged[places[message.id]] = message
             else:
                 if message.id:
                     places[message.id] = len(merged)
                 merged.append(message)
+        for key in removed:
+            merged[places.pop(key)] = None
     return [message for message in merged if message is not None]
 
 

@@ -1,10 +1,10 @@
 """What the Observer or Reflector wrote becomes typed parts, or a failure with a name.
 
 The rule for tags: a tag is *structural* when it starts its line, when it directly follows another
-structural tag, or when it closes the open block at the end of a line. Everywhere else it is text
-that somebody wrote about. A close tag at the end of a line yields to one that starts a line, and
-to list items that follow it, so an item may end with a tag it mentions. Parsed text never holds a
-structural tag.
+structural tag, or when it closes what is open at the end of a line or right before another tag.
+Everywhere else it is text that somebody wrote about. A close tag at the end of a line yields to
+one that starts a line, and to list items that follow it, so an item may end with a tag it
+mentions. Parsed text never holds a structural tag.
 
 The steps, in order: reasoning is dropped, the spelling of the tags is settled, the text is split
 at its structural tags, and what lies between them is tidied and judged. Every step is linear in
@@ -190,7 +190,7 @@ def _judge(pieces: list[str]) -> tuple[Status, str]:
 
 
 def _log_text(text: str) -> str:
-    return _tidy(_defused(_unfenced(text), _LOG))
+    return _tidy(_defused(_tidy(_unfenced(text)), _LOG))
 
 
 def _from_line_start(piece: str) -> str:

@@ -3,13 +3,17 @@
 The order of the checks is the policy, and the first that applies wins:
 
 1. the turn was ended by a failure (`on_error="abort"`) -> abort;
-2. the window has reached its blocking threshold -> observe the oldest part of it, in batches;
-3. the log has reached its blocking threshold -> reflect it;
-4. otherwise -> proceed to the Actor.
+2. a buffered reflection is there and the log has reached its threshold -> activate it;
+3. chunks are there and the window has reached its threshold -> activate them;
+4. the window has reached its blocking threshold -> observe the oldest part of it, in batches;
+5. the log has reached its blocking threshold -> reflect it;
+6. the window has grown by an interval, or the log is on its way to its threshold -> buffer;
+7. otherwise -> proceed to the Actor.
 
-Observation comes before reflection because it bounds the larger text. Each observation moves the
-cursor, each reflection and each failure moves the size at which the next one is due, so applying
-decisions in turn always reaches `proceed`.
+What needs no model comes first. Observation comes before reflection because it bounds the larger
+text. Each activation and observation moves the cursor, each reflection and each failure moves the
+size at which the next one is due, and at most one job per operation is pending; so applying
+decisions in turn always reaches the Actor.
 """
 
 from __future__ import annotations
@@ -20,20 +24,32 @@ from datetime import datetime
 from itertools import accumulate
 from typing import Any, Literal
 
+from langgraph_om.core.chunks import (
+    LiveChunk,
+    chunks_to_activate,
+    covered_count,
+    live_chunks,
+    next_chunk_end,
+)
 from langgraph_om.core.config import Thresholds
-from langgraph_om.core.record import MemoryRecord, log_tokens
+from langgraph_om.core.record import MemoryRecord, log_tokens, position_of_groups
 from langgraph_om.core.window import Window, safe_cuts
 
-__all__ = ["ABORT", "PROCEED", "Decision", "back_off", "plan"]
+__all__ = ["ABORT", "PROCEED", "Decision", "activation_count", "back_off", "plan"]
+
+Operation = Literal["observation", "reflection"]
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What memory does next."""
 
-    kind: Literal["proceed", "abort", "observe", "reflect"]
+    kind: Literal["proceed", "abort", "activate", "observe", "reflect", "buffer"]
+    operation: Operation = "observation"
+    """To activate or buffer: which of the two."""
     count: int = 0
-    """To observe: how many of the window's oldest messages."""
+    """To observe or buffer: where the messages end, as a count of the window's oldest. To activate:
+    how many chunks."""
 
 
 PROCEED = Decision("proceed")
@@ -55,30 +71,66 @@ def plan(record: MemoryRecord, window: Window, thresholds: Thresholds, now: date
     del now  # nothing waits for a time yet
     if _was_tripped(record, window):
         return ABORT
+    if _buffered_reflection_due(record, window, thresholds):
+        return Decision("activate", "reflection", 1)
+    live = live_chunks(record, window)
+    if live and window.tokens >= thresholds.messages_at(log_tokens(record)):
+        count = activation_count(live, window.tokens, thresholds, log_tokens(record))
+        return Decision("activate", "observation", count)
     count = _messages_to_observe(record, window, thresholds)
     if count:
-        return Decision("observe", count)
+        return Decision("observe", "observation", count)
     if _reflection_due(record, window, thresholds):
-        return Decision("reflect")
-    return PROCEED
+        return Decision("reflect", "reflection")
+    return _to_buffer(record, window, thresholds, live)
 
 
 def _was_tripped(record: MemoryRecord, window: Window) -> bool:
     """The turn stays ended until the conversation goes on."""
     tripwire = record.get("tripwire")
-    return bool(tripwire) and tripwire is not None and tripwire["last_message"] == window.last_key
+    return tripwire is not None and tripwire["last_message"] == window.last_key
 
 
-def _retry_at(record: MemoryRecord, operation: str) -> int:
-    attempt: dict[str, Any] = record["attempts"].get(operation, {})
-    return int(attempt.get("retry_at_tokens", 0))
+def _backs_off(record: MemoryRecord, operation: Operation, size: int) -> bool:
+    """Tell whether an earlier attempt still holds the next one back.
+
+    It does until the text has grown enough, or is smaller than it was then.
+    """
+    attempt: dict[str, Any] | None = record["attempts"].get(operation)
+    return attempt is not None and attempt["at_tokens"] <= size < attempt["retry_at_tokens"]
+
+
+# --- Activation ----------------------------------------------------------------------------------
+
+
+def _buffered_reflection_due(record: MemoryRecord, window: Window, thresholds: Thresholds) -> bool:
+    buffered = record["reflection"]
+    if buffered is None or log_tokens(record) < thresholds.observations_at(window.tokens):
+        return False
+    return position_of_groups(record["log"], buffered["group_ids"]) is not None
+
+
+def activation_count(
+    live: Sequence[LiveChunk], window_tokens: int, thresholds: Thresholds, log: int
+) -> int:
+    """Tell how many chunks an activation would take now; also what the status projects."""
+    return chunks_to_activate(
+        [part.tokens for part in live],
+        window_tokens,
+        keep=thresholds.keep_tokens,
+        force_at=thresholds.block_messages_at(log),
+    )
+
+
+# --- Blocking work -------------------------------------------------------------------------------
 
 
 def _messages_to_observe(record: MemoryRecord, window: Window, thresholds: Thresholds) -> int:
-    limit = thresholds.messages_at(log_tokens(record))
-    due = max(thresholds.block_after, limit)
-    if window.tokens < max(due, _retry_at(record, "observation")):
+    log = log_tokens(record)
+    due = thresholds.block_messages_at(log)
+    if window.tokens < due or _backs_off(record, "observation", window.tokens):
         return 0
+    limit = thresholds.messages_at(log)
     return _batch(window, keep=thresholds.keep_tokens, limit=limit, most=thresholds.message_tokens)
 
 
@@ -106,8 +158,34 @@ def _longest(cuts: Sequence[int], removed: Sequence[int], most: int) -> int:
 
 def _reflection_due(record: MemoryRecord, window: Window, thresholds: Thresholds) -> bool:
     tokens = log_tokens(record)
-    due = max(thresholds.reflect_block_after, thresholds.observations_at(window.tokens))
-    return tokens > 0 and tokens >= max(due, _retry_at(record, "reflection"))
+    due = thresholds.block_observations_at(window.tokens)
+    return tokens >= max(1, due) and not _backs_off(record, "reflection", tokens)
+
+
+# --- Buffering -----------------------------------------------------------------------------------
+
+
+def _to_buffer(
+    record: MemoryRecord, window: Window, thresholds: Thresholds, live: Sequence[LiveChunk]
+) -> Decision:
+    if thresholds.buffer_tokens is not None and _may_buffer(record, "observation", window.tokens):
+        end = next_chunk_end(
+            window,
+            covered_count(live),
+            interval=thresholds.buffer_tokens,
+            most=thresholds.message_tokens,
+        )
+        if end:
+            return Decision("buffer", "observation", end)
+    log = log_tokens(record)
+    start = thresholds.reflect_buffer_at
+    if start is None or log < max(1, start) or record["reflection"] is not None:
+        return PROCEED
+    return Decision("buffer", "reflection") if _may_buffer(record, "reflection", log) else PROCEED
+
+
+def _may_buffer(record: MemoryRecord, operation: Operation, size: int) -> bool:
+    return operation not in record["pending"] and not _backs_off(record, operation, size)
 
 
 def back_off(failures: int, tokens: int, threshold: int) -> int:

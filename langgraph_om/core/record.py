@@ -30,6 +30,7 @@ __all__ = [
     "fold",
     "fold_one",
     "log_tokens",
+    "position_of_groups",
     "readable",
 ]
 
@@ -85,8 +86,8 @@ class MemoryRecord(TypedDict, total=False):
     turn: dict[str, Any]
     """`request` (id of the newest human message) and `step` (0-based since that message)."""
     attempts: dict[str, Any]
-    """Per operation: `failures` in a row, and `retry_at_tokens`, the size to reach before the next.
-    """
+    """Per operation: `failures` in a row, the size `at_tokens` and the size `retry_at_tokens` to
+    reach before the next attempt, and of the last failure `cycle_id` and `error`."""
     usage: dict[str, Any]
     """Per operation: `calls`, `inputTokens`, `outputTokens` so far."""
     others: list[dict[str, Any]]
@@ -163,6 +164,15 @@ def readable(value: object) -> MemoryRecord:
     return cast("MemoryRecord", {**blank_record(), **value})
 
 
+def position_of_groups(log: Sequence[Group], ids: Sequence[str]) -> int | None:
+    """Tell where a run of groups stands in a log; `None` when it does not stand there any more."""
+    present = [group["id"] for group in log]
+    if not ids or ids[0] not in present:
+        return None
+    start = present.index(ids[0])
+    return start if present[start : start + len(ids)] == list(ids) else None
+
+
 def fold(record: Mapping[str, Any] | None, updates: Sequence[Any]) -> MemoryRecord:
     """Apply updates in order; the reducer of the `om` channel.
 
@@ -213,6 +223,9 @@ def _apply(record: dict[str, Any], event: object) -> None:
             f"the keys are {', '.join(sorted(RECORD_KEYS))}"
         )
         raise ConfigurationError(msg)
+    if event.get("version", RECORD_VERSION) != RECORD_VERSION:
+        msg = f"an edit sets `om.version` to {event['version']!r}; leave it at {RECORD_VERSION}"
+        raise ConfigurationError(msg)
     record.update(event)
 
 
@@ -249,36 +262,44 @@ def _stepped(record: dict[str, Any], event: Mapping[str, Any]) -> None:
 
 def _observed(record: dict[str, Any], event: Mapping[str, Any]) -> None:
     """Messages became observed; the cursor moves only from where the Observer began."""
-    newest = record["cursor"][-1] if record["cursor"] else None
-    group = event["group"]
-    if event["after"] != newest or any(entry["id"] == group["id"] for entry in record["log"]):
-        return
-    record["log"] = [*record["log"], group]
-    record["cursor"] = list(event["cursor"])
-    for hint in ("current_task", "suggested_response", "thread_title"):
-        if event.get(hint) is not None:
-            record[hint] = event[hint]
-    _succeeded(record, event)
+    if _extend_log(record, event, [event["group"]]):
+        _take_hints(record, event)
+        _succeeded(record, event)
 
 
 def _reflected(record: dict[str, Any], event: Mapping[str, Any]) -> None:
     """A reflection takes the place of exactly the groups it read."""
-    read = list(event["group_ids"])
-    ids = [group["id"] for group in record["log"]]
-    if not read or read[0] not in ids:
-        return
-    start = ids.index(read[0])
-    if ids[start : start + len(read)] != read:
-        return
-    record["log"] = [
-        *record["log"][:start],
-        *event["groups"],
-        *record["log"][start + len(read) :],
-    ]
+    if _replace_groups(record, event):
+        _take_hints(record, event)
+        _succeeded(record, event)
+
+
+def _extend_log(record: dict[str, Any], event: Mapping[str, Any], groups: Sequence[Group]) -> bool:
+    newest = record["cursor"][-1] if record["cursor"] else None
+    known = {group["id"] for group in record["log"]}
+    if event["after"] != newest or any(group["id"] in known for group in groups):
+        return False
+    record["log"] = [*record["log"], *groups]
+    record["cursor"] = list(event["cursor"])
+    return True
+
+
+def _replace_groups(record: dict[str, Any], event: Mapping[str, Any]) -> bool:
+    read = event["group_ids"]
+    start = position_of_groups(record["log"], read)
+    if start is None:
+        return False
+    log = record["log"]
+    record["log"] = [*log[:start], *event["groups"], *log[start + len(read) :]]
     record["generation"] = record["generation"] + 1
-    if event.get("current_task") is not None:
-        record["current_task"] = event["current_task"]
-    _succeeded(record, event)
+    return True
+
+
+def _take_hints(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+    """Take over what was said; what was not said stays as it is."""
+    for hint in ("current_task", "suggested_response", "thread_title"):
+        if event.get(hint) is not None:
+            record[hint] = event[hint]
 
 
 def _finished(record: dict[str, Any], event: Mapping[str, Any]) -> None:
@@ -286,23 +307,28 @@ def _finished(record: dict[str, Any], event: Mapping[str, Any]) -> None:
 
 
 def _succeeded(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+    _rest_until(record, event)
+    _spent(record, event)
+
+
+def _rest_until(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+    """Forget earlier failures, and wait for growth where the event asks for it."""
     operation = event["operation"]
     attempts = {key: value for key, value in record["attempts"].items() if key != operation}
     if event.get("retry_at_tokens") is not None:
-        attempts[operation] = {"failures": 0, "retry_at_tokens": event["retry_at_tokens"]}
+        keys = ("at_tokens", "retry_at_tokens")
+        attempts[operation] = {"failures": 0, **{key: event[key] for key in keys}}
     record["attempts"] = attempts
-    _spent(record, event)
 
 
 def _failed(record: dict[str, Any], event: Mapping[str, Any]) -> None:
     """Nothing became observed; the next attempt waits for growth."""
-    record["attempts"] = {
-        **record["attempts"],
-        event["operation"]: {
-            "failures": event["failures"],
-            "retry_at_tokens": event["retry_at_tokens"],
-        },
-    }
+    operation = event["operation"]
+    if record["attempts"].get(operation, {}).get("cycle_id") == event["cycle_id"]:
+        return
+    keys = ("failures", "at_tokens", "retry_at_tokens", "cycle_id", "error")
+    attempt = {key: event[key] for key in keys}
+    record["attempts"] = {**record["attempts"], operation: attempt}
     _spent(record, event)
 
 
@@ -313,6 +339,61 @@ def _spent(record: dict[str, Any], event: Mapping[str, Any]) -> None:
         **usage,
         event["operation"]: {key: before.get(key, 0) + value for key, value in spent.items()},
     }
+
+
+def _buffering_started(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+    """A job runs beside the conversation; the record says what on, the executor how far it is."""
+    record["pending"] = {
+        **record["pending"],
+        event["operation"]: {key: event[key] for key in ("cycle_id", "at", "tokens", "covers")},
+    }
+
+
+def _buffering_ended(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+    """A job's result is kept until it is needed."""
+    if not _was_pending(record, event):
+        return
+    if event["operation"] == "observation":
+        record["chunks"] = [*record["chunks"], event["chunk"]]
+    else:
+        record["reflection"] = event["reflection"]
+    _succeeded(record, event)
+
+
+def _buffering_failed(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+    """A job came to nothing, or its result does not fit the conversation any more."""
+    kept = [chunk for chunk in record["chunks"] if chunk["cycle_id"] != event["cycle_id"]]
+    dropped = len(kept) < len(record["chunks"])
+    record["chunks"] = kept
+    if record["reflection"] and record["reflection"]["cycle_id"] == event["cycle_id"]:
+        record["reflection"], dropped = None, True
+    if (_was_pending(record, event) or not dropped) and event.get("failures") is not None:
+        _failed(record, event)
+
+
+def _was_pending(record: dict[str, Any], event: Mapping[str, Any]) -> bool:
+    """Tell whether this job is the pending one, and take it off."""
+    operation = event["operation"]
+    job = record["pending"].get(operation)
+    if job is None or job["cycle_id"] != event["cycle_id"]:
+        return False
+    record["pending"] = {key: value for key, value in record["pending"].items() if key != operation}
+    return True
+
+
+def _activated(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+    """Buffered work takes effect, without a model."""
+    if event["operation"] == "reflection":
+        if _replace_groups(record, event):
+            record["reflection"] = None
+            _rest_until(record, event)
+        return
+    ids = event["chunk_ids"]
+    if [chunk["id"] for chunk in record["chunks"][: len(ids)]] != ids:
+        return
+    if _extend_log(record, event, event["groups"]):
+        record["chunks"] = record["chunks"][len(ids) :]
+        _take_hints(record, event)
 
 
 def _tripped(record: dict[str, Any], event: Mapping[str, Any]) -> None:
@@ -330,6 +411,10 @@ _EFFECTS: dict[str, Callable[[dict[str, Any], Mapping[str, Any]], None]] = {
     "stepped": _stepped,
     "observation-end": _finished,
     "observation-failed": _failed,
+    "buffering-start": _buffering_started,
+    "buffering-end": _buffering_ended,
+    "buffering-failed": _buffering_failed,
+    "activation": _activated,
     "observation-start": _nothing,
     "thread-update": _nothing,
     "status": _nothing,

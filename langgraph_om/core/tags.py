@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
-__all__ = ["escape"]
+__all__ = ["escape", "tag_pattern"]
 
-_OWN_TAGS = (
+_OWN_TAGS: Final = (
     "observations",
     "previous-observations",
     "observation-log",
@@ -18,7 +19,17 @@ _OWN_TAGS = (
     "system-reminder",
     "thread",
 )
-_TAG = re.compile(rf"<(?=\s{{0,8}}/?\s{{0,8}}(?:{'|'.join(_OWN_TAGS)})\b)", re.IGNORECASE)
+
+_UNSEEN: Final = r"[\s\u200b-\u200f\u2060\ufeff\xad]*+"
+"""Spaces, and characters that a model may not see. Possessive: a long run of them is read once."""
+
+
+def tag_pattern(*names: str) -> re.Pattern[str]:
+    """Match the `<` of every opening or closing tag of these names, however it is written."""
+    return re.compile(rf"<(?={_UNSEEN}/?+{_UNSEEN}(?:{'|'.join(names)})\b)", re.IGNORECASE)
+
+
+_TAG: Final = tag_pattern(*_OWN_TAGS)
 
 
 def escape(text: str) -> str:

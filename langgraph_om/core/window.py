@@ -13,8 +13,9 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
+from langgraph_om.core.digest import content_digest
 from langgraph_om.core.record import CURSOR_TAIL, MemoryRecord, derive_id
-from langgraph_om.core.tokens import CONVERSATION_OVERHEAD, TokenCounter, content_digest
+from langgraph_om.core.tokens import CONVERSATION_OVERHEAD, TokenCounter
 
 __all__ = ["CONTINUATION_ID", "Entry", "Window", "message_time", "open_window", "safe_cuts"]
 
@@ -161,12 +162,24 @@ def _walk_back(cursor: Sequence[str], messages: Sequence[BaseMessage]) -> int | 
         if key is None or key in seen:
             return None
         if key == newest:
-            before = next((m.id for m in reversed(messages[:at]) if _is_conversation(m)), None)
-            # The message before must agree with the tail, or a doubled id posed as the cursor.
-            unambiguous = len(cursor) == 1 or before == cursor[-2]
-            return at + 1 if unambiguous else None
+            return at + 1 if _tail_agrees(cursor, messages, at) else None
         seen.add(key)
     return None
+
+
+def _tail_agrees(cursor: Sequence[str], messages: Sequence[BaseMessage], at: int) -> bool:
+    """Tell whether the messages up to `at` are the cursor's tail, and no doubled id poses as it."""
+    wanted = len(cursor) - 1
+    while at >= 0 and wanted >= 0:
+        if _is_conversation(messages[at]):
+            if messages[at].id != cursor[wanted]:
+                return False
+            wanted -= 1
+        at -= 1
+    if wanted >= 0:
+        return False
+    # A tail that is not full names all that was observed: nothing else may stand before it.
+    return len(cursor) == CURSOR_TAIL or not any(map(_is_conversation, messages[: at + 1]))
 
 
 def _search(record: MemoryRecord, positions: dict[str, int]) -> int:
@@ -203,29 +216,37 @@ def safe_cuts(entries: Sequence[Entry]) -> list[int]:
     A tool call stays with all of its results. A call without a result closes once the conversation
     went on without it, so that an abandoned call does not stop memory for ever.
     """
-    last_answer: dict[str, int] = {}
+    whole_until = _exchange_ends(entries)
+    cuts: list[int] = []
+    reach = -1
+    for at, end in enumerate(whole_until):
+        reach = max(reach, end)
+        if at >= reach:
+            cuts.append(at + 1)
+    return cuts
+
+
+def _exchange_ends(entries: Sequence[Entry]) -> list[int]:
+    """Tell for each message where the exchange that it opens ends; itself when it opens none.
+
+    A result belongs to the nearest call of its id before it, since some models number their calls
+    anew in every message.
+    """
+    ends = list(range(len(entries)))
+    open_calls: dict[str, int] = {}
     newest_other = -1
     for at, entry in enumerate(entries):
         if isinstance(entry.message, ToolMessage):
-            last_answer[entry.message.tool_call_id] = at
-        else:
-            newest_other = at
-    cuts: list[int] = []
-    open_until = -1
-    waiting = False
-    for at, entry in enumerate(entries):
-        if not isinstance(entry.message, ToolMessage):
-            waiting = False
-        for call_id in _call_ids(entry.message):
-            answered = last_answer.get(call_id)
-            if answered is None:
-                waiting = True
-            else:
-                open_until = max(open_until, answered)
-        abandoned = at < newest_other
-        if at >= open_until and (abandoned or not waiting):
-            cuts.append(at + 1)
-    return cuts
+            called = open_calls.pop(entry.message.tool_call_id, None)
+            if called is not None:
+                ends[called] = at
+            continue
+        newest_other = at
+        open_calls.update(dict.fromkeys(_call_ids(entry.message), at))
+    for called in open_calls.values():
+        if called >= newest_other:  # nothing went on since: its result may still come
+            ends[called] = len(entries)
+    return ends
 
 
 def _call_ids(message: BaseMessage) -> list[str]:
@@ -295,11 +316,12 @@ def _id_time(key: str | None) -> datetime | None:
         except ValueError:
             return None
     elif len(key) == _ULID_LENGTH and key[0] in "01234567":
+        digits = [_ULID_ALPHABET.get(char) for char in key.upper()]
+        if None in digits:
+            return None
         milliseconds = 0
-        for char in key[:_ULID_TIME_LENGTH].upper():
-            if char not in _ULID_ALPHABET:
-                return None
-            milliseconds = milliseconds * 32 + _ULID_ALPHABET[char]
+        for digit in digits[:_ULID_TIME_LENGTH]:
+            milliseconds = milliseconds * 32 + (digit or 0)
     if milliseconds is None or not _EARLIEST_MS <= milliseconds <= _LATEST_MS:
         return None
     return datetime.fromtimestamp(milliseconds / 1000, UTC)

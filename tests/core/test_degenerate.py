@@ -14,9 +14,10 @@ from langgraph_om.core.parsing import is_degenerate, parse_output
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-WORDS = (
-    "amber basil cedar delta ember fjord grove haven inlet jetty knoll larch mango north".split()
-)
+WORDS = [
+    *("amber", "basil", "cedar", "delta", "ember", "fjord", "grove"),
+    *("haven", "inlet", "jetty", "knoll", "larch", "mango", "north"),
+]
 
 
 def prose(chars: int, seed: int = 7) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from langgraph_om.core.parsing import MAX_LINE_CHARS, Parsed, parse_output, render_output
@@ -405,12 +406,12 @@ def test_a_structural_tag_in_a_text_made_by_hand_is_escaped() -> None:
 
 PIECES = st.sampled_from(
     [
-        "🔴", "(14:30)", "User likes tea", "->", "[x]", "{1}", "<b>", "a < b > c", "`<observations>`",
-        "</observations>", "<current-task>x</current-task>", "</think>", "&lt;observations&gt;",
-        "\\<observations\\>", "```", "don`t", "é日", "none", "#", "* *", "\t", "--", "'", '"',
+        *("🔴", "(14:30)", "User likes tea", "->", "[x]", "{1}", "<b>", "a < b > c", "é日", "none"),
+        *("`<observations>`", "</observations>", "<current-task>x</current-task>", "</think>"),
+        *("&lt;observations&gt;", "\\<observations\\>", "```", "don`t", "#", "* *", "--", "'", '"'),
     ]
-)  # fmt: skip
-SENTENCES = st.lists(PIECES, min_size=1, max_size=5).map(" ".join).map(str.strip)
+)
+SENTENCES = st.lists(PIECES, min_size=1, max_size=5).map(" ".join)
 CODE = st.lists(SENTENCES, max_size=3).map(
     lambda lines: "\n".join(["  ```py", *(f"    x = {line}" for line in lines), "  ```"])
 )
@@ -435,17 +436,17 @@ WELL_FORMED = st.one_of(
 )
 
 
-def a_line_is_structural(text: str) -> bool:
-    """Tell whether chance put two tags in a row, which reads as the end of one part."""
-    return "</current-task> <current-task>" in text or "</observations> <current-task>" in text
+def has_tags_in_a_row(text: str) -> bool:
+    """Tell whether chance wrote what reads as the end of one part and the start of another."""
+    return re.search(r"</[a-z-]+> *</?[a-z]", text) is not None
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(WELL_FORMED)
 def test_parsing_undoes_rendering(parsed: Parsed) -> None:
     texts = (parsed.observations, parsed.current_task, parsed.suggested_response)
-    if not any(a_line_is_structural(text) for text in texts if text):
-        assert parse_output(render_output(parsed)) == parsed
+    assume(not any(has_tags_in_a_row(text) for text in texts if text))
+    assert parse_output(render_output(parsed)) == parsed
 
 
 SCRAPS = st.sampled_from(
@@ -478,13 +479,13 @@ SCRAPS = st.sampled_from(
 SOUP = st.lists(SCRAPS, max_size=30).map("".join)
 
 
-@settings(deadline=None, max_examples=500)
-@given(SOUP, st.booleans())
+@settings(deadline=None, max_examples=250)
+@given(soup=SOUP, tagged=st.booleans())
 @example(
-    "* <observations>\n* a</observations> x\n<current-task>\ny </observations>\n</current-task>",
-    True,
-)  # noqa: E501, FBT003
-def test_whatever_was_parsed_comes_back_from_its_rendering(soup: str, tagged: bool) -> None:  # noqa: FBT001
+    soup="\n* b</observations> x\n<current-task>\ny </observations>\nz</current-task>",
+    tagged=True,
+)
+def test_whatever_was_parsed_comes_back_from_its_rendering(*, soup: str, tagged: bool) -> None:
     text = f"<observations>\n* a{soup}" if tagged else soup
     parsed = parse_output(text)
     if parsed.status in {"ok", "none"}:

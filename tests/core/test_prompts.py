@@ -29,6 +29,7 @@ OBSERVER_RULES = fill("observer_legacy", output_format="", custom="")
 SAMPLES: dict[str, dict[str, str]] = {
     "actor_instructions": {},
     "continuation": {},
+    "trimmed": {},
     "observer_condensed": {"output_format": OBSERVER_FORM, "custom": CUSTOM},
     "observer_default": {"output_format": OBSERVER_FORM, "custom": CUSTOM},
     "observer_legacy": {"output_format": OBSERVER_FORM, "custom": CUSTOM},
@@ -61,6 +62,7 @@ SAMPLES: dict[str, dict[str, str]] = {
 MAX_TOKENS = {  # of the file alone, its slots open
     "actor_instructions": 350,
     "continuation": 100,
+    "trimmed": 100,
     "observer_condensed": 1200,
     "observer_default": 3000,
     "observer_legacy": 500,

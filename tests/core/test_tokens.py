@@ -20,16 +20,15 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+from langgraph_om.core.counters import TiktokenCounter, TokenxCounter
+from langgraph_om.core.digest import content_digest
 from langgraph_om.core.tokens import (
     CONVERSATION_OVERHEAD,
     EMPTY_RESULT,
     FILE_FALLBACK_TOKENS,
     IMAGE_FALLBACK_TOKENS,
     MessageCounter,
-    TiktokenCounter,
     TokenCounter,
-    TokenxCounter,
-    content_digest,
     count_messages,
 )
 from langgraph_om.errors import ConfigurationError

@@ -1,0 +1,462 @@
+"""Buffering: observation and reflection ahead of need, beside the conversation.
+
+A job is described by its start event, which the record keeps as pending, and done by a flow whose
+last event is the result. Results are judged when they are collected, against the conversation as it
+is then; what fits is kept until `activation` makes it memory, without a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from langgraph_om.core.chunks import covered_count, entries_digest, live_chunks
+from langgraph_om.core.cycle import (
+    CycleFlow,
+    CycleInfo,
+    Tally,
+    Wait,
+    consequence,
+    hints_of,
+    observe_cycle,
+    observer_input,
+    reflect_cycle,
+    reflector_input,
+    rest_after,
+    title_change,
+    written_groups,
+)
+from langgraph_om.core.events import Event, iso
+from langgraph_om.core.groups import log_text
+from langgraph_om.core.observer import observe
+from langgraph_om.core.plan import Decision, Operation, back_off
+from langgraph_om.core.record import (
+    Group,
+    MemoryRecord,
+    derive_id,
+    fold,
+    log_tokens,
+    position_of_groups,
+)
+from langgraph_om.core.reflector import reflect
+from langgraph_om.core.settings import Settings
+from langgraph_om.core.window import Window
+from langgraph_om.errors import ObserverError
+
+__all__ = [
+    "Job",
+    "JobState",
+    "activation",
+    "blocking_cycle",
+    "buffer_in_place",
+    "buffer_job",
+    "collected",
+    "deferred",
+    "outdated",
+]
+
+JobState = Event | Literal["running"] | None
+"""A job as its executor knows it: its result, still at work, or not known there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Work to do beside the conversation."""
+
+    cycle_id: str
+    key: str
+    """Of jobs with the same key, one runs at a time."""
+    start: Event
+    flow: CycleFlow
+    """Its only event is the result: `buffering-end` or `buffering-failed`."""
+
+
+# --- Starting ------------------------------------------------------------------------------------
+
+
+def buffer_job(
+    settings: Settings, record: MemoryRecord, window: Window, decision: Decision, now: datetime
+) -> Job:
+    """Describe the job that a decision to buffer asks for."""
+    cycle = (
+        _observation(settings, record, window, decision.count, now)
+        if decision.operation == "observation"
+        else _reflection(settings, record, now)
+    )
+    if decision.operation == "observation":
+        start = covered_count(live_chunks(record, window))
+        entries = window.entries[start : decision.count]
+        covers: dict[str, Any] = {
+            "ids": [entry.key for entry in entries],
+            "digest": entries_digest(entries),
+        }
+        flow = _observe_ahead(cycle, window, start, decision.count)
+    else:
+        covers = {"group_ids": [group["id"] for group in record["log"]]}
+        flow = _reflect_ahead(cycle)
+    return Job(
+        cycle.cycle_id,
+        f"{record['id']}:{decision.operation}",
+        cycle.start("buffering-start", covers=covers),
+        flow,
+    )
+
+
+def _observation(
+    settings: Settings, record: MemoryRecord, window: Window, stop: int, now: datetime
+) -> CycleInfo:
+    start = covered_count(live_chunks(record, window))
+    attempt = record["attempts"].get("observation", {}).get("failures", 0)
+    digest = entries_digest(window.entries[start:stop])
+    cycle_id = derive_id("buffer", record["id"], attempt, digest)
+    tokens = window.weight(start, stop)
+    return CycleInfo(settings, record, "observation", cycle_id, tokens, now)
+
+
+def _reflection(settings: Settings, record: MemoryRecord, now: datetime) -> CycleInfo:
+    attempt = record["attempts"].get("reflection", {}).get("failures", 0)
+    ids = [group["id"] for group in record["log"]]
+    cycle_id = derive_id("buffer-reflection", record["id"], attempt, *ids)
+    return CycleInfo(settings, record, "reflection", cycle_id, log_tokens(record), now)
+
+
+def deferred(settings: Settings, record: MemoryRecord, window: Window, job: Job) -> Event:
+    """Say that the executor has no room for a job now; it is tried again after some growth."""
+    operation = job.start["operation"]
+    is_observation = operation == "observation"
+    thresholds = settings.thresholds
+    size = window.tokens if is_observation else log_tokens(record)
+    threshold = thresholds.message_tokens if is_observation else thresholds.observation_tokens
+    failures = record["attempts"].get(operation, {}).get("failures", 0)
+    return {
+        **{key: value for key, value in job.start.items() if key not in ("config", "covers")},
+        "type": "buffering-failed",
+        "error": "deferred: the executor has no room for another job now",
+        "duration_ms": 0,
+        "usage": {},
+        "failures": failures,
+        "at_tokens": size,
+        "retry_at_tokens": back_off(1, size, threshold),
+    }
+
+
+def buffer_in_place(
+    settings: Settings, record: MemoryRecord, window: Window, decision: Decision, now: datetime
+) -> CycleFlow:
+    """Do a job where it is due, without an executor: its start, its calls, its result."""
+    job = buffer_job(settings, record, window, decision, now)
+    yield job.start
+    states: dict[str, JobState] = {"observation": "running", "reflection": "running"}
+    try:
+        item = next(job.flow)
+        while True:
+            if isinstance(item, dict):
+                states[decision.operation] = item
+                item = job.flow.send(None)
+            else:
+                item = job.flow.send((yield item))
+    except StopIteration:
+        pass
+    yield from collected(settings, fold(record, [job.start]), window, states, now)
+
+
+# --- The work ------------------------------------------------------------------------------------
+
+
+def _observe_ahead(cycle: CycleInfo, window: Window, start: int, stop: int) -> CycleFlow:
+    settings, record = cycle.settings, cycle.record
+    entries = window.entries[start:stop]
+    chunks = [part.chunk for part in live_chunks(record, window)]
+    tally = Tally(cycle.started)
+    request = observer_input(
+        settings,
+        record,
+        entries,
+        known=[*_log_with_reflection(record), *map(_group_of, chunks)],
+        hints=_live_hints(record, chunks),
+    )
+    try:
+        parsed = yield from tally.metered(observe(request))
+    except ObserverError as error:
+        yield cycle.end("buffering-failed", tally, error=str(error))
+        return
+    text = parsed.observations if parsed.status == "ok" else ""
+    tokens = settings.counter.count_text(text)
+    chunk = {
+        "id": cycle.cycle_id,
+        "cycle_id": cycle.cycle_id,
+        "ranges": [[entries[0].key, entries[-1].key]],
+        "thread_id": record["thread_id"],
+        "message_count": len(entries),
+        "message_tokens": cycle.tokens,
+        "text": text,
+        "tokens": tokens,
+        "digest": entries_digest(entries),
+        **hints_of(settings, parsed),
+        "created_at": iso(tally.at),
+    }
+    yield cycle.end(
+        "buffering-end", tally, chunk=chunk, observation_tokens=tokens, observations=text
+    )
+
+
+def _log_with_reflection(record: MemoryRecord) -> Sequence[Group]:
+    """Return the log with a buffered reflection in the place of the groups it read."""
+    buffered = record["reflection"]
+    if buffered is None:
+        return record["log"]
+    start = position_of_groups(record["log"], buffered["group_ids"])
+    if start is None:
+        return record["log"]
+    stop = start + len(buffered["group_ids"])
+    return [*record["log"][:start], *buffered["groups"], *record["log"][stop:]]
+
+
+def _group_of(chunk: Mapping[str, Any]) -> Group:
+    """Return what a chunk becomes in the log."""
+    return {
+        "id": chunk["id"],
+        "kind": "observation",
+        "ranges": chunk["ranges"],
+        "thread_id": chunk["thread_id"],
+        "observed_at": chunk["created_at"],
+        "text": chunk["text"],
+        "tokens": chunk["tokens"],
+    }
+
+
+def _live_hints(record: MemoryRecord, chunks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the newest hints: those of the newest chunk that has them, else the record's."""
+    hints = {}
+    for name in ("current_task", "suggested_response"):
+        said = [chunk[name] for chunk in chunks if chunk[name] is not None]
+        hints[name] = said[-1] if said else record.get(name)
+    return hints
+
+
+def _reflect_ahead(cycle: CycleInfo) -> CycleFlow:
+    settings, groups = cycle.settings, cycle.record["log"]
+    tally = Tally(cycle.started)
+    request = reflector_input(settings, groups)
+    try:
+        result = yield from tally.metered(reflect(request, settings.counter))
+    except ObserverError as error:
+        yield cycle.end("buffering-failed", tally, error=str(error))
+        return
+    written = written_groups(cycle, groups, result, tally)
+    tokens = sum(group["tokens"] for group in written)
+    buffered = {
+        "cycle_id": cycle.cycle_id,
+        "group_ids": [group["id"] for group in groups],
+        "groups": written,
+        "input_tokens": cycle.tokens,
+        "tokens": tokens,
+        "created_at": iso(tally.at),
+    }
+    yield cycle.end(
+        "buffering-end",
+        tally,
+        reflection=buffered,
+        observation_tokens=tokens,
+        observations=result.text,
+    )
+
+
+# --- Collecting ----------------------------------------------------------------------------------
+
+
+def collected(
+    settings: Settings,
+    record: MemoryRecord,
+    window: Window,
+    states: Mapping[str, JobState],
+    now: datetime,
+) -> list[Event]:
+    """Take in the results of pending jobs.
+
+    Args:
+        settings: The settings in force.
+        record: The memory of the thread.
+        window: Its unobserved messages.
+        states: Per operation, what the executor knows of the pending job.
+        now: The current time.
+
+    Returns:
+        One event for each job that is over: its result where that still fits, else a failure that
+        says `superseded`, `stale` or `lost`.
+    """
+    events: list[Event] = []
+    for operation, pending in record["pending"].items():
+        state = states.get(operation)
+        if state == "running":
+            continue
+        if state is None:
+            why = "lost: the job is not known here, it ended with its process"
+            events.append(_over(record, operation, pending, now, why))
+            continue
+        misfit = _misfit(record, window, operation, pending)
+        if misfit:
+            events.append(_over(record, operation, pending, now, misfit))
+        elif state["type"] == "buffering-failed":
+            size = window.tokens if operation == "observation" else log_tokens(record)
+            info = CycleInfo(settings, record, state["operation"], pending["cycle_id"], 0, now)
+            events.append({**state, **info.failures(size)})
+        else:
+            events.append(state)
+    return events
+
+
+def _misfit(
+    record: MemoryRecord, window: Window, operation: str, pending: Mapping[str, Any]
+) -> str | None:
+    """Tell why a job's result can not be used, if so."""
+    covers = pending["covers"]
+    if operation == "reflection":
+        if position_of_groups(record["log"], covers["group_ids"]) is None:
+            return "superseded: the log was reflected otherwise"
+        return None
+    start = covered_count(live_chunks(record, window))
+    entries = window.entries[start : start + len(covers["ids"])]
+    if [entry.key for entry in entries] != covers["ids"]:
+        return "superseded: its messages were observed otherwise, or are gone"
+    if entries_digest(entries) != covers["digest"]:
+        return "stale: its messages were changed"
+    return None
+
+
+def _over(
+    record: MemoryRecord, operation: str, job: Mapping[str, Any], now: datetime, why: str
+) -> Event:
+    """Say that a job or its result is of no use; this is no failure of the model."""
+    return {
+        "type": "buffering-failed",
+        "operation": operation,
+        "cycle_id": job["cycle_id"],
+        "at": iso(now),
+        "record_id": record["id"],
+        "thread_id": record["thread_id"],
+        "tokens": job["tokens"],
+        "duration_ms": 0,
+        "error": why,
+    }
+
+
+def outdated(record: MemoryRecord, window: Window, now: datetime) -> list[Event]:
+    """Drop buffered work that does not fit the conversation any more."""
+    events: list[Event] = []
+    for chunk in record["chunks"][len(live_chunks(record, window)) :]:
+        why = "stale: the messages of this chunk were changed or observed otherwise"
+        events.append(_over(record, "observation", chunk, now, why))
+    buffered = record["reflection"]
+    if buffered and position_of_groups(record["log"], buffered["group_ids"]) is None:
+        why = "superseded: the log was reflected otherwise"
+        events.append(_over(record, "reflection", buffered, now, why))
+    return events
+
+
+# --- Waiting -------------------------------------------------------------------------------------
+
+
+def blocking_cycle(
+    settings: Settings, record: MemoryRecord, window: Window, decision: Decision, now: datetime
+) -> CycleFlow:
+    """Observe or reflect while the turn waits; a job that is at work on it is waited for first.
+
+    Raises:
+        ObserverError: When nothing came of it, with `on_error="raise"`.
+    """
+    operation = decision.operation
+    pending = record["pending"].get(operation)
+    if pending is not None:
+        state = yield Wait(pending["cycle_id"])
+        if state == "running":
+            yield from _waited_in_vain(settings, record, window, operation, now)
+            return
+        states: dict[str, JobState] = {"observation": "running", "reflection": "running"}
+        states[operation] = state if isinstance(state, dict) else None
+        events = collected(settings, record, window, states, now)
+        yield from events
+        if any(event["type"] == "buffering-end" for event in events):
+            return
+        record = fold(record, [events])
+    if operation == "observation":
+        yield from observe_cycle(settings, record, window, decision.count, now)
+    else:
+        yield from reflect_cycle(settings, record, window, now)
+
+
+def _waited_in_vain(
+    settings: Settings,
+    record: MemoryRecord,
+    window: Window,
+    operation: Operation,
+    now: datetime,
+) -> CycleFlow:
+    """Give a job up that did not end within the deadline."""
+    pending = record["pending"][operation]
+    size = window.tokens if operation == "observation" else log_tokens(record)
+    cycle = CycleInfo(settings, record, operation, pending["cycle_id"], pending["tokens"], now)
+    why = "the background job gave no result within the deadline"
+    failed = _over(record, operation, pending, now, why)
+    yield {**failed, "usage": {}, **cycle.failures(size)}
+    yield from consequence(cycle, now, ObserverError(why), window.last_key)
+
+
+# --- Activating ----------------------------------------------------------------------------------
+
+
+def activation(
+    settings: Settings, record: MemoryRecord, window: Window, decision: Decision, now: datetime
+) -> CycleFlow:
+    """Make buffered work memory; instant, no model is asked."""
+    if decision.operation == "reflection":
+        yield _activate_reflection(settings, record, now)
+        return
+    live = live_chunks(record, window)[: decision.count]
+    chunks = [part.chunk for part in live]
+    groups = [_group_of(chunk) for chunk in chunks]
+    stop = covered_count(live)
+    cycle_id = derive_id("activate", record["id"], *(chunk["id"] for chunk in chunks))
+    cycle = CycleInfo(
+        settings, record, "observation", cycle_id, sum(part.tokens for part in live), now
+    )
+    title = next((c["thread_title"] for c in reversed(chunks) if c["thread_title"]), None)
+    yield cycle.event(
+        "activation",
+        now,
+        after=record["cursor"][-1] if record["cursor"] else None,
+        cursor=window.cursor_after(stop),
+        chunk_ids=[chunk["id"] for chunk in chunks],
+        groups=groups,
+        chunks=len(chunks),
+        messages=stop,
+        observation_tokens=log_tokens(record) + sum(group["tokens"] for group in groups),
+        observations=log_text(groups),
+        generation=record["generation"],
+        config=settings.marker(),
+        thread_title=title,
+        **_live_hints(record, chunks),
+    )
+    yield from title_change(cycle, now, title)
+
+
+def _activate_reflection(settings: Settings, record: MemoryRecord, now: datetime) -> Event:
+    buffered = record["reflection"] or {}
+    after = log_tokens(record) - buffered["input_tokens"] + buffered["tokens"]
+    cycle_id = derive_id("activate", record["id"], buffered["cycle_id"])
+    cycle = CycleInfo(settings, record, "reflection", cycle_id, buffered["input_tokens"], now)
+    return cycle.event(
+        "activation",
+        now,
+        group_ids=buffered["group_ids"],
+        groups=buffered["groups"],
+        chunks=1,
+        messages=0,
+        observation_tokens=after,
+        observations=log_text(buffered["groups"]),
+        generation=record["generation"] + 1,
+        config=settings.marker(),
+        **rest_after(settings, after),
+    )

@@ -1,0 +1,148 @@
+"""The gate: a look at the conversation that counts, collects, decides, and states both windows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+
+from langgraph_om.core.background import JobState, collected, outdated
+from langgraph_om.core.context import dropped_from_view
+from langgraph_om.core.events import Event, iso, status_data
+from langgraph_om.core.plan import PROCEED, Decision, plan
+from langgraph_om.core.record import MemoryRecord, derive_id, fold, log_tokens
+from langgraph_om.core.settings import Identity, Settings
+from langgraph_om.core.tokens import TokenCounter
+from langgraph_om.core.window import Window, open_window
+
+__all__ = ["Look", "look"]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look at the conversation found."""
+
+    record: MemoryRecord
+    """The memory with this look's own events folded in."""
+    window: Window
+    decision: Decision
+    events: list[Event]
+    """What to fold and to show; ends with the status when the Actor goes on."""
+
+
+def look(
+    settings: Settings,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    identity: Identity,
+    now: datetime,
+    *,
+    jobs: Mapping[str, JobState] | None = None,
+    must_proceed: bool = False,
+    buffering_waits: bool = False,
+) -> Look:
+    """Count what is new, collect what is done, decide, and state both windows.
+
+    Args:
+        settings: The settings in force.
+        record: The memory of the thread.
+        messages: The whole conversation.
+        identity: Whose conversation it is.
+        now: The current time.
+        jobs: Per pending operation, what the executor knows of the job.
+        must_proceed: Whether there is no room left for work (few supersteps remain).
+        buffering_waits: Whether the Actor goes on only after the buffering that is due.
+    """
+    window = open_window(record, messages, settings.counter)
+    events = [*_opening(settings, record, identity), *_counting(settings, record, window, now)]
+    record = fold(record, [events])
+    done = [*outdated(record, window, now), *collected(settings, record, window, jobs or {}, now)]
+    record = fold(record, [done])
+    events += done
+    decision = plan(record, window, settings.thresholds, now)
+    if must_proceed and decision.kind != "abort":
+        decision = PROCEED
+    if decision.kind == "proceed" or (decision.kind == "buffer" and not buffering_waits):
+        step = _next_step(record, window)
+        stepped: Event = {"type": "stepped", "request": window.request, "step": step}
+        record = fold(record, [stepped])
+        data = status_data(record, window, settings.thresholds, step=step)
+        events += [stepped, *_trim_notice(settings, record, window)]
+        events.append({"type": "status", "data": data})
+    return Look(record, window, decision, events)
+
+
+def _next_step(record: MemoryRecord, window: Window) -> int:
+    turn = record["turn"]
+    step: int = turn["step"] + 1 if turn["request"] == window.request else 0
+    return step
+
+
+def _trim_notice(settings: Settings, record: MemoryRecord, window: Window) -> list[Event]:
+    """Say when the Actor's view has to leave messages out to keep to `max_input_tokens`."""
+    dropped = dropped_from_view(window, log_tokens(record), settings.max_input_tokens)
+    if not dropped:
+        return []
+    return [
+        {
+            "type": "view-trimmed",
+            "dropped_messages": dropped,
+            "dropped_tokens": window.weight(0, dropped),
+            "limit": settings.max_input_tokens,
+            "record_id": record["id"],
+            "thread_id": record["thread_id"],
+        }
+    ]
+
+
+def _opening(settings: Settings, record: MemoryRecord, identity: Identity) -> list[Event]:
+    if record["id"] and record["thread_id"] == identity.thread_id:
+        return []
+    return [
+        {
+            "type": "opened",
+            "id": derive_id("om", settings.scope, identity.thread_id, identity.resource_id),
+            "thread_id": identity.thread_id,
+            "resource_id": identity.resource_id,
+            "scope": settings.scope,
+        }
+    ]
+
+
+def _counting(
+    settings: Settings, record: MemoryRecord, window: Window, now: datetime
+) -> list[Event]:
+    """Note the tokens of new window messages, and when they were first seen.
+
+    Only messages that arrive while memory watches are stamped: in a thread that it sees for the
+    first time, those are the newest human message and what follows.
+    """
+    known = record["token_cache"]["counts"]
+    valid = _valid_counts(record, settings.counter)
+    counts: dict[str, list[Any]] = {}
+    stamps: dict[str, str] = {}
+    first_look = not record["id"]
+    for at, entry in enumerate(window.entries):
+        cached = valid.get(entry.key)
+        if cached is None or cached[0] != entry.digest:
+            counts[entry.key] = [entry.digest, entry.tokens]
+        arrived = at >= window.fresh_from if first_look else entry.key not in known
+        if arrived and entry.key not in record["stamps"] and not settings.time_of(entry, {}):
+            stamps[entry.key] = iso(now)
+    present = {entry.key for entry in window.entries}
+    gone = [key for key in known if key not in present]
+    if not (counts or stamps or gone):
+        return []
+    identity = settings.counter.identity
+    return [
+        {"type": "counted", "counter": identity, "counts": counts, "stamps": stamps, "gone": gone}
+    ]
+
+
+def _valid_counts(record: MemoryRecord, counter: TokenCounter) -> dict[str, list[Any]]:
+    cache = record["token_cache"]
+    counts: dict[str, list[Any]] = cache["counts"]
+    return counts if cache["counter"] == counter.identity else {}

@@ -1,0 +1,57 @@
+"""What the user set, resolved, in the form in which gate and cycles are handed it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
+from typing import Any, Literal
+
+from langchain_core.messages import BaseMessage
+
+from langgraph_om.core.config import ObservationConfig, ReflectionConfig, Thresholds
+from langgraph_om.core.tokens import TokenCounter
+from langgraph_om.core.window import Entry, message_time
+
+__all__ = ["Identity", "Settings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that gate and cycles need to know."""
+
+    thresholds: Thresholds
+    counter: TokenCounter
+    timezone: tzinfo
+    observation: ObservationConfig = field(default_factory=ObservationConfig)
+    reflection: ReflectionConfig = field(default_factory=ReflectionConfig)
+    scope: str = "thread"
+    on_error: Literal["continue", "abort", "raise"] = "continue"
+    message_time: Callable[[BaseMessage], datetime | None] | None = None
+    max_input_tokens: int | None = None
+
+    def marker(self) -> dict[str, Any]:
+        """Describe the limits in force, for start and activation parts."""
+        return {
+            "messageTokens": self.thresholds.message_tokens,
+            "observationTokens": self.thresholds.observation_tokens,
+            "scope": self.scope,
+        }
+
+    def time_of(self, entry: Entry, stamps: dict[str, str]) -> datetime | None:
+        """Tell when a window message was written, as far as anything knows."""
+        return message_time(
+            entry.message,
+            entry.key,
+            stamps,
+            timezone=self.timezone,
+            custom=self.message_time,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose conversation it is, as the run's configuration says."""
+
+    thread_id: str = ""
+    resource_id: str | None = None

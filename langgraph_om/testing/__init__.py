@@ -1,0 +1,25 @@
+"""Test doubles for agents with memory: models that answer offline, and a check of what is sent.
+
+Nothing here asks a provider, reads a clock or draws a random number: the same calls give the same
+answers. `ScriptedChatModel` says what a test wrote down, `ExtractiveObserver` and
+`ExtractiveReflector` write real observations out of what they are given (good enough to watch the
+memory work without a key), and `check_message_sequence` names what a provider would refuse.
+"""
+
+from __future__ import annotations
+
+from langgraph_om.testing.extractive import ExtractiveObserver, ExtractiveReflector
+from langgraph_om.testing.offline import RecordedCall, Reply, Role
+from langgraph_om.testing.scripted import ScriptedChatModel
+from langgraph_om.testing.sequence import Provider, check_message_sequence
+
+__all__ = [
+    "ExtractiveObserver",
+    "ExtractiveReflector",
+    "Provider",
+    "RecordedCall",
+    "Reply",
+    "Role",
+    "ScriptedChatModel",
+    "check_message_sequence",
+]

@@ -1,0 +1,353 @@
+"""A chat model that asks nobody: it records its calls, knows for whom, and streams its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+import time
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, TypedDict, cast, get_args
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    message_chunk_to_message,
+)
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.tool import tool_call_chunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from langgraph_om.errors import ConfigurationError
+
+__all__ = ["OfflineChatModel", "RecordedCall", "Reply", "Role", "Tape", "text_of"]
+
+Role: TypeAlias = Literal["actor", "observer", "reflector"]
+"""Who a model call speaks for."""
+
+Reply: TypeAlias = (
+    str
+    | AIMessage
+    | BaseException
+    | type[BaseException]
+    | Callable[[list[BaseMessage]], str | AIMessage]
+)
+"""One answer: a text, a message, an error to raise, or a function of the messages received."""
+
+_ROLE_KEY = "om_role"
+_RUN_NAMES: dict[str, Role] = {"om_observer": "observer", "om_reflector": "reflector"}
+_STREAM_PIECES = 1_000  # A long text is streamed in larger pieces instead of a million words.
+
+
+class RecordedCall(TypedDict):
+    """One call a test double received."""
+
+    role: Role
+    """Who the call spoke for."""
+    messages: list[BaseMessage]
+    """The messages, as they arrived at the model."""
+
+
+class Tape:
+    """What copies of one model share: the calls so far, and how far each script has been read."""
+
+    def __init__(self, scripts: Mapping[Role, tuple[Reply, ...]]) -> None:
+        self.scripts = scripts
+        self.calls: list[RecordedCall] = []
+        self._lock = threading.Lock()
+        self._read: Counter[Role] = Counter()
+        self._ids: set[str] = set()
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Tape:
+        return self
+
+    def record(self, role: Role, messages: list[BaseMessage]) -> int:
+        """Note a call and say how many calls of its role came before."""
+        with self._lock:
+            self.calls.append({"role": role, "messages": list(messages)})
+            self._read[role] += 1
+            return self._read[role] - 1
+
+    def fresh(self, message: AIMessage) -> AIMessage:
+        """Drop an id that was given out before: it would overwrite the earlier message."""
+        with self._lock:
+            if message.id in self._ids:
+                message.id = None
+            elif message.id is not None:
+                self._ids.add(message.id)
+        return message
+
+
+class OfflineChatModel(BaseChatModel):
+    """What the doubles share: recording, delay, usage, streaming, and knowing the role."""
+
+    delay: float = 0.0
+    """Seconds before each answer."""
+
+    _tape: Tape
+
+    def __init__(self, **fields: Any) -> None:
+        unknown = sorted(set(fields) - set(type(self).model_fields))
+        if unknown:
+            msg = f"`{unknown[0]}` is no option of `{type(self).__name__}`; leave it out."
+            raise ConfigurationError(msg)
+        delay = fields.get("delay", 0.0)
+        if not isinstance(delay, int | float) or not 0 <= delay < float("inf"):
+            msg = f"`delay` is {delay!r}; write a number of seconds, 0 or more."
+            raise ConfigurationError(msg)
+        super().__init__(**fields)
+        self._tape = Tape({})
+
+    @property
+    def calls(self) -> list[RecordedCall]:
+        """Every call so far in order, failed ones included; copies of the model share the list."""
+        return self._tape.calls
+
+    @property
+    def _llm_type(self) -> str:
+        return "langgraph-om-offline"
+
+    @abstractmethod
+    def _take(self, role: Role, messages: list[BaseMessage]) -> Reply:
+        """Record the call and choose its answer."""
+
+    # A chat model is told its run name nowhere, and `_stream` not even its tags: the four doors
+    # below read the role out of the config and pass it on as a keyword.
+
+    def invoke(
+        self,
+        input: LanguageModelInput,  # noqa: A002 - the name is the base class's
+        config: RunnableConfig | None = None,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,
+    ) -> AIMessage:
+        """Answer once."""
+        kwargs.setdefault(_ROLE_KEY, _role_of_config(config))
+        return super().invoke(input, config, stop=stop, **kwargs)
+
+    async def ainvoke(
+        self,
+        input: LanguageModelInput,  # noqa: A002
+        config: RunnableConfig | None = None,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,
+    ) -> AIMessage:
+        """Answer once, without blocking the event loop."""
+        kwargs.setdefault(_ROLE_KEY, _role_of_config(config))
+        return await super().ainvoke(input, config, stop=stop, **kwargs)
+
+    def stream(
+        self,
+        input: LanguageModelInput,  # noqa: A002
+        config: RunnableConfig | None = None,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,
+    ) -> Iterator[AIMessageChunk]:
+        """Answer piece by piece."""
+        kwargs.setdefault(_ROLE_KEY, _role_of_config(config))
+        return super().stream(input, config, stop=stop, **kwargs)
+
+    def astream(
+        self,
+        input: LanguageModelInput,  # noqa: A002
+        config: RunnableConfig | None = None,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[AIMessageChunk]:
+        """Answer piece by piece, without blocking the event loop."""
+        kwargs.setdefault(_ROLE_KEY, _role_of_config(config))
+        return super().astream(input, config, stop=stop, **kwargs)
+
+    def bind_tools(
+        self,
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
+        *,
+        tool_choice: str | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Return the same model with the tools bound; calls and scripts stay shared."""
+        if tool_choice is not None:
+            kwargs["tool_choice"] = tool_choice
+        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,  # noqa: ARG002
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        reply = self._take(_role_of_run(run_manager, kwargs), messages)
+        if self.delay:
+            time.sleep(self.delay)
+        return self._result(reply, messages)
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,  # noqa: ARG002
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        reply = self._take(_role_of_run(run_manager, kwargs), messages)
+        if self.delay:
+            await asyncio.sleep(self.delay)
+        return self._result(reply, messages)
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        yield from _chunks(self._generate(messages, stop, run_manager, **kwargs))
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        for chunk in _chunks(await self._agenerate(messages, stop, run_manager, **kwargs)):
+            yield chunk
+
+    def _result(self, reply: Reply, messages: list[BaseMessage]) -> ChatResult:
+        message = self._tape.fresh(_message(reply, messages))
+        if message.usage_metadata is None:
+            message.usage_metadata = _usage(messages, message)
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+def _message(reply: Reply, messages: list[BaseMessage]) -> AIMessage:
+    """Turn a reply into the message to send, or raise it."""
+    if isinstance(reply, type):
+        raise reply
+    if isinstance(reply, BaseException):
+        raise reply.with_traceback(None)
+    said: object = reply(list(messages)) if callable(reply) else reply
+    if isinstance(said, str):
+        return AIMessage(said)
+    if isinstance(said, AIMessage):
+        # The script is kept from whoever changes the answer.
+        whole = message_chunk_to_message(said) if isinstance(said, AIMessageChunk) else said
+        return whole.model_copy(deep=True)  # type: ignore[return-value]
+    msg = f"a reply function returned {said!r}; return a str or an AIMessage."
+    raise ConfigurationError(msg)
+
+
+def _role_of_config(config: RunnableConfig | None) -> Role:
+    """Say who a call speaks for, by run name, tags and metadata."""
+    config = ensure_config(config)
+    parent = config.get("callbacks")  # A callback manager brings tags and metadata of its own.
+    return _role(
+        [
+            config.get("run_name"),
+            *(config.get("tags") or ()),
+            *(getattr(parent, "tags", ()) or ()),
+        ],
+        {**(getattr(parent, "metadata", None) or {}), **(config.get("metadata") or {})},
+    )
+
+
+def _role_of_run(
+    run: CallbackManagerForLLMRun | AsyncCallbackManagerForLLMRun | None,
+    kwargs: Mapping[str, object],
+) -> Role:
+    """Say who a call speaks for once it runs: as noted at the door, else by what the run knows."""
+    noted = kwargs.get(_ROLE_KEY)
+    if run is not None and noted in {None, "actor"}:
+        return _role(run.tags, run.metadata)
+    return noted if noted in get_args(Role) else "actor"  # type: ignore[return-value]
+
+
+def _role(names: Iterable[str | None], metadata: Mapping[str, object]) -> Role:
+    for name in names:
+        if name in _RUN_NAMES:
+            return _RUN_NAMES[name]
+    marked = metadata.get(_ROLE_KEY)
+    return marked if marked in _RUN_NAMES.values() else "actor"  # type: ignore[return-value]
+
+
+def _usage(messages: list[BaseMessage], answer: AIMessage) -> UsageMetadata:
+    """Make up a usage: four characters are a token."""
+    received = sum(_characters(message) for message in messages) // 4
+    written = _characters(answer) // 4
+    return UsageMetadata(
+        input_tokens=received, output_tokens=written, total_tokens=received + written
+    )
+
+
+def _characters(message: BaseMessage) -> int:
+    calls = message.tool_calls if isinstance(message, AIMessage) else []
+    called = sum(len(call["name"]) + len(json.dumps(call["args"], default=str)) for call in calls)
+    return len(text_of(message)) + called
+
+
+def text_of(message: BaseMessage) -> str:
+    """Return all text blocks of a message, a line each."""
+    if isinstance(message.content, str):
+        return message.content
+    blocks = (block if isinstance(block, str) else block.get("text") for block in message.content)
+    return "\n".join(block for block in blocks if isinstance(block, str))
+
+
+def _chunks(result: ChatResult) -> Iterator[ChatGenerationChunk]:
+    """Cut an answer into the chunks a provider would stream; their sum is the answer."""
+    message = cast("AIMessage", result.generations[0].message)
+    pieces = [*_content_pieces(message.content), *_tool_call_pieces(message)]
+    common: dict[str, Any] = {"id": message.id, "name": message.name}
+    for piece in pieces[:-1]:
+        yield ChatGenerationChunk(message=AIMessageChunk(**common, **piece))
+    last = AIMessageChunk(
+        **common,
+        **pieces[-1],
+        additional_kwargs=message.additional_kwargs,
+        response_metadata=message.response_metadata,
+        usage_metadata=message.usage_metadata,
+        chunk_position="last",
+    )
+    yield ChatGenerationChunk(message=last)
+
+
+def _content_pieces(content: str | list[str | dict[str, Any]]) -> list[dict[str, Any]]:
+    """Cut text at its words and a list at its blocks; nothing at all is one empty piece."""
+    if isinstance(content, str):
+        words = re.findall(r"\s*\S+|\s+", content)
+        step = -(-len(words) // _STREAM_PIECES) or 1
+        texts = ["".join(words[i : i + step]) for i in range(0, len(words), step)]
+        return [{"content": text} for text in texts or [""]]
+    return [{"content": [block]} for block in content] or [{"content": []}]
+
+
+def _tool_call_pieces(message: AIMessage) -> list[dict[str, Any]]:
+    """Cut each tool call into its name and a few pieces of its arguments."""
+    calls: list[tuple[str | None, str | None, str]] = [
+        (call["name"], call["id"], json.dumps(call["args"], ensure_ascii=False))
+        for call in message.tool_calls
+    ]
+    calls += [(call["name"], call["id"], call["args"] or "") for call in message.invalid_tool_calls]
+    empty: str | list[str] = "" if isinstance(message.content, str) else []
+    pieces = []
+    for index, (name, call_id, args) in enumerate(calls):
+        head = tool_call_chunk(name=name, args="", id=call_id, index=index)
+        pieces.append({"content": empty, "tool_call_chunks": [head]})
+        step = max(8, -(-len(args) // _STREAM_PIECES))
+        for start in range(0, len(args), step):
+            part = tool_call_chunk(args=args[start : start + step], index=index)
+            pieces.append({"content": empty, "tool_call_chunks": [part]})
+    return pieces

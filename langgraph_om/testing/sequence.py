@@ -1,0 +1,154 @@
+"""What a provider would refuse in a list of messages, said before it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, get_args
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+
+from langgraph_om.errors import ConfigurationError
+
+__all__ = ["Provider", "check_message_sequence"]
+
+Provider: TypeAlias = Literal["openai", "anthropic", "gemini"]
+"""Whose rules `check_message_sequence` applies."""
+
+
+def check_message_sequence(messages: Sequence[BaseMessage], provider: Provider) -> list[str]:
+    """Return what a provider would refuse in these messages, in words; nothing when all is well.
+
+    The messages are taken as the input of a model call that is about to be made. For every
+    provider: something besides system messages; those only in front; each tool result directly
+    after the message that called it, and each call answered once. Anthropic and Gemini want a user
+    message first; Anthropic no empty text but in a final assistant message; Gemini function calls
+    right after a user message or a tool result, and not an assistant message at the end.
+
+        >>> from langchain_core.messages import AIMessage, HumanMessage
+        >>> check_message_sequence([HumanMessage("hi")], "gemini")
+        []
+        >>> call = {"name": "search", "args": {}, "id": "call_1"}
+        >>> check_message_sequence([HumanMessage("hi"), AIMessage("", tool_calls=[call])], "openai")
+        ["messages[1]: the call 'call_1' of `search` has no result"]
+
+    Args:
+        messages: The messages, in the order they would be sent.
+        provider: Whose rules apply: "openai", "anthropic" or "gemini".
+    """
+    if provider not in get_args(Provider):
+        msg = f"`provider` is {provider!r}; write 'openai', 'anthropic' or 'gemini'."
+        raise ConfigurationError(msg)
+    roles = [_sent_as(message) for message in messages]
+    problems = [*_order_problems(roles), *_tool_problems(messages, roles, provider)]
+    if provider != "openai":
+        first = next((i for i, role in enumerate(roles) if role != "system"), None)
+        if first is not None and roles[first] != "user":
+            problems.append(f"messages[{first}]: the first message is not the user's")
+    if provider == "anthropic":
+        problems += _empty_problems(messages, roles)
+    if provider == "gemini":
+        problems += _turn_problems(messages, roles)
+    return problems
+
+
+def _sent_as(message: BaseMessage) -> str:
+    """Return the role a message is sent under, or its type when it can not be sent."""
+    if isinstance(message, ChatMessage):
+        return {"human": "user", "ai": "assistant"}.get(message.role, message.role)
+    kinds = (
+        (SystemMessage, "system"),
+        (HumanMessage, "user"),
+        (AIMessage, "assistant"),
+    )
+    for kind, role in (*kinds, (ToolMessage, "tool")):
+        if isinstance(message, kind):
+            return role
+    return message.type
+
+
+def _order_problems(roles: list[str]) -> Iterator[str]:
+    if not any(role != "system" for role in roles):
+        yield "there is no message besides system messages"
+    conversation = False
+    for i, role in enumerate(roles):
+        if role not in {"system", "user", "assistant", "tool"}:
+            yield f"messages[{i}]: a message of type {role!r} can not be sent"
+        if role == "system" and conversation:
+            yield f"messages[{i}]: a system message after the conversation has begun"
+        conversation = conversation or role != "system"
+
+
+def _tool_problems(
+    messages: Sequence[BaseMessage], roles: list[str], provider: Provider
+) -> Iterator[str]:
+    """Say which calls and results do not belong together."""
+    caller = -1
+    open_calls: dict[str | None, str | None] = {}
+    known: set[str | None] = set()
+    for i, message in enumerate(messages):
+        if isinstance(message, ToolMessage):
+            call_id = message.tool_call_id
+            if caller < 0:
+                yield f"messages[{i}]: a result for {call_id!r} that follows no tool call"
+            elif call_id not in known:
+                yield f"messages[{i}]: a result for {call_id!r}, which messages[{caller}] lacks"
+            elif call_id not in open_calls:
+                yield f"messages[{i}]: a second result for {call_id!r}"
+            open_calls.pop(call_id, None)
+            continue
+        yield from _unanswered(caller, open_calls)
+        calls = [(call["id"], call["name"]) for call in _calls(message, provider)]
+        open_calls, known = dict(calls), {call_id for call_id, _ in calls}
+        if len(known) < len(calls):
+            yield f"messages[{i}]: two tool calls with the same id"
+        caller = i if roles[i] == "assistant" and known else -1
+    yield from _unanswered(caller, open_calls)
+
+
+def _unanswered(caller: int, calls: Mapping[str | None, str | None]) -> Iterator[str]:
+    for call_id, name in calls.items():
+        yield f"messages[{caller}]: the call {call_id!r} of `{name}` has no result"
+
+
+def _calls(message: BaseMessage, provider: Provider) -> list[Any]:
+    """Return the calls of a message as they are sent: for OpenAI, unreadable ones too."""
+    if not isinstance(message, AIMessage):
+        return []
+    return [
+        *message.tool_calls,
+        *(message.invalid_tool_calls if provider == "openai" else ()),
+    ]
+
+
+def _empty_problems(messages: Sequence[BaseMessage], roles: list[str]) -> Iterator[str]:
+    for i, (message, role) in enumerate(zip(messages, roles, strict=True)):
+        prefill = role == "assistant" and i == len(messages) - 1
+        if role not in {"user", "assistant"} or prefill or _calls(message, "anthropic"):
+            continue
+        blocks = message.content if isinstance(message.content, list) else [message.content]
+        texts = [_block_text(block) for block in blocks]
+        if not blocks or any(text is not None and not text.strip() for text in texts):
+            yield f"messages[{i}]: empty text in {role} message"
+
+
+def _block_text(block: str | dict[str, Any]) -> str | None:
+    """Return the text of a text block, nothing of another block."""
+    if isinstance(block, str):
+        return block
+    return str(block.get("text", "")) if block.get("type") == "text" else None
+
+
+def _turn_problems(messages: Sequence[BaseMessage], roles: list[str]) -> Iterator[str]:
+    for i, message in enumerate(messages):
+        before = roles[i - 1] if i else "nothing"
+        if _calls(message, "gemini") and before not in {"user", "tool"}:
+            yield f"messages[{i}]: function calls after {before}, not after user or tool"
+    if roles and roles[-1] == "assistant":
+        yield f"messages[{len(roles) - 1}]: the last message is the assistant's"

@@ -1,0 +1,236 @@
+"""Agents to measure: with memory and without, a model that knows its own time, and a full log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from conversation import COUNTER, conversation
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.channels import DeltaChannel
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.graph.state import CompiledStateGraph
+from pydantic import PrivateAttr
+from typing_extensions import TypedDict
+
+from langgraph_om import ObservationalMemory, add_observational_memory
+from langgraph_om.core.messages import messages_reducer
+from langgraph_om.core.record import CURSOR_TAIL, Group, MemoryRecord, fold
+from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
+
+Graph = CompiledStateGraph[Any, Any, Any, Any]
+PROMPT = "You are a patient companion who answers briefly and remembers what was said."
+
+
+def noon() -> datetime:
+    """A clock that stands still, after every generated conversation."""
+    return datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
+
+
+def on_thread(thread: str = "t") -> RunnableConfig:
+    return {"configurable": {"thread_id": thread}}
+
+
+# --- Models --------------------------------------------------------------------------------------
+
+
+class TimedModel(ScriptedChatModel):
+    """A scripted model that adds up the time spent in it, so that it can be left out.
+
+    It is the processor's time, of all threads; it fits only where nothing runs beside the call.
+    """
+
+    _seconds: list[float] = PrivateAttr(default_factory=list)
+
+    def __init__(self, **replies: Any) -> None:
+        super().__init__(**replies)
+
+    @property
+    def seconds(self) -> float:
+        return sum(self._seconds)
+
+    def invoke(
+        self,
+        input: LanguageModelInput,  # noqa: A002 the name is the base class's
+        config: RunnableConfig | None = None,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,
+    ) -> AIMessage:
+        started = time.process_time()
+        try:
+            return super().invoke(input, config, stop=stop, **kwargs)
+        finally:
+            self._seconds.append(time.process_time() - started)
+
+
+class Stopwatch:
+    """Own time: the processor's while a lap lasts, without the time in a model."""
+
+    def __init__(self, model: TimedModel) -> None:
+        self.model = model
+        self.laps: list[float] = []
+
+    @contextmanager
+    def lap(self) -> Iterator[None]:
+        before = self.model.seconds
+        started = time.process_time()
+        yield
+        self.laps.append(time.process_time() - started - (self.model.seconds - before))
+
+
+def extractive(**options: Any) -> ScriptedChatModel:
+    """A model for Observer and Reflector that quotes what it reads."""
+    return ScriptedChatModel(
+        observer=ExtractiveObserver().reply, reflector=ExtractiveReflector().reply, **options
+    )
+
+
+def remembering(
+    model: BaseChatModel,
+    *,
+    message_tokens: int = 30_000,
+    buffer_tokens: float | None = None,
+    **options: Any,
+) -> ObservationalMemory:
+    """A memory whose log threshold is in the default proportion to the window's.
+
+    `buffer_tokens` is the default interval when it is `None`, and 0 switches buffering off.
+    """
+    observation: dict[str, Any] = {"message_tokens": message_tokens}
+    if buffer_tokens is not None:
+        observation["buffer_tokens"] = buffer_tokens or False
+    return ObservationalMemory(
+        model,
+        observation=observation,
+        reflection={"observation_tokens": message_tokens * 4 // 3},
+        **{"clock": noon, **options},
+    )
+
+
+# --- Graphs --------------------------------------------------------------------------------------
+
+
+class DeltaState(TypedDict):
+    messages: Annotated[list[AnyMessage], DeltaChannel(messages_reducer)]
+
+
+class PlainState(TypedDict):
+    messages: Annotated[list[AnyMessage], add_messages]
+
+
+def bare_graph(
+    model: BaseChatModel,
+    saver: BaseCheckpointSaver[Any],
+    *,
+    schema: Any = DeltaState,
+    shown: int | None = None,
+    with_gate: bool = False,
+) -> Graph:
+    """An agent without memory.
+
+    Args:
+        model: The Actor's.
+        saver: The checkpointer.
+        schema: The state.
+        shown: How many of the newest messages the model gets; `None`: all.
+        with_gate: Whether a node that does nothing, with a router, comes before the agent, as the
+            gate of memory does.
+    """
+
+    def agent(state: Any) -> dict[str, Any]:
+        messages = state["messages"]
+        kept = messages if shown is None else messages[-shown:]
+        return {"messages": [model.invoke([SystemMessage(PROMPT), *kept])]}
+
+    def gate(state: Any) -> dict[str, Any]:
+        return {}
+
+    builder = StateGraph(schema)
+    builder.add_node("agent", agent)
+    if with_gate:
+        builder.add_node("gate", gate)
+        builder.add_edge(START, "gate")
+        builder.add_conditional_edges("gate", lambda _: "agent", ["agent"])
+    else:
+        builder.add_edge(START, "agent")
+    builder.add_edge("agent", END)
+    return builder.compile(checkpointer=saver)
+
+
+def plain_memory_graph(
+    model: BaseChatModel, memory: ObservationalMemory, saver: BaseCheckpointSaver[Any]
+) -> Graph:
+    """An agent with memory in a hand-made graph with the usual `add_messages` state."""
+
+    def agent(state: Any) -> dict[str, Any]:
+        return {"messages": [model.invoke(memory.llm_input_messages(state, system=PROMPT))]}
+
+    builder = StateGraph(PlainState)
+    builder.add_node("agent", agent)
+    builder.add_edge(START, add_observational_memory(builder, memory, before="agent"))
+    builder.add_edge("agent", END)
+    return builder.compile(checkpointer=saver)
+
+
+# --- A thread with a past ------------------------------------------------------------------------
+
+
+def full_log(ids: Sequence[str], groups: int, group_tokens: int = 480) -> list[Group]:
+    """An observation log of so many groups over the messages with these ids."""
+    source = conversation(groups * 40, words=14, seed=9, calls_every=0)
+    log: list[Group] = []
+    for number in range(groups):
+        lines = [f"Date: Jan {number % 28 + 1}, 2026"]
+        for message in source[number * 40 :]:
+            if COUNTER.count_text("\n".join(lines)) >= group_tokens:
+                break
+            lines.append(f"* 🔴 (09:30) {message.text}")
+        first = ids[len(ids) * number // groups]
+        last = ids[max(len(ids) * number // groups, len(ids) * (number + 1) // groups - 1)]
+        text = "\n".join(lines)
+        log.append(
+            {
+                "id": f"group-{number}",
+                "kind": "observation",
+                "ranges": [[first, last]],
+                "thread_id": "t",
+                "observed_at": noon().isoformat(),
+                "text": text,
+                "tokens": COUNTER.count_text(text),
+            }
+        )
+    return log
+
+
+def past(
+    memory: ObservationalMemory,
+    messages: Sequence[BaseMessage],
+    observed: int,
+    *,
+    groups: int = 40,
+    look_every: int = 0,
+) -> MemoryRecord:
+    """The memory of a thread whose first messages are observed and the others are counted.
+
+    Args:
+        memory: With buffering inside the step, so that chunks are there when it returns.
+        messages: The whole conversation.
+        observed: How many of them the log covers.
+        groups: Groups of the log; 0: an empty one.
+        look_every: Messages between two looks; 0: one look at the end.
+    """
+    ids = [str(message.id) for message in messages[:observed]]
+    start: Mapping[str, Any] = {"log": full_log(ids, groups), "cursor": ids[-CURSOR_TAIL:]}
+    record = fold(None, [start])
+    step = look_every or len(messages)
+    for count in range(observed + step, len(messages) + step, step):
+        record = memory.step(record, messages[:count], thread_id="t").record
+    return record

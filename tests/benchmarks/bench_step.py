@@ -1,0 +1,289 @@
+"""What a step costs when there is nothing to do, and the first turn on a long thread.
+
+Nothing here waits, so time is the processor's: other programs on the machine do not add to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from agents import (
+    PROMPT,
+    Graph,
+    Stopwatch,
+    TimedModel,
+    bare_graph,
+    extractive,
+    on_thread,
+    past,
+    remembering,
+)
+from conversation import COUNTER, conversation, tokens
+from langchain_core.messages import BaseMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from report import Budget, Options, Report, median, milliseconds, percent, seconds
+
+from langgraph_om import ObservationalMemory, create_memory_agent
+from langgraph_om.buffering import InlineBuffering
+from langgraph_om.core.record import MemoryRecord
+
+WINDOW_TOKENS = 28_000
+LONG, SHORT = 260, 11
+"""Mean words of a message where the window is about 90 messages, and about 1000."""
+MAX_MILLISECONDS = 2.0
+MAX_DRIFT = 0.2
+MAX_ADOPTION_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Thread:
+    """A thread in mid-conversation, its window just below the threshold and covered by chunks."""
+
+    record: MemoryRecord
+    messages: list[BaseMessage]
+    window: int
+    """How many messages are in the window."""
+
+
+def window_of(words: int) -> list[BaseMessage]:
+    """Messages that make a window of about 28 000 tokens."""
+    source = conversation(4 * WINDOW_TOKENS // words // 3, words=words, prefix="w", seed=2)
+    sizes = accumulate(COUNTER.count_message(message) for message in source)
+    return source[: sum(size < WINDOW_TOKENS for size in sizes)]
+
+
+def thread_of(count: int, words: int) -> Thread:
+    """A thread of so many messages, its window as full as it can be with nothing due."""
+    full = window_of(words)
+    observed = conversation(count - len(full), prefix="p")
+    inline = remembering(extractive(), buffering=InlineBuffering())
+    for spare in range(0, len(full), 2):
+        window = full[: len(full) - spare]
+        messages = [*observed, *window]
+        # The newest two messages are not counted yet: they came with the step that is measured.
+        record = past(inline, messages[:-2], len(observed), look_every=max(1, len(window) // 20))
+        seen = inline.look(record, messages, inline.identity(on_thread()))
+        if seen.decision.kind == "proceed" and record["chunks"]:
+            return Thread(record, messages, len(window))
+    msg = "with every window there is something to do"
+    raise RuntimeError(msg)
+
+
+# --- Without a graph -----------------------------------------------------------------------------
+
+PARTS = ("look", "decide", "input")
+
+
+def pieces(memory: ObservationalMemory, thread: Thread) -> dict[str, Callable[[], Any]]:
+    """The three pieces of one step, each to be run by itself."""
+    identity = memory.identity(on_thread())
+    seen = memory.look(thread.record, thread.messages, identity)
+    state = {"messages": thread.messages, "om": seen.record}
+    config = on_thread()
+    return {
+        "look": lambda: memory.look(thread.record, thread.messages, identity),
+        "decide": lambda: memory.decide(seen.record, thread.messages),
+        "input": lambda: memory.llm_input_messages(state, system=PROMPT, config=config),
+    }
+
+
+def time_pure(
+    cases: Sequence[tuple[int, int]], repetitions: int
+) -> dict[tuple[int, int], dict[str, float]]:
+    """Median seconds per piece, per (messages, words) case; cases take turns against noise."""
+    memory = remembering(extractive())
+    threads = {case: thread_of(*case) for case in cases}
+    work = {case: pieces(memory, thread) for case, thread in threads.items()}
+    laps: dict[tuple[int, int], dict[str, list[float]]] = {
+        case: {part: [] for part in PARTS} for case in cases
+    }
+    for _ in range(repetitions):
+        for case in cases:
+            for part in PARTS:
+                laps[case][part].append(seconds(work[case][part]))
+    result: dict[tuple[int, int], dict[str, float]] = {}
+    for case in cases:
+        result[case] = {part: median(laps[case][part]) for part in PARTS}
+        result[case]["sum"] = sum(result[case].values())
+        result[case]["window"] = threads[case].window
+    return result
+
+
+# --- In a graph ----------------------------------------------------------------------------------
+
+
+def seeded(graph: Graph, thread: Thread, *, with_memory: bool) -> Graph:
+    values: dict[str, Any] = {"messages": thread.messages}
+    if with_memory:
+        values["om"] = dict(thread.record)
+    graph.update_state(on_thread(), values, as_node="agent")
+    return graph
+
+
+def time_graph(count: int, turns: int) -> dict[str, float]:
+    """Median own seconds per turn with memory, with an idle gate instead, and with neither."""
+    thread = thread_of(count, LONG)
+    model = TimedModel(actor="ok")
+    memory = remembering(extractive())
+    shown = thread.window
+    graphs = {
+        "memory": seeded(
+            create_memory_agent(model, memory=memory, prompt=PROMPT, checkpointer=InMemorySaver()),
+            thread,
+            with_memory=True,
+        ),
+        "gate": seeded(
+            bare_graph(model, InMemorySaver(), shown=shown, with_gate=True),
+            thread,
+            with_memory=False,
+        ),
+        "bare": seeded(bare_graph(model, InMemorySaver(), shown=shown), thread, with_memory=False),
+    }
+    watches = {name: Stopwatch(model) for name in graphs}
+    order = list(graphs)
+    for turn in range(turns):
+        order = [*order[1:], order[0]]
+        for name in order:
+            said = {"messages": [HumanMessage("And what next?", id=f"{name}-{turn}")]}
+            with watches[name].lap():
+                graphs[name].invoke(said, on_thread())
+            model.calls.clear()
+    return {name: median(watch.laps) for name, watch in watches.items()}
+
+
+# --- Adopting a thread ---------------------------------------------------------------------------
+
+
+def time_adoption(count: int, words: int, *, buffering: bool) -> dict[str, float]:
+    """Own seconds of the first turn on a thread that memory has never seen."""
+    answer = (
+        "<observations>\nDate: Jan 5, 2026\n* 🔴 (09:30) User has a sister, Ana.\n</observations>"
+    )
+    model = TimedModel(actor="ok", observer=answer, reflector=answer)
+    memory = remembering(model, buffer_tokens=None if buffering else 0)
+    thread = Thread({}, conversation(count, words=words), 0)
+    graph = create_memory_agent(model, memory=memory, prompt=PROMPT, checkpointer=InMemorySaver())
+    bare = bare_graph(model, InMemorySaver(), shown=100)
+    watch = Stopwatch(model)
+    for each in (bare, graph):
+        seeded(each, thread, with_memory=False)
+        with watch.lap():
+            each.invoke({"messages": [HumanMessage("And now?", id="new")]}, on_thread())
+    memory.flush()
+    observed = [call for call in model.calls if call["role"] == "observer"]
+    return {
+        "own": watch.laps[1] - watch.laps[0],
+        "bare": watch.laps[0],
+        "cycles": len(observed),
+        "tokens": tokens(thread.messages),
+    }
+
+
+# --- The report ----------------------------------------------------------------------------------
+
+
+def run(options: Options) -> Report:
+    repetitions, turns = options.pick(60, 15), options.pick(30, 10)
+    sizes = (100, 1_000, 10_000)
+    chatty = (2_000, 10_000)
+    cases = [*((size, LONG) for size in sizes), *((size, SHORT) for size in chatty)]
+    pure = time_pure(cases, repetitions)
+    rows: list[list[object]] = [
+        [
+            f"pure, {size} messages, window of {timed['window']:.0f}",
+            *(milliseconds(timed[part]) for part in (*PARTS, "sum")),
+        ]
+        for (size, _), timed in pure.items()
+    ]
+    in_graph = {size: time_graph(size, turns) for size in sizes[: options.pick(3, 2)]}
+    for size, timed in in_graph.items():
+        added = timed["memory"] - timed["gate"]
+        step = f"gate alone {milliseconds(timed['gate'] - timed['bare'])}"
+        turn = f"bare turn {milliseconds(timed['bare'])}"
+        rows.append([f"in a graph, {size} messages", turn, step, "added", milliseconds(added)])
+    adopted = _adoptions(options)
+    for (size, words, buffering), timed in adopted.items():
+        name = f"first turn on {size} messages of {words} words, buffering {_on(on=buffering)}"
+        cycles, total = f"{timed['cycles']:.0f} cycles", f"{timed['tokens']:.0f} tokens"
+        rows.append([name, cycles, total, "own", f"{timed['own']:.2f} s"])
+    return Report(
+        "Own time per step with nothing to do, and of the first turn",
+        ["case", *PARTS, "sum"],
+        rows,
+        _budgets(pure, in_graph, adopted),
+        [f"Medians of {repetitions} repetitions and of {turns} turns; first turns once. CPU time."],
+        {
+            "pure": {f"{size}/{words}": timed for (size, words), timed in pure.items()},
+            "graph": in_graph,
+            "adoption": {"/".join(map(str, case)): timed for case, timed in adopted.items()},
+        },
+    )
+
+
+Adoptions = dict[tuple[int, int, bool], dict[str, float]]
+
+
+def _adoptions(options: Options) -> Adoptions:
+    count = options.pick(5_000, 1_000)
+    return {
+        (count, words, buffering): time_adoption(count, words, buffering=buffering)
+        for words in (30, LONG)
+        for buffering in (False, True)
+    }
+
+
+def _on(*, on: bool) -> str:
+    return "on" if on else "off"
+
+
+def _budgets(
+    pure: dict[tuple[int, int], dict[str, float]],
+    in_graph: dict[int, dict[str, float]],
+    adopted: Adoptions,
+) -> list[Budget]:
+    budgets = [_step_budget(pure, LONG, 1_000), _step_budget(pure, SHORT, 2_000)]
+    for words in (LONG, SHORT):
+        sizes = [size for size, of in pure if of == words]
+        drift = pure[max(sizes), words]["sum"] / pure[min(sizes), words]["sum"] - 1
+        window = pure[max(sizes), words]["window"]
+        name = f"the same at {min(sizes)} and {max(sizes)} messages (window of {window:.0f})"
+        budgets.append(Budget(name, f"±{MAX_DRIFT:.0%}", percent(drift), abs(drift) <= MAX_DRIFT))
+    added = {size: (each["memory"] - each["gate"]) * 1000 for size, each in in_graph.items()}
+    sizes = list(added)
+    budgets.append(
+        Budget(
+            f"time added to a graph's turn, beside an idle node ({_list(sizes)} messages)",
+            f"< {MAX_MILLISECONDS:g} ms",
+            f"{_list(f'{value:.1f}' for value in added.values())} ms",
+            max(added.values()) < MAX_MILLISECONDS,
+        )
+    )
+    for (size, _, buffering), timed in adopted.items():
+        budgets.append(
+            Budget(
+                f"own time of the first turn on {size} messages, {timed['tokens'] / 1000:.0f}k "
+                f"tokens, {timed['cycles']:.0f} cycles, buffering {_on(on=buffering)}",
+                f"< {MAX_ADOPTION_SECONDS:g} s",
+                f"{timed['own']:.2f} s",
+                timed["own"] < MAX_ADOPTION_SECONDS,
+            )
+        )
+    return budgets
+
+
+def _list(values: Iterable[object]) -> str:
+    return " / ".join(map(str, values))
+
+
+def _step_budget(pure: dict[tuple[int, int], dict[str, float]], words: int, size: int) -> Budget:
+    timed = pure[size, words]
+    return Budget(
+        f"own time per step with nothing to do, {WINDOW_TOKENS // 1000}k-token window of "
+        f"{timed['window']:.0f} messages",
+        f"< {MAX_MILLISECONDS:g} ms",
+        milliseconds(timed["sum"]),
+        timed["sum"] * 1000 < MAX_MILLISECONDS,
+    )

@@ -1,0 +1,72 @@
+"""Run the benchmarks: `python tests/benchmarks/run.py [NAME ...] [--quick] [--json FILE]`.
+
+Everything is offline and repeatable but the times. Targets are printed beside what was measured and
+fail nothing: a benchmark informs, tests decide.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import bench_blocking
+import bench_bytes
+import bench_prefix
+import bench_step
+from report import Budget, Options, Report, markdown_table, text_table
+
+BENCHMARKS: dict[str, Callable[[Options], Report]] = {
+    "step": bench_step.run,
+    "blocking": bench_blocking.run,
+    "prefix": bench_prefix.run,
+    "bytes": bench_bytes.run,
+}
+
+
+def say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201 the tables are the program's output
+
+
+def machine() -> str:
+    load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
+    return f"Python {platform.python_version()}, {os.cpu_count()} cores, load {load} at the start"
+
+
+def read_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure memory against its budgets.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("--quick", action="store_true", help="smaller and less exact")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures there")
+    parser.add_argument("--file", type=Path, help="a conversation for `prefix` to replay")
+    options = parser.parse_args()
+    unknown = sorted(set(options.names) - set(BENCHMARKS))
+    if unknown:
+        parser.error(f"no benchmark {unknown[0]!r}; the names are {', '.join(BENCHMARKS)}")
+    return options
+
+
+def main() -> None:
+    chosen = read_options()
+    options = Options(quick=chosen.quick, file=chosen.file)
+    figures: dict[str, object] = {"machine": machine()}
+    say(machine())
+    budgets: list[Budget] = []
+    for name in chosen.names or BENCHMARKS:
+        started = time.perf_counter()
+        report = BENCHMARKS[name](options)
+        budgets += report.budgets
+        figures[name] = asdict(report)
+        say(f"\n{text_table(report)}\n  ({name}: {time.perf_counter() - started:.0f} s)")
+    say(f"\n{markdown_table(budgets)}")
+    if chosen.json:
+        chosen.json.write_text(json.dumps(figures, indent=2, default=str) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,530 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import Any
+
+import pytest
+
+from langgraph_om import (
+    ConfigurationError,
+    ObservationalMemory,
+    ObservationConfig,
+    ReflectionConfig,
+    RetrievalConfig,
+    Thresholds,
+    TokenxCounter,
+)
+from langgraph_om.core.config import DEFAULT_MODEL, as_config, resolve_thresholds, select_models
+from langgraph_om.testing import ScriptedChatModel
+
+MODEL = ScriptedChatModel()
+OTHER = ScriptedChatModel()
+NAN, INF = float("nan"), float("inf")
+
+
+def thresholds(
+    observation: dict[str, Any] | None = None,
+    reflection: dict[str, Any] | None = None,
+    **options: Any,
+) -> Thresholds:
+    return resolve_thresholds(
+        as_config(ObservationConfig, "observation", observation),
+        as_config(ReflectionConfig, "reflection", reflection),
+        **options,
+    )
+
+
+# --- What is out of range, whichever way it comes in ---------------------------------------------
+
+OUT_OF_RANGE: list[tuple[str, object]] = [
+    *(
+        (option, value)
+        for option in (
+            "observation.message_tokens",
+            "observation.max_tokens_per_batch",
+            "reflection.observation_tokens",
+        )
+        for value in (0, -1, True, False, None, 1.5, 30_000.0, "30000", NAN, INF)
+    ),
+    ("observation.previous_observer_tokens", -1),
+    ("observation.previous_observer_tokens", True),
+    ("observation.previous_observer_tokens", None),
+    ("observation.previous_observer_tokens", 0.5),
+    ("observation.buffer_tokens", 0),
+    ("observation.buffer_tokens", 0.0),
+    ("observation.buffer_tokens", -0.2),
+    ("observation.buffer_tokens", -500),
+    ("observation.buffer_tokens", True),
+    ("observation.buffer_tokens", None),
+    ("observation.buffer_tokens", "0.2"),
+    ("observation.buffer_tokens", 1.5),
+    ("observation.buffer_tokens", 30_000),
+    ("observation.buffer_tokens", 45_000),
+    ("observation.buffer_tokens", NAN),
+    ("observation.buffer_tokens", INF),
+    ("observation.buffer_activation", 0),
+    ("observation.buffer_activation", -0.5),
+    ("observation.buffer_activation", -2000),
+    ("observation.buffer_activation", 1.01),
+    ("observation.buffer_activation", 2),
+    ("observation.buffer_activation", 999),
+    ("observation.buffer_activation", 1000.5),
+    ("observation.buffer_activation", 30_000),
+    ("observation.buffer_activation", True),
+    ("observation.buffer_activation", False),
+    ("observation.buffer_activation", None),
+    ("observation.buffer_activation", "0.8"),
+    ("observation.buffer_activation", NAN),
+    ("observation.buffer_activation", INF),
+    ("reflection.buffer_activation", 0),
+    ("reflection.buffer_activation", -0.5),
+    ("reflection.buffer_activation", 1.01),
+    ("reflection.buffer_activation", 2000),
+    ("reflection.buffer_activation", True),
+    ("reflection.buffer_activation", False),
+    ("reflection.buffer_activation", None),
+    ("reflection.buffer_activation", NAN),
+    ("reflection.buffer_activation", INF),
+    *(
+        (option, value)
+        for option in ("observation.block_after", "reflection.block_after")
+        for value in (0, 1, 1.0, -1.2, 2, 2.5, 20_000, 45_000.5, True, False, "1.2", NAN, INF, -INF)
+    ),
+    ("observation.block_after", 30_000),
+    ("reflection.block_after", 40_000),
+    ("observation.thread_title", 1),
+    ("observation.thread_title", None),
+    ("observation.prompt", "short"),
+    ("observation.prompt", None),
+    ("observation.instruction", 5),
+    ("reflection.instruction", ["be brief"]),
+    ("observation.model_settings", None),
+    ("observation.model_settings", [("temperature", 1)]),
+    ("observation.model_settings", {1: 2}),
+    ("reflection.model_settings", "hot"),
+    ("observation.observe_attachments", "image/*"),
+    ("observation.observe_attachments", None),
+    ("observation.observe_attachments", b"image/png"),
+    ("observation.observe_attachments", [1]),
+]
+
+
+def nested(option: str, value: object) -> dict[str, Any]:
+    owner, key = option.split(".")
+    return {owner: {key: value}}
+
+
+def shown(value: object) -> str:
+    """The least of a value that its message has to show: a number may lose its `.0` or gain it."""
+    return str(value).removesuffix(".0") if isinstance(value, int | float) else repr(value)
+
+
+@pytest.mark.parametrize(("option", "value"), OUT_OF_RANGE)
+@pytest.mark.parametrize(
+    "resolve",
+    [
+        pytest.param(thresholds, id="resolve_thresholds"),
+        pytest.param(lambda **options: ObservationalMemory(MODEL, **options), id="memory"),
+    ],
+)
+def test_a_value_out_of_range_is_named_with_its_option(
+    resolve: Callable[..., object], option: str, value: object
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        resolve(**nested(option, value))
+    assert f"`{option}`" in str(caught.value)
+    assert shown(value) in str(caught.value)
+    assert "; write " in str(caught.value)
+
+
+HOST_ERRORS: list[tuple[str, object]] = [
+    ("enabled", 1),
+    ("enabled", "yes"),
+    ("scope", "user"),
+    ("scope", None),
+    ("share_token_budget", 1),
+    ("messages_key", ""),
+    ("messages_key", "om"),
+    ("messages_key", None),
+    ("resource_id", ""),
+    ("resource_id", 7),
+    ("token_counter", len),
+    ("max_input_tokens", 0),
+    ("max_input_tokens", True),
+    ("max_input_tokens", 1e5),
+    ("message_time", "created_at"),
+    ("timezone", "Mars/Olympus"),
+    ("timezone", "../etc/passwd"),
+    ("timezone", ""),
+    ("timezone", 2),
+    ("on_error", "ignore"),
+    ("on_error", None),
+    ("deadline", 0),
+    ("deadline", -1.0),
+    ("deadline", True),
+    ("deadline", "60"),
+    ("deadline", NAN),
+    ("deadline", INF),
+    ("clock", datetime(2026, 3, 2, tzinfo=UTC)),
+    ("observation", 5),
+    ("observation", "default"),
+    ("reflection", [("model", MODEL)]),
+    ("observation", ReflectionConfig()),
+]
+
+
+@pytest.mark.parametrize(("option", "value"), HOST_ERRORS)
+def test_a_host_option_that_can_not_be_meant_is_named(option: str, value: object) -> None:
+    options: dict[str, Any] = {option: value}
+    with pytest.raises(ConfigurationError) as caught:
+        ObservationalMemory(MODEL, **options)
+    assert f"`{option}` is {value!r}" in str(caught.value)
+    assert "; write " in str(caught.value)
+
+
+def test_a_clock_without_a_zone_is_an_error_where_it_is_read() -> None:
+    memory = ObservationalMemory(MODEL, clock=lambda: datetime(2026, 3, 2, 9))  # noqa: DTZ001
+    with pytest.raises(ConfigurationError, match=r"`clock` returned datetime.*aware"):
+        memory.step(None, [], thread_id="t")
+
+
+@pytest.mark.parametrize(
+    ("options", "option", "key", "known"),
+    [
+        ({"observation": {"messageTokens": 1}}, "observation", "messageTokens", "message_tokens"),
+        ({"observation": {1: 1}}, "observation", "1", "message_tokens"),
+        ({"reflection": {"message_tokens": 1}}, "reflection", "message_tokens", "block_after"),
+    ],
+)
+def test_an_unknown_key_is_an_error_that_lists_the_known_ones(
+    options: dict[str, Any], option: str, key: str, known: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        ObservationalMemory(MODEL, **options)
+    assert f"`{option}` has the unknown key {key!r}" in str(caught.value)
+    assert known in str(caught.value)
+
+
+# --- What contradicts something else -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("observation.block_after", 1.5),
+        ("observation.block_after", 50_000),
+        ("reflection.block_after", 1.5),
+        ("reflection.buffer_activation", 0.5),
+        ("reflection.buffer_activation", 0.9),
+    ],
+)
+@pytest.mark.parametrize("through_memory", [False, True])
+def test_buffering_options_without_buffering_contradict(
+    option: str, value: float, *, through_memory: bool
+) -> None:
+    owner, key = option.split(".")
+    options: dict[str, Any] = {"observation": {"buffer_tokens": False}}
+    options[owner] = {**options.get(owner, {}), key: value}
+    with pytest.raises(ConfigurationError) as caught:
+        ObservationalMemory(MODEL, **options) if through_memory else thresholds(**options)
+    message = str(caught.value)
+    assert f"`{option}` is {value!r}" in message
+    assert "`observation.buffer_tokens` is False" in message
+
+
+# --- What the options come down to ---------------------------------------------------------------
+
+DEFAULTS = {
+    "message_tokens": 30_000,
+    "buffer_tokens": 6000,
+    "keep_tokens": 6000,
+    "block_after": 36_000,
+    "observation_tokens": 40_000,
+    "reflect_buffer_at": 20_000,
+    "reflect_block_after": 48_000,
+    "total_tokens": None,
+}
+UNBUFFERED = {
+    "buffer_tokens": None,
+    "block_after": 30_000,
+    "reflect_buffer_at": None,
+    "reflect_block_after": 40_000,
+}
+OFF = {"buffer_tokens": False}
+
+RESOLVED: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+    ({}, {}, {}),
+    (OFF, {}, UNBUFFERED),
+    ({**OFF, "buffer_activation": 0.5}, {}, {**UNBUFFERED, "keep_tokens": 15_000}),
+    (
+        {"message_tokens": 10_000},
+        {"observation_tokens": 1000},
+        {
+            "message_tokens": 10_000,
+            "buffer_tokens": 2000,
+            "keep_tokens": 2000,
+            "block_after": 12_000,
+            "observation_tokens": 1000,
+            "reflect_buffer_at": 500,
+            "reflect_block_after": 1200,
+        },
+    ),
+    (
+        {**OFF, "message_tokens": 1},
+        {"observation_tokens": 1},
+        {
+            **UNBUFFERED,
+            "message_tokens": 1,
+            "keep_tokens": 0,
+            "block_after": 1,
+            "observation_tokens": 1,
+            "reflect_block_after": 1,
+        },
+    ),
+    ({"buffer_tokens": 0.5}, {}, {"buffer_tokens": 15_000}),
+    ({"buffer_tokens": 0.999}, {}, {"buffer_tokens": 29_970}),
+    ({"buffer_tokens": 1}, {}, {"buffer_tokens": 1}),
+    ({"buffer_tokens": 500}, {}, {"buffer_tokens": 500}),
+    ({"buffer_tokens": 29_999}, {}, {"buffer_tokens": 29_999}),
+    ({"buffer_tokens": 5000.0}, {}, {"buffer_tokens": 5000}),
+    ({"buffer_activation": 1}, {}, {"keep_tokens": 0}),
+    ({"buffer_activation": 0.01}, {}, {"keep_tokens": 29_700}),
+    ({"buffer_activation": 1000}, {}, {"keep_tokens": 1000}),
+    ({"buffer_activation": 29_999}, {}, {"keep_tokens": 29_999}),
+    ({"block_after": 1.5}, {}, {"block_after": 45_000}),
+    ({"block_after": 1.00001}, {}, {"block_after": 30_001}),
+    ({"block_after": 1.99}, {}, {"block_after": 59_700}),
+    ({"block_after": 30_001}, {}, {"block_after": 30_001}),
+    ({"block_after": 500_000}, {}, {"block_after": 500_000}),
+    ({}, {"buffer_activation": 1}, {"reflect_buffer_at": 40_000}),
+    ({}, {"buffer_activation": 0.25}, {"reflect_buffer_at": 10_000}),
+    ({}, {"block_after": 1.1}, {"reflect_block_after": 44_000}),
+    ({}, {"block_after": 40_001}, {"reflect_block_after": 40_001}),
+    ({"previous_observer_tokens": 0, "prompt": "legacy"}, {}, {}),
+    ({"previous_observer_tokens": False, "prompt": "condensed"}, {}, {}),
+    ({"observe_attachments": ["image/*"], "instruction": "x", "thread_title": True}, {}, {}),
+    ({"observe_attachments": False, "model_settings": {}}, {"model_settings": {}}, {}),
+]
+
+
+@pytest.mark.parametrize(("observation", "reflection", "changed"), RESOLVED)
+def test_options_come_down_to_tokens(
+    observation: dict[str, Any], reflection: dict[str, Any], changed: dict[str, Any]
+) -> None:
+    expected = {**DEFAULTS, **changed}
+    assert asdict(thresholds(observation, reflection)) == expected
+    assert all(type(value) in {int, type(None)} for value in expected.values())
+    as_classes = resolve_thresholds(
+        ObservationConfig(**observation), ReflectionConfig(**reflection)
+    )
+    assert asdict(as_classes) == expected
+
+
+def test_a_mapping_and_the_config_class_are_one() -> None:
+    options: dict[str, Any] = {"message_tokens": 5000, **OFF}
+    by_mapping = ObservationalMemory(MODEL, observation=options)
+    by_class = ObservationalMemory(MODEL, observation=ObservationConfig(**options))
+    assert by_mapping.settings.observation == by_class.settings.observation
+    assert by_mapping.thresholds == by_class.thresholds
+    assert as_config(RetrievalConfig, "retrieval", {}) == RetrievalConfig()
+    assert as_config(RetrievalConfig, "retrieval", {"vector": True}) == RetrievalConfig(vector=True)
+
+
+def test_the_scope_resource_buffers_only_when_asked_to() -> None:
+    assert asdict(thresholds(scope="resource")) == {**DEFAULTS, **UNBUFFERED}
+    assert thresholds({"buffer_tokens": 0.2}, scope="resource").buffer_tokens == 6000
+    assert thresholds({}, {"buffer_activation": 0.5}, scope="resource").buffer_tokens == 6000
+    assert thresholds({"block_after": 1.5}, scope="resource").block_after == 45_000
+    with pytest.raises(ConfigurationError, match=r"`observation\.block_after`"):
+        thresholds({"block_after": 1}, scope="resource")
+
+
+@pytest.mark.parametrize(
+    ("log", "messages", "window", "observations"),
+    [
+        (0, 700, 0, 700),
+        (100, 600, 100, 600),
+        (400, 300, 300, 400),
+        (401, 300, 299, 401),
+        (10_000, 300, 10_000, 400),
+    ],
+)
+def test_a_shared_budget_lends_what_the_other_side_leaves(
+    log: int, messages: int, window: int, observations: int
+) -> None:
+    limits = thresholds(
+        {**OFF, "message_tokens": 300}, {"observation_tokens": 400}, share_token_budget=True
+    )
+    assert limits.messages_at(log) == messages
+    assert limits.observations_at(window) == observations
+
+
+def test_a_shared_budget_blocks_that_much_later_when_it_is_buffered() -> None:
+    limits = thresholds(
+        {"message_tokens": 1000, "block_after": 1.5},
+        {"observation_tokens": 1000, "block_after": 1.2},
+        share_token_budget=True,
+    )
+    assert [limits.block_messages_at(log) for log in (0, 400, 5000)] == [2500, 2100, 1500]
+    assert [limits.block_observations_at(window) for window in (0, 5000)] == [2200, 1200]
+
+
+def test_budgets_that_are_not_shared_do_not_move() -> None:
+    limits = thresholds({**OFF, "message_tokens": 300}, {"observation_tokens": 400})
+    assert [limits.messages_at(log) for log in (0, 100, 10_000)] == [300] * 3
+    assert [limits.observations_at(window) for window in (0, 100, 10_000)] == [400] * 3
+
+
+@pytest.mark.parametrize(
+    "zone", ["UTC", "Europe/Berlin", timezone(timedelta(hours=-3)), UTC], ids=str
+)
+def test_legal_host_options(zone: str | tzinfo) -> None:
+    memory = ObservationalMemory(
+        MODEL,
+        observation=OFF,
+        timezone=zone,
+        deadline=5,
+        max_input_tokens=1,
+        messages_key="chat",
+        resource_id=lambda config: None,
+        on_error="raise",
+        message_time=lambda message: None,
+        token_counter=TokenxCounter(),
+    )
+    assert memory.messages_key == "chat"
+    assert str(memory.settings.timezone) in {str(zone), "UTC"}
+    assert memory.settings.max_input_tokens == 1
+
+
+# --- Models --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", ["observation", "reflection"])
+def test_one_model_for_both_and_one_of_its_own_contradict(option: str) -> None:
+    options: dict[str, Any] = {option: {"model": OTHER}}
+    with pytest.raises(ConfigurationError) as caught:
+        ObservationalMemory(MODEL, **options)
+    assert f"`{option}.model` is {OTHER!r}" in str(caught.value)
+    assert f"`model` is {MODEL!r}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("top", "observation", "reflection", "observer", "reflector"),
+    [
+        (None, None, None, DEFAULT_MODEL, DEFAULT_MODEL),
+        ("default", None, None, DEFAULT_MODEL, DEFAULT_MODEL),
+        (MODEL, None, None, MODEL, MODEL),
+        (None, MODEL, OTHER, MODEL, OTHER),
+        (None, MODEL, None, MODEL, MODEL),
+        (None, None, OTHER, OTHER, OTHER),
+        (None, "default", OTHER, DEFAULT_MODEL, OTHER),
+        (None, MODEL, "default", MODEL, DEFAULT_MODEL),
+    ],
+)
+def test_observer_and_reflector_fall_back_to_each_other(
+    top: object, observation: object, reflection: object, observer: object, reflector: object
+) -> None:
+    chosen = select_models(
+        top, ObservationConfig(model=observation), ReflectionConfig(model=reflection)
+    )
+    assert chosen[0] is observer
+    assert chosen[1] is reflector
+
+
+@pytest.mark.parametrize(
+    ("options", "option"),
+    [
+        ({"observation": {}}, "observation"),
+        ({"observation": {"message_tokens": 100}}, "observation"),
+        ({"observation": ObservationConfig()}, "observation"),
+        ({"reflection": {}}, "reflection"),
+        ({"share_token_budget": True}, "share_token_budget"),
+    ],
+)
+def test_memory_settings_without_a_model_name_the_default(
+    options: dict[str, Any], option: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        ObservationalMemory(**options)
+    assert f"`{option}`" in str(caught.value)
+    assert "model='default'" in str(caught.value)
+    assert not ObservationalMemory(enabled=False, **{**options, "observation": OFF}).enabled
+
+
+def test_host_options_need_no_model() -> None:
+    memory = ObservationalMemory(enabled=False, timezone="Europe/Berlin", on_error="abort")
+    assert memory.settings.on_error == "abort"
+
+
+@pytest.mark.parametrize(
+    ("owner", "value"),
+    [
+        (owner, value)
+        for owner in (None, "observation")
+        for value in ("gpt-5-mini", "/gpt", "openai/", ":x", 5, object, ["a/b"])
+    ],
+)
+def test_a_model_that_can_never_work_is_refused_at_construction(
+    owner: str | None, value: object
+) -> None:
+    options: dict[str, Any] = {owner: {"model": value}} if owner else {"model": value}
+    with pytest.raises(ConfigurationError) as caught:
+        ObservationalMemory(**options)
+    option = f"{owner}.model" if owner else "model"
+    assert f"`{option}` is {value!r}" in str(caught.value)
+    assert "openai/gpt-5-mini" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "extra"),
+    [
+        ("openai/gpt-5-mini", "langchain_openai", "openai"),
+        ("openai:gpt-5-mini", "langchain_openai", "openai"),
+        ("google/gemini-2.5-flash", "langchain_google_genai", "google"),
+        ("nosuch/model", "langchain", "agents"),
+    ],
+)
+def test_a_missing_package_is_named_with_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch, name: str, package: str, extra: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)  # Python's own way to say: not installed
+    with pytest.raises(ConfigurationError) as caught:
+        ObservationalMemory(name)
+    assert f"`model` is {name!r}" in str(caught.value)
+    assert repr(package) in str(caught.value)
+    assert f"langgraph-om[{extra}]" in str(caught.value)
+
+
+# --- The environment -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("variables", "prompt", "expected"),
+    [
+        ({}, None, "default"),
+        ({"OM_USE_CONDENSED_PROMPT": "1"}, None, "condensed"),
+        ({"OM_USE_LEGACY_PROMPT": "1"}, None, "legacy"),
+        ({"OM_USE_LEGACY_PROMPT": "0"}, None, "default"),
+        ({"OM_USE_CONDENSED_PROMPT": ""}, None, "default"),
+        ({"OM_USE_CONDENSED_PROMPT": "1"}, "legacy", "legacy"),
+        ({"OM_USE_LEGACY_PROMPT": "1"}, "condensed", "condensed"),
+    ],
+)
+def test_the_environment_chooses_the_prompt_that_is_left_open(
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    prompt: str | None,
+    expected: str,
+) -> None:
+    for name in ("OM_USE_CONDENSED_PROMPT", "OM_USE_LEGACY_PROMPT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    options = {**OFF, **({"prompt": prompt} if prompt else {})}
+    memory = ObservationalMemory(MODEL, observation=options)
+    assert memory.settings.observation.prompt == expected
+    monkeypatch.setenv("OM_USE_LEGACY_PROMPT", "1")
+    assert memory.settings.observation.prompt == expected, "it is read once, at construction"

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+)
+from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
+
+from langgraph_om.core.messages import REMOVE_ALL, messages_reducer
+
+Update = list[BaseMessage]
+
+
+def test_the_mark_that_clears_a_conversation_is_langgraphs() -> None:
+    assert REMOVE_ALL == REMOVE_ALL_MESSAGES
+
+
+def told(messages: list[Any]) -> list[tuple[str, Any, str | None]]:
+    return [(message.type, message.content, message.id) for message in messages]
+
+
+A, B, C = (HumanMessage(key, id=key) for key in "abc")
+NEW_B = AIMessage("new", id="b")
+
+
+@pytest.mark.parametrize(
+    ("state", "updates", "expected"),
+    [
+        (None, [], []),
+        ([], [None], []),
+        ([A], [[]], [A]),
+        ([A], [B], [A, B]),
+        ([A], [[B], [C]], [A, B, C]),
+        ([A, B, C], [NEW_B], [A, NEW_B, C]),
+        ([A, B, C], [RemoveMessage(id="b")], [A, C]),
+        ([A, B, C], [RemoveMessage(id="b"), B], [A, C, B]),
+        ([A], [RemoveMessage(id="gone")], [A]),
+        ([A, B], [[RemoveMessage(id=REMOVE_ALL), C]], [C]),
+        ([A, B], [[C, RemoveMessage(id=REMOVE_ALL)]], []),
+        ([A, B], [RemoveMessage(id=REMOVE_ALL), A], [A]),
+        ([], [[B, NEW_B]], [NEW_B]),
+    ],
+)
+def test_how_an_update_is_merged(
+    state: list[AnyMessage] | None, updates: list[Any], expected: list[BaseMessage]
+) -> None:
+    assert messages_reducer(state, updates) == expected
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "hello",
+        ("user", "hello"),
+        {"role": "user", "content": "hello"},
+        {"type": "human", "content": "hello"},
+        HumanMessage("hello"),
+        [("human", "hello")],
+    ],
+)
+def test_a_message_may_be_written_in_any_form(written: object) -> None:
+    assert told(messages_reducer([], [written])) == [("human", "hello", None)]
+
+
+def test_a_chunk_becomes_a_whole_message() -> None:
+    merged = messages_reducer([], [AIMessageChunk(content="hello", id="a")])
+    assert [type(message) for message in merged] == [AIMessage]
+
+
+def test_it_never_makes_up_an_id_and_keeps_messages_without_one() -> None:
+    merged = messages_reducer([HumanMessage("a")], [HumanMessage("a"), [AIMessage("b")]])
+    assert told(merged) == [("human", "a", None), ("human", "a", None), ("ai", "b", None)]
+
+
+def test_the_given_messages_are_the_ones_that_come_out() -> None:
+    merged = messages_reducer([A], [B, [C]])
+    assert all(out is given for out, given in zip(merged, (A, B, C), strict=True))
+
+
+# --- Against LangGraph's own reducer -------------------------------------------------------------
+
+
+@st.composite
+def updates_of(draw: st.DrawFn, *, clears: bool = True) -> list[Update]:
+    """Lists of new, replacing and removing messages; what is removed is there."""
+    number = 0
+    present: list[str] = []
+    updates: list[Update] = []
+    for _ in range(draw(st.integers(0, 6))):
+        update: Update = []
+        if clears and draw(st.integers(0, 5)) == 0:
+            update.append(RemoveMessage(id=REMOVE_ALL))
+            present = []
+            fresh_only = True
+        else:
+            fresh_only = False
+        for _ in range(draw(st.integers(0, 4))):
+            number += 1
+            kind = draw(st.sampled_from(["new", "new", "replace", "remove"]))
+            if kind == "new" or not present or fresh_only:
+                update.append(HumanMessage(f"text {number}", id=f"m{number}"))
+                present.append(f"m{number}")
+                continue
+            key = draw(st.sampled_from(present))
+            if kind == "replace":
+                update.append(AIMessage(f"text {number}", id=key))
+            else:
+                update.append(RemoveMessage(id=key))
+                present.remove(key)
+        updates.append(update)
+    return updates
+
+
+@given(updates_of())
+def test_it_gives_what_langgraphs_reducer_gives(updates: list[Update]) -> None:
+    theirs: Any = []
+    for update in updates:
+        theirs = add_messages(theirs, list[Any](update))
+    assert told(messages_reducer([], updates)) == told(theirs)
+
+
+@given(updates_of(), st.data())
+def test_it_does_not_matter_how_updates_are_batched(
+    updates: list[Update], data: st.DataObject
+) -> None:
+    cut = data.draw(st.integers(0, len(updates)))
+    whole = messages_reducer([], updates)
+    assert messages_reducer(messages_reducer([], updates[:cut]), updates[cut:]) == whole
+    single = [message for update in updates for message in update]
+    assert messages_reducer([], [single]) == whole
+    assert messages_reducer(None, single) == whole
+
+
+@given(updates_of(), updates_of())
+def test_what_is_given_is_never_changed(before: list[Update], updates: list[Update]) -> None:
+    state = messages_reducer([], before)
+    kept, told_before = list(state), told(state)
+    given_updates = [list(update) for update in updates]
+    merged = messages_reducer(state, updates)
+    assert merged is not state
+    assert state == kept
+    assert told(state) == told_before
+    assert updates == given_updates

@@ -1,0 +1,512 @@
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langgraph_om.core.record import (
+    CURSOR_TAIL,
+    FOLDED_TYPES,
+    MemoryRecord,
+    blank_record,
+    derive_id,
+    fold,
+    fold_one,
+    log_tokens,
+    readable,
+)
+from langgraph_om.errors import ConfigurationError
+
+Event = dict[str, Any]
+USAGE = {"calls": 1, "inputTokens": 100, "outputTokens": 10}
+
+
+# --- Events as cycles write them -----------------------------------------------------------------
+
+
+def opened(thread: str = "t") -> Event:
+    return {
+        "type": "opened",
+        "id": f"om-{thread}",
+        "thread_id": thread,
+        "resource_id": "r",
+        "scope": "thread",
+    }
+
+
+def counted(
+    counts: dict[str, list[Any]], *, gone: tuple[str, ...] = (), counter: str = "tokenx/1"
+) -> Event:
+    stamps = dict.fromkeys(counts, "2026-03-02T09:00:00+00:00")
+    return {
+        "type": "counted",
+        "counter": counter,
+        "counts": counts,
+        "stamps": stamps,
+        "gone": list(gone),
+    }
+
+
+def group(cycle: str, first: str, last: str, tokens: int = 10) -> dict[str, Any]:
+    return {
+        "id": cycle,
+        "kind": "observation",
+        "ranges": [[first, last]],
+        "thread_id": "t",
+        "observed_at": "2026-03-02T09:00:00+00:00",
+        "text": f"* 🔴 {cycle}",
+        "tokens": tokens,
+    }
+
+
+def observed(after: str | None, first: int, last: int, **fields: Any) -> Event:
+    """Messages `m{first}` to `m{last}` were observed by a cycle that began behind `after`."""
+    cycle = f"observe-{after}-{first}-{last}"
+    return {
+        "type": "observation-end",
+        "operation": "observation",
+        "cycle_id": cycle,
+        "after": after,
+        "cursor": [f"m{at}" for at in range(max(0, last - CURSOR_TAIL + 1), last + 1)],
+        "group": group(cycle, f"m{first}", f"m{last}"),
+        "usage": USAGE,
+        **fields,
+    }
+
+
+def reflected(read: list[str], **fields: Any) -> Event:
+    """The groups `read` were condensed to one."""
+    cycle = derive_id("reflect", *read)
+    return {
+        "type": "observation-end",
+        "operation": "reflection",
+        "cycle_id": cycle,
+        "group_ids": read,
+        "groups": [{**group(cycle, "m0", "m9", 5), "kind": "reflection"}],
+        "usage": USAGE,
+        **fields,
+    }
+
+
+def failed(operation: str, failures: int = 1, retry_at: int = 500) -> Event:
+    return {
+        "type": "observation-failed",
+        "operation": operation,
+        "cycle_id": f"{operation}-{failures}",
+        "error": "no answer",
+        "failures": failures,
+        "at_tokens": retry_at - 100,
+        "retry_at_tokens": retry_at,
+        "usage": USAGE,
+    }
+
+
+TRIPPED: Event = {
+    "type": "tripwire",
+    "operation": "observation",
+    "cycle_id": "c",
+    "reason": "no answer",
+    "last_message": "m3",
+}
+
+
+# --- What each event does ------------------------------------------------------------------------
+
+CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
+    ("nothing", [], {}),
+    ("None", [None, None], {}),
+    ("an empty edit", [{}], {}),
+    (
+        "opened",
+        [opened()],
+        {"id": "om-t", "thread_id": "t", "resource_id": "r", "scope": "thread"},
+    ),
+    (
+        "opened again under another name, as in a copied thread",
+        [opened("t"), opened("u")],
+        {"id": "om-u", "thread_id": "u", "resource_id": "r", "scope": "thread"},
+    ),
+    (
+        "counted",
+        [counted({"m0": ["d0", 5]})],
+        {
+            "token_cache": {"counter": "tokenx/1", "counts": {"m0": ["d0", 5]}},
+            "stamps": {"m0": "2026-03-02T09:00:00+00:00"},
+        },
+    ),
+    (
+        "what left the window is forgotten",
+        [counted({"m0": ["d0", 5]}), counted({"m1": ["d1", 6]}, gone=("m0",))],
+        {
+            "token_cache": {"counter": "tokenx/1", "counts": {"m1": ["d1", 6]}},
+            "stamps": {"m1": "2026-03-02T09:00:00+00:00"},
+        },
+    ),
+    (
+        "counts of another counter are dropped",
+        [counted({"m0": ["d0", 5]}, counter="old"), counted({"m1": ["d1", 6]}, counter="new")],
+        {
+            "token_cache": {"counter": "new", "counts": {"m1": ["d1", 6]}},
+            "stamps": dict.fromkeys(("m0", "m1"), "2026-03-02T09:00:00+00:00"),
+        },
+    ),
+    (
+        "stepped",
+        [{"type": "stepped", "request": "m0", "step": 2}],
+        {"turn": {"request": "m0", "step": 2}},
+    ),
+    (
+        "observed",
+        [observed(None, 0, 1, current_task="Ship it", suggested_response=None)],
+        {
+            "log": [group("observe-None-0-1", "m0", "m1")],
+            "cursor": ["m0", "m1"],
+            "current_task": "Ship it",
+            "usage": {"observation": USAGE},
+        },
+    ),
+    (
+        "a hint that was not said stays as it is",
+        [
+            observed(None, 0, 0, current_task="A", suggested_response="B", thread_title="C"),
+            observed("m0", 1, 1, current_task="D"),
+        ],
+        {
+            "log": [group("observe-None-0-0", "m0", "m0"), group("observe-m0-1-1", "m1", "m1")],
+            "cursor": ["m0", "m1"],
+            "current_task": "D",
+            "suggested_response": "B",
+            "thread_title": "C",
+            "usage": {"observation": {"calls": 2, "inputTokens": 200, "outputTokens": 20}},
+        },
+    ),
+    (
+        "an observation that began elsewhere is passed over",
+        [observed(None, 0, 1), observed("m7", 2, 3), observed(None, 0, 3)],
+        {
+            "log": [group("observe-None-0-1", "m0", "m1")],
+            "cursor": ["m0", "m1"],
+            "usage": {"observation": USAGE},
+        },
+    ),
+    (
+        "a reflection takes the place of what it read, and newer groups stay",
+        [
+            observed(None, 0, 0),
+            observed("m0", 1, 1),
+            observed("m1", 2, 2),
+            reflected(["observe-None-0-0", "observe-m0-1-1"], current_task="T"),
+        ],
+        {
+            "log": [
+                *reflected(["observe-None-0-0", "observe-m0-1-1"])["groups"],
+                group("observe-m1-2-2", "m2", "m2"),
+            ],
+            "cursor": ["m0", "m1", "m2"],
+            "generation": 1,
+            "current_task": "T",
+            "usage": {
+                "observation": {"calls": 3, "inputTokens": 300, "outputTokens": 30},
+                "reflection": USAGE,
+            },
+        },
+    ),
+    (
+        "a reflection of groups that are not there any more is passed over",
+        [observed(None, 0, 0), reflected(["gone"]), reflected(["observe-None-0-0", "gone"])],
+        {
+            "log": [group("observe-None-0-0", "m0", "m0")],
+            "cursor": ["m0"],
+            "usage": {"observation": USAGE},
+        },
+    ),
+    (
+        "a reflection that is still too large rests until the log has grown",
+        [observed(None, 0, 0), reflected(["observe-None-0-0"], at_tokens=60, retry_at_tokens=70)],
+        {
+            "log": reflected(["observe-None-0-0"])["groups"],
+            "cursor": ["m0"],
+            "generation": 1,
+            "attempts": {"reflection": {"failures": 0, "retry_at_tokens": 70}},
+            "usage": {"observation": USAGE, "reflection": USAGE},
+        },
+    ),
+    (
+        "failures count up, each operation for itself",
+        [failed("observation"), failed("reflection"), failed("observation", 2, 900)],
+        {
+            "attempts": {
+                "observation": {"failures": 2, "retry_at_tokens": 900},
+                "reflection": {"failures": 1, "retry_at_tokens": 500},
+            },
+            "usage": {
+                "observation": {"calls": 2, "inputTokens": 200, "outputTokens": 20},
+                "reflection": USAGE,
+            },
+        },
+    ),
+    (
+        "success forgets the failures of its operation",
+        [failed("observation"), failed("reflection"), observed(None, 0, 0)],
+        {
+            "log": [group("observe-None-0-0", "m0", "m0")],
+            "cursor": ["m0"],
+            "attempts": {"reflection": {"failures": 1, "retry_at_tokens": 500}},
+            "usage": {
+                "observation": {"calls": 2, "inputTokens": 200, "outputTokens": 20},
+                "reflection": USAGE,
+            },
+        },
+    ),
+    (
+        "the turn was ended",
+        [TRIPPED],
+        {"tripwire": {"reason": "no answer", "last_message": "m3"}},
+    ),
+    (
+        "the next step clears the tripwire",
+        [TRIPPED, {"type": "stepped", "request": "m4", "step": 0}],
+        {"turn": {"request": "m4", "step": 0}},
+    ),
+    (
+        "what is only shown changes nothing",
+        [
+            {"type": kind}
+            for kind in ("observation-start", "thread-update", "status", "view-trimmed")
+        ],
+        {},
+    ),
+    (
+        "an edit is merged by key",
+        [opened(), {"current_task": "By hand", "log": []}],
+        {
+            "id": "om-t",
+            "thread_id": "t",
+            "resource_id": "r",
+            "current_task": "By hand",
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("updates", "changed"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+)
+def test_what_an_update_changes(updates: list[Any], changed: dict[str, Any]) -> None:
+    expected = {**blank_record(), **changed}
+    assert plainly(fold(None, updates)) == expected
+    assert plainly(fold(blank_record(), [updates])) == expected
+    by_one = blank_record()
+    for update in updates:
+        by_one = fold_one(by_one, update)
+    assert plainly(by_one) == expected
+    assert plainly(fold(None, [[], updates, [None]])) == expected
+
+
+def plainly(record: MemoryRecord) -> dict[str, Any]:
+    """The record; of attempts only how many failed, and when the next is due."""
+    keys = ("failures", "retry_at_tokens")
+    attempts = {
+        operation: {key: attempt[key] for key in keys}
+        for operation, attempt in record["attempts"].items()
+    }
+    return {**record, "attempts": attempts}
+
+
+def test_the_first_seen_time_stays() -> None:
+    later = counted({"m0": ["d1", 9]})
+    later["stamps"] = {"m0": "2030-01-01T00:00:00+00:00"}
+    record = fold(None, [counted({"m0": ["d0", 5]}), later])
+    assert record["stamps"] == {"m0": "2026-03-02T09:00:00+00:00"}
+    assert record["token_cache"]["counts"] == {"m0": ["d1", 9]}
+
+
+def test_the_log_weighs_what_its_groups_weigh() -> None:
+    assert log_tokens(blank_record()) == 0
+    assert log_tokens(fold(None, [observed(None, 0, 0), observed("m0", 1, 1)])) == 20
+
+
+@pytest.mark.parametrize("kind", ["observation-end", "stepped", "counted", "tripwire", "opened"])
+def test_events_that_change_memory_are_worth_a_checkpoint(kind: str) -> None:
+    assert kind in FOLDED_TYPES
+    assert "status" not in FOLDED_TYPES
+    assert "observation-start" not in FOLDED_TYPES
+
+
+# --- What is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("junk", "named"),
+    [
+        ("hello", "'hello'"),
+        (5, "5"),
+        ([["nested"]], "['nested']"),
+        ({"type": "observed"}, "'observed'"),
+        ({"type": None}, "None"),
+        ({"notes": []}, "'notes'"),
+        ({"log": [], "Log": []}, "'Log'"),
+        ({1: 2}, "'1'"),
+    ],
+)
+def test_junk_is_refused_by_name_and_changes_nothing(junk: object, named: str) -> None:
+    record = fold(None, [observed(None, 0, 0)])
+    before = deepcopy(record)
+    with pytest.raises(ConfigurationError) as caught:
+        fold(record, [junk])
+    assert named in str(caught.value)
+    assert "`om`" in str(caught.value)
+    assert record == before
+
+
+@pytest.mark.parametrize("version", [2, 99, "1", None, 1.5])
+def test_a_record_of_another_form_is_refused(version: object) -> None:
+    value = {**blank_record(), "version": version}
+    with pytest.raises(ConfigurationError, match=r"`om\.version`"):
+        readable(value)
+    with pytest.raises(ConfigurationError, match=r"`om\.version`"):
+        fold(value, [])
+
+
+@pytest.mark.parametrize("value", ["text", [1], 7])
+def test_a_channel_that_holds_no_record_is_refused(value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=type(value).__name__):
+        readable(value)
+
+
+@pytest.mark.parametrize("value", [None, {}, {"version": 1}, blank_record()])
+def test_a_part_of_a_record_is_completed(value: dict[str, Any] | None) -> None:
+    assert readable(value) == blank_record()
+
+
+def test_keys_that_an_older_version_did_not_write_are_completed() -> None:
+    assert readable({"cursor": ["m1"]}) == {**blank_record(), "cursor": ["m1"]}
+
+
+# --- Laws over random histories ------------------------------------------------------------------
+
+KINDS = (
+    "open",
+    "count",
+    "step",
+    "observe",
+    "observe",
+    "reflect",
+    "fail",
+    "trip",
+    "edit",
+    "none",
+    "again",
+    "stale",
+)
+
+
+def _event(draw: st.DrawFn, kind: str, record: MemoryRecord, sent: list[Any]) -> Any:
+    """An event as it would be computed from this memory."""
+    newest = record["cursor"][-1] if record["cursor"] else None
+    next_at = int(newest[1:]) + 1 if newest else 0
+    few = draw(st.integers(0, 3))
+    operation = draw(st.sampled_from(["observation", "reflection"]))
+    ids = [entry["id"] for entry in record["log"]]
+    if kind == "again" and sent:
+        return draw(st.sampled_from(sent))
+    events: dict[str, Any] = {
+        "open": opened(draw(st.sampled_from("tu"))),
+        "count": counted({f"m{few}": ["d", few]}, gone=(f"m{few + 1}",), counter=f"c{few % 2}"),
+        "step": {"type": "stepped", "request": f"m{few}", "step": few},
+        "observe": observed(newest, next_at, next_at + few, current_task=[None, "task"][few % 2]),
+        "reflect": reflected(ids[: max(1, len(ids) - few)] or ["gone"]),
+        "fail": failed(operation, few + 1, 100 * few),
+        "trip": TRIPPED,
+        "edit": {"suggested_response": f"edited {few}", "others": []},
+    }
+    return events.get(kind)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Any]:
+    """Updates as a thread sees them, with repeats, and results computed from older memory."""
+    record = blank_record()
+    past = [record]
+    sent: list[Any] = []
+    for _ in range(draw(st.integers(0, 14))):
+        kind = draw(st.sampled_from(KINDS))
+        if kind == "stale":
+            stale = draw(st.sampled_from(["observe", "reflect"]))
+            event = _event(draw, stale, draw(st.sampled_from(past)), sent)
+        else:
+            event = _event(draw, kind, record, sent)
+        sent.append(event)
+        record = fold(record, [event])
+        past.append(record)
+    return sent
+
+
+@given(histories(), st.data())
+def test_it_does_not_matter_how_updates_are_batched(sent: list[Any], data: st.DataObject) -> None:
+    whole = fold(None, sent)
+    cut = data.draw(st.integers(0, len(sent)))
+    assert fold(fold(None, sent[:cut]), sent[cut:]) == whole
+    assert fold(fold(None, [sent[:cut]]), [sent[cut:]]) == whole
+    assert fold(None, [sent[:cut], sent[cut:]]) == whole
+
+
+@given(histories())
+def test_a_cycle_takes_effect_once(sent: list[Any]) -> None:
+    record = fold(None, sent)
+    for event in sent:
+        if event and event.get("type") == "observation-end":
+            assert fold(record, [event]) == record
+
+
+def test_a_failure_that_is_told_twice_counts_once() -> None:
+    once = fold(None, [failed("observation")])
+    assert fold(once, [failed("observation")]) == once
+    assert once["usage"]["observation"]["calls"] == 1
+
+
+@given(histories())
+def test_what_is_given_is_never_changed(sent: list[Any]) -> None:
+    record = blank_record()
+    for event in sent:
+        before, event_before = deepcopy(record), deepcopy(event)
+        after = fold(record, [event])
+        assert record == before
+        assert event == event_before
+        record = after
+
+
+@given(histories())
+def test_the_cursor_never_moves_back(sent: list[Any]) -> None:
+    record = blank_record()
+    newest = -1
+    for event in sent:
+        record = fold(record, [event])
+        reached = int(record["cursor"][-1][1:]) if record["cursor"] else -1
+        assert reached >= newest
+        newest = reached
+
+
+@given(histories())
+def test_a_group_stands_in_the_log_once(sent: list[Any]) -> None:
+    ids = [entry["id"] for entry in fold(None, sent)["log"]]
+    assert len(ids) == len(set(ids))
+
+
+@given(histories())
+def test_a_record_is_plain_json(sent: list[Any]) -> None:
+    record = fold(None, sent)
+    assert json.loads(json.dumps(record)) == record
+    assert readable(cast("object", json.loads(json.dumps(record)))) == record
+
+
+@pytest.mark.parametrize("size", [5000])
+def test_a_long_thread_is_folded_in_time(size: int) -> None:
+    record = fold(None, [[counted({f"m{at}": ["d", at] for at in range(size)})]])
+    record = fold(record, [{"type": "stepped", "request": "m1", "step": at} for at in range(size)])
+    assert record["turn"] == {"request": "m1", "step": size - 1}
+    assert len(record["token_cache"]["counts"]) == size

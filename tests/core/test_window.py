@@ -1,0 +1,479 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    InvalidToolCall,
+    SystemMessage,
+    ToolMessage,
+)
+
+from langgraph_om.core.record import CURSOR_TAIL, MemoryRecord, blank_record, fold
+from langgraph_om.core.window import (
+    CONTINUATION_ID,
+    Entry,
+    Window,
+    message_time,
+    open_window,
+    safe_cuts,
+)
+
+OVERHEAD = 24
+
+
+class Words:
+    """A token for each word; remembers which messages it was asked to count."""
+
+    identity = "words"
+
+    def __init__(self) -> None:
+        self.counted: list[str | None] = []
+
+    def count_text(self, text: str) -> int:
+        return len(text.split())
+
+    def count_message(self, message: BaseMessage) -> int:
+        self.counted.append(message.id)
+        return self.count_text(str(message.content))
+
+
+def talk(count: int) -> list[BaseMessage]:
+    """Messages `m0`, `m1`, ... of one word each, the user's and the assistant's in turn."""
+    return [
+        (AIMessage if at % 2 else HumanMessage)(f"word{at}", id=f"m{at}") for at in range(count)
+    ]
+
+
+def remembering(cursor: Sequence[str], *ranges: Sequence[str], **fields: Any) -> MemoryRecord:
+    """A memory whose cursor is this tail, with a group for each range."""
+    log = [
+        {
+            "id": f"g{at}",
+            "kind": "observation",
+            "ranges": [list(ends)],
+            "thread_id": "t",
+            "observed_at": "2026-03-02T09:00:00+00:00",
+            "text": "* 🔴 x",
+            "tokens": 3,
+        }
+        for at, ends in enumerate(ranges)
+    ]
+    edits = {"cursor": list(cursor), "log": log, **fields}
+    return fold(None, [edits])
+
+
+def look(record: MemoryRecord, messages: Sequence[BaseMessage]) -> Window:
+    return open_window(record, messages, Words())
+
+
+def keys(window: Window) -> list[str]:
+    return [entry.key for entry in window.entries]
+
+
+# --- Where the window starts ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cursor", "ranges", "removed", "start"),
+    [
+        ([], [], (), 0),
+        (["m0"], [("m0", "m0")], (), 1),
+        (["m0", "m1", "m2"], [("m0", "m2")], (), 3),
+        (["m0", "m1", "m2"], [("m0", "m2")], (1,), 3),
+        (["m0", "m1", "m2"], [("m0", "m2")], (2,), 3),
+        (["m0", "m1", "m2"], [("m0", "m2")], (1, 2), 3),
+        (["m0", "m1", "m2"], [("m0", "m2")], (0, 1), 3),
+        (["m3", "m4"], [("m0", "m1"), ("m2", "m4")], (3, 4), 5),
+        (["m4"], [("m0", "m1"), ("m2", "m4")], (2, 3, 4), 5),
+        (["m4"], [("m0", "m1"), ("m2", "m4")], (1, 2, 3, 4), 5),
+        (["m4"], [("m0", "m4")], (0, 1, 2, 3, 4), 5),
+        (["m7"], [("m0", "m7")], (), 8),
+    ],
+)
+def test_the_window_starts_behind_what_is_left_of_the_observed(
+    cursor: list[str], ranges: list[tuple[str, str]], removed: tuple[int, ...], start: int
+) -> None:
+    messages = [message for at, message in enumerate(talk(8)) if at not in removed]
+    window = look(remembering(cursor, *ranges), messages)
+    assert keys(window) == [f"m{at}" for at in range(start, 8)]
+    assert window.tokens == (8 - start + OVERHEAD if start < 8 else 0)
+
+
+def test_of_a_rewritten_conversation_nothing_is_known_to_be_observed() -> None:
+    messages = [HumanMessage("new", id=f"n{at}") for at in range(3)]
+    assert keys(look(remembering(["m4"], ("m0", "m4")), messages)) == ["n0", "n1", "n2"]
+
+
+def test_an_empty_conversation_has_an_empty_window() -> None:
+    window = look(blank_record(), [])
+    assert window.entries == ()
+    assert window.tokens == 0
+    assert window.request is None
+    assert window.last_key is None
+    assert look(remembering(["m0"], ("m0", "m0")), talk(1)).tokens == 0
+
+
+def test_messages_without_ids_are_known_by_their_content() -> None:
+    messages: list[BaseMessage] = [
+        HumanMessage("one"),
+        AIMessage("two"),
+        HumanMessage("one"),
+        AIMessage("three"),
+    ]
+    first = look(blank_record(), messages)
+    assert len(set(keys(first))) == 4
+    assert keys(look(blank_record(), [*messages, HumanMessage("more")]))[:4] == keys(first)
+    for count in range(1, 5):
+        observed = first.cursor_after(count)
+        record = remembering(observed, (keys(first)[0], keys(first)[count - 1]))
+        assert keys(look(record, messages)) == keys(first)[count:]
+
+
+def test_doubled_ids_are_told_apart() -> None:
+    messages = [HumanMessage(text, id=key) for text, key in zip("abcde", "xyzyw", strict=True)]
+    first = look(blank_record(), messages)
+    assert len(set(keys(first))) == 5
+    for count in range(2, 6):
+        record = remembering(first.cursor_after(count), (keys(first)[0], keys(first)[count - 1]))
+        shown = [entry.message.content for entry in look(record, messages).entries]
+        assert shown == list("abcde")[count:]
+
+
+def test_system_messages_and_the_reminder_are_no_part_of_the_window() -> None:
+    conversation = talk(4)
+    messages = [
+        SystemMessage("be kind", id="s0"),
+        *conversation[:2],
+        SystemMessage("be brief", id="s1"),
+        HumanMessage("reminder", id=CONTINUATION_ID),
+        *conversation[2:],
+        SystemMessage("be quick", id="s2"),
+    ]
+    window = look(blank_record(), messages)
+    assert keys(window) == ["m0", "m1", "m2", "m3"]
+    assert window.tokens == 4 + OVERHEAD
+    assert window.request == "m2"
+    for count in range(1, 5):
+        record = remembering(window.cursor_after(count), ("m0", f"m{count - 1}"))
+        assert keys(look(record, messages)) == keys(window)[count:]
+
+
+@given(st.lists(st.sampled_from("smr"), max_size=30), st.data())
+def test_what_is_not_observed_is_always_in_the_window(
+    kinds: list[str], data: st.DataObject
+) -> None:
+    made: dict[str, Callable[[int], BaseMessage]] = {
+        "s": lambda at: SystemMessage("s", id=f"s{at}"),
+        "m": lambda at: HumanMessage("m", id=f"m{at}"),
+        "r": lambda at: HumanMessage("r"),
+    }
+    messages: list[BaseMessage] = [made[kind](at) for at, kind in enumerate(kinds)]
+    record = blank_record()
+    expected = [message for message in messages if not isinstance(message, SystemMessage)]
+    while expected:
+        window = look(record, messages)
+        assert [entry.message for entry in window.entries] == expected
+        count = data.draw(st.integers(1, len(expected)))
+        ends = (window.entries[0].key, window.entries[count - 1].key)
+        record = remembering(window.cursor_after(count), ends)
+        expected = expected[count:]
+    assert look(record, messages).entries == ()
+
+
+# --- What the window weighs ----------------------------------------------------------------------
+
+
+def test_a_message_that_was_edited_is_counted_again() -> None:
+    messages = talk(3)
+    window = look(blank_record(), messages)
+    counts = {entry.key: [entry.digest, 100] for entry in window.entries}
+    record = remembering([], token_cache={"counter": "words", "counts": counts})
+    assert look(record, messages).tokens == 300 + OVERHEAD, "estimates in the record are used"
+    edited = [messages[0], AIMessage("now three words", id="m1"), messages[2]]
+    counter = Words()
+    assert open_window(record, edited, counter).tokens == 203 + OVERHEAD
+    assert counter.counted == ["m1"]
+    other = remembering([], token_cache={"counter": "letters", "counts": counts})
+    assert look(other, messages).tokens == 3 + OVERHEAD, "another counter's estimates are not"
+
+
+def test_only_the_window_is_counted() -> None:
+    counter = Words()
+    open_window(remembering(["m96", "m97"], ("m0", "m97")), talk(100), counter)
+    assert counter.counted == ["m98", "m99"]
+
+
+# --- The live request ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("observed", "request_key", "before"),
+    [(0, "m2", False), (2, "m2", False), (3, "m2", True), (4, "m2", True)],
+)
+def test_the_live_request_is_found_in_and_before_the_window(
+    observed: int, request_key: str, *, before: bool
+) -> None:
+    messages = talk(4)
+    cursor = [f"m{at}" for at in range(observed)]
+    record = remembering(cursor, *([("m0", cursor[-1])] if cursor else []))
+    window = look(record, messages)
+    assert window.request == request_key
+    assert window.request_message is (messages[2] if before else None)
+    assert window.last_key == "m3"
+
+
+def test_the_reminder_is_no_request() -> None:
+    messages = [*talk(2), HumanMessage("reminder", id=CONTINUATION_ID)]
+    assert look(blank_record(), messages).request == "m0"
+    only = [AIMessage("hello", id="a")]
+    assert look(blank_record(), only).request is None
+
+
+def test_a_thread_seen_for_the_first_time_is_new_from_its_request_on() -> None:
+    assert look(blank_record(), talk(5)).fresh_from == 4
+    assert look(blank_record(), [AIMessage("hello", id="a")]).fresh_from == 1
+
+
+# --- The cursor ----------------------------------------------------------------------------------
+
+
+def test_the_cursor_keeps_a_short_tail() -> None:
+    messages = talk(60)
+    window = look(blank_record(), messages)
+    assert window.cursor_after(3) == ["m0", "m1", "m2"]
+    assert window.cursor_after(40) == [f"m{at}" for at in range(40 - CURSOR_TAIL, 40)]
+    later = look(remembering(window.cursor_after(40), ("m0", "m39")), messages)
+    assert later.cursor_after(1) == [f"m{at}" for at in range(41 - CURSOR_TAIL, 41)]
+
+
+# --- Where it may be cut -------------------------------------------------------------------------
+
+
+def calls(*ids: str) -> AIMessage:
+    return AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": call_id} for call_id in ids])
+
+
+def result(call_id: str) -> ToolMessage:
+    return ToolMessage("done", tool_call_id=call_id)
+
+
+def entries(messages: Sequence[BaseMessage]) -> tuple[Entry, ...]:
+    return look(blank_record(), messages).entries
+
+
+H, A = HumanMessage("hi"), AIMessage("hello")
+BROKEN = AIMessage(
+    "",
+    invalid_tool_calls=[
+        InvalidToolCall(type="invalid_tool_call", name="f", args="{", id="c1", error="no JSON")
+    ],
+)
+CUTS: dict[str, tuple[list[BaseMessage], list[int]]] = {
+    "nothing": ([], []),
+    "plain talk": ([H, A, H], [1, 2, 3]),
+    "one call": ([H, calls("c1"), result("c1"), A], [1, 3, 4]),
+    "parallel calls": ([H, calls("c1", "c2"), result("c2"), result("c1"), A], [1, 4, 5]),
+    "calls in a row": (
+        [calls("c1"), result("c1"), calls("c2"), result("c2"), A],
+        [2, 4, 5],
+    ),
+    "an open call": ([H, calls("c1")], [1]),
+    "some results": ([H, calls("c1", "c2"), result("c1")], [1]),
+    "an abandoned call": ([H, calls("c1"), H], [1, 2, 3]),
+    "an abandoned half": ([H, calls("c1", "c2"), result("c1"), H], [1, 3, 4]),
+    "a late result": ([H, calls("c1"), H, A, result("c1"), A], [1, 5, 6]),
+    "a late half": ([calls("c1", "c2"), result("c1"), H, result("c2"), A], [4, 5]),
+    "interleaved": (
+        [calls("c1"), calls("c2"), result("c1"), A, result("c2"), H],
+        [5, 6],
+    ),
+    "a result alone": ([result("c0"), H], [1, 2]),
+    "an unreadable call with a result": ([BROKEN, result("c1"), H], [2, 3]),
+    "an unreadable call": ([H, BROKEN], [1]),
+}
+
+
+@pytest.mark.parametrize(("messages", "expected"), CUTS.values(), ids=CUTS.keys())
+def test_where_the_window_may_be_cut(messages: list[BaseMessage], expected: list[int]) -> None:
+    assert safe_cuts(entries(messages)) == expected
+
+
+@st.composite
+def tool_talks(draw: st.DrawFn) -> list[BaseMessage]:
+    """Any mixture of talk, calls and results, in and out of order."""
+    messages: list[BaseMessage] = []
+    open_calls: list[str] = []
+    for at in range(draw(st.integers(0, 14))):
+        kind = draw(st.sampled_from(["human", "ai", "calls", "result", "result", "result"]))
+        if kind == "calls":
+            ids = [f"c{at}-{number}" for number in range(draw(st.integers(1, 3)))]
+            messages.append(calls(*ids))
+            open_calls += ids
+        elif kind == "result" and open_calls:
+            place = draw(st.integers(0, len(open_calls) - 1))
+            messages.append(result(open_calls.pop(place)))
+        else:
+            messages.append(H if kind == "human" else A)
+    return messages
+
+
+@given(tool_talks())
+def test_no_cut_splits_an_exchange(messages: list[BaseMessage]) -> None:
+    window = entries(messages)
+    cuts = safe_cuts(window)
+    assert cuts == sorted(set(cuts))
+    for cut in cuts:
+        head, tail = messages[:cut], messages[cut:]
+        called = {call["id"] for m in head if isinstance(m, AIMessage) for call in m.tool_calls}
+        answered = {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}
+        assert not called & answered
+        results = {m.tool_call_id for m in head if isinstance(m, ToolMessage)}
+        for at, caller in enumerate(head):
+            if (
+                isinstance(caller, AIMessage)
+                and not {c["id"] for c in caller.tool_calls} <= results
+            ):
+                went_on = any(not isinstance(m, ToolMessage) for m in messages[at + 1 :])
+                assert went_on, "an open call at the end is never cut off"
+
+
+@given(tool_talks())
+def test_every_boundary_of_whole_exchanges_is_a_cut(messages: list[BaseMessage]) -> None:
+    cuts = safe_cuts(entries(messages))
+    for cut in range(1, len(messages) + 1):
+        head = messages[:cut]
+        called = {call["id"] for m in head if isinstance(m, AIMessage) for call in m.tool_calls}
+        if called <= {m.tool_call_id for m in head if isinstance(m, ToolMessage)}:
+            assert cut in cuts
+
+
+def test_cuts_of_a_long_window_are_found_in_time() -> None:
+    messages: list[BaseMessage] = []
+    for at in range(10_000):
+        messages += [H, calls(f"c{at}"), result(f"c{at}")]
+    window = tuple(Entry(str(at), message, "", 1) for at, message in enumerate(messages))
+    assert len(safe_cuts(window)) == 20_000
+
+
+# --- When a message was written ------------------------------------------------------------------
+
+BERLIN = timezone(timedelta(hours=1))
+MOMENT = datetime(2025, 12, 4, 12, 0, tzinfo=UTC)
+MILLISECONDS = int(MOMENT.timestamp() * 1000)
+ISO = "2025-12-04T12:00:00+00:00"
+STAMP = "2026-03-02T09:00:00+00:00"
+STAMPED = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+
+
+def uuid7(milliseconds: int) -> str:
+    return str(UUID(int=milliseconds << 80 | 0x7 << 76 | 0x123 << 64 | 0x2 << 62 | 99))
+
+
+def ulid(milliseconds: int) -> str:
+    alphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+    number = milliseconds << 80 | 12345
+    return "".join(alphabet[number >> 5 * place & 31] for place in reversed(range(26)))
+
+
+def human(key: str | None = None, **fields: Any) -> HumanMessage:
+    return HumanMessage("hi", id=key, **fields)
+
+
+TIMES: dict[str, tuple[BaseMessage, dict[str, str], datetime | None]] = {
+    "nothing known": (human("m0"), {}, None),
+    "no id": (human(), {}, None),
+    "a stamp": (human("m0"), {"m0": STAMP}, STAMPED),
+    "another's stamp": (human("m0"), {"m1": STAMP}, None),
+    "created_at": (human("m0", additional_kwargs={"created_at": ISO}), {"m0": STAMP}, MOMENT),
+    "created_at of the response": (
+        AIMessage("hi", id="m0", response_metadata={"created_at": "2025-12-04T12:00:00Z"}),
+        {"m0": STAMP},
+        MOMENT,
+    ),
+    "created_at without a zone": (
+        human(additional_kwargs={"created_at": "2025-12-04T13:00:00"}),
+        {},
+        MOMENT,
+    ),
+    "created_at of another zone": (
+        human(additional_kwargs={"created_at": "2025-12-04T07:00:00-05:00"}),
+        {},
+        MOMENT,
+    ),
+    "both": (
+        AIMessage(
+            "hi", additional_kwargs={"created_at": ISO}, response_metadata={"created_at": STAMP}
+        ),
+        {},
+        MOMENT,
+    ),
+    "created_at that is none": (
+        human("m0", additional_kwargs={"created_at": "yesterday"}),
+        {"m0": STAMP},
+        STAMPED,
+    ),
+    "created_at as a number": (
+        human("m0", additional_kwargs={"created_at": 1764849600}),
+        {"m0": STAMP},
+        STAMPED,
+    ),
+    "created_at before an id": (
+        human(uuid7(0), additional_kwargs={"created_at": ISO}),
+        {},
+        MOMENT,
+    ),
+    "UUIDv7": (human(uuid7(MILLISECONDS)), {}, MOMENT),
+    "UUIDv7 before a stamp": (
+        human(uuid7(MILLISECONDS)),
+        {uuid7(MILLISECONDS): STAMP},
+        MOMENT,
+    ),
+    "UUIDv7 of a run": (AIMessage("hi", id=f"lc_run--{uuid7(MILLISECONDS)}"), {}, MOMENT),
+    "UUIDv7 of a run with a number": (
+        AIMessage("hi", id=f"lc_run--{uuid7(MILLISECONDS)}-0"),
+        {},
+        MOMENT,
+    ),
+    "UUIDv7 of no likely time": (human(uuid7(5)), {}, None),
+    "UUIDv4": (human("0b9c0c9e-1f7a-4d0b-9f3e-1a2b3c4d5e6f"), {}, None),
+    "UUIDv4 of a run": (human("lc_run--7b9c0c9e-7f7a-4d0b-9f3e-1a2b3c4d5e6f-0"), {}, None),
+    "an id of that length": (human("this-is-my-id7and-it-has-36-letters-"), {}, None),
+    "ULID": (human(ulid(MILLISECONDS)), {}, MOMENT),
+    "ULID in small letters": (human(ulid(MILLISECONDS).lower()), {}, MOMENT),
+    "ULID of no likely time": (human(ulid(5)), {}, None),
+    "an id of a ULID's length": (human("call_0123456789abcdefghijk"), {}, None),
+}
+
+
+@pytest.mark.parametrize(("message", "stamps", "expected"), TIMES.values(), ids=TIMES.keys())
+def test_when_a_message_was_written(
+    message: BaseMessage, stamps: dict[str, str], expected: datetime | None
+) -> None:
+    told = message_time(message, message.id or "", stamps, timezone=BERLIN)
+    assert told == expected
+    assert told is None or told.tzinfo is not None
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (datetime(2025, 12, 4, 12, 0, tzinfo=UTC), MOMENT),
+        (datetime(2025, 12, 4, 13, 0), MOMENT),  # noqa: DTZ001
+        (None, STAMPED),
+    ],
+)
+def test_the_applications_own_function_is_asked_first(
+    told: datetime | None, expected: datetime
+) -> None:
+    message = human("m0", additional_kwargs={"created_at": STAMP})
+    found = message_time(message, "m0", {}, timezone=BERLIN, custom=lambda asked: told)
+    assert found == expected

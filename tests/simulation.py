@@ -1,0 +1,199 @@
+"""A conversation with memory and a simulated executor: no threads, no clock, no model.
+
+Time is counted in agent steps. A job's result is made when it starts and comes out after its
+latency; a restart forgets all jobs; a fork goes back to an earlier state of record and messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+
+from langgraph_om.core.background import (
+    JobState,
+    activation,
+    blocking_cycle,
+    buffer_job,
+)
+from langgraph_om.core.config import ObservationConfig, ReflectionConfig, resolve_thresholds
+from langgraph_om.core.context import assemble
+from langgraph_om.core.counters import TokenxCounter
+from langgraph_om.core.cycle import CycleFlow, Wait
+from langgraph_om.core.gate import Look, look
+from langgraph_om.core.observer import ModelCall, ModelReply
+from langgraph_om.core.record import MemoryRecord, blank_record, fold
+from langgraph_om.core.settings import Identity, Settings
+from langgraph_om.core.window import Window, open_window
+
+GOOD = "<observations>\nDate: Mar 2, 2026\n* 🔴 (09:00) User said something\n</observations>"
+NOTHING = "<observations>(none)</observations>"
+
+Reply = str | Exception
+Answers = Callable[[ModelCall], Reply]
+
+
+def settings(message_tokens: int = 1000, observation_tokens: int = 200, **options: Any) -> Settings:
+    """Make settings with small thresholds."""
+    observation = ObservationConfig(message_tokens=message_tokens, **options)
+    reflection = ReflectionConfig(observation_tokens=observation_tokens)
+    return Settings(
+        thresholds=resolve_thresholds(observation, reflection),
+        counter=TokenxCounter(),
+        timezone=UTC,
+        observation=observation,
+        reflection=reflection,
+    )
+
+
+@dataclass
+class Simulation:
+    """One thread, its memory, and the jobs of its executor."""
+
+    settings: Settings
+    answers: Answers = lambda call: GOOD
+    latency: int = 1
+    record: MemoryRecord = field(default_factory=blank_record)
+    messages: list[BaseMessage] = field(default_factory=list)
+    jobs: dict[str, tuple[int, dict[str, Any]]] = field(default_factory=dict)
+    step_number: int = 0
+    blocking_calls: int = 0
+    events: list[dict[str, Any]] = field(default_factory=list)
+    made: int = 0
+
+    # --- The conversation ---
+
+    def say(self, words: int, *, tools: int = 0) -> None:
+        """A user turn: a request, some tool exchanges, each seen by memory first, and an answer."""
+        self._add(HumanMessage(self._text(words)))
+        for _ in range(tools):
+            self.step()
+            calls = [{"name": "look", "args": {}, "id": f"c{self.made}-{n}"} for n in range(2)]
+            self._add(AIMessage("", tool_calls=calls))
+            for call in calls:
+                self._add(ToolMessage(self._text(words), tool_call_id=str(call["id"])))
+        self.step()
+        self._add(AIMessage(self._text(max(1, words // 2))))
+
+    def _add(self, message: BaseMessage) -> None:
+        message.id = f"m{self.made}"
+        self.made += 1
+        self.messages.append(message)
+
+    def _text(self, words: int) -> str:
+        return " ".join(["word"] * words)
+
+    # --- Memory ---
+
+    @property
+    def now(self) -> datetime:
+        return datetime(2026, 3, 2, 9, tzinfo=UTC) + timedelta(minutes=self.step_number)
+
+    @property
+    def window(self) -> Window:
+        return open_window(self.record, self.messages, self.settings.counter)
+
+    def step(self, most_rounds: int = 40) -> Look:
+        """Let memory work until the Actor is next."""
+        self.step_number += 1
+        for _ in range(most_rounds):
+            seen = self._look()
+            self.record = seen.record
+            self.events += seen.events
+            if seen.decision.kind in ("proceed", "abort"):
+                return seen
+            if seen.decision.kind == "buffer":
+                self._start(seen)
+                return seen
+            carry_out = activation if seen.decision.kind == "activate" else blocking_cycle
+            flow = carry_out(self.settings, self.record, seen.window, seen.decision, self.now)
+            done = self._run(flow, blocking=True)
+            self.record = fold(self.record, [done])
+            self.events += done
+        msg = "the gate does not end"
+        raise AssertionError(msg)
+
+    def _look(self) -> Look:
+        states = {op: self._state(job["cycle_id"]) for op, job in self.record["pending"].items()}
+        return look(self.settings, self.record, self.messages, Identity("t"), self.now, jobs=states)
+
+    def _state(self, cycle_id: str) -> JobState:
+        if cycle_id not in self.jobs:
+            return None
+        ready, result = self.jobs[cycle_id]
+        return result if ready <= self.step_number else "running"
+
+    def _start(self, seen: Look) -> None:
+        job = buffer_job(self.settings, self.record, seen.window, seen.decision, self.now)
+        if job.cycle_id not in self.jobs:
+            result = self._run(job.flow, blocking=False)[-1]
+            self.jobs[job.cycle_id] = (self.step_number + self.latency, result)
+        self.record = fold(self.record, [job.start])
+        self.events.append(job.start)
+
+    def _run(self, flow: CycleFlow, *, blocking: bool) -> list[dict[str, Any]]:
+        events: list[dict[str, Any]] = []
+        answer: Any = None
+        while True:
+            try:
+                item = flow.send(answer)
+            except StopIteration:
+                return events
+            answer = None
+            if isinstance(item, ModelCall):
+                self.blocking_calls += blocking
+                said = self.answers(item)
+                failed = isinstance(said, Exception)
+                answer = ModelReply(
+                    self.now,
+                    text="" if isinstance(said, Exception) else said,
+                    error=said if failed and isinstance(said, Exception) else None,
+                    usage={"inputTokens": 10, "outputTokens": 1},
+                )
+            elif isinstance(item, Wait):
+                ready = self.jobs.get(item.cycle_id)
+                answer = ready[1] if ready else None
+            else:
+                events.append(item)
+
+    # --- What happens to processes and threads ---
+
+    def restart(self) -> None:
+        """Lose all jobs, as a process does that ends."""
+        self.jobs.clear()
+
+    def snapshot(self) -> tuple[MemoryRecord, list[BaseMessage]]:
+        """Return what a checkpoint holds."""
+        return deepcopy(self.record), list(self.messages)
+
+    def go_back(self, snapshot: tuple[MemoryRecord, list[BaseMessage]]) -> None:
+        """Fork: go on from an earlier checkpoint."""
+        self.record, self.messages = deepcopy(snapshot[0]), list(snapshot[1])
+
+    # --- What must hold ---
+
+    def prompt(self) -> list[BaseMessage]:
+        """Return what the Actor gets."""
+        return assemble(self.record, self.messages, self.window, today=self.now.date())
+
+    def coverage(self) -> list[int]:
+        """Count how often each message is covered: by a range of the log, or by the window."""
+        return coverage(self.record, self.messages, self.window)
+
+
+def coverage(record: MemoryRecord, messages: Sequence[BaseMessage], window: Window) -> list[int]:
+    """Count how often each message is covered: by a range of the log, or by the window."""
+    places = {message.id: at for at, message in enumerate(messages)}
+    counts = [0] * len(messages)
+    for group in record["log"]:
+        for first, last in group["ranges"]:
+            if first in places and last in places:
+                for at in range(places[first], places[last] + 1):
+                    counts[at] += 1
+    for entry in window.entries:
+        counts[places[entry.key]] += 1
+    return counts

@@ -1,0 +1,169 @@
+"""The background executor, with real threads."""
+
+from __future__ import annotations
+
+import contextvars
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from langgraph_om import BackgroundBuffering, ConfigurationError
+
+RESULT: dict[str, Any] = {"type": "buffering-end", "cycle_id": "c1"}
+
+
+class Gate:
+    """Work that waits until it is let go."""
+
+    def __init__(self, result: dict[str, Any] | None = None) -> None:
+        self.result = result or RESULT
+        self.started = threading.Event()
+        self.let_go = threading.Event()
+
+    def __call__(self) -> dict[str, Any]:
+        self.started.set()
+        assert self.let_go.wait(10)
+        return self.result
+
+
+def test_job_is_running_until_its_result_is_there_and_stays_to_be_seen() -> None:
+    executor, gate = BackgroundBuffering(), Gate()
+    assert executor.peek("c1") is None
+    assert executor.submit("c1", "t:observation", gate)
+    assert executor.peek("c1") == "running"
+    assert executor.wait("c1", 0.01) == "running"
+    gate.let_go.set()
+    assert executor.wait("c1", 10) == RESULT
+    assert executor.peek("c1") == executor.peek("c1") == RESULT
+
+
+def test_known_job_is_not_run_again() -> None:
+    executor, runs = BackgroundBuffering(), []
+
+    def work() -> dict[str, Any]:
+        runs.append(1)
+        return RESULT
+
+    assert executor.submit("c1", "t:observation", work)
+    executor.flush(10)
+    assert executor.submit("c1", "t:observation", work)
+    executor.flush(10)
+    assert runs == [1]
+
+
+def test_one_job_per_thread_and_operation() -> None:
+    executor, gate = BackgroundBuffering(), Gate()
+    assert executor.submit("c1", "t:observation", gate)
+    assert not executor.submit("c2", "t:observation", Gate())
+    other, another = Gate(), Gate()
+    assert executor.submit("c3", "t:reflection", other)
+    assert executor.submit("c4", "u:observation", another)
+    for each in (gate, other, another):
+        each.let_go.set()
+    assert executor.flush(10)
+    assert executor.submit("c2", "t:observation", lambda: RESULT)
+
+
+def test_full_queue_refuses() -> None:
+    executor, gates = BackgroundBuffering(1, queue=0), [Gate(), Gate()]
+    assert executor.submit("c1", "a", gates[0])
+    assert gates[0].started.wait(10)
+    assert executor.submit("c2", "b", gates[1])
+    assert not executor.submit("c3", "c", Gate())
+    for gate in gates:
+        gate.let_go.set()
+    assert executor.flush(10)
+
+
+def test_no_more_jobs_at_once_than_workers() -> None:
+    executor, gates = BackgroundBuffering(2), [Gate() for _ in range(4)]
+    for number, gate in enumerate(gates):
+        assert executor.submit(f"c{number}", f"k{number}", gate)
+    assert gates[0].started.wait(10)
+    assert gates[1].started.wait(10)
+    time.sleep(0.05)
+    assert not gates[2].started.is_set()
+    for gate in gates:
+        gate.let_go.set()
+    assert executor.flush(10)
+    assert all(gate.started.is_set() for gate in gates)
+
+
+def test_flush_tells_whether_something_is_left() -> None:
+    executor, gate = BackgroundBuffering(), Gate()
+    assert executor.flush(0)
+    executor.submit("c1", "a", gate)
+    assert not executor.flush(0.01)
+    gate.let_go.set()
+    assert executor.flush(10)
+
+
+def test_close_takes_no_more_jobs_and_drops_those_that_wait() -> None:
+    executor, gate = BackgroundBuffering(1), Gate()
+    executor.submit("c1", "a", gate)
+    assert gate.started.wait(10)
+    executor.submit("c2", "b", Gate())
+    assert not executor.close(0.01)
+    assert executor.peek("c2") is None
+    assert not executor.submit("c3", "c", Gate())
+    gate.let_go.set()
+    assert executor.flush(10)
+
+
+def test_job_that_raises_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+    executor = BackgroundBuffering()
+
+    def work() -> dict[str, Any]:
+        msg = "broken"
+        raise RuntimeError(msg)
+
+    executor.submit("c1", "a", work)
+    assert executor.wait("c1", 10) is None
+    assert "broken" in caplog.text
+    assert executor.submit("c2", "a", lambda: RESULT)
+
+
+def test_context_of_the_run_is_carried_along() -> None:
+    executor, tag = BackgroundBuffering(), contextvars.ContextVar("tag", default="none")
+    tag.set("trace 7")
+    executor.submit("c1", "a", lambda: {"tag": tag.get()})
+    tag.set("later")
+    assert executor.wait("c1", 10) == {"tag": "trace 7"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"workers": 0}, "`workers` is 0"),
+        ({"workers": True}, "`workers` is True"),
+        ({"queue": -1}, "`queue` is -1"),
+        ({"exit_timeout": -1}, "`exit_timeout` is -1"),
+    ],
+)
+def test_bad_numbers(arguments: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigurationError, match=named):
+        BackgroundBuffering(**arguments)
+
+
+@pytest.mark.parametrize(("job", "least", "most"), [("time.sleep(60)", 0.5, 6), ("0", 0.0, 6)])
+def test_interpreter_exit_waits_at_most_the_stated_time(
+    job: str, least: float, most: float
+) -> None:
+    code = f"""
+        import sys, time
+        from langgraph_om import BackgroundBuffering
+        executor = BackgroundBuffering(exit_timeout=0.5)
+        executor.submit("c1", "a", lambda: {job} or {{}})
+        time.sleep(0.1)
+        print(time.time())
+    """
+    done = subprocess.run(  # noqa: S603 - our own code
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
+    )
+    took = time.time() - float(done.stdout)
+    assert least <= took < most

@@ -1,0 +1,363 @@
+"""The examples, run as a newcomer runs them: in a process of their own, without a key."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+
+from langgraph_om import ObservationalMemory
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+KEYS = {"GOOGLE_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY"}
+
+Row = dict[str, Any]
+
+
+def run(example: str, *options: object) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if name not in KEYS}
+    return subprocess.run(  # noqa: S603
+        [sys.executable, str(EXAMPLES / example), *map(str, options)],
+        env={**kept, "PYTHONUTF8": "1", "FORCE_COLOR": "1"},
+        encoding="utf-8",
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def succeed(example: str, *options: object) -> str:
+    done = run(example, *options)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert "\x1b" not in done.stdout + done.stderr, "control sequences outside of a terminal"
+    return done.stdout
+
+
+class Replay:
+    """Runs the replay in this process, which spares a start per case."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self.monkeypatch, self.capsys = monkeypatch, capsys
+
+    def run(self, *options: object) -> tuple[object, str, str]:
+        self.monkeypatch.setattr(sys, "argv", ["replay.py", *map(str, options)])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(EXAMPLES / "replay.py"), run_name="__main__")
+        return ended.value.code, *self.capsys.readouterr()
+
+    def succeed(self, *options: object) -> str:
+        code, printed, errors = self.run(*options)
+        assert code == 0, printed[-2000:] + errors[-2000:]
+        return printed
+
+
+@pytest.fixture
+def replay(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Replay:
+    return Replay(monkeypatch, capsys)
+
+
+def figure(name: str, printed: str) -> int:
+    found = re.search(rf"^{name}: +(\d+)", printed, re.MULTILINE)
+    assert found, f"no line {name!r} in:\n{printed[-2000:]}"
+    return int(found[1])
+
+
+def tokens(name: str, printed: str) -> int:
+    found = re.search(rf"^{name}: +\d+ messages, (\d+) tokens", printed, re.MULTILINE)
+    assert found, f"no line {name!r} in:\n{printed[-2000:]}"
+    return int(found[1])
+
+
+# --- quickstart ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def trip(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The quickstart's database after one run, and what the run printed."""
+    db = tmp_path_factory.mktemp("quickstart") / "trip.sqlite"
+    return db, succeed("quickstart.py", "--db", db)
+
+
+def test_quickstart_observes_reflects_and_shortens_the_prompt(trip: tuple[Path, str]) -> None:
+    printed = trip[1]
+    assert printed.startswith("Models: offline")
+    assert figure("observer calls", printed) >= 1
+    assert figure("reflections", printed) >= 1
+    assert tokens("the Actor sees", printed) < tokens("full history", printed)
+    assert re.search(r"^ +\* 🔴 \(08:52\) User: Our budget is 1,800", printed, re.MULTILINE)
+
+
+def test_quickstart_tells_the_whole_story(trip: tuple[Path, str]) -> None:
+    printed = trip[1]
+    days = re.findall(r"^\w+day, \d\d May 2026$", printed, re.MULTILINE)
+    said = printed.count("\nYou: ")
+    assert len(days) == 5
+    assert said >= 25
+    assert printed.count("\n   calls ") >= 5
+    assert printed.index("You are. Night train on 19 June") > printed.index("\nMonday, 11 May 2026")
+
+
+def test_quickstart_dates_every_observation_within_the_story(trip: tuple[Path, str]) -> None:
+    dates = set(re.findall(r"^ *Date: (.+)$", trip[1], re.MULTILINE))
+    assert dates <= {f"May {day}, 2026" for day in (4, 6, 7, 9, 11)}
+
+
+def test_quickstart_continues_the_thread(trip: tuple[Path, str]) -> None:
+    db, first = trip
+    printed = succeed("quickstart.py", "--db", db)
+    before = re.search(r"^full history: +(\d+) messages", first, re.MULTILINE)
+    assert before is not None
+    assert f"The thread goes on after {before[1]} messages." in printed
+    assert figure("full history", printed) == int(before[1]) + 2
+    assert tokens("the Actor sees", printed) < tokens("full history", printed)
+
+
+@pytest.mark.parametrize("package", ["rich", "langgraph.checkpoint.sqlite"])
+def test_quickstart_says_what_to_install(package: str, tmp_path: Path) -> None:
+    program = (
+        f"import runpy, sys; sys.modules[{package!r}] = None; sys.argv = ['quickstart.py']; "
+        f"runpy.run_path({str(EXAMPLES / 'quickstart.py')!r}, run_name='__main__')"
+    )
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "pip install 'langgraph-om[examples]'" in done.stderr
+
+
+# --- state_graph ---------------------------------------------------------------------------------
+
+
+def test_state_graph_draws_the_graph_and_prints_the_log() -> None:
+    printed = succeed("state_graph.py")
+    assert printed.startswith("Models: offline")
+    assert "om_status -.-> om_observe;" in printed
+    assert "tools --> om_status;" in printed
+    assert "12 messages, 6 calls of the model." in printed
+    log = printed.partition("Memory's log")[2]
+    assert re.search(r"^\[observation of messages 1 to \d+, \d+ tokens\]$", log, re.MULTILINE)
+    assert "number 20-117" in log
+
+
+# --- replay --------------------------------------------------------------------------------------
+
+TOPICS = ("garden", "engine", "harbour", "violin", "bakery", "glacier", "library", "orchard")
+
+
+def recorded(count: int, *, first: str = "user") -> list[Row]:
+    """A talk of so many messages, in which the two take turns."""
+    roles = ["user", "assistant"] if first == "user" else ["assistant", "user"]
+    return [
+        {
+            "role": roles[at % 2],
+            "content": f"Number {at} is about the {TOPICS[at % 8]}: on day {at} we need {at * 7} "
+            f"parts of it, and {TOPICS[(at + 3) % 8]} number {at + 1} has to wait until then.",
+        }
+        for at in range(count)
+    ]
+
+
+def dated(rows: list[Row]) -> list[Row]:
+    return [
+        {
+            "id": f"D1:{at}",
+            "name": {"user": "Ada Byron", "assistant": "Maria"}[row["role"]],
+            "created_at": f"2025-03-{1 + at // 10:02}T10:{at % 60:02}:00",
+            "session": at // 10,
+            **row,
+        }
+        for at, row in enumerate(rows)
+    ]
+
+
+def tool_exchange(at: int) -> list[Row]:
+    calls = [
+        {
+            "id": f"call-{at}-{city}",
+            "type": "function",
+            "function": {"name": "weather", "arguments": json.dumps({"city": city})},
+        }
+        for city in ("Rome", "Paris")
+    ]
+    return [
+        {"role": "user", "content": [{"type": "text", "text": f"The weather on day {at}?"}]},
+        {"role": "user", "content": "In Rome and in Paris, I mean."},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        {"role": "tool", "tool_call_id": f"call-{at}-Rome", "content": f"sunny, {at} degrees"},
+        {
+            "role": "tool",
+            "tool_call_id": f"call-{at}-Paris",
+            "content": [{"type": "text", "text": f"rain, {at} degrees"}],
+        },
+        {"role": "assistant", "content": f"Rome is sunny and Paris wet, both at {at} degrees."},
+        {"role": "assistant", "content": "Anything else?"},
+    ]
+
+
+SYSTEM: Row = {"role": "system", "content": "You know all about parts."}
+LATE_SYSTEM: Row = {"role": "system", "content": "From now on, answer in one sentence."}
+TOOLS = [row for at in range(8) for row in tool_exchange(at)]
+
+CONVERSATIONS: dict[str, object] = {
+    "dated": {
+        "id": "conv-1",
+        "source": "made up",
+        "messages": dated(recorded(60)),
+        "questions": [],
+    },
+    "starts with the assistant": {"messages": dated(recorded(61, first="assistant"))},
+    "OpenAI list with tools": [SYSTEM, *recorded(20), *TOOLS, *recorded(7)],
+    "OpenAI messages, two system texts": {"messages": [SYSTEM, *TOOLS, LATE_SYSTEM, *TOOLS]},
+    "only users": [row for row in recorded(50) if row["role"] == "user"],
+    "only the assistant": [row for row in recorded(50) if row["role"] == "assistant"],
+    "a single message": recorded(1),
+}
+
+
+def write(tmp_path: Path, conversation: object) -> Path:
+    file = tmp_path / "talk.json"
+    file.write_text(json.dumps(conversation), encoding="utf-8")
+    return file
+
+
+LIMITS = ("--message-tokens", 300, "--observation-tokens", 300)
+
+
+@pytest.mark.parametrize("name", CONVERSATIONS)
+def test_replay_covers_every_message_once(name: str, tmp_path: Path, replay: Replay) -> None:
+    talk: Any = CONVERSATIONS[name]
+    rows = talk["messages"] if isinstance(talk, dict) else talk
+    printed = replay.succeed(write(tmp_path, talk), *LIMITS)
+    assert printed.startswith("Models: offline")
+    assert figure("messages", printed) == len(rows)
+    assert figure("uncovered messages", printed) == 0
+    assert figure("double-covered messages", printed) == 0
+    assert figure("failures", printed) == 0
+    assert figure("prompts", printed) >= sum(row["role"] == "assistant" for row in rows)
+    is_long = len(rows) > 1
+    assert (figure("observer calls", printed) > 0) == is_long
+    assert (figure("observed message tokens", printed) > 0) == is_long
+
+
+def test_replay_reflects_and_keeps_the_prompt_short(tmp_path: Path) -> None:
+    file = write(tmp_path, recorded(150))
+    printed = succeed("replay.py", file, "--message-tokens", 400, "--observation-tokens", 500)
+    assert figure("generations", printed) >= 2
+    assert figure("reflector calls", printed) >= figure("generations", printed)
+    assert figure("largest prompt tokens", printed) < figure("full history tokens", printed) / 2
+    assert figure("uncovered messages", printed) == 0
+    figures = printed.rpartition("\n\n")[2].splitlines()
+    assert all(re.fullmatch(r"[a-z -]+: \S.*", line) for line in figures)
+    assert figures[-2:] == ["uncovered messages: 0", "double-covered messages: 0"]
+
+
+def test_replay_reports_the_same_by_either_path_and_saver(tmp_path: Path, replay: Replay) -> None:
+    file = write(tmp_path, CONVERSATIONS["OpenAI list with tools"])
+    sqlite = ("--saver", "sqlite", "--db", tmp_path / "replay.db")
+    reports = [
+        # In the background the order of things would be a matter of luck.
+        json.loads(replay.succeed(file, *LIMITS, "--no-buffering", "--json", *options))
+        for options in ((), ("--async",), sqlite, ("--async", *sqlite))
+    ]
+    for report in reports:
+        assert report.pop("seconds") > 0
+    assert reports[0]["generations"] > 0
+    assert reports[1:] == reports[:1] * 3
+
+
+def test_replay_stops_at_the_limit(tmp_path: Path, replay: Replay) -> None:
+    file = write(tmp_path, recorded(20))
+    assert figure("messages", replay.succeed(file, "--limit", 7)) == 7
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (None, "can not be read"),
+        ("{", "can not be read"),
+        ("[]", "holds no messages"),
+        ('{"questions": []}', "holds no messages"),
+        ('[{"role": "user", "content": "a"}, {"role": "who", "content": "b"}]', "message 2 of"),
+        ('[{"role": "user", "content": "a", "created_at": "soon"}]', "'soon'"),
+        ('[{"role": "user", "content": "a", "id": "x"}, {"role": "user", "id": "x"}]', "id 'x'"),
+    ],
+)
+def test_replay_refuses_a_bad_file(
+    content: str | None, complaint: str, tmp_path: Path, replay: Replay
+) -> None:
+    file = tmp_path / "bad.json"
+    if content is not None:
+        file.write_text(content, encoding="utf-8")
+    code, printed, errors = replay.run(file)
+    assert (code, printed, errors.count("\n")) == (2, "", 1)
+    assert complaint in errors
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--message-tokens", -3),
+        ("--timezone", "Mars"),
+        ("--model", "nonsense"),
+        ("--saver", "postgres"),
+    ],
+)
+def test_replay_refuses_a_bad_option(
+    options: tuple[object, ...], tmp_path: Path, replay: Replay
+) -> None:
+    code, _, errors = replay.run(write(tmp_path, recorded(2)), *options)
+    assert (code, errors.count("\n")) == (2, 1)
+
+
+def test_replay_ends_with_status_one_when_a_message_is_lost(
+    tmp_path: Path, replay: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = ObservationalMemory.llm_input_messages
+
+    def forgetful(memory: ObservationalMemory, *args: Any, **kwargs: Any) -> list[BaseMessage]:
+        return view(memory, *args, **kwargs)[:-1]
+
+    monkeypatch.setattr(ObservationalMemory, "llm_input_messages", forgetful)
+    code, printed, _ = replay.run(write(tmp_path, recorded(30)), *LIMITS)
+    assert code == 1
+    assert figure("uncovered messages", printed) == 1
+
+
+@pytest.mark.parametrize(
+    ("ranges", "covered"),
+    [
+        ([], [0, 0, 0, 0]),
+        ([["a", "b"]], [1, 1, 0, 0]),
+        ([["a", "b"], ["c", "d"]], [1, 1, 1, 1]),
+        ([["a", "c"], ["c", "d"]], [1, 1, 2, 1]),
+        ([["d", "d"]], [0, 0, 0, 1]),
+        ([["a", "gone"]], [0, 0, 0, 0]),
+    ],
+)
+def test_replay_finds_gaps_and_overlaps(ranges: list[list[str]], covered: list[int]) -> None:
+    example = runpy.run_path(str(EXAMPLES / "replay.py"))
+    thread = [HumanMessage(key, id=key) for key in "abcd"]
+    log = [{"ranges": [ends]} for ends in ranges]
+    assert example["covering_ranges"](thread, log) == covered
+
+
+def test_replay_takes_only_verbatim_messages_as_shown() -> None:
+    example = runpy.run_path(str(EXAMPLES / "replay.py"))
+    thread: list[BaseMessage] = [
+        SystemMessage("Be kind.", id="s"),
+        HumanMessage("one", id="1"),
+        AIMessage("two", id="2"),
+        HumanMessage("three", id="3"),
+    ]
+    head = SystemMessage([{"type": "text", "text": "Be kind."}, {"type": "text", "text": "one"}])
+    prompt = [head, AIMessage("two, shortened", id="2"), HumanMessage("three", id="3")]
+    assert example["shown_verbatim"](thread, prompt) == [True, False, False, True]
