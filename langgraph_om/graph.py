@@ -7,7 +7,7 @@ schema is left as it is.
 from __future__ import annotations
 
 from dataclasses import field, is_dataclass, make_dataclass, replace
-from typing import Annotated, Any, NotRequired, TypedDict, cast, get_type_hints
+from typing import Annotated, Any, NotRequired, cast, get_type_hints
 
 from langchain_core.messages import AnyMessage
 from langchain_core.runnables import RunnableLambda
@@ -15,6 +15,7 @@ from langgraph.channels import DeltaChannel
 from langgraph.graph import END, StateGraph
 from langgraph.managed import RemainingSteps
 from pydantic import BaseModel, create_model
+from typing_extensions import TypedDict
 
 from langgraph_om.core.messages import messages_reducer
 from langgraph_om.core.record import MemoryRecord, fold, fold_one

@@ -360,7 +360,7 @@ class ObservationalMemory:
                 flow = steps.send(done)
             except StopIteration as finished:
                 return cast("StepResult", finished.value)
-            done = self.run(flow, _unseen)
+            done = self.run(flow, _unseen, config)
 
     async def astep(
         self,
@@ -379,7 +379,7 @@ class ObservationalMemory:
                 flow = steps.send(done)
             except StopIteration as finished:
                 return cast("StepResult", finished.value)
-            done = await self.arun(flow, _unseen)
+            done = await self.arun(flow, _unseen, config)
 
     def _steps(
         self,
@@ -402,7 +402,7 @@ class ObservationalMemory:
             events += seen.events
             kind = seen.decision.kind
             if kind == "buffer" and self.buffers_in_background:
-                started = self.start_job(memory, messages, seen.decision)
+                started = self.start_job(memory, messages, seen.decision, config)
                 memory = fold(memory, [started])
                 events.append(started)
                 break
@@ -547,7 +547,11 @@ class ObservationalMemory:
         return carry_out(self.settings, record, window, decision, self._clock())
 
     def start_job(
-        self, record: MemoryRecord, messages: Sequence[BaseMessage], decision: Decision
+        self,
+        record: MemoryRecord,
+        messages: Sequence[BaseMessage],
+        decision: Decision,
+        config: RunnableConfig | None = None,
     ) -> Event:
         """Start a job in the background.
 
@@ -556,7 +560,8 @@ class ObservationalMemory:
         """
         window = open_window(record, messages, self.settings.counter)
         job = buffer_job(self.settings, record, window, decision, self._clock())
-        context = replace(self._cycle_context(), deadline=self._deadline * JOB_DEADLINES)
+        context = self._cycle_context(config)
+        context = replace(context, deadline=self._deadline * JOB_DEADLINES)
         executor = cast("BackgroundBuffering", self.buffering)
         if executor.submit(job.cycle_id, job.key, lambda: drive(job.flow, context, _unseen)[-1]):
             return job.start
@@ -576,20 +581,22 @@ class ObservationalMemory:
             else None
         )
 
-    def run(self, flow: CycleFlow, emit: Emit) -> list[Event]:
+    def run(self, flow: CycleFlow, emit: Emit, config: RunnableConfig | None = None) -> list[Event]:
         """Run a flow, waiting for the models.
 
         Returns:
             All its events; those that change memory have yet to be folded.
         """
-        return drive(flow, self._cycle_context(), emit)
+        return drive(flow, self._cycle_context(config), emit)
 
-    async def arun(self, flow: CycleFlow, emit: Emit) -> list[Event]:
+    async def arun(
+        self, flow: CycleFlow, emit: Emit, config: RunnableConfig | None = None
+    ) -> list[Event]:
         """Run a flow without blocking the event loop; else like `run`."""
-        return await adrive(flow, self._cycle_context(), emit)
+        return await adrive(flow, self._cycle_context(config), emit)
 
-    def _cycle_context(self) -> Cycle:
-        return Cycle(self._models, self._clock, self._deadline, self._wait)
+    def _cycle_context(self, config: RunnableConfig | None) -> Cycle:
+        return Cycle(self._models, self._clock, self._deadline, self._wait, config)
 
     def _actor_input(
         self,

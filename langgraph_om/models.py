@@ -134,14 +134,19 @@ class AgentModels:
 # --- One call ------------------------------------------------------------------------------------
 
 
-def call_config(call: ModelCall) -> RunnableConfig:
-    """Configure a call so that traces show it by name and the user's streams do not show it."""
+def call_config(call: ModelCall, run: RunnableConfig | None = None) -> RunnableConfig:
+    """Configure a call so that traces show it by name and the user's streams do not show it.
+
+    Args:
+        call: The question.
+        run: The configuration of the run; inside a node it is found without being passed.
+    """
     config: RunnableConfig = {
         "run_name": f"om_{call.role}",
         "tags": [NO_STREAM, f"om_{call.role}"],
         "metadata": {"om_role": call.role, "lc_source": "observational_memory", **_internal_mark()},
     }
-    callbacks = ensure_config().get("callbacks")
+    callbacks = ensure_config(run).get("callbacks")
     if callbacks is not None:
         config["callbacks"] = _without_event_streams(callbacks)
     return config
@@ -212,6 +217,8 @@ class Cycle:
     """Seconds for the whole flow, all calls together."""
     wait: Callable[[str, float], JobState]
     """Waits for a background job, by its cycle id, so many seconds at most."""
+    config: RunnableConfig | None = None
+    """The configuration of the run, where it is not found around the call."""
 
 
 def drive(flow: CycleFlow, cycle: Cycle, emit: Emit) -> list[Event]:
@@ -263,7 +270,7 @@ async def adrive(flow: CycleFlow, cycle: Cycle, emit: Emit) -> list[Event]:
 def _ask(call: ModelCall, cycle: Cycle, seconds: float) -> ModelReply:
     """Ask in a thread of its own, so that a call that hangs can be left behind."""
     future: Future[Any] = Future()
-    config = call_config(call)
+    config = call_config(call, cycle.config)
 
     def run() -> None:
         try:
@@ -283,7 +290,7 @@ async def _aask(call: ModelCall, cycle: Cycle, seconds: float) -> ModelReply:
     try:
         async with asyncio.timeout(seconds):
             model = await asyncio.to_thread(cycle.models.get, call.role)
-            answer = await model.ainvoke(call.messages, call_config(call))
+            answer = await model.ainvoke(call.messages, call_config(call, cycle.config))
         return read_reply(answer, cycle.clock())
     except Exception as error:  # noqa: BLE001 whatever a model raises is an answer to the flow
         return ModelReply(cycle.clock(), error=_named(error, cycle.deadline))

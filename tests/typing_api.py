@@ -1,1 +1,96 @@
 """The public API as its users write it: this file only has to pass the type checker."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypedDict, assert_type
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AnyMessage, BaseMessage, SystemMessage
+from langchain_core.tools import BaseTool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.graph.state import CompiledStateGraph
+
+from langgraph_om import (
+    BackgroundBuffering,
+    InlineBuffering,
+    MemoryRecord,
+    MemoryView,
+    ObservationalMemory,
+    ObservationalMemoryState,
+    ObservationConfig,
+    ParallelBuffering,
+    ReflectionConfig,
+    StepResult,
+    Thresholds,
+    TiktokenCounter,
+    TokenCounter,
+    TokenxCounter,
+    add_observational_memory,
+    create_memory_agent,
+)
+from langgraph_om.testing import ScriptedChatModel
+
+
+class State(TypedDict):
+    messages: Annotated[list[AnyMessage], add_messages]
+    topic: str
+
+
+def construct(model: BaseChatModel) -> None:
+    ObservationalMemory()
+    ObservationalMemory("openai/gpt-5-mini")
+    ObservationalMemory(model, observation={"message_tokens": 20_000, "buffer_tokens": False})
+    ObservationalMemory(
+        observation=ObservationConfig(model=model, buffer_tokens=5000, block_after=1.5),
+        reflection=ReflectionConfig(observation_tokens=60_000),
+        token_counter=TokenxCounter(),
+        timezone=UTC,
+        on_error="abort",
+        buffering=BackgroundBuffering(2),
+        clock=lambda: datetime.now(UTC),
+    )
+    ObservationalMemory(model, buffering=InlineBuffering())
+    ObservationalMemory(model, buffering=ParallelBuffering())
+    counter: TokenCounter = TiktokenCounter("o200k_base")
+    assert_type(counter.count_text("text"), int)
+
+
+def own_graph(memory: ObservationalMemory, model: BaseChatModel) -> None:
+    def agent(state: State) -> dict[str, Any]:
+        prompt = memory.llm_input_messages(state, system=SystemMessage("You help."))
+        assert_type(prompt, list[BaseMessage])
+        return {"messages": [model.invoke(prompt)]}
+
+    builder = StateGraph(State)
+    builder.add_node("agent", agent)
+    gate = add_observational_memory(builder, memory, before="agent")
+    assert_type(gate, str)
+    builder.add_edge(START, gate)
+    StateGraph(ObservationalMemoryState)
+
+
+def ready_agent(memory: ObservationalMemory, tools: list[BaseTool]) -> None:
+    agent = create_memory_agent(
+        "openai/gpt-5-mini", tools, memory=memory, prompt="You help.", checkpointer=InMemorySaver()
+    )
+    assert_type(agent, CompiledStateGraph[Any, Any, Any, Any])
+    create_memory_agent(ScriptedChatModel(actor="ok"))
+
+
+async def no_graph(memory: ObservationalMemory, messages: list[BaseMessage]) -> None:
+    result = memory.step(None, messages, thread_id="t")
+    assert_type(result, StepResult)
+    assert_type(result.record, MemoryRecord)
+    assert_type(result.record["log"][0]["text"], str)
+    assert_type(await memory.astep(result.record, messages, final=True), StepResult)
+    assert_type(memory.thresholds, Thresholds)
+    assert_type(memory.thresholds.buffer_tokens, int | None)
+    assert_type(memory.view({"messages": messages, "om": result.record}), MemoryView)
+    assert_type(memory.flush(1.0), bool)
+    with memory:
+        pass
+    async with memory as same:
+        assert_type(same, ObservationalMemory)

@@ -24,7 +24,6 @@ from langgraph_om.core.cycle import (
     observer_input,
     reflect_cycle,
     reflector_input,
-    rest_after,
     title_change,
     written_groups,
 )
@@ -458,5 +457,5 @@ def _activate_reflection(settings: Settings, record: MemoryRecord, now: datetime
         observations=log_text(buffered["groups"]),
         generation=record["generation"] + 1,
         config=settings.marker(),
-        **rest_after(settings, after),
+        **cycle.rest_after(after),
     )

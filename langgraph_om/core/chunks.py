@@ -119,15 +119,16 @@ def next_chunk_end(window: Window, start: int, *, interval: int, most: int) -> i
     """
     if window.weight(start, len(window.entries)) < interval:
         return 0
+    total = [0, *accumulate(entry.tokens for entry in window.entries)]
     cuts = [cut for cut in safe_cuts(window.entries) if cut > start]
-    fitting = [cut for cut in cuts if window.weight(start, cut) <= most] or cuts[:1]
+    fitting = [cut for cut in cuts if total[cut] - total[start] <= most] or cuts[:1]
     if not fitting:
         return 0
-    size = window.weight(start, fitting[-1])
+    size = total[fitting[-1]] - total[start]
     if size * 2 < interval:  # most of the growth is an exchange that is not complete yet
         return 0
     for cut in reversed(fitting):
-        if window.weight(start, cut) < size * _TURN_ALIGNED:
+        if total[cut] - total[start] < size * _TURN_ALIGNED:
             break
         if cut < len(window.entries) and isinstance(window.entries[cut].message, HumanMessage):
             return cut

@@ -81,7 +81,9 @@ def _own_system(
 ) -> SystemMessage | None:
     """Join the agent's own system texts to one message; a single one stays as it is."""
     given = SystemMessage(system) if isinstance(system, str) else system
-    own = [cast("SystemMessage", message) for message in messages if message.type == "system"]
+    # The few types are looked at instead of each message: a conversation may be very long.
+    kinds = {kind for kind in set(map(type, messages)) if issubclass(kind, SystemMessage)}
+    own = [m for m in messages if isinstance(m, SystemMessage)] if kinds else []
     parts = [given, *own] if given is not None else own
     if len(parts) <= 1:
         return parts[0] if parts else None

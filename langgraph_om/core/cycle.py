@@ -36,7 +36,6 @@ __all__ = [
     "observer_input",
     "reflect_cycle",
     "reflector_input",
-    "rest_after",
     "title_change",
     "written_groups",
 ]
@@ -151,6 +150,23 @@ class CycleInfo:
         count = self.record["attempts"].get(self.operation, {}).get("failures", 0) + 1
         retry_at = back_off(count, size, threshold)
         return {"failures": count, "at_tokens": size, "retry_at_tokens": retry_at}
+
+    def rest_after(self, size: int) -> dict[str, int]:
+        """Tell the size at which a log is reflected again that is still due after a reflection.
+
+        A log that can not be condensed is left in peace for longer each time.
+        """
+        due = self.settings.thresholds.observation_tokens
+        if size < due:
+            return {}
+        times = self.record["attempts"].get(self.operation, {}).get("still_large", 0) + 1
+        retry_at = back_off(times, size, due)
+        return {
+            "failures": 0,
+            "still_large": times,
+            "at_tokens": size,
+            "retry_at_tokens": retry_at,
+        }
 
 
 # --- What Observer and Reflector are told; blocking and in the background -------------------------
@@ -356,13 +372,5 @@ def reflect_cycle(
         observation_tokens=size,
         observations=result.text,
         current_task=result.current_task,
-        **rest_after(settings, size),
+        **cycle.rest_after(size),
     )
-
-
-def rest_after(settings: Settings, size: int) -> dict[str, int]:
-    """Tell the size at which a log is reflected again that is still due after a reflection."""
-    due = settings.thresholds.observation_tokens
-    if size < due:
-        return {}
-    return {"at_tokens": size, "retry_at_tokens": back_off(1, size, due)}

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om.core.values import as_mapping, as_sequence, repr_text
 
@@ -22,9 +22,30 @@ def content_digest(message: BaseMessage) -> str:
     """
     fields = vars(message)
     content = fields.get("content")
+    head = _PLAIN_HEADS.get(type(message))
+    if head is not None and isinstance(content, str) and _is_plain(fields):
+        return hashlib.blake2b(head + b"\0" + _utf8(content), digest_size=8).hexdigest()
     # The separator tells a text from a list of blocks; a head holds neither byte.
     body = b"\0" + _utf8(content) if isinstance(content, str) else b"\1" + _canonical(content)
     return hashlib.blake2b(_digest_head(fields) + body, digest_size=8).hexdigest()
+
+
+def _is_plain(fields: Mapping[str, Any]) -> bool:
+    """Tell whether a message is text and nothing else; nearly all are, and are read often."""
+    extras = fields.get("additional_kwargs")
+    return (
+        not fields.get("tool_calls")
+        and not fields.get("invalid_tool_calls")
+        and isinstance(extras, dict)
+        and not ("function_call" in extras or "reasoning_content" in extras)
+    )
+
+
+_PLAIN_HEADS: Final[Mapping[type[BaseMessage], bytes]] = {
+    HumanMessage: b'"human"',
+    AIMessage: b'"ai"',
+}
+"""What `_digest_head` gives for messages that are text and nothing else."""
 
 
 def _digest_head(fields: Mapping[str, Any]) -> bytes:

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NotRequired, TypedDict, cast
+from typing import Any, Literal, NotRequired, cast
+
+from typing_extensions import TypedDict
 
 from langgraph_om.errors import ConfigurationError
 
@@ -87,7 +89,8 @@ class MemoryRecord(TypedDict, total=False):
     """`request` (id of the newest human message) and `step` (0-based since that message)."""
     attempts: dict[str, Any]
     """Per operation: `failures` in a row, the size `at_tokens` and the size `retry_at_tokens` to
-    reach before the next attempt, and of the last failure `cycle_id` and `error`."""
+    reach before the next attempt, of the last failure `cycle_id` and `error`, and how often in a
+    row a reflection left the log `still_large`."""
     usage: dict[str, Any]
     """Per operation: `calls`, `inputTokens`, `outputTokens` so far."""
     others: list[dict[str, Any]]
@@ -173,6 +176,13 @@ def position_of_groups(log: Sequence[Group], ids: Sequence[str]) -> int | None:
     return start if present[start : start + len(ids)] == list(ids) else None
 
 
+class _Draft(dict[str, Any]):
+    """A record while it is folded: its first level is a copy, deeper values are still shared."""
+
+    owns_counts: bool = False
+    """Whether the token counts are a copy too; replaying a long channel copies them only once."""
+
+
 def fold(record: Mapping[str, Any] | None, updates: Sequence[Any]) -> MemoryRecord:
     """Apply updates in order; the reducer of the `om` channel.
 
@@ -188,11 +198,11 @@ def fold(record: Mapping[str, Any] | None, updates: Sequence[Any]) -> MemoryReco
     Raises:
         ConfigurationError: When an update is none of these.
     """
-    folded = dict(readable(record))
+    draft = _Draft(readable(record))
     for update in updates:
         for event in update if isinstance(update, list | tuple) else [update]:
-            _apply(folded, event)
-    return cast("MemoryRecord", folded)
+            _apply(draft, event)
+    return cast("MemoryRecord", dict(draft))
 
 
 def fold_one(record: Mapping[str, Any] | None, update: object) -> MemoryRecord:
@@ -200,7 +210,7 @@ def fold_one(record: Mapping[str, Any] | None, update: object) -> MemoryRecord:
     return fold(record, [update])
 
 
-def _apply(record: dict[str, Any], event: object) -> None:
+def _apply(record: _Draft, event: object) -> None:
     if event is None:
         return
     if not isinstance(event, Mapping):
@@ -227,47 +237,47 @@ def _apply(record: dict[str, Any], event: object) -> None:
         msg = f"an edit sets `om.version` to {event['version']!r}; leave it at {RECORD_VERSION}"
         raise ConfigurationError(msg)
     record.update(event)
+    record.owns_counts = False
 
 
 # --- Effects: one per event type. Each replaces values, none changes a value in place. -----------
 
 
-def _opened(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+def _opened(record: _Draft, event: Mapping[str, Any]) -> None:
     """The thread is looked at for the first time, or under a new identity (a copied thread)."""
     for key in ("id", "thread_id", "resource_id", "scope"):
         record[key] = event[key]
 
 
-def _counted(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+def _counted(record: _Draft, event: Mapping[str, Any]) -> None:
     """Window messages were counted or first seen; what left the window is forgotten."""
     cache = record["token_cache"]
-    kept = cache["counts"] if cache["counter"] == event["counter"] else {}
-    gone = set(event["gone"])
-    record["token_cache"] = {
-        "counter": event["counter"],
-        "counts": {
-            **{key: value for key, value in kept.items() if key not in gone},
-            **event["counts"],
-        },
-    }
-    stamps = {key: value for key, value in record["stamps"].items() if key not in gone}
-    record["stamps"] = {**event["stamps"], **stamps}
+    counts = cache["counts"] if cache["counter"] == event["counter"] else {}
+    stamps = record["stamps"]
+    if not record.owns_counts:
+        counts, stamps, record.owns_counts = dict(counts), dict(stamps), True
+    for key in event["gone"]:
+        counts.pop(key, None)
+        stamps.pop(key, None)
+    counts.update(event["counts"])
+    record["token_cache"] = {"counter": event["counter"], "counts": counts}
+    record["stamps"] = {**event["stamps"], **stamps} if event["stamps"] else stamps
 
 
-def _stepped(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+def _stepped(record: _Draft, event: Mapping[str, Any]) -> None:
     """The gate let the Actor go on."""
     record["turn"] = {"request": event["request"], "step": event["step"]}
     record["tripwire"] = None
 
 
-def _observed(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+def _observed(record: _Draft, event: Mapping[str, Any]) -> None:
     """Messages became observed; the cursor moves only from where the Observer began."""
     if _extend_log(record, event, [event["group"]]):
         _take_hints(record, event)
         _succeeded(record, event)
 
 
-def _reflected(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+def _reflected(record: _Draft, event: Mapping[str, Any]) -> None:
     """A reflection takes the place of exactly the groups it read."""
     if _replace_groups(record, event):
         _take_hints(record, event)
@@ -284,7 +294,7 @@ def _extend_log(record: dict[str, Any], event: Mapping[str, Any], groups: Sequen
     return True
 
 
-def _replace_groups(record: dict[str, Any], event: Mapping[str, Any]) -> bool:
+def _replace_groups(record: _Draft, event: Mapping[str, Any]) -> bool:
     read = event["group_ids"]
     start = position_of_groups(record["log"], read)
     if start is None:
@@ -295,33 +305,33 @@ def _replace_groups(record: dict[str, Any], event: Mapping[str, Any]) -> bool:
     return True
 
 
-def _take_hints(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+def _take_hints(record: _Draft, event: Mapping[str, Any]) -> None:
     """Take over what was said; what was not said stays as it is."""
     for hint in ("current_task", "suggested_response", "thread_title"):
         if event.get(hint) is not None:
             record[hint] = event[hint]
 
 
-def _finished(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+def _finished(record: _Draft, event: Mapping[str, Any]) -> None:
     (_observed if event["operation"] == "observation" else _reflected)(record, event)
 
 
-def _succeeded(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+def _succeeded(record: _Draft, event: Mapping[str, Any]) -> None:
     _rest_until(record, event)
     _spent(record, event)
 
 
-def _rest_until(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+def _rest_until(record: _Draft, event: Mapping[str, Any]) -> None:
     """Forget earlier failures, and wait for growth where the event asks for it."""
     operation = event["operation"]
     attempts = {key: value for key, value in record["attempts"].items() if key != operation}
     if event.get("retry_at_tokens") is not None:
-        keys = ("at_tokens", "retry_at_tokens")
-        attempts[operation] = {"failures": 0, **{key: event[key] for key in keys}}
+        keys = ("failures", "still_large", "at_tokens", "retry_at_tokens")
+        attempts[operation] = {key: event[key] for key in keys}
     record["attempts"] = attempts
 
 
-def _failed(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+def _failed(record: _Draft, event: Mapping[str, Any]) -> None:
     """Nothing became observed; the next attempt waits for growth."""
     operation = event["operation"]
     if record["attempts"].get(operation, {}).get("cycle_id") == event["cycle_id"]:
@@ -332,7 +342,7 @@ def _failed(record: dict[str, Any], event: Mapping[str, Any]) -> None:
     _spent(record, event)
 
 
-def _spent(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+def _spent(record: _Draft, event: Mapping[str, Any]) -> None:
     usage, spent = record["usage"], event["usage"]
     before = usage.get(event["operation"], {})
     record["usage"] = {
@@ -341,7 +351,7 @@ def _spent(record: dict[str, Any], event: Mapping[str, Any]) -> None:
     }
 
 
-def _buffering_started(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+def _buffering_started(record: _Draft, event: Mapping[str, Any]) -> None:
     """A job runs beside the conversation; the record says what on, the executor how far it is."""
     record["pending"] = {
         **record["pending"],
@@ -349,7 +359,7 @@ def _buffering_started(record: dict[str, Any], event: Mapping[str, Any]) -> None
     }
 
 
-def _buffering_ended(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+def _buffering_ended(record: _Draft, event: Mapping[str, Any]) -> None:
     """A job's result is kept until it is needed."""
     if not _was_pending(record, event):
         return
@@ -360,7 +370,7 @@ def _buffering_ended(record: dict[str, Any], event: Mapping[str, Any]) -> None:
     _succeeded(record, event)
 
 
-def _buffering_failed(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+def _buffering_failed(record: _Draft, event: Mapping[str, Any]) -> None:
     """A job came to nothing, or its result does not fit the conversation any more."""
     kept = [chunk for chunk in record["chunks"] if chunk["cycle_id"] != event["cycle_id"]]
     dropped = len(kept) < len(record["chunks"])
@@ -371,7 +381,7 @@ def _buffering_failed(record: dict[str, Any], event: Mapping[str, Any]) -> None:
         _failed(record, event)
 
 
-def _was_pending(record: dict[str, Any], event: Mapping[str, Any]) -> bool:
+def _was_pending(record: _Draft, event: Mapping[str, Any]) -> bool:
     """Tell whether this job is the pending one, and take it off."""
     operation = event["operation"]
     job = record["pending"].get(operation)
@@ -381,7 +391,7 @@ def _was_pending(record: dict[str, Any], event: Mapping[str, Any]) -> bool:
     return True
 
 
-def _activated(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+def _activated(record: _Draft, event: Mapping[str, Any]) -> None:
     """Buffered work takes effect, without a model."""
     if event["operation"] == "reflection":
         if _replace_groups(record, event):
@@ -396,16 +406,16 @@ def _activated(record: dict[str, Any], event: Mapping[str, Any]) -> None:
         _take_hints(record, event)
 
 
-def _tripped(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+def _tripped(record: _Draft, event: Mapping[str, Any]) -> None:
     """The turn ends without an answer."""
     record["tripwire"] = {"reason": event["reason"], "last_message": event["last_message"]}
 
 
-def _nothing(record: dict[str, Any], event: Mapping[str, Any]) -> None:
+def _nothing(record: _Draft, event: Mapping[str, Any]) -> None:
     """Something to show on the stream that changes no memory."""
 
 
-_EFFECTS: dict[str, Callable[[dict[str, Any], Mapping[str, Any]], None]] = {
+_EFFECTS: dict[str, Callable[[_Draft, Mapping[str, Any]], None]] = {
     "opened": _opened,
     "counted": _counted,
     "stepped": _stepped,

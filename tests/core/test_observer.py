@@ -571,6 +571,6 @@ def test_a_reflection_that_leaves_the_log_too_large_rests_until_it_has_grown() -
     talk = Talk([later(dense(48))] * 5)
     after = fold(record, [talk.run_cycle(reflect_cycle(setup(), record, window, NOW))])
     assert after["generation"] == 1
-    expected = {"failures": 0, "at_tokens": 48, "retry_at_tokens": 52}
+    expected = {"failures": 0, "still_large": 1, "at_tokens": 48, "retry_at_tokens": 52}
     assert after["attempts"]["reflection"] == expected
     assert plan(after, window, setup().thresholds, NOW).kind != "reflect"

@@ -226,7 +226,16 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
     ),
     (
         "a reflection that is still too large rests until the log has grown",
-        [observed(None, 0, 0), reflected(["observe-None-0-0"], at_tokens=60, retry_at_tokens=70)],
+        [
+            observed(None, 0, 0),
+            reflected(
+                ["observe-None-0-0"],
+                failures=0,
+                still_large=1,
+                at_tokens=60,
+                retry_at_tokens=70,
+            ),
+        ],
         {
             "log": reflected(["observe-None-0-0"])["groups"],
             "cursor": ["m0"],
