@@ -15,6 +15,7 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from langgraph_om.core.background import JobState
 from langgraph_om.core.events import Event
@@ -55,8 +56,9 @@ class _Job:
 
     cycle_id: str
     key: str
-    work: Work
-    context: contextvars.Context
+    work: Callable[[], Event] | None
+    """What to run, in the context of the run that asked for it; dropped once it is done, because
+    it holds the whole conversation."""
     result: Event | None = None
     done: threading.Event = field(default_factory=threading.Event)
 
@@ -113,7 +115,7 @@ class BackgroundBuffering:
             busy = key in self._running or any(job.key == key for job in self._waiting)
             if self._closed or busy or len(self._waiting) >= self._queue + self._workers:
                 return False
-            job = _Job(cycle_id, key, work, contextvars.copy_context())
+            job = _Job(cycle_id, key, partial(contextvars.copy_context().run, work))
             self._jobs[cycle_id] = job
             self._waiting.append(job)
             self._forget_old()
@@ -190,13 +192,15 @@ class BackgroundBuffering:
                     return
                 job = self._waiting.popleft()
                 self._running.add(job.key)
+            work, job.work = job.work, None
             try:
-                job.result = job.context.run(job.work)
+                job.result = work() if work else None
             except BaseException:
                 logger.exception(
                     "a buffering job ended with an error; its messages stay as they are"
                 )
             finally:
+                work = None
                 with self._lock:
                     if job.result is None:
                         self._jobs.pop(job.cycle_id, None)

@@ -64,7 +64,7 @@ from langgraph_om.core.record import FOLDED_TYPES, MemoryRecord, fold, log_token
 from langgraph_om.core.settings import Identity, Settings
 from langgraph_om.core.tokens import TokenCounter, count_messages
 from langgraph_om.core.view import MemoryView
-from langgraph_om.core.window import open_window
+from langgraph_om.core.window import Window, open_window
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.models import (
     AgentModels,
@@ -533,14 +533,14 @@ class ObservationalMemory:
 
     def decide(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
         """Decide what is next, from a record in which everything is counted already."""
-        window = open_window(record, messages, self.settings.counter)
+        window = self._window(record, messages)
         return plan(record, window, self.thresholds, self._clock())
 
     def cycle(
         self, record: MemoryRecord, messages: Sequence[BaseMessage], decision: Decision
     ) -> CycleFlow:
         """Return the flow that carries out a decision, waiting for what it needs."""
-        window = open_window(record, messages, self.settings.counter)
+        window = self._window(record, messages)
         carry_out = {"activate": activation, "buffer": buffer_in_place}.get(
             decision.kind, blocking_cycle
         )
@@ -558,7 +558,7 @@ class ObservationalMemory:
         Returns:
             Its start event; a failure when the executor has no room for it now.
         """
-        window = open_window(record, messages, self.settings.counter)
+        window = self._window(record, messages)
         job = buffer_job(self.settings, record, window, decision, self._clock())
         context = self._cycle_context(config)
         context = replace(context, deadline=self._deadline * JOB_DEADLINES)
@@ -566,6 +566,10 @@ class ObservationalMemory:
         if executor.submit(job.cycle_id, job.key, lambda: drive(job.flow, context, _unseen)[-1]):
             return job.start
         return deferred(self.settings, record, window, job)
+
+    def _window(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Window:
+        """Open the window on which the gate has looked in this step."""
+        return open_window(record, messages, self.settings.counter, is_counted=True)
 
     def _peek(self, cycle_id: str) -> JobState:
         return (
@@ -607,7 +611,7 @@ class ObservationalMemory:
         return assemble(
             record,
             messages,
-            open_window(record, messages, self.settings.counter),
+            self._window(record, messages),
             today=self._clock().astimezone(self.settings.timezone).date(),
             system=system,
             max_input_tokens=self.settings.max_input_tokens,

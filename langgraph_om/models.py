@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import importlib.util
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -154,13 +155,10 @@ def call_config(call: ModelCall, run: RunnableConfig | None = None) -> RunnableC
 
 def _internal_mark() -> dict[str, Any]:
     """Mark the call as internal for the stream transformers of langchain, when that is there."""
-    if importlib.util.find_spec("langchain") is None:
-        return {}
-    from langchain.agents.middleware.internal_call_transformer import (  # noqa: PLC0415 optional
-        internal_call_metadata,
-    )
-
-    return internal_call_metadata()
+    # Only what is imported can be listening; importing it here would take a second of a turn.
+    module = sys.modules.get("langchain.agents.middleware.internal_call_transformer")
+    mark: dict[str, Any] = module.internal_call_metadata() if module else {}
+    return mark
 
 
 def _without_event_streams(callbacks: Any) -> Any:

@@ -67,7 +67,11 @@ class Window:
 
 
 def open_window(
-    record: MemoryRecord, messages: Sequence[BaseMessage], counter: TokenCounter
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    counter: TokenCounter,
+    *,
+    is_counted: bool = False,
 ) -> Window:
     """Find and weigh the messages after the cursor.
 
@@ -76,12 +80,16 @@ def open_window(
         messages: The whole conversation.
         counter: What counts tokens; estimates in the record's cache are used where they are of the
             same counter and content.
+        is_counted: Whether the gate has just looked at these messages, so that its estimates can
+            be used without reading them again.
     """
     keyed, start = _after_cursor(record, messages)
     cache = record["token_cache"]
     counts = cache["counts"] if cache["counter"] == counter.identity else {}
     entries = tuple(
-        _weigh(key, message, counts, counter) for key, message in keyed if _is_conversation(message)
+        _weigh(key, message, counts, counter, is_counted=is_counted)
+        for key, message in keyed
+        if _is_conversation(message)
     )
     request_at = _newest_human(messages)
     request_key = None
@@ -109,9 +117,18 @@ def _is_conversation(message: BaseMessage) -> bool:
     return not isinstance(message, SystemMessage) and message.id != CONTINUATION_ID
 
 
-def _weigh(key: str, message: BaseMessage, counts: dict[str, Any], counter: TokenCounter) -> Entry:
-    digest = content_digest(message)
+def _weigh(
+    key: str,
+    message: BaseMessage,
+    counts: dict[str, Any],
+    counter: TokenCounter,
+    *,
+    is_counted: bool,
+) -> Entry:
     cached = counts.get(key)
+    if cached is not None and is_counted:
+        return Entry(key, message, cached[0], cached[1])
+    digest = content_digest(message)
     if cached is not None and cached[0] == digest:
         return Entry(key, message, digest, cached[1])
     return Entry(key, message, digest, counter.count_message(message))

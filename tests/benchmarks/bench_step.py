@@ -108,7 +108,9 @@ def time_pure(
     for case in cases:
         result[case] = {part: median(laps[case][part]) for part in PARTS}
         result[case]["sum"] = sum(result[case].values())
-        result[case]["window"] = threads[case].window
+        window = threads[case].window
+        result[case]["window"] = window
+        result[case]["tokens"] = tokens(threads[case].messages[-window:])
     return result
 
 
@@ -281,8 +283,8 @@ def _list(values: Iterable[object]) -> str:
 def _step_budget(pure: dict[tuple[int, int], dict[str, float]], words: int, size: int) -> Budget:
     timed = pure[size, words]
     return Budget(
-        f"own time per step with nothing to do, {WINDOW_TOKENS // 1000}k-token window of "
-        f"{timed['window']:.0f} messages",
+        f"own time per step with nothing to do, window of {timed['tokens'] / 1000:.0f}k "
+        f"tokens in {timed['window']:.0f} messages",
         f"< {MAX_MILLISECONDS:g} ms",
         milliseconds(timed["sum"]),
         timed["sum"] * 1000 < MAX_MILLISECONDS,

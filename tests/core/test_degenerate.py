@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_om.core.parsing import is_degenerate, parse_output
+from langgraph_om.core.parsing import parse_output
+from langgraph_om.core.repetition import is_degenerate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
