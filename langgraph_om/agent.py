@@ -16,7 +16,7 @@ from langgraph.store.base import BaseStore
 
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.graph import ObservationalMemoryState, add_observational_memory
-from langgraph_om.memory import ObservationalMemory
+from langgraph_om.memory import ObservationalMemory, check_memory
 from langgraph_om.models import chat_model, check_model
 
 __all__ = ["create_memory_agent"]
@@ -46,10 +46,10 @@ def create_memory_agent(
     Raises:
         ConfigurationError: When the model can not be used.
     """
-    memory = memory if memory is not None else ObservationalMemory()
+    memory = check_memory(memory) if memory is not None else ObservationalMemory()
     check_model("model", model)
     chat = chat_model(model) if isinstance(model, str) else model
-    all_tools = [*tools, *memory.tools]
+    all_tools = [*_check_tools(tools), *memory.tools]
     if all_tools and not hasattr(chat, "bind_tools"):
         msg = f"`model` is {model!r}, which can not be given tools; pass a chat model"
         raise ConfigurationError(msg)
@@ -72,3 +72,10 @@ def create_memory_agent(
     else:
         builder.add_edge("agent", END)
     return builder.compile(checkpointer=checkpointer, store=store, name=name)
+
+
+def _check_tools(tools: object) -> Sequence[Any]:
+    if isinstance(tools, Sequence) and not isinstance(tools, str):
+        return tools
+    msg = f"`tools` is {tools!r}; write a list of tools or functions"
+    raise ConfigurationError(msg)

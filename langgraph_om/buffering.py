@@ -50,7 +50,7 @@ class ParallelBuffering:
     """
 
 
-@dataclass
+@dataclass(eq=False)
 class _Job:
     """A job and what came of it."""
 
@@ -101,7 +101,7 @@ class BackgroundBuffering:
         """Start a job, unless it is known already.
 
         Args:
-            cycle_id: The job's id; a known one is not run again.
+            cycle_id: The job's id; a known one is not run again, unless it failed.
             key: Of jobs with the same key one runs at a time.
             work: What to run; it must not raise.
 
@@ -110,7 +110,8 @@ class BackgroundBuffering:
             the same key is not done.
         """
         with self._lock:
-            if cycle_id in self._jobs:
+            known = self._jobs.get(cycle_id)
+            if known is not None and not _has_failed(known):
                 return True
             busy = key in self._running or any(job.key == key for job in self._waiting)
             if self._closed or busy or len(self._waiting) >= self._queue + self._workers:
@@ -133,9 +134,23 @@ class BackgroundBuffering:
         return job.result if job.done.is_set() else "running"
 
     def wait(self, cycle_id: str, timeout: float) -> JobState:
-        """Return a job's result as soon as it is there, or its state after `timeout` seconds."""
+        """Wait for a job's result, or withdraw a job that still waits for a free worker.
+
+        Args:
+            cycle_id: The job's id.
+            timeout: Seconds to wait at most.
+
+        Returns:
+            The result, `"running"`, or `None` for a job that is not known here (any more): who
+            waits can do its work as well.
+        """
         with self._lock:
             job = self._jobs.get(cycle_id)
+            if job is not None and job in self._waiting and len(self._running) >= self._workers:
+                self._waiting.remove(job)
+                del self._jobs[cycle_id]
+                self._lock.notify_all()
+                return None
         if job is not None:
             job.done.wait(max(0.0, timeout))
         return self.peek(cycle_id)
@@ -207,6 +222,10 @@ class BackgroundBuffering:
                     self._running.discard(job.key)
                     job.done.set()
                     self._lock.notify_all()
+
+
+def _has_failed(job: _Job) -> bool:
+    return job.result is not None and job.result.get("type") == "buffering-failed"
 
 
 def _close_at_exit(executor: weakref.ref[BackgroundBuffering], timeout: float) -> None:

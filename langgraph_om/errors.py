@@ -24,3 +24,6 @@ class ModelTierError(ObservationalMemoryError, ValueError):
 
 class ObserverError(ObservationalMemoryError):
     """The Observer or Reflector gave no usable answer: it failed, timed out or wrote garbage."""
+
+    observations: str = ""
+    """What could be read of the answer all the same, for display."""

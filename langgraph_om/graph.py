@@ -20,7 +20,7 @@ from typing_extensions import TypedDict
 from langgraph_om.core.messages import messages_reducer
 from langgraph_om.core.record import MemoryRecord, fold, fold_one
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.memory import ObservationalMemory
+from langgraph_om.memory import ObservationalMemory, check_memory
 from langgraph_om.nodes import ACTIVATE, BUFFER, OBSERVE, REFLECT, STATUS, MemoryNodes
 
 __all__ = ["ObservationalMemoryState", "add_observational_memory"]
@@ -72,6 +72,7 @@ def add_observational_memory(
     if STATUS in builder.nodes:
         msg = f"the builder has a node `{STATUS}` already; add memory to a graph once"
         raise ConfigurationError(msg)
+    memory = check_memory(memory)
     channel = builder.channels.get(memory.messages_key)
     if channel is None:
         msg = (

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, Literal, Self, cast
 from zoneinfo import ZoneInfo
 
-from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.messages import BaseMessage, SystemMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.tools import BaseTool
 
@@ -180,7 +180,7 @@ class ObservationalMemory:
                 "evict": evict is not False,
                 'scope="resource"': scope == "resource",
                 "obscure_thread_ids": obscure_thread_ids is not None,
-                "hooks": bool(hooks),
+                "hooks": hooks is not None,
                 "on_debug_event": on_debug_event is not None,
             }
         )
@@ -201,7 +201,7 @@ class ObservationalMemory:
         )
         self.messages_key = check_key("messages_key", messages_key)
         self.resource_id = _check_resource(resource_id)
-        self._clock = check_clock("clock", clock) if clock else _system_clock
+        self._clock = check_clock("clock", clock) if clock is not None else _system_clock
         self._deadline = check_seconds("deadline", deadline)
         self.settings = Settings(
             thresholds=thresholds,
@@ -305,26 +305,28 @@ class ObservationalMemory:
         if not self.is_on(config):
             head = SystemMessage(system) if isinstance(system, str) else system
             return [*([head] if head is not None else []), *messages]
-        record = _stored(state)
-        if record is None:
+        record = _record_of(state)
+        if not record["id"] and messages:
             msg = (
-                "the state has no `om`, so this node does not see the memory; add the node to the "
-                "builder before `add_observational_memory(builder, memory, before=...)`, or give "
-                "it `input_schema` with a field `om: dict`"
+                "the memory's gate did not run before this node; draw the edges into it: "
+                "`builder.add_edge(START, 'om_status')`, and `builder.add_edge('tools', "
+                "'om_status')` where there are tools"
             )
             raise ConfigurationError(msg)
-        return self._actor_input(readable(record), messages, system)
+        return self._actor_input(record, messages, system)
 
     def status(self, state: Any) -> dict[str, Any]:
         """Return the `data` of `data-om-status` for a state; asks no model."""
-        record = readable(_stored(state))
+        state = getattr(state, "values", state) if not isinstance(state, Mapping) else state
+        record = _record_of(state)
         window = open_window(record, self.conversation(state), self.settings.counter)
         step = max(0, record["turn"]["step"])
         return status_data(record, window, self.thresholds, step=step)
 
     def view(self, state: Any) -> MemoryView:
         """Return a readable summary of a state's memory; asks no model."""
-        record, messages = readable(_stored(state)), self.conversation(state)
+        state = getattr(state, "values", state) if not isinstance(state, Mapping) else state
+        record, messages = _record_of(state), self.conversation(state)
         window = open_window(record, messages, self.settings.counter)
         return MemoryView(
             record=record,
@@ -391,13 +393,13 @@ class ObservationalMemory:
         final: bool,
     ) -> Generator[CycleFlow, list[Event] | None, StepResult]:
         """Yield the cycles that are due, fold what comes back, and end with the Actor's input."""
-        memory = readable(record)
+        memory, messages = readable(record), convert_to_messages(messages)
         if not self.is_on(config):
             return StepResult(memory, [], list(messages), aborted=False)
         identity = self.identity(config, thread_id=thread_id)
         events: list[Event] = []
         while True:
-            seen = self.look(memory, messages, identity, must_proceed=final)
+            seen = self.look(memory, messages, identity, is_final=final)
             memory = seen.record
             events += seen.events
             kind = seen.decision.kind
@@ -493,15 +495,18 @@ class ObservationalMemory:
         messages = _field(state, self.messages_key)
         if messages is None:
             return []
-        if not isinstance(messages, list) or not all(
-            isinstance(message, BaseMessage) for message in messages[-1:]
-        ):
+        odd: Any = (
+            next((m for m in messages[-1:] if not isinstance(m, BaseMessage)), None)
+            if isinstance(messages, list)
+            else messages
+        )
+        if odd is not None:
             msg = (
-                f"the state's `{self.messages_key}` is {type(messages).__name__}; it must be a "
-                f"list of LangChain messages (or set `messages_key`)"
+                f"the state's `{self.messages_key}` holds {odd!r}; it must be a list of LangChain "
+                f"messages, kept by a reducer such as `add_messages` (or set `messages_key`)"
             )
             raise ConfigurationError(msg)
-        return messages
+        return cast("list[BaseMessage]", messages)
 
     @property
     def buffers_in_background(self) -> bool:
@@ -516,9 +521,10 @@ class ObservationalMemory:
         *,
         must_proceed: bool = False,
         buffering_waits: bool | None = None,
+        is_final: bool = False,
     ) -> Look:
         """Count what is new, collect what is done, and decide what is next."""
-        return look(
+        seen = look(
             self.settings,
             record,
             messages,
@@ -529,7 +535,10 @@ class ObservationalMemory:
             buffering_waits=(
                 not self.buffers_in_background if buffering_waits is None else buffering_waits
             ),
+            is_final=is_final,
         )
+        log_failures(seen.events)
+        return seen
 
     def decide(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
         """Decide what is next, from a record in which everything is counted already."""
@@ -591,13 +600,17 @@ class ObservationalMemory:
         Returns:
             All its events; those that change memory have yet to be folded.
         """
-        return drive(flow, self._cycle_context(config), emit)
+        events = drive(flow, self._cycle_context(config), emit)
+        log_failures(events)
+        return events
 
     async def arun(
         self, flow: CycleFlow, emit: Emit, config: RunnableConfig | None = None
     ) -> list[Event]:
         """Run a flow without blocking the event loop; else like `run`."""
-        return await adrive(flow, self._cycle_context(config), emit)
+        events = await adrive(flow, self._cycle_context(config), emit)
+        log_failures(events)
+        return events
 
     def _cycle_context(self, config: RunnableConfig | None) -> Cycle:
         return Cycle(self._models, self._clock, self._deadline, self._wait, config)
@@ -622,6 +635,25 @@ def _unseen(event: Event) -> None:
     """Show an event to nobody: outside of a graph, events are returned."""
 
 
+def log_failures(events: Sequence[Event]) -> None:
+    """Log what the stream shows too, for those who do not watch it."""
+    for event in events:
+        if event["type"] == "tripwire":
+            logger.warning(
+                "thread %r: the turn ends without an answer: %s",
+                event["thread_id"],
+                event["reason"],
+            )
+        elif event["type"] in ("observation-failed", "buffering-failed") and event.get("failures"):
+            logger.warning(
+                "thread %r: %s failed (%d in a row), its messages stay as they are: %s",
+                event["thread_id"],
+                event["operation"],
+                event["failures"],
+                event["error"],
+            )
+
+
 def folded(events: Sequence[Event]) -> list[Event]:
     """Keep the events that change memory."""
     return [event for event in events if event["type"] in FOLDED_TYPES]
@@ -638,11 +670,41 @@ def _field(state: Any, key: str) -> Any:
     return state.get(key) if isinstance(state, Mapping) else getattr(state, key, None)
 
 
+def _record_of(state: Any) -> MemoryRecord:
+    """Return the record in a state.
+
+    Raises:
+        ConfigurationError: When the state has no place for one.
+    """
+    record = _stored(state)
+    if record is None:
+        msg = (
+            "the state has no `om`, so the memory can not be seen here. A node: add it to the "
+            "builder before `add_observational_memory(builder, memory, before=...)`, or give it "
+            "`input_schema` with a field `om: dict`. Outside of the graph: use "
+            "`graph.get_state(config).values`"
+        )
+        raise ConfigurationError(msg)
+    return readable(record)
+
+
 def _stored(state: Any) -> Any:
     """Return the record in a state, `{}` for an empty one, `None` when there is no place for it."""
     if isinstance(state, Mapping):
         return state["om"] or {} if "om" in state else None
     return (getattr(state, "om", None) or {}) if hasattr(state, "om") else None
+
+
+def check_memory(value: object) -> ObservationalMemory:
+    """Read a memory.
+
+    Raises:
+        ConfigurationError: When it is something else.
+    """
+    if isinstance(value, ObservationalMemory):
+        return value
+    msg = f"`memory` is {value!r}; write an ObservationalMemory(...)"
+    raise ConfigurationError(msg)
 
 
 # --- Checking the host's settings ----------------------------------------------------------------

@@ -21,7 +21,7 @@ from typing import Any, cast
 from langchain_core.callbacks import BaseCallbackManager
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, ensure_config
 
 from langgraph_om.core.background import JobState
 from langgraph_om.core.cycle import Answer, CycleFlow, Wait
@@ -71,9 +71,12 @@ def check_model(option: str, value: object) -> None:
         raise ConfigurationError(msg)
     package, extra = _PACKAGES.get(provider, ("langchain", "agents"))
     if importlib.util.find_spec(package) is None:
+        known = ", ".join(map(repr, sorted(_PACKAGES)))
+        hint = "" if provider in _PACKAGES else f" and the package of {provider!r}"
         msg = (
-            f"`{option}` is {value!r}, which needs the package {package!r}; "
-            f"install it with `pip install 'langgraph-om[{extra}]'` or pass a chat model"
+            f"`{option}` is {value!r}, which needs the package {package!r}{hint}; install it with "
+            f"`pip install 'langgraph-om[{extra}]'`, write a provider with an extra of its own "
+            f"({known}), or pass a chat model"
         )
         raise ConfigurationError(msg)
 
@@ -177,8 +180,12 @@ def _is_event_stream(handler: object) -> bool:
     return type(handler).__module__ == "langchain_core.tracers.event_stream"
 
 
-_CUT_OFF = {"length", "max_tokens", "max_output_tokens"}
-"""How providers say that the output limit ended an answer."""
+_CUT_OFF = {
+    *("length", "max_tokens", "max_output_tokens", "model_context_window_exceeded", "pause_turn"),
+    *("content_filter", "safety", "image_safety", "recitation", "refusal", "language", "other"),
+    *("blocklist", "prohibited_content", "spii", "malformed_function_call"),
+}
+"""How providers say that an answer ended before its end: by a limit, or by a filter."""
 
 
 def read_reply(answer: object, at: datetime) -> ModelReply:
@@ -222,6 +229,9 @@ class Cycle:
 def drive(flow: CycleFlow, cycle: Cycle, emit: Emit) -> list[Event]:
     """Run a flow to its end, waiting for each answer.
 
+    A background job is waited for as long as half of what is left of the deadline; the other half
+    is for asking instead.
+
     Returns:
         All events of the flow, in order.
     """
@@ -238,7 +248,7 @@ def drive(flow: CycleFlow, cycle: Cycle, emit: Emit) -> list[Event]:
         if isinstance(item, ModelCall):
             answer = _ask(item, cycle, left)
         elif isinstance(item, Wait):
-            answer = cycle.wait(item.cycle_id, left)
+            answer = cycle.wait(item.cycle_id, left / 2)
         else:
             events.append(item)
             emit(item)
@@ -259,7 +269,7 @@ async def adrive(flow: CycleFlow, cycle: Cycle, emit: Emit) -> list[Event]:
         if isinstance(item, ModelCall):
             answer = await _aask(item, cycle, left)
         elif isinstance(item, Wait):
-            answer = await asyncio.to_thread(cycle.wait, item.cycle_id, left)
+            answer = await _await_job(cycle, item.cycle_id, left / 2)
         else:
             events.append(item)
             emit(item)
@@ -272,7 +282,7 @@ def _ask(call: ModelCall, cycle: Cycle, seconds: float) -> ModelReply:
 
     def run() -> None:
         try:
-            future.set_result(cycle.models.get(call.role).invoke(call.messages, config))
+            future.set_result(_invoke(cycle.models.get(call.role), call, config))
         except BaseException as error:  # noqa: BLE001 it is raised again where it is awaited
             future.set_exception(error)
 
@@ -284,14 +294,50 @@ def _ask(call: ModelCall, cycle: Cycle, seconds: float) -> ModelReply:
         return ModelReply(cycle.clock(), error=_named(error, cycle.deadline))
 
 
+def _invoke(model: Runnable[Any, Any], call: ModelCall, config: RunnableConfig) -> Any:
+    if isinstance(model, RunnableLambda) and not hasattr(model, "func"):  # it can only be awaited
+        return asyncio.run(cast("Any", model.ainvoke(call.messages, config)))
+    return model.invoke(call.messages, config)
+
+
 async def _aask(call: ModelCall, cycle: Cycle, seconds: float) -> ModelReply:
+    """Ask in a task of its own, so that a call that will not be cancelled can be left behind."""
+    task = asyncio.create_task(_ainvoke(call, cycle))
+    task.add_done_callback(_take_notice)
     try:
-        async with asyncio.timeout(seconds):
-            model = await asyncio.to_thread(cycle.models.get, call.role)
-            answer = await model.ainvoke(call.messages, call_config(call, cycle.config))
-        return read_reply(answer, cycle.clock())
+        done, _ = await asyncio.wait({task}, timeout=seconds)
+    finally:
+        task.cancel()
+    try:
+        if not done:
+            return ModelReply(cycle.clock(), error=_named(TimeoutError(), cycle.deadline))
+        return read_reply(task.result(), cycle.clock())
     except Exception as error:  # noqa: BLE001 whatever a model raises is an answer to the flow
         return ModelReply(cycle.clock(), error=_named(error, cycle.deadline))
+
+
+async def _ainvoke(call: ModelCall, cycle: Cycle) -> Any:
+    model = await asyncio.to_thread(cycle.models.get, call.role)
+    return await model.ainvoke(call.messages, call_config(call, cycle.config))
+
+
+def _take_notice(task: asyncio.Task[Any]) -> None:
+    """Keep asyncio from complaining about the end of a call that nobody waits for any more."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def _await_job(cycle: Cycle, cycle_id: str, seconds: float) -> JobState:
+    """Wait for a job without holding a thread, so that a cancelled run ends at once."""
+    ends_at = time.monotonic() + seconds
+    state = cycle.wait(cycle_id, 0)
+    while state == "running" and time.monotonic() < ends_at:
+        await asyncio.sleep(_POLL_SECONDS)
+        state = cycle.wait(cycle_id, 0)
+    return state
+
+
+_POLL_SECONDS = 0.02
 
 
 def _named(error: Exception, deadline: float) -> Exception:

@@ -155,8 +155,7 @@ class Simulation:
                     usage={"inputTokens": 10, "outputTokens": 1},
                 )
             elif isinstance(item, Wait):
-                ready = self.jobs.get(item.cycle_id)
-                answer = ready[1] if ready else None
+                answer = self._state(item.cycle_id)
             else:
                 events.append(item)
 

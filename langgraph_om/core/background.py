@@ -18,7 +18,6 @@ from langgraph_om.core.cycle import (
     CycleInfo,
     Tally,
     Wait,
-    consequence,
     hints_of,
     observe_cycle,
     observer_input,
@@ -30,7 +29,7 @@ from langgraph_om.core.cycle import (
 from langgraph_om.core.events import Event, iso
 from langgraph_om.core.groups import log_text
 from langgraph_om.core.observer import observe
-from langgraph_om.core.plan import Decision, Operation, back_off
+from langgraph_om.core.plan import Decision, back_off
 from langgraph_om.core.record import (
     Group,
     MemoryRecord,
@@ -124,15 +123,13 @@ def _reflection(settings: Settings, record: MemoryRecord, now: datetime) -> Cycl
 def deferred(settings: Settings, record: MemoryRecord, window: Window, job: Job) -> Event:
     """Say that the executor has no room for a job now; it is tried again after some growth."""
     operation = job.start["operation"]
-    is_observation = operation == "observation"
-    thresholds = settings.thresholds
-    size = window.tokens if is_observation else log_tokens(record)
-    threshold = thresholds.message_tokens if is_observation else thresholds.observation_tokens
+    size = size_of(operation, record, window)
+    threshold = settings.thresholds.due(operation)
     failures = record["attempts"].get(operation, {}).get("failures", 0)
     return {
         **{key: value for key, value in job.start.items() if key not in ("config", "covers")},
         "type": "buffering-failed",
-        "error": "deferred: the executor has no room for another job now",
+        "error": "deferred: the executor is closed, or has no room for this job now",
         "duration_ms": 0,
         "usage": {},
         "failures": failures,
@@ -179,7 +176,8 @@ def _observe_ahead(cycle: CycleInfo, window: Window, start: int, stop: int) -> C
     try:
         parsed = yield from tally.metered(observe(request))
     except ObserverError as error:
-        yield cycle.end("buffering-failed", tally, error=str(error))
+        partial = error.observations or None
+        yield cycle.end("buffering-failed", tally, error=str(error), observations=partial)
         return
     text = parsed.observations if parsed.status == "ok" else ""
     tokens = settings.counter.count_text(text)
@@ -242,7 +240,8 @@ def _reflect_ahead(cycle: CycleInfo) -> CycleFlow:
     try:
         result = yield from tally.metered(reflect(request, settings.counter))
     except ObserverError as error:
-        yield cycle.end("buffering-failed", tally, error=str(error))
+        partial = error.observations or None
+        yield cycle.end("buffering-failed", tally, error=str(error), observations=partial)
         return
     written = written_groups(cycle, groups, result, tally)
     tokens = sum(group["tokens"] for group in written)
@@ -292,19 +291,56 @@ def collected(
         if state == "running":
             continue
         if state is None:
-            why = "lost: the job is not known here, it ended with its process"
-            events.append(_over(record, operation, pending, now, why))
+            events.append(_lost(settings, record, window, operation, now))
             continue
         misfit = _misfit(record, window, operation, pending)
         if misfit:
-            events.append(_over(record, operation, pending, now, misfit))
+            usage = state.get("usage")
+            events.append({**_over(record, operation, pending, now, misfit), "usage": usage})
         elif state["type"] == "buffering-failed":
-            size = window.tokens if operation == "observation" else log_tokens(record)
             info = CycleInfo(settings, record, state["operation"], pending["cycle_id"], 0, now)
-            events.append({**state, **info.failures(size)})
+            size = size_of(operation, record, window)
+            back_off = info.failures(size)
+            # A failing job must not keep the turn from asking at the blocking threshold.
+            limit = max(size, _blocking_size(settings, record, window, operation))
+            back_off["retry_at_tokens"] = min(back_off["retry_at_tokens"], limit)
+            events.append({**state, **back_off})
         else:
             events.append(state)
     return events
+
+
+def size_of(operation: str, record: MemoryRecord, window: Window) -> int:
+    """Count what an operation is about: the window's tokens, or the log's."""
+    return window.tokens if operation == "observation" else log_tokens(record)
+
+
+def _blocking_size(settings: Settings, record: MemoryRecord, window: Window, operation: str) -> int:
+    if operation == "observation":
+        return settings.thresholds.block_messages_at(log_tokens(record))
+    return settings.thresholds.block_observations_at(window.tokens)
+
+
+def _lost(
+    settings: Settings, record: MemoryRecord, window: Window, operation: str, now: datetime
+) -> Event:
+    """Say that a job is not known here: its process ended, or another one runs it.
+
+    The next one waits for as much growth again, or workers that take turns would each ask anew.
+    """
+    pending = record["pending"][operation]
+    size = size_of(operation, record, window)
+    why = "lost: the job is not known here, it ended with its process or belongs to another"
+    return {
+        **_over(record, operation, pending, now, why),
+        "usage": {},
+        "failures": record["attempts"].get(operation, {}).get("failures", 0),
+        "at_tokens": size,
+        "retry_at_tokens": min(
+            size + pending["tokens"],
+            max(size, _blocking_size(settings, record, window, operation)),
+        ),
+    }
 
 
 def _misfit(
@@ -371,11 +407,12 @@ def blocking_cycle(
     if pending is not None:
         state = yield Wait(pending["cycle_id"])
         if state == "running":
-            yield from _waited_in_vain(settings, record, window, operation, now)
-            return
-        states: dict[str, JobState] = {"observation": "running", "reflection": "running"}
-        states[operation] = state if isinstance(state, dict) else None
-        events = collected(settings, record, window, states, now)
+            why = "overtaken: the turn could not wait for the job any longer"
+            events = [_over(record, operation, pending, now, why)]
+        else:
+            states: dict[str, JobState] = {"observation": "running", "reflection": "running"}
+            states[operation] = state if isinstance(state, dict) else None
+            events = collected(settings, record, window, states, now)
         yield from events
         if any(event["type"] == "buffering-end" for event in events):
             return
@@ -384,23 +421,6 @@ def blocking_cycle(
         yield from observe_cycle(settings, record, window, decision.count, now)
     else:
         yield from reflect_cycle(settings, record, window, now)
-
-
-def _waited_in_vain(
-    settings: Settings,
-    record: MemoryRecord,
-    window: Window,
-    operation: Operation,
-    now: datetime,
-) -> CycleFlow:
-    """Give a job up that did not end within the deadline."""
-    pending = record["pending"][operation]
-    size = window.tokens if operation == "observation" else log_tokens(record)
-    cycle = CycleInfo(settings, record, operation, pending["cycle_id"], pending["tokens"], now)
-    why = "the background job gave no result within the deadline"
-    failed = _over(record, operation, pending, now, why)
-    yield {**failed, "usage": {}, **cycle.failures(size)}
-    yield from consequence(cycle, now, ObserverError(why), window.last_key)
 
 
 # --- Activating ----------------------------------------------------------------------------------

@@ -141,6 +141,10 @@ class Thresholds:
             return self.message_tokens
         return max(self.message_tokens, self.total_tokens - log_tokens)
 
+    def due(self, operation: str) -> int:
+        """Tell the size at which an operation is due: the window's, or the log's."""
+        return self.message_tokens if operation == "observation" else self.observation_tokens
+
     def block_messages_at(self, log_tokens: int) -> int:
         """Tell the window's blocking threshold beside a log of `log_tokens`."""
         return self.messages_at(log_tokens) + self.block_after - self.message_tokens

@@ -56,7 +56,7 @@ def assemble(
         messages as they are.
     """
     head = _own_system(system, messages)
-    memory = _memory_blocks(record, today)
+    memory = _memory_blocks(record, today, lead="\n\n" if _blocks(head) else "")
     dropped = dropped_from_view(window, log_tokens(record), max_input_tokens)
     shown: list[BaseMessage] = [entry.message for entry in window.entries[dropped:]]
     out: list[BaseMessage] = []
@@ -103,10 +103,11 @@ def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _memory_blocks(record: MemoryRecord, today: date) -> list[ContentBlock]:
+def _memory_blocks(record: MemoryRecord, today: date, *, lead: str) -> list[ContentBlock]:
+    """Render the memory as content blocks; `lead` parts the first from what precedes it."""
     if not record["log"]:
         return []
-    blocks: list[ContentBlock] = [_text(f"\n\n{load('actor_instructions')}\n\n<observations>\n")]
+    blocks: list[ContentBlock] = [_text(f"{lead}{load('actor_instructions')}\n\n<observations>\n")]
     previous: date | None = None
     for group in record["log"]:
         if not group["text"]:

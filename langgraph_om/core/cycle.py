@@ -30,7 +30,6 @@ __all__ = [
     "CycleInfo",
     "Tally",
     "Wait",
-    "consequence",
     "hints_of",
     "observe_cycle",
     "observer_input",
@@ -141,12 +140,7 @@ class CycleInfo:
 
     def failures(self, size: int) -> dict[str, int]:
         """Count one more failure, and tell at which size the operation is tried again."""
-        thresholds = self.settings.thresholds
-        threshold = (
-            thresholds.message_tokens
-            if self.operation == "observation"
-            else thresholds.observation_tokens
-        )
+        threshold = self.settings.thresholds.due(self.operation)
         count = self.record["attempts"].get(self.operation, {}).get("failures", 0) + 1
         retry_at = back_off(count, size, threshold)
         return {"failures": count, "at_tokens": size, "retry_at_tokens": retry_at}
@@ -316,22 +310,19 @@ def _failed(
         ObserverError: The given one, with `on_error="raise"`.
     """
     failed = cycle.failures(size)
-    yield cycle.end("observation-failed", tally, error=str(error), **failed)
-    yield from consequence(cycle, tally.at, error, last_message)
-
-
-def consequence(
-    cycle: CycleInfo, at: datetime, error: ObserverError, last_message: str | None
-) -> CycleFlow:
-    """Do what `on_error` says after a failure that the turn waited for.
-
-    Raises:
-        ObserverError: The given one, with `on_error="raise"`.
-    """
+    partial = error.observations or None
+    yield cycle.end(
+        "observation-failed",
+        tally,
+        error=str(error),
+        observations=partial,
+        last_message=last_message,
+        **failed,
+    )
     if cycle.settings.on_error == "raise":
         raise error
     if cycle.settings.on_error == "abort":
-        yield cycle.event("tripwire", at, reason=str(error), last_message=last_message)
+        yield cycle.event("tripped", tally.at, reason=str(error), last_message=last_message)
 
 
 # --- Reflection ----------------------------------------------------------------------------------

@@ -43,6 +43,7 @@ def look(
     jobs: Mapping[str, JobState] | None = None,
     must_proceed: bool = False,
     buffering_waits: bool = False,
+    is_final: bool = False,
 ) -> Look:
     """Count what is new, collect what is done, decide, and state both windows.
 
@@ -55,6 +56,7 @@ def look(
         jobs: Per pending operation, what the executor knows of the job.
         must_proceed: Whether there is no room left for work (few supersteps remain).
         buffering_waits: Whether the Actor goes on only after the buffering that is due.
+        is_final: Whether the Actor has answered, so that nothing is due and no step begins.
     """
     window = open_window(record, messages, settings.counter)
     events = [*_opening(settings, record, identity), *_counting(settings, record, window, now)]
@@ -63,7 +65,11 @@ def look(
     record = fold(record, [done])
     events += done
     decision = plan(record, window, settings.thresholds, now)
-    if must_proceed and decision.kind != "abort":
+    if is_final:
+        return Look(record, window, PROCEED, events)
+    if decision.kind == "abort":
+        events.append(_tripwire(record, now))
+    elif must_proceed:
         decision = PROCEED
     if decision.kind == "proceed" or (decision.kind == "buffer" and not buffering_waits):
         step = _next_step(record, window)
@@ -73,6 +79,20 @@ def look(
         events += [stepped, *_trim_notice(settings, record, window)]
         events.append({"type": "status", "data": data})
     return Look(record, window, decision, events)
+
+
+def _tripwire(record: MemoryRecord, now: datetime) -> Event:
+    """Say why there is no answer, in the turn that failed and in each that repeats it."""
+    tripwire = record.get("tripwire") or {}
+    return {
+        "type": "tripwire",
+        "operation": tripwire.get("operation"),
+        "at": iso(now),
+        "reason": tripwire.get("reason"),
+        "last_message": tripwire.get("last_message"),
+        "record_id": record["id"],
+        "thread_id": record["thread_id"],
+    }
 
 
 def _next_step(record: MemoryRecord, window: Window) -> int:
@@ -99,7 +119,8 @@ def _trim_notice(settings: Settings, record: MemoryRecord, window: Window) -> li
 
 
 def _opening(settings: Settings, record: MemoryRecord, identity: Identity) -> list[Event]:
-    if record["id"] and record["thread_id"] == identity.thread_id:
+    known = (record["thread_id"], record["resource_id"])
+    if record["id"] and known == (identity.thread_id, identity.resource_id):
         return []
     return [
         {

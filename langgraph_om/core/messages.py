@@ -1,13 +1,13 @@
 """The reducer of a `messages` channel that is kept as deltas.
 
 It gives what LangGraph's `add_messages` gives, in the batched form that a `DeltaChannel` needs,
-with two differences that replay asks for: it never makes up an id (LangGraph stamps ids before it
-persists), and removing a message that is not there is no error.
+with two differences that replay asks for: a message without an id gets one made of its place and
+content instead of a random one, and removing a message that is not there is no error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import (
@@ -18,6 +18,9 @@ from langchain_core.messages import (
     convert_to_messages,
     message_chunk_to_message,
 )
+
+from langgraph_om.core.digest import content_digest
+from langgraph_om.core.record import derive_id
 
 __all__ = ["REMOVE_ALL", "messages_reducer"]
 
@@ -50,12 +53,20 @@ def messages_reducer(state: Sequence[AnyMessage] | None, updates: Sequence[Any])
                 removed.discard(message.id)
                 merged[places[message.id]] = message
             else:
-                if message.id:
-                    places[message.id] = len(merged)
-                merged.append(message)
+                known = message if message.id else _with_id(message, len(places), places)
+                places[str(known.id)] = len(merged)
+                merged.append(known)
         for key in removed:
             merged[places.pop(key)] = None
     return [message for message in merged if message is not None]
+
+
+def _with_id(message: BaseMessage, number: int, taken: Mapping[str, int]) -> BaseMessage:
+    """Name a message by its place and content, so that replay names it the same."""
+    key = derive_id("message", number, content_digest(message))
+    while key in taken:
+        key = f"{key}+"
+    return message.model_copy(update={"id": key})
 
 
 def _read(update: Any) -> list[BaseMessage]:

@@ -88,7 +88,9 @@ def observe(request: ObserverInput) -> Flow[Parsed]:
         parsed = _read(reply)
     if parsed.status not in ("ok", "none"):
         msg = f"the Observer's answer is {parsed.status}: {parsed.problem}"
-        raise ObserverError(msg)
+        error = ObserverError(msg)
+        error.observations = parsed.observations
+        raise error
     return parsed
 
 

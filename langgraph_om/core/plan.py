@@ -77,11 +77,12 @@ def plan(record: MemoryRecord, window: Window, thresholds: Thresholds, now: date
     if live and window.tokens >= thresholds.messages_at(log_tokens(record)):
         count = activation_count(live, window.tokens, thresholds, log_tokens(record))
         return Decision("activate", "observation", count)
-    count = _messages_to_observe(record, window, thresholds)
-    if count:
-        return Decision("observe", "observation", count)
-    if _reflection_due(record, window, thresholds):
-        return Decision("reflect", "reflection")
+    if not _has_just_failed(record, window):
+        count = _messages_to_observe(record, window, thresholds)
+        if count:
+            return Decision("observe", "observation", count)
+        if _reflection_due(record, window, thresholds):
+            return Decision("reflect", "reflection")
     return _to_buffer(record, window, thresholds, live)
 
 
@@ -98,6 +99,13 @@ def _backs_off(record: MemoryRecord, operation: Operation, size: int) -> bool:
     """
     attempt: dict[str, Any] | None = record["attempts"].get(operation)
     return attempt is not None and attempt["at_tokens"] <= size < attempt["retry_at_tokens"]
+
+
+def _has_just_failed(record: MemoryRecord, window: Window) -> bool:
+    """Tell whether this turn has waited in vain already, so that it does not wait once more."""
+    return window.last_key is not None and any(
+        attempt.get("last_message") == window.last_key for attempt in record["attempts"].values()
+    )
 
 
 # --- Activation ----------------------------------------------------------------------------------

@@ -162,7 +162,11 @@ def readable(value: object) -> MemoryRecord:
             f"{RECORD_VERSION}; upgrade langgraph-om"
         )
         raise ConfigurationError(msg)
-    if len(value) >= len(RECORD_KEYS):
+    unknown = sorted(set(map(str, value)) - RECORD_KEYS)
+    if unknown:
+        msg = f"`om` has the key {unknown[0]!r}, which is no key of a memory record"
+        raise ConfigurationError(msg)
+    if len(value) == len(RECORD_KEYS):
         return cast("MemoryRecord", value)
     return cast("MemoryRecord", {**blank_record(), **value})
 
@@ -338,6 +342,7 @@ def _failed(record: _Draft, event: Mapping[str, Any]) -> None:
         return
     keys = ("failures", "at_tokens", "retry_at_tokens", "cycle_id", "error")
     attempt = {key: event[key] for key in keys}
+    attempt["last_message"] = event.get("last_message")
     record["attempts"] = {**record["attempts"], operation: attempt}
     _spent(record, event)
 
@@ -347,7 +352,10 @@ def _spent(record: _Draft, event: Mapping[str, Any]) -> None:
     before = usage.get(event["operation"], {})
     record["usage"] = {
         **usage,
-        event["operation"]: {key: before.get(key, 0) + value for key, value in spent.items()},
+        event["operation"]: {
+            **before,
+            **{key: before.get(key, 0) + value for key, value in spent.items()},
+        },
     }
 
 
@@ -377,8 +385,11 @@ def _buffering_failed(record: _Draft, event: Mapping[str, Any]) -> None:
     record["chunks"] = kept
     if record["reflection"] and record["reflection"]["cycle_id"] == event["cycle_id"]:
         record["reflection"], dropped = None, True
-    if (_was_pending(record, event) or not dropped) and event.get("failures") is not None:
+    was_pending = _was_pending(record, event)
+    if (was_pending or not dropped) and event.get("failures") is not None:
         _failed(record, event)
+    elif was_pending and event.get("usage"):
+        _spent(record, event)
 
 
 def _was_pending(record: _Draft, event: Mapping[str, Any]) -> bool:
@@ -408,7 +419,8 @@ def _activated(record: _Draft, event: Mapping[str, Any]) -> None:
 
 def _tripped(record: _Draft, event: Mapping[str, Any]) -> None:
     """The turn ends without an answer."""
-    record["tripwire"] = {"reason": event["reason"], "last_message": event["last_message"]}
+    keys = ("operation", "reason", "last_message")
+    record["tripwire"] = {key: event[key] for key in keys}
 
 
 def _nothing(record: _Draft, event: Mapping[str, Any]) -> None:
@@ -429,7 +441,8 @@ _EFFECTS: dict[str, Callable[[_Draft, Mapping[str, Any]], None]] = {
     "thread-update": _nothing,
     "status": _nothing,
     "view-trimmed": _nothing,
-    "tripwire": _tripped,
+    "tripped": _tripped,
+    "tripwire": _nothing,
 }
 
 FOLDED_TYPES = frozenset(kind for kind, effect in _EFFECTS.items() if effect is not _nothing)

@@ -184,7 +184,7 @@ def _hint_span(text: str, tags: list[Tag], index: int) -> tuple[int, int]:
 
 def find_tags(text: str) -> list[Tag]:
     """Find the tags of a text, each with whether it leads or trails its line."""
-    found = list(_foundfind_tags(text))
+    found = list(_found_tags(text))
     if not found:
         return []
     before = [text[: found[0][2]], *(text[a[3] : b[2]] for a, b in pairwise(found))]
@@ -204,7 +204,7 @@ def find_tags(text: str) -> list[Tag]:
     return tags
 
 
-def _foundfind_tags(text: str) -> Iterator[tuple[str, bool, int, int]]:
+def _found_tags(text: str) -> Iterator[tuple[str, bool, int, int]]:
     """Yield name, whether it closes, start and end of everything that looks like a tag."""
     for match in _TAG.finditer(text):
         closes, rest = bool(match["slash"]), match["rest"]

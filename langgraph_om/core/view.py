@@ -16,7 +16,7 @@ _BAR = 24
 """Characters of a full progress bar."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class MemoryView:
     """A readable summary of a thread's memory.
 
@@ -42,6 +42,10 @@ class MemoryView:
         lines += [f"buffered: {self._buffered()}", f"compression: {self._compression()}"]
         lines += [f"{name}: {value}" for name, value in self._hints()]
         return "\n".join([*lines, "", log_text(self.record["log"]) or "(no observations yet)"])
+
+    def __repr__(self) -> str:
+        """Return the summary, as a prompt shows it."""
+        return str(self)
 
     def _repr_html_(self) -> str:
         """Return the summary as HTML; all text of the conversation is escaped."""
@@ -71,9 +75,11 @@ class MemoryView:
     def _buffered(self) -> str:
         buffered = self.status["windows"]["buffered"]
         chunks, reflection = buffered["observations"], buffered["reflection"]
+        working = [name for name in ("observation", "reflection") if name in self.record["pending"]]
         return (
-            f"{chunks['chunks']} chunks of {chunks['messageTokens']} message tokens "
-            f"({chunks['status']}), reflection {reflection['status']}"
+            f"{chunks['chunks']} chunks for {chunks['messageTokens']} tokens of messages"
+            + (", a reflection" if reflection["inputObservationTokens"] else "")
+            + (f"; at work: {' and '.join(working)}" if working else "")
         )
 
     def _compression(self) -> str:
@@ -85,7 +91,12 @@ class MemoryView:
     def _hints(self) -> list[tuple[str, str]]:
         names = {"current_task": "current task", "suggested_response": "suggested response"}
         values: Mapping[str, Any] = self.record
-        return [(title, values[key]) for key, title in names.items() if values[key]]
+        failures = [
+            (f"last failure of {name}", f"{last['error']} ({last['failures']} in a row)")
+            for name, last in self.record["attempts"].items()
+            if last.get("error")
+        ]
+        return [*failures, *((title, values[key]) for key, title in names.items() if values[key])]
 
 
 def _bar_line(name: str, tokens: int, threshold: int) -> str:

@@ -16,6 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langgraph_om.core.digest import content_digest
 from langgraph_om.core.record import CURSOR_TAIL, MemoryRecord, derive_id
 from langgraph_om.core.tokens import CONVERSATION_OVERHEAD, TokenCounter
+from langgraph_om.errors import ConfigurationError
 
 __all__ = ["CONTINUATION_ID", "Entry", "Window", "message_time", "open_window", "safe_cuts"]
 
@@ -204,11 +205,15 @@ def _search(record: MemoryRecord, positions: dict[str, int]) -> int:
     for key in reversed(record["cursor"]):
         if key in positions:
             return positions[key] + 1
-    for group in reversed(record["log"]):
-        for ends in reversed(group["ranges"]):
-            for key in reversed(ends):
-                if key in positions:
-                    return positions[key] + 1
+    # Messages that were counted were in the window when memory last looked.
+    counts = record["token_cache"]["counts"]
+    unobserved = min((positions[key] for key in counts if key in positions), default=0)
+    ranges = [ends for group in record["log"] for ends in group["ranges"]]
+    for first, last in reversed(ranges):
+        if last in positions:
+            return positions[last] + 1
+        if first in positions:
+            return max(positions[first] + 1, unobserved)
     return 0
 
 
@@ -294,7 +299,10 @@ def message_time(
         An aware time, or `None` for a message of unknown time.
     """
     if custom is not None:
-        told = custom(message)
+        told: Any = custom(message)
+        if told is not None and not isinstance(told, datetime):
+            msg = f"`message_time` returned {told!r}; return a datetime or None"
+            raise ConfigurationError(msg)
         if told is not None:
             return told if told.tzinfo else told.replace(tzinfo=timezone)
     for source in (message.additional_kwargs, message.response_metadata):

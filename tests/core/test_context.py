@@ -24,7 +24,7 @@ from langgraph_om.core.window import CONTINUATION_ID, open_window
 from langgraph_om.testing import check_message_sequence
 
 TODAY = date(2026, 3, 4)
-INTRO = f"\n\n{load('actor_instructions')}\n\n<observations>\n"
+INTRO = f"{load('actor_instructions')}\n\n<observations>\n"
 REMINDER = HumanMessage(load("continuation"), id=CONTINUATION_ID)
 
 
@@ -105,7 +105,7 @@ def test_the_prompt_of_a_conversation_with_memory() -> None:
         SystemMessage(
             [
                 block("You are kind."),
-                block(INTRO),
+                block(f"\n\n{INTRO}"),
                 block("Date: Mar 1, 2026 (3 days ago)\n* 🔴 (09:00) The dog is Rex\n\n"),
                 block(
                     "[3 days later]\nDate: Mar 4, 2026 (today)\n* 🟡 (10:00) Asked for a lead\n\n"

@@ -68,7 +68,9 @@ def test_how_an_update_is_merged(
     ],
 )
 def test_a_message_may_be_written_in_any_form(written: object) -> None:
-    assert told(messages_reducer([], [written])) == [("human", "hello", None)]
+    [(kind, text, key)] = told(messages_reducer([], [written]))
+    assert (kind, text) == ("human", "hello")
+    assert key
 
 
 def test_a_chunk_becomes_a_whole_message() -> None:
@@ -76,9 +78,21 @@ def test_a_chunk_becomes_a_whole_message() -> None:
     assert [type(message) for message in merged] == [AIMessage]
 
 
-def test_it_never_makes_up_an_id_and_keeps_messages_without_one() -> None:
-    merged = messages_reducer([HumanMessage("a")], [HumanMessage("a"), [AIMessage("b")]])
-    assert told(merged) == [("human", "a", None), ("human", "a", None), ("ai", "b", None)]
+def test_messages_without_an_id_get_one_of_their_own_and_the_same_on_replay() -> None:
+    updates = [HumanMessage("a"), HumanMessage("a"), [("ai", "b")], RemoveMessage(id="x")]
+    merged = messages_reducer([], updates)
+    assert [(kind, text) for kind, text, _ in told(merged)] == [
+        ("human", "a"),
+        ("human", "a"),
+        ("ai", "b"),
+    ]
+    assert len({key for _, _, key in told(merged)}) == 3
+    by_one: list[Any] = []
+    for update in updates:
+        by_one = messages_reducer(by_one, [update])
+    assert told(by_one) == told(merged)
+    again = messages_reducer(merged, [HumanMessage("a")])
+    assert len({key for _, _, key in told(again)}) == 4
 
 
 def test_the_given_messages_are_the_ones_that_come_out() -> None:

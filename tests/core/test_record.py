@@ -106,7 +106,7 @@ def failed(operation: str, failures: int = 1, retry_at: int = 500) -> Event:
 
 
 TRIPPED: Event = {
-    "type": "tripwire",
+    "type": "tripped",
     "operation": "observation",
     "cycle_id": "c",
     "reason": "no answer",
@@ -274,7 +274,13 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
     (
         "the turn was ended",
         [TRIPPED],
-        {"tripwire": {"reason": "no answer", "last_message": "m3"}},
+        {
+            "tripwire": {
+                "operation": "observation",
+                "reason": "no answer",
+                "last_message": "m3",
+            }
+        },
     ),
     (
         "the next step clears the tripwire",
@@ -339,7 +345,7 @@ def test_the_log_weighs_what_its_groups_weigh() -> None:
     assert log_tokens(fold(None, [observed(None, 0, 0), observed("m0", 1, 1)])) == 20
 
 
-@pytest.mark.parametrize("kind", ["observation-end", "stepped", "counted", "tripwire", "opened"])
+@pytest.mark.parametrize("kind", ["observation-end", "stepped", "counted", "tripped", "opened"])
 def test_events_that_change_memory_are_worth_a_checkpoint(kind: str) -> None:
     assert kind in FOLDED_TYPES
     assert "status" not in FOLDED_TYPES

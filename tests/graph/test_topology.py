@@ -183,7 +183,7 @@ def test_messages_that_are_no_list_are_refused() -> None:
     builder = StateGraph(Odd)
     builder.add_node("agent", lambda _: {})
     builder.add_edge(START, add_observational_memory(builder, empty_memory()))
-    with pytest.raises(ConfigurationError, match="`messages` is str"):
+    with pytest.raises(ConfigurationError, match="`messages` holds 'hi'"):
         builder.compile().invoke({"messages": "hi"}, on_thread())
 
 
