@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableLambda
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.config import get_stream_writer
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
@@ -55,11 +57,28 @@ def create_memory_agent(
         raise ConfigurationError(msg)
     actor: Runnable[Any, BaseMessage] = chat.bind_tools(all_tools) if all_tools else chat
 
+    def shorter(state: ObservationalMemoryState, error: Exception) -> list[BaseMessage]:
+        view, notice = memory.shortened_input(state, system=prompt)
+        if notice is None or not memory.is_on():
+            raise error
+        get_stream_writer()(notice)
+        return view
+
     def agent(state: ObservationalMemoryState) -> dict[str, Any]:
-        return {"messages": [actor.invoke(memory.llm_input_messages(state, system=prompt))]}
+        view = memory.llm_input_messages(state, system=prompt)
+        try:
+            answer = actor.invoke(view)
+        except ContextOverflowError as error:
+            answer = actor.invoke(shorter(state, error))
+        return {"messages": [answer]}
 
     async def aagent(state: ObservationalMemoryState) -> dict[str, Any]:
-        return {"messages": [await actor.ainvoke(memory.llm_input_messages(state, system=prompt))]}
+        view = memory.llm_input_messages(state, system=prompt)
+        try:
+            answer = await actor.ainvoke(view)
+        except ContextOverflowError as error:
+            answer = await actor.ainvoke(shorter(state, error))
+        return {"messages": [answer]}
 
     builder = StateGraph(ObservationalMemoryState)
     builder.add_node("agent", RunnableLambda(agent, aagent, name="agent"))

@@ -21,7 +21,7 @@ from langgraph_om.core.messages import messages_reducer
 from langgraph_om.core.record import MemoryRecord, fold, fold_one
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.memory import ObservationalMemory, check_memory
-from langgraph_om.nodes import ACTIVATE, BUFFER, OBSERVE, REFLECT, STATUS, MemoryNodes
+from langgraph_om.nodes import STATUS, MemoryNodes
 
 __all__ = ["ObservationalMemoryState", "add_observational_memory"]
 
@@ -84,10 +84,10 @@ def add_observational_memory(
     nodes = MemoryNodes(memory, before, end, writes_always=is_delta)
     view = _view(memory.messages_key, DeltaMemory if is_delta else PlainMemory)
     builder.add_node(STATUS, RunnableLambda(nodes.status, name=STATUS), input_schema=view)
-    work = {"activate": ACTIVATE, "observe": OBSERVE, "reflect": REFLECT}
-    if memory.thresholds.buffer_tokens is not None:
-        work["buffer"] = BUFFER
-    for kind, name in work.items():
+    targets = nodes.targets()
+    for kind, name in targets.items():
+        if kind in ("proceed", "abort"):
+            continue
         builder.add_node(name, nodes.node(kind, name), input_schema=view)
         if kind != "buffer" or nodes.buffering_waits:
             builder.add_edge(name, STATUS)
@@ -95,10 +95,8 @@ def add_observational_memory(
             # Not beside the Actor: a run that ends in a superstep of two nodes leaves LangGraph's
             # `update_state` unable to tell which of them an edit stands for.
             builder.add_edge(name, before)
-    targets = [before, *work.values(), end]
-    builder.add_conditional_edges(
-        STATUS, RunnableLambda(cast("Any", nodes.route), name="om_route"), targets
-    )
+    route = RunnableLambda(cast("Any", nodes.route), name="om_route")
+    builder.add_conditional_edges(STATUS, route, cast("Any", targets))
     _keep_out_of_input(builder)
     if before in builder.nodes:
         _show_memory(builder, before)

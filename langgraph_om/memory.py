@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime, tzinfo
 from functools import cached_property
 from typing import Any, Literal, Self, cast
-from zoneinfo import ZoneInfo
 
 from langchain_core.messages import BaseMessage, SystemMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig, ensure_config
@@ -23,8 +21,6 @@ from langchain_core.tools import BaseTool
 from langgraph_om.buffering import (
     BackgroundBuffering,
     Buffering,
-    InlineBuffering,
-    ParallelBuffering,
 )
 from langgraph_om.core.background import (
     JobState,
@@ -44,7 +40,6 @@ from langgraph_om.core.checks import (
     check_seconds,
 )
 from langgraph_om.core.config import (
-    DEFAULT_MODEL,
     SCOPES,
     ObservationConfig,
     ReflectionConfig,
@@ -52,28 +47,35 @@ from langgraph_om.core.config import (
     Thresholds,
     as_config,
     resolve_thresholds,
-    select_models,
 )
 from langgraph_om.core.context import assemble
-from langgraph_om.core.counters import TokenxCounter
 from langgraph_om.core.cycle import CycleFlow
 from langgraph_om.core.events import Event, Part, status_data, to_part
-from langgraph_om.core.gate import Look, look
+from langgraph_om.core.gate import Look, look, trim_notice
 from langgraph_om.core.plan import Decision, plan
 from langgraph_om.core.record import FOLDED_TYPES, MemoryRecord, fold, log_tokens, readable
 from langgraph_om.core.settings import Identity, Settings
+from langgraph_om.core.state import conversation_of, record_of
 from langgraph_om.core.tokens import TokenCounter, count_messages
 from langgraph_om.core.view import MemoryView
 from langgraph_om.core.window import Window, open_window
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.models import (
-    AgentModels,
     Cycle,
     Emit,
     ModelValue,
     adrive,
-    check_model,
     drive,
+)
+from langgraph_om.options import (
+    check_buffering,
+    check_counter,
+    check_resource,
+    check_zone,
+    choose_models,
+    refuse_unfinished,
+    system_clock,
+    with_prompt_switch,
 )
 
 __all__ = ["ObservationalMemory", "StepResult"]
@@ -82,13 +84,6 @@ logger = logging.getLogger("langgraph_om")
 
 JOB_DEADLINES = 5
 """A background job may take so many times the `deadline` of a turn."""
-
-_PROMPT_SWITCHES = {
-    "OM_USE_CONDENSED_PROMPT": "condensed",
-    "OM_USE_LEGACY_PROMPT": "legacy",
-}
-"""Environment variables that choose the Observer's prompt when the setting is left at its default.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +168,7 @@ class ObservationalMemory:
         self.enabled = check_flag("enabled", enabled)
         check_choice("scope", scope, SCOPES)
         check_flag("share_token_budget", share_token_budget)
-        _refuse_unfinished(
+        refuse_unfinished(
             {
                 "retrieval": retrieval is not False,
                 "archive": archive is not None,
@@ -184,12 +179,13 @@ class ObservationalMemory:
                 "on_debug_event": on_debug_event is not None,
             }
         )
-        observing = _with_prompt_switch(as_config(ObservationConfig, "observation", observation))
+        observing = with_prompt_switch(as_config(ObservationConfig, "observation", observation))
         reflecting = as_config(ReflectionConfig, "reflection", reflection)
-        self._models = self._choose_models(
+        self._models = choose_models(
             model,
             observing,
             reflecting,
+            is_checked=self.enabled,
             given={
                 "share_token_budget": share_token_budget,
                 "observation": observation is not None,
@@ -200,13 +196,13 @@ class ObservationalMemory:
             observing, reflecting, scope=scope, share_token_budget=share_token_budget
         )
         self.messages_key = check_key("messages_key", messages_key)
-        self.resource_id = _check_resource(resource_id)
-        self._clock = check_clock("clock", clock) if clock is not None else _system_clock
+        self.resource_id = check_resource(resource_id)
+        self._clock = check_clock("clock", clock) if clock is not None else system_clock
         self._deadline = check_seconds("deadline", deadline)
         self.settings = Settings(
             thresholds=thresholds,
-            counter=_check_counter(token_counter),
-            timezone=_check_zone(timezone),
+            counter=check_counter(token_counter),
+            timezone=check_zone(timezone),
             observation=observing,
             reflection=reflecting,
             scope=scope,
@@ -220,43 +216,8 @@ class ObservationalMemory:
                 else check_count("max_input_tokens", max_input_tokens)
             ),
         )
-        self.buffering: Buffering = _check_buffering(buffering)
+        self.buffering: Buffering = check_buffering(buffering)
         self._warned_no_thread = False
-
-    def _choose_models(
-        self,
-        model: ModelValue | None,
-        observing: ObservationConfig,
-        reflecting: ReflectionConfig,
-        *,
-        given: Mapping[str, bool],
-    ) -> AgentModels:
-        named = (model, observing.model, reflecting.model)
-        option = next((name for name, is_given in given.items() if is_given), None)
-        if self.enabled and option and all(value is None for value in named):
-            msg = (
-                f"`{option}` is set and no model is; write model='default' for the default model "
-                f"or name one"
-            )
-            raise ConfigurationError(msg)
-        observer, reflector = select_models(model, observing, reflecting)
-        if self.enabled:
-            given_models = {
-                "observation.model": observing.model,
-                "reflection.model": reflecting.model,
-            }
-            for option, value in {"model": model, **given_models}.items():
-                if value is not None and value != "default":
-                    check_model(option, value)
-            if observer is DEFAULT_MODEL or reflector is DEFAULT_MODEL:
-                check_model("model", DEFAULT_MODEL)
-        return AgentModels(
-            values={"observer": observer, "reflector": reflector},
-            settings={
-                "observer": observing.model_settings,
-                "reflector": reflecting.model_settings,
-            },
-        )
 
     def __repr__(self) -> str:
         return f"ObservationalMemory(enabled={self.enabled}, thresholds={self.thresholds})"
@@ -305,7 +266,7 @@ class ObservationalMemory:
         if not self.is_on(config):
             head = SystemMessage(system) if isinstance(system, str) else system
             return [*([head] if head is not None else []), *messages]
-        record = _record_of(state)
+        record = record_of(state)
         if not record["id"] and messages:
             msg = (
                 "the memory's gate did not run before this node; draw the edges into it: "
@@ -313,12 +274,34 @@ class ObservationalMemory:
                 "'om_status')` where there are tools"
             )
             raise ConfigurationError(msg)
-        return self._actor_input(record, messages, system)
+        return self._actor_input(record, messages, system, self.settings.max_input_tokens)
+
+    def shortened_input(
+        self, state: Any, *, system: str | SystemMessage | None = None
+    ) -> tuple[list[BaseMessage], Part | None]:
+        """Return a shorter input, for when the provider says that the other one is too long.
+
+        Args:
+            state: The graph's state.
+            system: The agent's own system prompt.
+
+        Returns:
+            The input without the older half of the window, whole exchanges only, and the
+            `data-om-view-trimmed` part that says so; `None` when there is nothing to leave out.
+        """
+        record, messages = record_of(state), self.conversation(state)
+        window = self._window(record, messages)
+        overhead = log_tokens(record) + window.request_tokens
+        settings = replace(self.settings, max_input_tokens=overhead + window.tokens // 2)
+        notice = trim_notice(settings, record, window)
+        part = to_part(notice[0]) if notice else None
+        view = self._actor_input(record, messages, system, settings.max_input_tokens)
+        return view, part
 
     def status(self, state: Any) -> dict[str, Any]:
         """Return the `data` of `data-om-status` for a state; asks no model."""
         state = getattr(state, "values", state) if not isinstance(state, Mapping) else state
-        record = _record_of(state)
+        record = record_of(state)
         window = open_window(record, self.conversation(state), self.settings.counter)
         step = max(0, record["turn"]["step"])
         return status_data(record, window, self.thresholds, step=step)
@@ -326,7 +309,7 @@ class ObservationalMemory:
     def view(self, state: Any) -> MemoryView:
         """Return a readable summary of a state's memory; asks no model."""
         state = getattr(state, "values", state) if not isinstance(state, Mapping) else state
-        record, messages = _record_of(state), self.conversation(state)
+        record, messages = record_of(state), self.conversation(state)
         window = open_window(record, messages, self.settings.counter)
         return MemoryView(
             record=record,
@@ -414,7 +397,8 @@ class ObservationalMemory:
             memory = fold(memory, [done])
             events += done
         parts = [part for event in events if (part := to_part(event)) is not None]
-        view = [] if kind == "abort" else self._actor_input(memory, messages, None)
+        limit = self.settings.max_input_tokens
+        view = [] if kind == "abort" else self._actor_input(memory, messages, None, limit)
         return StepResult(memory, parts, view, aborted=kind == "abort")
 
     # --- Background work -------------------------------------------------------------------------
@@ -492,21 +476,7 @@ class ObservationalMemory:
 
     def conversation(self, state: Any) -> list[BaseMessage]:
         """Return the messages of a state."""
-        messages = _field(state, self.messages_key)
-        if messages is None:
-            return []
-        odd: Any = (
-            next((m for m in messages[-1:] if not isinstance(m, BaseMessage)), None)
-            if isinstance(messages, list)
-            else messages
-        )
-        if odd is not None:
-            msg = (
-                f"the state's `{self.messages_key}` holds {odd!r}; it must be a list of LangChain "
-                f"messages, kept by a reducer such as `add_messages` (or set `messages_key`)"
-            )
-            raise ConfigurationError(msg)
-        return cast("list[BaseMessage]", messages)
+        return conversation_of(state, self.messages_key)
 
     @property
     def buffers_in_background(self) -> bool:
@@ -620,6 +590,7 @@ class ObservationalMemory:
         record: MemoryRecord,
         messages: Sequence[BaseMessage],
         system: str | SystemMessage | None,
+        max_input_tokens: int | None,
     ) -> list[BaseMessage]:
         return assemble(
             record,
@@ -627,7 +598,7 @@ class ObservationalMemory:
             self._window(record, messages),
             today=self._clock().astimezone(self.settings.timezone).date(),
             system=system,
-            max_input_tokens=self.settings.max_input_tokens,
+            max_input_tokens=max_input_tokens,
         )
 
 
@@ -659,42 +630,6 @@ def folded(events: Sequence[Event]) -> list[Event]:
     return [event for event in events if event["type"] in FOLDED_TYPES]
 
 
-def _system_clock() -> datetime:
-    return datetime.now(UTC)
-
-
-# --- Reading a state -----------------------------------------------------------------------------
-
-
-def _field(state: Any, key: str) -> Any:
-    return state.get(key) if isinstance(state, Mapping) else getattr(state, key, None)
-
-
-def _record_of(state: Any) -> MemoryRecord:
-    """Return the record in a state.
-
-    Raises:
-        ConfigurationError: When the state has no place for one.
-    """
-    record = _stored(state)
-    if record is None:
-        msg = (
-            "the state has no `om`, so the memory can not be seen here. A node: add it to the "
-            "builder before `add_observational_memory(builder, memory, before=...)`, or give it "
-            "`input_schema` with a field `om: dict`. Outside of the graph: use "
-            "`graph.get_state(config).values`"
-        )
-        raise ConfigurationError(msg)
-    return readable(record)
-
-
-def _stored(state: Any) -> Any:
-    """Return the record in a state, `{}` for an empty one, `None` when there is no place for it."""
-    if isinstance(state, Mapping):
-        return state["om"] or {} if "om" in state else None
-    return (getattr(state, "om", None) or {}) if hasattr(state, "om") else None
-
-
 def check_memory(value: object) -> ObservationalMemory:
     """Read a memory.
 
@@ -705,64 +640,3 @@ def check_memory(value: object) -> ObservationalMemory:
         return value
     msg = f"`memory` is {value!r}; write an ObservationalMemory(...)"
     raise ConfigurationError(msg)
-
-
-# --- Checking the host's settings ----------------------------------------------------------------
-
-
-def _refuse_unfinished(given: Mapping[str, bool]) -> None:
-    for option, is_given in given.items():
-        if is_given:
-            msg = f"`{option}` is not available in this version; leave it out"
-            raise ConfigurationError(msg)
-
-
-def _with_prompt_switch(config: ObservationConfig) -> ObservationConfig:
-    if config.prompt != "default":
-        return config
-    for variable, prompt in _PROMPT_SWITCHES.items():
-        if os.environ.get(variable) == "1":
-            values = {**vars(config), "prompt": prompt}
-            return ObservationConfig(**values)
-    return config
-
-
-def _check_resource(value: Any) -> str | Callable[[RunnableConfig], str | None] | None:
-    if value is None or callable(value) or (isinstance(value, str) and value):
-        return cast("str | None", value)
-    msg = f"`resource_id` is {value!r}; write an id, a function of the run's configuration, or None"
-    raise ConfigurationError(msg)
-
-
-def _check_counter(value: object) -> TokenCounter:
-    if value is None:
-        return TokenxCounter()
-    if isinstance(value, type) or not isinstance(value, TokenCounter):
-        msg = (
-            f"`token_counter` is {value!r}; write an object with `identity`, `count_text` and "
-            f"`count_message`, such as `TokenxCounter()`"
-        )
-        raise ConfigurationError(msg)
-    return value
-
-
-def _check_buffering(value: object) -> Buffering:
-    if value is None:
-        return BackgroundBuffering()
-    if not isinstance(value, BackgroundBuffering | InlineBuffering | ParallelBuffering):
-        msg = (
-            f"`buffering` is {value!r}; write BackgroundBuffering(), InlineBuffering() or "
-            f"ParallelBuffering()"
-        )
-        raise ConfigurationError(msg)
-    return value
-
-
-def _check_zone(value: object) -> tzinfo:
-    if isinstance(value, tzinfo):
-        return value
-    try:
-        return ZoneInfo(str(value))
-    except (OSError, ValueError, LookupError) as error:
-        msg = f"`timezone` is {value!r}; write an IANA name such as 'Europe/Berlin', or a tzinfo"
-        raise ConfigurationError(msg) from error

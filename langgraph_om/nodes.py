@@ -70,17 +70,26 @@ class MemoryNodes:
         return self._update(folded(seen.events))
 
     def route(self, state: Mapping[str, Any]) -> str | list[str]:
-        """Name the next node; reads nothing but the state."""
+        """Name what comes next, a key of `targets`; reads nothing but the state."""
         if not self.memory.is_on():
-            return self.before
+            return "proceed"
         kind = self._decide(state).kind
-        if kind == "abort":
-            return self.end
-        if kind == "proceed" or _must_proceed(state):
-            return self.before
-        if kind == "buffer":
-            return [self.before, BUFFER] if self.buffers_beside else BUFFER
-        return {"activate": ACTIVATE, "observe": OBSERVE, "reflect": REFLECT}[kind]
+        if kind != "abort" and _must_proceed(state):
+            return "proceed"
+        return ["proceed", "buffer"] if kind == "buffer" and self.buffers_beside else kind
+
+    def targets(self) -> dict[str, str]:
+        """Return the node for each answer of `route`."""
+        targets = {
+            "proceed": self.before,
+            "activate": ACTIVATE,
+            "observe": OBSERVE,
+            "reflect": REFLECT,
+            "abort": self.end,
+        }
+        if self.memory.thresholds.buffer_tokens is not None:
+            targets["buffer"] = BUFFER
+        return targets
 
     @property
     def buffering_waits(self) -> bool:

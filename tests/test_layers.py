@@ -20,6 +20,7 @@ LAYERS = (
     ("core",),
     ("models", "archive"),
     ("buffering",),
+    ("options",),
     ("memory",),
     ("nodes",),
     ("graph", "recall_tool"),

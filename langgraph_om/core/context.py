@@ -191,7 +191,7 @@ def dropped_from_view(window: Window, log: int, limit: int | None) -> int:
     """
     if limit is None:
         return 0
-    room = limit - ((log + _FIXED_TOKENS) if log else 0)
+    room = limit - window.request_tokens - ((log + _FIXED_TOKENS) if log else 0)
     if window.tokens <= room:
         return 0
     room -= 0 if log else _REMINDER_TOKENS

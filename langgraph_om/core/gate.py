@@ -18,7 +18,7 @@ from langgraph_om.core.settings import Identity, Settings
 from langgraph_om.core.tokens import TokenCounter
 from langgraph_om.core.window import Window, open_window
 
-__all__ = ["Look", "look"]
+__all__ = ["Look", "look", "trim_notice"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def look(
         stepped: Event = {"type": "stepped", "request": window.request, "step": step}
         record = fold(record, [stepped])
         data = status_data(record, window, settings.thresholds, step=step)
-        events += [stepped, *_trim_notice(settings, record, window)]
+        events += [stepped, *trim_notice(settings, record, window)]
         events.append({"type": "status", "data": data})
     return Look(record, window, decision, events)
 
@@ -101,16 +101,17 @@ def _next_step(record: MemoryRecord, window: Window) -> int:
     return step
 
 
-def _trim_notice(settings: Settings, record: MemoryRecord, window: Window) -> list[Event]:
+def trim_notice(settings: Settings, record: MemoryRecord, window: Window) -> list[Event]:
     """Say when the Actor's view has to leave messages out to keep to `max_input_tokens`."""
     dropped = dropped_from_view(window, log_tokens(record), settings.max_input_tokens)
-    if not dropped:
+    left_out = [entry for entry in window.entries[:dropped] if entry.key != window.request]
+    if not left_out:
         return []
     return [
         {
             "type": "view-trimmed",
-            "dropped_messages": dropped,
-            "dropped_tokens": window.weight(0, dropped),
+            "dropped_messages": len(left_out),
+            "dropped_tokens": sum(entry.tokens for entry in left_out),
             "limit": settings.max_input_tokens,
             "record_id": record["id"],
             "thread_id": record["thread_id"],
@@ -153,7 +154,8 @@ def _counting(
         arrived = at >= window.fresh_from if first_look else entry.key not in known
         if arrived and entry.key not in record["stamps"] and not settings.time_of(entry, {}):
             stamps[entry.key] = iso(now)
-    present = {entry.key for entry in window.entries}
+    # The live request is weighed at every call, also when it lies before the window.
+    present = {window.request, *(entry.key for entry in window.entries)}
     gone = [key for key in known if key not in present]
     if not (counts or stamps or gone):
         return []

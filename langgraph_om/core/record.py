@@ -19,6 +19,7 @@ from typing import Any, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
 
+from langgraph_om.core.edits import check_edit
 from langgraph_om.errors import ConfigurationError
 
 __all__ = [
@@ -230,16 +231,7 @@ def _apply(record: _Draft, event: object) -> None:
             raise ConfigurationError(msg)
         effect(record, event)
         return
-    unknown = sorted(set(map(str, event)) - RECORD_KEYS)
-    if unknown:
-        msg = (
-            f"an update of `om` has the key {unknown[0]!r}, which is no key of a memory record; "
-            f"the keys are {', '.join(sorted(RECORD_KEYS))}"
-        )
-        raise ConfigurationError(msg)
-    if event.get("version", RECORD_VERSION) != RECORD_VERSION:
-        msg = f"an edit sets `om.version` to {event['version']!r}; leave it at {RECORD_VERSION}"
-        raise ConfigurationError(msg)
+    check_edit(event, RECORD_VERSION)
     record.update(event)
     record.owns_counts = False
 

@@ -49,6 +49,8 @@ class Window:
     """Key of the newest human message of the whole conversation: the live user request."""
     request_message: BaseMessage | None
     """The live user request itself, when it lies before the window."""
+    request_tokens: int
+    """What the live user request weighs, when it lies before the window."""
     observed_keys: tuple[str, ...]
     """Keys of the last messages before the window, newest last: the tail of a cursor."""
     last_key: str | None
@@ -106,6 +108,11 @@ def open_window(
         tokens=sum(entry.tokens for entry in entries) + (CONVERSATION_OVERHEAD if entries else 0),
         request=request_key,
         request_message=pinned,
+        request_tokens=(
+            _weigh(str(request_key), pinned, counts, counter, is_counted=is_counted).tokens
+            if pinned is not None
+            else 0
+        ),
         observed_keys=_keys_before(messages, start),
         last_key=keyed[-1][0] if keyed else (messages[-1].id if messages else None),
         fresh_from=next(

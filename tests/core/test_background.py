@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 
 from langgraph_om.core.events import status_data
 from langgraph_om.core.observer import ModelCall
@@ -350,3 +350,24 @@ def test_tool_exchanges_stay_whole_and_the_live_request_stays_in_the_prompt(tool
         assert any(message is newest for message in prompt)
         assert check_message_sequence(prompt, "openai") == []
         assert set(simulation.coverage()) == {1}
+
+
+def test_prompt_prefix_moves_only_with_memory_or_the_day() -> None:
+    simulation = Simulation(settings(message_tokens=600, buffer_tokens=100, observation_tokens=150))
+    before: list[Any] | None = None
+    moved = stayed = 0
+    for _ in range(150):
+        simulation._add(HumanMessage("word " * 30))
+        simulation.events.clear()
+        simulation.step()
+        prompt = simulation.prompt()
+        changed = {"activation", "observation-end"} & {e["type"] for e in simulation.events}
+        if before is not None and prompt[: len(before)] != before:
+            assert changed, "the prefix moved without a reason"
+            moved += 1
+        elif before is not None:
+            stayed += 1
+        before = prompt
+        simulation._add(AIMessage("word " * 10))
+    assert moved > 5
+    assert stayed > 3 * moved

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
@@ -495,3 +496,55 @@ def test_clock_without_a_zone_is_named() -> None:
     memory = remembering(scripted(), lambda: Clock()().replace(tzinfo=None))
     with pytest.raises(ConfigurationError, match="`clock` returned"):
         memory.step(None, turns(1))
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+async def test_provider_that_says_the_prompt_is_too_long_gets_a_shorter_one(
+    *, is_async: bool
+) -> None:
+    limit = 14
+
+    def crowded(messages: list[BaseMessage]) -> AIMessage:
+        if len(messages) > limit:
+            msg = "too long"
+            raise ContextOverflowError(msg)
+        return AIMessage("ok")
+
+    agent = make_agent(
+        "agent", InMemorySaver(), model=scripted(actor=crowded), messages=10_000, log=10_000
+    )
+    parts: list[dict[str, Any]] = []
+    for message in turns(9):
+        if is_async:
+            parts += await asay(agent.graph, CONFIG, message)
+        else:
+            parts += say(agent.graph, CONFIG, message)
+    trimmed = of_kind(parts, "view-trimmed")
+    assert trimmed
+    assert trimmed[-1]["droppedMessages"] > 0
+    state = values(agent.graph, CONFIG)
+    assert len(state["messages"]) == 18
+    assert state["messages"][-1].text == "ok"
+    shown = [prompt for prompt in agent.prompts() if len(prompt) <= limit]
+    assert refusals(shown) == []
+
+
+@pytest.mark.parametrize(
+    ("edit", "named"),
+    [
+        ({"pending": None}, "`om.pending`"),
+        ({"log": "text"}, "`om.log`"),
+        ({"chunks": None}, "`om.chunks`"),
+        ({"token_cache": {}}, "'counter'"),
+        ({"log": [{"text": "x"}]}, "'id'"),
+        ({"generation": True}, "`om.generation`"),
+        ({"reflection": {"cycle_id": "x"}}, "'group_ids'"),
+        ({"attempts": {"observation": {"failures": 1}}}, "'at_tokens'"),
+    ],
+)
+def test_edit_of_another_shape_is_refused_when_it_is_made(edit: Any, named: str) -> None:
+    agent = make_agent("agent", InMemorySaver())
+    talk(agent.graph, CONFIG, turns(2))
+    with pytest.raises(ConfigurationError, match=named):
+        agent.graph.update_state(CONFIG, {"om": edit})
+    say(agent.graph, CONFIG, turn(3))

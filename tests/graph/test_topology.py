@@ -8,6 +8,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
+from langgraph.types import Overwrite
 from syrupy.assertion import SnapshotAssertion
 from typing_extensions import TypedDict
 
@@ -21,6 +22,7 @@ from graph_fixtures import (
     on_thread,
     record_of,
     remembering,
+    say,
     scripted,
     talk,
     turn,
@@ -29,7 +31,14 @@ from graph_fixtures import (
     values,
     wire,
 )
-from langgraph_om import ConfigurationError, add_observational_memory, create_memory_agent
+from langgraph_om import (
+    BackgroundBuffering,
+    ConfigurationError,
+    InlineBuffering,
+    ParallelBuffering,
+    add_observational_memory,
+    create_memory_agent,
+)
 
 HAND_MADE = tuple(SCHEMAS)
 
@@ -212,3 +221,23 @@ def test_prompt_is_the_agents_own_until_something_is_observed() -> None:
         ("system", SYSTEM),
         ("human", "hi"),
     ]
+
+
+@pytest.mark.parametrize("buffering", [BackgroundBuffering, InlineBuffering, ParallelBuffering])
+def test_drawing_of_the_default_graph_shows_nodes_and_conditions(
+    buffering: Any, snapshot: SnapshotAssertion
+) -> None:
+    agent = make_agent("agent", observation={"buffer_tokens": 0.2}, buffering=buffering())
+    assert agent.graph.get_graph().draw_mermaid() == snapshot
+
+
+@pytest.mark.parametrize("door", ["plain", "agent"])
+def test_memory_can_be_made_to_forget(door: str) -> None:
+    agent = make_agent(door, InMemorySaver())
+    config = on_thread()
+    talk(agent.graph, config, turns(12))
+    assert record_of(agent.graph, config)["log"]
+    agent.graph.update_state(config, {"om": Overwrite({})}, as_node="om_status")
+    assert not record_of(agent.graph, config).get("log")
+    say(agent.graph, config, turn(50))
+    assert uncovered(agent.memory, values(agent.graph, config)) == []
