@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from langgraph_om.core.background import JobState
+from langgraph_om.core.collect import JobState
 from langgraph_om.core.events import Event
 from langgraph_om.errors import ConfigurationError
 

@@ -23,7 +23,6 @@ from langgraph_om.buffering import (
     Buffering,
 )
 from langgraph_om.core.background import (
-    JobState,
     activation,
     blocking_cycle,
     buffer_in_place,
@@ -39,6 +38,7 @@ from langgraph_om.core.checks import (
     check_key,
     check_seconds,
 )
+from langgraph_om.core.collect import JobState
 from langgraph_om.core.config import (
     SCOPES,
     ObservationConfig,

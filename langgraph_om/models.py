@@ -12,7 +12,7 @@ import importlib.util
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,7 +23,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, ensure_config
 
-from langgraph_om.core.background import JobState
+from langgraph_om.core.collect import JobState
 from langgraph_om.core.cycle import Answer, CycleFlow, Wait
 from langgraph_om.core.events import Event
 from langgraph_om.core.observer import ModelCall, ModelReply
@@ -235,27 +235,38 @@ def drive(flow: CycleFlow, cycle: Cycle, emit: Emit) -> list[Event]:
     Returns:
         All events of the flow, in order.
     """
-    ends_at = time.monotonic() + cycle.deadline
-    events: list[Event] = []
+    questions = _questions(flow, cycle, emit)
     answer: Answer = None
     while True:
         try:
-            item = flow.send(answer)
-        except StopIteration:
-            return events
-        answer = None
-        left = max(0.0, ends_at - time.monotonic())
+            item, left = questions.send(answer)
+        except StopIteration as done:
+            return cast("list[Event]", done.value)
         if isinstance(item, ModelCall):
             answer = _ask(item, cycle, left)
-        elif isinstance(item, Wait):
-            answer = cycle.wait(item.cycle_id, left / 2)
         else:
-            events.append(item)
-            emit(item)
+            answer = cycle.wait(item.cycle_id, left / 2)
 
 
 async def adrive(flow: CycleFlow, cycle: Cycle, emit: Emit) -> list[Event]:
     """Run a flow to its end without blocking the event loop; else like `drive`."""
+    questions = _questions(flow, cycle, emit)
+    answer: Answer = None
+    while True:
+        try:
+            item, left = questions.send(answer)
+        except StopIteration as done:
+            return cast("list[Event]", done.value)
+        if isinstance(item, ModelCall):
+            answer = await _aask(item, cycle, left)
+        else:
+            answer = await _await_job(cycle, item.cycle_id, left / 2)
+
+
+def _questions(
+    flow: CycleFlow, cycle: Cycle, emit: Emit
+) -> Generator[tuple[ModelCall | Wait, float], Answer, list[Event]]:
+    """Yield what a flow waits for, each with the seconds that are left for it; show its events."""
     ends_at = time.monotonic() + cycle.deadline
     events: list[Event] = []
     answer: Answer = None
@@ -265,11 +276,8 @@ async def adrive(flow: CycleFlow, cycle: Cycle, emit: Emit) -> list[Event]:
         except StopIteration:
             return events
         answer = None
-        left = max(0.0, ends_at - time.monotonic())
-        if isinstance(item, ModelCall):
-            answer = await _aask(item, cycle, left)
-        elif isinstance(item, Wait):
-            answer = await _await_job(cycle, item.cycle_id, left / 2)
+        if isinstance(item, ModelCall | Wait):
+            answer = yield item, max(0.0, ends_at - time.monotonic())
         else:
             events.append(item)
             emit(item)

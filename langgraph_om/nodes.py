@@ -15,6 +15,7 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.config import get_stream_writer
 
 from langgraph_om.buffering import InlineBuffering, ParallelBuffering
+from langgraph_om.core.cycle import CycleFlow
 from langgraph_om.core.events import Event, to_part
 from langgraph_om.core.plan import Decision
 from langgraph_om.core.record import MemoryRecord, readable
@@ -103,27 +104,25 @@ class MemoryNodes:
 
     def work(self, kind: str, state: Mapping[str, Any]) -> Update:
         """Carry out the decision, if it is of this kind."""
+        done, flow = self._prepared(kind, state)
+        return done if flow is None else {"om": folded(self.memory.run(flow, emit))}
+
+    async def awork(self, kind: str, state: Mapping[str, Any]) -> Update:
+        """Carry out the decision without blocking the event loop."""
+        done, flow = self._prepared(kind, state)
+        return done if flow is None else {"om": folded(await self.memory.arun(flow, emit))}
+
+    def _prepared(self, kind: str, state: Mapping[str, Any]) -> tuple[Update, CycleFlow | None]:
+        """Return what is done at once, and the flow that has to be run, if any."""
         decision = self._decide(state)
         if decision.kind != kind or not self.memory.is_on():
-            return {}
+            return {}, None
         record, messages = self._record(state), self.memory.conversation(state)
         if kind == "buffer" and self.memory.buffers_in_background:
             event = self.memory.start_job(record, messages, decision)
             emit(event)
-            return {"om": [event]}
-        flow = self.memory.cycle(record, messages, decision)
-        return {"om": folded(self.memory.run(flow, emit))}
-
-    async def awork(self, kind: str, state: Mapping[str, Any]) -> Update:
-        """Carry out the decision without blocking the event loop."""
-        decision = self._decide(state)
-        if decision.kind != kind or not self.memory.is_on():
-            return {}
-        if kind == "buffer" and self.memory.buffers_in_background:
-            return self.work(kind, state)
-        record, messages = self._record(state), self.memory.conversation(state)
-        flow = self.memory.cycle(record, messages, decision)
-        return {"om": folded(await self.memory.arun(flow, emit))}
+            return {"om": [event]}, None
+        return {}, self.memory.cycle(record, messages, decision)
 
     def node(self, kind: str, name: str) -> RunnableLambda[Any, Any]:
         """Make the graph node that carries out decisions of one kind."""

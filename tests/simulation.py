@@ -15,11 +15,11 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langgraph_om.core.background import (
-    JobState,
     activation,
     blocking_cycle,
     buffer_job,
 )
+from langgraph_om.core.collect import JobState
 from langgraph_om.core.config import ObservationConfig, ReflectionConfig, resolve_thresholds
 from langgraph_om.core.context import assemble
 from langgraph_om.core.counters import TokenxCounter

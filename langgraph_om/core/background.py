@@ -1,8 +1,8 @@
 """Buffering: observation and reflection ahead of need, beside the conversation.
 
 A job is described by its start event, which the record keeps as pending, and done by a flow whose
-last event is the result. Results are judged when they are collected, against the conversation as it
-is then; what fits is kept until `activation` makes it memory, without a model.
+last event is the result. Results are judged when they are collected; what fits is kept until
+`activation` makes it memory, without a model.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from langgraph_om.core.chunks import covered_count, entries_digest, live_chunks
+from langgraph_om.core.collect import JobState, collected, over, size_of
 from langgraph_om.core.cycle import (
     CycleFlow,
     CycleInfo,
@@ -45,18 +46,12 @@ from langgraph_om.errors import ObserverError
 
 __all__ = [
     "Job",
-    "JobState",
     "activation",
     "blocking_cycle",
     "buffer_in_place",
     "buffer_job",
-    "collected",
     "deferred",
-    "outdated",
 ]
-
-JobState = Event | Literal["running"] | None
-"""A job as its executor knows it: its result, still at work, or not known there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,135 +257,6 @@ def _reflect_ahead(cycle: CycleInfo) -> CycleFlow:
     )
 
 
-# --- Collecting ----------------------------------------------------------------------------------
-
-
-def collected(
-    settings: Settings,
-    record: MemoryRecord,
-    window: Window,
-    states: Mapping[str, JobState],
-    now: datetime,
-) -> list[Event]:
-    """Take in the results of pending jobs.
-
-    Args:
-        settings: The settings in force.
-        record: The memory of the thread.
-        window: Its unobserved messages.
-        states: Per operation, what the executor knows of the pending job.
-        now: The current time.
-
-    Returns:
-        One event for each job that is over: its result where that still fits, else a failure that
-        says `superseded`, `stale` or `lost`.
-    """
-    events: list[Event] = []
-    for operation, pending in record["pending"].items():
-        state = states.get(operation)
-        if state == "running":
-            continue
-        if state is None:
-            events.append(_lost(settings, record, window, operation, now))
-            continue
-        misfit = _misfit(record, window, operation, pending)
-        if misfit:
-            usage = state.get("usage")
-            events.append({**_over(record, operation, pending, now, misfit), "usage": usage})
-        elif state["type"] == "buffering-failed":
-            info = CycleInfo(settings, record, state["operation"], pending["cycle_id"], 0, now)
-            size = size_of(operation, record, window)
-            back_off = info.failures(size)
-            # A failing job must not keep the turn from asking at the blocking threshold.
-            limit = max(size, _blocking_size(settings, record, window, operation))
-            back_off["retry_at_tokens"] = min(back_off["retry_at_tokens"], limit)
-            events.append({**state, **back_off})
-        else:
-            events.append(state)
-    return events
-
-
-def size_of(operation: str, record: MemoryRecord, window: Window) -> int:
-    """Count what an operation is about: the window's tokens, or the log's."""
-    return window.tokens if operation == "observation" else log_tokens(record)
-
-
-def _blocking_size(settings: Settings, record: MemoryRecord, window: Window, operation: str) -> int:
-    if operation == "observation":
-        return settings.thresholds.block_messages_at(log_tokens(record))
-    return settings.thresholds.block_observations_at(window.tokens)
-
-
-def _lost(
-    settings: Settings, record: MemoryRecord, window: Window, operation: str, now: datetime
-) -> Event:
-    """Say that a job is not known here: its process ended, or another one runs it.
-
-    The next one waits for as much growth again, or workers that take turns would each ask anew.
-    """
-    pending = record["pending"][operation]
-    size = size_of(operation, record, window)
-    why = "lost: the job is not known here, it ended with its process or belongs to another"
-    return {
-        **_over(record, operation, pending, now, why),
-        "usage": {},
-        "failures": record["attempts"].get(operation, {}).get("failures", 0),
-        "at_tokens": size,
-        "retry_at_tokens": min(
-            size + pending["tokens"],
-            max(size, _blocking_size(settings, record, window, operation)),
-        ),
-    }
-
-
-def _misfit(
-    record: MemoryRecord, window: Window, operation: str, pending: Mapping[str, Any]
-) -> str | None:
-    """Tell why a job's result can not be used, if so."""
-    covers = pending["covers"]
-    if operation == "reflection":
-        if position_of_groups(record["log"], covers["group_ids"]) is None:
-            return "superseded: the log was reflected otherwise"
-        return None
-    start = covered_count(live_chunks(record, window))
-    entries = window.entries[start : start + len(covers["ids"])]
-    if [entry.key for entry in entries] != covers["ids"]:
-        return "superseded: its messages were observed otherwise, or are gone"
-    if entries_digest(entries) != covers["digest"]:
-        return "stale: its messages were changed"
-    return None
-
-
-def _over(
-    record: MemoryRecord, operation: str, job: Mapping[str, Any], now: datetime, why: str
-) -> Event:
-    """Say that a job or its result is of no use; this is no failure of the model."""
-    return {
-        "type": "buffering-failed",
-        "operation": operation,
-        "cycle_id": job["cycle_id"],
-        "at": iso(now),
-        "record_id": record["id"],
-        "thread_id": record["thread_id"],
-        "tokens": job["tokens"],
-        "duration_ms": 0,
-        "error": why,
-    }
-
-
-def outdated(record: MemoryRecord, window: Window, now: datetime) -> list[Event]:
-    """Drop buffered work that does not fit the conversation any more."""
-    events: list[Event] = []
-    for chunk in record["chunks"][len(live_chunks(record, window)) :]:
-        why = "stale: the messages of this chunk were changed or observed otherwise"
-        events.append(_over(record, "observation", chunk, now, why))
-    buffered = record["reflection"]
-    if buffered and position_of_groups(record["log"], buffered["group_ids"]) is None:
-        why = "superseded: the log was reflected otherwise"
-        events.append(_over(record, "reflection", buffered, now, why))
-    return events
-
-
 # --- Waiting -------------------------------------------------------------------------------------
 
 
@@ -408,7 +274,7 @@ def blocking_cycle(
         state = yield Wait(pending["cycle_id"])
         if state == "running":
             why = "overtaken: the turn could not wait for the job any longer"
-            events = [_over(record, operation, pending, now, why)]
+            events = [over(record, operation, pending, now, why)]
         else:
             states: dict[str, JobState] = {"observation": "running", "reflection": "running"}
             states[operation] = state if isinstance(state, dict) else None

@@ -9,7 +9,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.background import JobState, collected, outdated
+from langgraph_om.core.collect import JobState, collected, outdated
 from langgraph_om.core.context import dropped_from_view
 from langgraph_om.core.events import Event, iso, status_data
 from langgraph_om.core.plan import PROCEED, Decision, plan
