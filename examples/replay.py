@@ -213,14 +213,12 @@ class Meter:
 
 
 def describe(windows: dict[str, Any]) -> str:
+    """Say how full both windows are, how much is buffered, and how many jobs are at work."""
     active, buffered = windows["active"], windows["buffered"]
     sizes = [f"{active[name]['tokens']}/{active[name]['threshold']}" for name in active]
+    ready = buffered["observations"]["chunks"] + bool(buffered["reflection"]["observationTokens"])
     at_work = sum(job["status"] == "running" for job in buffered.values())
-    reflection = ", a reflection" if buffered["reflection"]["inputObservationTokens"] else ""
-    return (
-        f"window {sizes[0]}, log {sizes[1]}, buffered {buffered['observations']['chunks']}"
-        f"{reflection} ({at_work} at work)"
-    )
+    return f"window {sizes[0]}, log {sizes[1]}, buffered {ready}, {at_work} at work"
 
 
 def texts_of(message: BaseMessage) -> list[str]:

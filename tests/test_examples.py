@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -70,6 +72,12 @@ def figure(name: str, printed: str) -> int:
     return int(found[1])
 
 
+def decimal(name: str, printed: str) -> float:
+    found = re.search(rf"^{name}: +([\d.]+)$", printed, re.MULTILINE)
+    assert found, f"no line {name!r} in:\n{printed[-2000:]}"
+    return float(found[1])
+
+
 def tokens(name: str, printed: str) -> int:
     found = re.search(rf"^{name}: +\d+ messages, (\d+) tokens", printed, re.MULTILINE)
     assert found, f"no line {name!r} in:\n{printed[-2000:]}"
@@ -100,7 +108,7 @@ def test_quickstart_tells_the_whole_story(trip: tuple[Path, str]) -> None:
     days = re.findall(r"^\w+day, \d\d May 2026$", printed, re.MULTILINE)
     said = printed.count("\nYou: ")
     assert len(days) == 5
-    assert said >= 25
+    assert said >= 24
     assert printed.count("\n   calls ") >= 5
     assert printed.index("You are. Night train on 19 June") > printed.index("\nMonday, 11 May 2026")
 
@@ -118,6 +126,94 @@ def test_quickstart_continues_the_thread(trip: tuple[Path, str]) -> None:
     assert f"The thread goes on after {before[1]} messages." in printed
     assert figure("full history", printed) == int(before[1]) + 2
     assert tokens("the Actor sees", printed) < tokens("full history", printed)
+
+
+def test_quickstart_says_what_memory_does_in_short_phrases(trip: tuple[Path, str]) -> None:
+    told = re.findall(r"^   memory: (.+)$", trip[1], re.MULTILINE)
+    assert {re.sub(r"\d+", "N", phrase).replace("chunks", "chunk") for phrase in told} == {
+        "buffering N tokens of messages",
+        "buffered N tokens of messages in N",
+        "activated N chunk: N tokens of messages became N of observations",
+        "condensing N tokens of observations",
+        "condensed N to N, for later",
+        "activated what was condensed: N became N",
+    }
+    assert re.search(
+        r"\(messages \d+/600, .*; [1-9] chunks? ready, \d at work\)$", trip[1], re.MULTILINE
+    )
+
+
+def test_quickstart_cuts_observations_short_unless_asked(trip: tuple[Path, str]) -> None:
+    def formed(printed: str) -> list[int]:
+        blocks = re.findall(r"(?m)^   memory: buffered .*\n((?:      .*\n)*)", printed)
+        return [block.count("\n") for block in blocks]
+
+    assert max(formed(trip[1])) == 7
+    assert re.search(r"^      … \d+ more$", trip[1], re.MULTILINE)
+    in_full = succeed("quickstart.py", "--verbose")
+    assert sum(formed(in_full)) >= sum(formed(trip[1]))
+    assert not re.search(r"^      … \d+ more$", in_full, re.MULTILINE)
+    assert re.search(r"condensed \d+ to \d+, for later\n      Date: ", in_full)
+
+
+SPENT = (
+    r"^memory spent: ([\d,]+) calls, ([\d,]+) tokens in, ([\d,]+) out; your agent's input was "
+    r"([\d,]+) tokens with memory, ([\d,]+) without$"
+)
+
+
+def test_quickstart_adds_up_what_memory_costs(trip: tuple[Path, str]) -> None:
+    found = re.search(SPENT, trip[1], re.MULTILINE)
+    assert found is not None
+    calls, read, written, sent, full = (int(number.replace(",", "")) for number in found.groups())
+    assert calls >= figure("observer calls", trip[1])
+    assert 0 < written < read
+    assert figure("observer calls", trip[1]) < sent < full
+    assert trip[1].splitlines()[-1].startswith("Offline, the observations are extracts")
+
+
+def test_quickstart_loses_no_job_between_two_runs(trip: tuple[Path, str], tmp_path: Path) -> None:
+    first = trip[1]
+    assert first.rindex("\nAgent: ") < first.rindex("   memory: buffered "), "nothing was at work"
+    db = tmp_path / "trip.sqlite"
+    shutil.copy(trip[0], db)
+    printed = succeed("quickstart.py", "--db", db)
+    assert re.search(r"\(messages .*; 1 chunk ready, 0 at work\)", printed)
+    assert "lost" not in printed
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_quickstart_shows_three_bars_on_a_terminal() -> None:
+    printed = on_terminal("quickstart.py")
+    for bar in ("messages ", "observations ", "buffered "):
+        assert f"\x1b[2K{bar}" in printed or f"\n{bar}" in printed
+    assert re.search(r"[1-9]\d* of 600 tokens", printed)
+    assert re.search(r"[1-9] chunks? ready, \d at work", printed)
+    assert "of 100 tokens" not in printed
+    assert "600, observations" not in printed
+
+
+def on_terminal(example: str, *options: object) -> str:
+    import pty  # noqa: PLC0415 not on every platform
+
+    ours, theirs = pty.openpty()
+    kept = {name: value for name, value in os.environ.items() if name not in KEYS}
+    with subprocess.Popen(  # noqa: S603
+        [sys.executable, str(EXAMPLES / example), *map(str, options)],
+        env={**kept, "PYTHONUTF8": "1", "TERM": "xterm-256color", "COLUMNS": "80"},
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+    ) as process:
+        os.close(theirs)
+        printed = b""
+        # Reading ends with an error on Linux, and with nothing elsewhere.
+        with contextlib.suppress(OSError):
+            while piece := os.read(ours, 65536):
+                printed += piece
+    os.close(ours)
+    assert process.returncode == 0, printed[-2000:]
+    return printed.decode()
 
 
 @pytest.mark.parametrize("package", ["rich", "langgraph.checkpoint.sqlite"])
@@ -140,7 +236,7 @@ def test_quickstart_says_what_to_install(package: str, tmp_path: Path) -> None:
 def test_state_graph_draws_the_graph_and_prints_the_log() -> None:
     printed = succeed("state_graph.py")
     assert printed.startswith("Models: offline")
-    assert "om_status -.-> om_observe;" in printed
+    assert "om_status -. &nbsp;observe&nbsp; .-> om_observe;" in printed
     assert "tools --> om_status;" in printed
     assert "12 messages, 6 calls of the model." in printed
     log = printed.partition("Memory's log")[2]
@@ -263,15 +359,95 @@ def test_replay_reflects_and_keeps_the_prompt_short(tmp_path: Path) -> None:
 def test_replay_reports_the_same_by_either_path_and_saver(tmp_path: Path, replay: Replay) -> None:
     file = write(tmp_path, CONVERSATIONS["OpenAI list with tools"])
     sqlite = ("--saver", "sqlite", "--db", tmp_path / "replay.db")
+    again = ("--async", "--thread", "again")
     reports = [
         # In the background the order of things would be a matter of luck.
         json.loads(replay.succeed(file, *LIMITS, "--no-buffering", "--json", *options))
-        for options in ((), ("--async",), sqlite, ("--async", *sqlite))
+        for options in ((), ("--async",), sqlite, (*again, *sqlite))
     ]
     for report in reports:
-        assert report.pop("seconds") > 0
+        assert report.pop("seconds") > report.pop("waiting seconds") > 0
     assert reports[0]["generations"] > 0
     assert reports[1:] == reports[:1] * 3
+
+
+@pytest.mark.parametrize("path", [(), ("--async",)])
+def test_replay_waits_only_without_buffering(
+    path: tuple[str, ...], tmp_path: Path, replay: Replay
+) -> None:
+    file = write(tmp_path, dated(recorded(60)))
+    limits = ("--message-tokens", 600, *path)
+    buffered = replay.succeed(file, *limits)
+    assert figure("observer calls", buffered) > 0
+    assert figure("blocking calls", buffered) == 0
+    waiting = replay.succeed(file, *limits, "--observation-tokens", 300, "--no-buffering")
+    assert figure("generations", waiting) > 0
+    calls = figure("observer calls", waiting) + figure("reflector calls", waiting)
+    assert 0 < figure("blocking calls", waiting) <= calls
+    assert 0 < decimal("waiting seconds", waiting) < decimal("seconds", waiting)
+
+
+def test_replay_reports_what_memory_costs(tmp_path: Path, replay: Replay) -> None:
+    rows = dated(recorded(60))
+    printed = replay.succeed(write(tmp_path, rows), *LIMITS)
+    assert figure("memory input tokens", printed) > figure("memory output tokens", printed) > 0
+    with_memory = figure("actor input tokens with memory", printed)
+    without = figure("actor input tokens without memory", printed)
+    mean = figure("mean prompt tokens", printed)
+    assert abs(with_memory - mean * figure("prompts", printed)) <= figure("prompts", printed)
+    # Before each of the 30 answers stand 1, 3, 5, ... of 60 messages of much the same size.
+    assert without == pytest.approx(figure("full history tokens", printed) * 30 / 2, rel=0.1)
+
+
+def test_replay_prompts_are_the_history_as_long_as_nothing_is_observed(
+    tmp_path: Path, replay: Replay
+) -> None:
+    printed = replay.succeed(write(tmp_path, dated(recorded(21))))
+    prompts = figure("actor input tokens with memory", printed)
+    assert figure("actor input tokens without memory", printed) == prompts > 0
+    assert figure("memory input tokens", printed) == 0
+
+
+@pytest.mark.parametrize("name", ["dated", "OpenAI list with tools"])
+def test_replay_writes_the_same_record_by_either_path_and_saver(
+    name: str, tmp_path: Path, postgres_database: str, replay: Replay
+) -> None:
+    file = write(tmp_path, CONVERSATIONS[name])
+    sqlite = ("--saver", "sqlite")
+    postgres = ("--saver", "postgres", "--url", postgres_database)
+    written = []
+    for number, options in enumerate(
+        ((), (), ("--async",), sqlite, ("--async", *sqlite), postgres)
+    ):
+        target = tmp_path / f"record-{number}.json"
+        replay.succeed(file, *LIMITS, "--no-buffering", "--record", target, *options)
+        written.append(target.read_bytes())
+    record = json.loads(written[0])
+    assert record["generation"] > 0
+    assert record["thread_id"] == ("conv-1" if name == "dated" else "talk")
+    assert written[1:] == written[:1] * 5
+
+    other = tmp_path / "other.json"
+    elsewhere = ("--async", "--thread", "other", *postgres)
+    replay.succeed(file, *LIMITS, "--no-buffering", "--record", other, *elsewhere)
+    assert json.loads(other.read_bytes())["thread_id"] == "other"
+
+
+def test_replay_refuses_a_thread_that_is_there_already(tmp_path: Path, replay: Replay) -> None:
+    file, db = write(tmp_path, recorded(4)), ("--saver", "sqlite", "--db", tmp_path / "replay.db")
+    replay.succeed(file, *db)
+    for path in ((), ("--async",)):
+        code, _, errors = replay.run(file, *db, *path)
+        assert code == 2
+        assert "'talk'" in errors
+        assert "--thread" in errors
+    assert figure("messages", replay.succeed(file, *db, "--thread", "fresh")) == 4
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_replay_shows_windows_and_buffer_on_a_terminal(tmp_path: Path) -> None:
+    printed = on_terminal("replay.py", write(tmp_path, dated(recorded(150))), *LIMITS)
+    assert re.search(r"window \d+/300, log \d+/300, buffered \d+, \d at work", printed)
 
 
 def test_replay_stops_at_the_limit(tmp_path: Path, replay: Replay) -> None:
@@ -309,6 +485,16 @@ def test_replay_refuses_a_bad_file(
         ("--timezone", "Mars"),
         ("--model", "nonsense"),
         ("--saver", "postgres"),
+        ("--saver", "postgres", "--url", "nonsense"),
+        ("--saver", "postgres", "--url", "postgresql://nobody:secret@127.0.0.1:1/none"),
+        ("--saver", "postgres", "--url", "postgresql://nobody:secret@127.0.0.1:1/none", "--async"),
+        ("--url", "postgresql://127.0.0.1/none"),
+        ("--db", "replay.db"),
+        ("--saver", "sqlite", "--db", "no/such/folder/replay.db"),
+        ("--saver", "sqlite", "--db", EXAMPLES / "replay.py"),
+        ("--saver", "sqlite", "--db", EXAMPLES / "replay.py", "--async"),
+        ("--record", "no/such/folder/om.json"),
+        ("--record", EXAMPLES),
     ],
 )
 def test_replay_refuses_a_bad_option(
@@ -316,6 +502,7 @@ def test_replay_refuses_a_bad_option(
 ) -> None:
     code, _, errors = replay.run(write(tmp_path, recorded(2)), *options)
     assert (code, errors.count("\n")) == (2, 1)
+    assert "secret" not in errors
 
 
 def test_replay_ends_with_status_one_when_a_message_is_lost(

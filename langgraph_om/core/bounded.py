@@ -20,6 +20,8 @@ from typing import Any, Final
 __all__ = ["bounded_json", "clean", "cut", "omit_middle", "one_line", "short_json"]
 
 LABEL_CHARACTERS: Final = 120
+MOST_TOKENS_PER_CHARACTER: Final = 4
+"""More than any tokenizer makes of a character: the bytes of its UTF-8 form."""
 CHARACTERS_PER_TOKEN_CEILING: Final = 16
 """No text longer than this many characters per allowed token is counted: it is cut unread."""
 SEARCH_STEPS: Final = 12
@@ -71,6 +73,8 @@ def cut(text: str, tokens: int, count: Callable[[str], int]) -> str:
         tokens: The most that the answer may count.
         count: Says what a text counts.
     """
+    if len(text) * MOST_TOKENS_PER_CHARACTER <= tokens:
+        return text  # most texts are short, and counting is what costs
     high = min(len(text), tokens * CHARACTERS_PER_TOKEN_CEILING)
     head = count(text[:high])
     if high == len(text) and head <= tokens:
