@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
-from typing import Any
+from typing import Any, NamedTuple, cast
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langgraph_om.core.digest import content_digest
 from langgraph_om.core.record import CURSOR_TAIL, MemoryRecord, derive_id
@@ -27,9 +27,8 @@ CONTINUATION_ID = "om-continuation"
 MessageTime = Callable[[BaseMessage], datetime | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One message of the window."""
+class Entry(NamedTuple):
+    """One message of the window; a tuple, because every step makes one for each message."""
 
     key: str
     """The message's id, or one derived from its content."""
@@ -122,7 +121,7 @@ def open_window(
 
 
 def _is_conversation(message: BaseMessage) -> bool:
-    return not isinstance(message, SystemMessage) and message.id != CONTINUATION_ID
+    return message.type != "system" and message.id != CONTINUATION_ID
 
 
 def _weigh(
@@ -265,8 +264,8 @@ def _exchange_ends(entries: Sequence[Entry]) -> list[int]:
     open_calls: dict[str, int] = {}
     newest_other = -1
     for at, entry in enumerate(entries):
-        if isinstance(entry.message, ToolMessage):
-            called = open_calls.pop(entry.message.tool_call_id, None)
+        if entry.message.type == "tool":
+            called = open_calls.pop(cast("ToolMessage", entry.message).tool_call_id, None)
             if called is not None:
                 ends[called] = at
             continue
@@ -279,7 +278,7 @@ def _exchange_ends(entries: Sequence[Entry]) -> list[int]:
 
 
 def _call_ids(message: BaseMessage) -> list[str]:
-    if not isinstance(message, AIMessage):
+    if message.type != "ai" or not isinstance(message, AIMessage):
         return []
     calls = [*message.tool_calls, *message.invalid_tool_calls]
     return [str(call["id"]) for call in calls if call.get("id")]
