@@ -75,9 +75,11 @@ class MemoryView:
     def _buffered(self) -> str:
         buffered = self.status["windows"]["buffered"]
         chunks, reflection = buffered["observations"], buffered["reflection"]
+        count = chunks["chunks"]
         working = [name for name in ("observation", "reflection") if name in self.record["pending"]]
         return (
-            f"{chunks['chunks']} chunks for {chunks['messageTokens']} tokens of messages"
+            f"{count} chunk{'' if count == 1 else 's'} for {chunks['messageTokens']} tokens "
+            + "of messages"
             + (", a reflection" if reflection["inputObservationTokens"] else "")
             + (f"; at work: {' and '.join(working)}" if working else "")
         )
