@@ -79,7 +79,7 @@ class MemoryView:
         working = [name for name in ("observation", "reflection") if name in self.record["pending"]]
         return (
             f"{count} chunk{'' if count == 1 else 's'} for {chunks['messageTokens']} tokens "
-            + "of messages"
+            "of messages"
             + (", a reflection" if reflection["inputObservationTokens"] else "")
             + (f"; at work: {' and '.join(working)}" if working else "")
         )
