@@ -41,6 +41,7 @@ from graph_fixtures import (
     values,
 )
 from langgraph_om import ConfigurationError, ObserverError, TokenxCounter, add_observational_memory
+from langgraph_om.core.record import fold
 from langgraph_om.core.window import CONTINUATION_ID
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector
 
@@ -548,3 +549,31 @@ def test_edit_of_another_shape_is_refused_when_it_is_made(edit: Any, named: str)
     with pytest.raises(ConfigurationError, match=named):
         agent.graph.update_state(CONFIG, {"om": edit})
     say(agent.graph, CONFIG, turn(3))
+
+
+def test_observer_and_reflector_that_hang_hold_a_turn_for_one_deadline() -> None:
+    let_go = threading.Event()
+
+    def hang(messages: list[BaseMessage]) -> str:
+        let_go.wait(20)
+        return ""
+
+    memory = remembering(scripted(observer=hang, reflector=hang), Clock(), log=150, deadline=0.5)
+    noted = {
+        "id": "g0",
+        "kind": "observation",
+        "ranges": [["gone", "gone"]],
+        "thread_id": "t",
+        "observed_at": "2026-03-01T09:00:00+00:00",
+        "text": "* 🔴 something",
+        "tokens": 200,
+    }
+    record = fold(None, [{"log": [noted]}])
+    start = time.monotonic()
+    result = memory.step(record, turns(12), thread_id="t")  # both are due at once
+    took = time.monotonic() - start
+    let_go.set()
+    failed = of_kind(result.events, "observation-failed")
+    assert [event["operationType"] for event in failed] == ["observation"]
+    assert took < 0.5 + 1.5
+    assert len(result.messages) > 12
