@@ -58,7 +58,7 @@ def add_observational_memory(
 
     Args:
         builder: The graph; its node `before` should have been added already, so that it is given
-        `om`.
+            `om`.
         memory: The memory.
         before: The node that calls the Actor's model.
         end: Where a turn goes that memory aborts (`on_error="abort"`).

@@ -60,13 +60,7 @@ from langgraph_om.core.tokens import TokenCounter, count_messages
 from langgraph_om.core.view import MemoryView
 from langgraph_om.core.window import Window, open_window
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.models import (
-    Cycle,
-    Emit,
-    ModelValue,
-    adrive,
-    drive,
-)
+from langgraph_om.models import Cycle, Emit, ModelValue, adrive, drive
 from langgraph_om.options import (
     check_buffering,
     check_counter,
@@ -105,31 +99,35 @@ class ObservationalMemory:
 
     Args:
         model: Model of the Observer and the Reflector: `"provider/model"`, a chat model or a
-        runnable
-            over messages. `"default"` is `google/gemini-2.5-flash`, and so is nothing at all.
+            runnable over messages. `"default"` is `google/gemini-2.5-flash`, and so is nothing at
+            all.
         enabled: Whether memory does anything; an agent with `enabled=False` works as without it.
-        scope: `"thread"`: each thread has its own memory.
+        scope: `"thread"`: each thread has its own memory. `"resource"` is not available in this
+            version.
         share_token_budget: Whether messages may use the room that observations leave, and the other
             way round.
-        retrieval: Whether the Actor gets a recall tool.
+        retrieval: Whether the Actor gets a recall tool; not available in this version.
         observation: Settings of the Observer, an `ObservationConfig` or a mapping.
         reflection: Settings of the Reflector, a `ReflectionConfig` or a mapping.
-        archive: Where raw messages are kept outside of the checkpointer.
-        evict: Whether observed messages leave the checkpoint (needs an archive).
+        archive: Where raw messages are kept outside of the checkpointer; not available in this
+            version.
+        evict: Whether observed messages leave the checkpoint; not available in this version.
         resource_id: The user or entity a thread belongs to; `None`: `configurable["resource_id"]`.
         messages_key: The state's key of the conversation.
         token_counter: What counts tokens; `None`: `TokenxCounter()`.
-        max_input_tokens: Observations and messages above this are left out of the Actor's view,
-        oldest
-            messages first; the agent's own prompt and tools come on top. `None`: no limit.
+        max_input_tokens: Tokens of observations and messages together, above which messages are
+            left out of the Actor's view, oldest first; the agent's own prompt and tools come on
+            top. `None`: no limit.
         message_time: Tells the time of a message, where the application knows better.
         timezone: IANA name or `tzinfo` in which the Observer reads times.
         on_error: What follows when the Observer or Reflector fails: `"continue"` with raw messages,
             `"abort"` the turn without an answer, or `"raise"`.
         deadline: Seconds after which a turn stops waiting for one cycle, retries included.
-        obscure_thread_ids: Whether thread ids are hashed before a model sees them.
-        hooks: Functions called around observation and reflection.
-        on_debug_event: Called with a mapping for each internal event.
+        obscure_thread_ids: Whether thread ids are hashed before a model sees them; not available
+            in this version.
+        hooks: Functions called around observation and reflection; not available in this version.
+        on_debug_event: Called with a mapping for each internal event; not available in this
+            version.
         buffering: How background work is run: `BackgroundBuffering()` (the default),
             `InlineBuffering()` or `ParallelBuffering()`.
         clock: Tells the current time, aware; `None`: the system's clock.
@@ -259,8 +257,8 @@ class ObservationalMemory:
             is.
 
         Raises:
-            ConfigurationError: When the state has no `om`, which means that the node does not see
-            it.
+            ConfigurationError: When the state has no `om`, so that the node does not see the
+                memory, or when the gate did not run before.
         """
         messages = self.conversation(state)
         if not self.is_on(config):

@@ -7,8 +7,7 @@ Rules of this file:
    `fold(fold(r, xs), ys) == fold(r, xs + ys)`, so it serves as the reducer of either kind of
    channel.
 3. An event that was folded already, or that was computed from memory that has moved on since,
-changes
-   nothing: observations name the cursor they continue, reflections name the groups they read.
+   changes nothing: observations name the cursor they continue, reflections the groups they read.
 """
 
 from __future__ import annotations
@@ -194,8 +193,7 @@ def fold(record: Mapping[str, Any] | None, updates: Sequence[Any]) -> MemoryReco
     Args:
         record: The memory so far; empty or `None` for a new thread.
         updates: Each a list of events, one event (a mapping with `type`), or a mapping of record
-        keys,
-            which is merged by key (an edit by hand).
+            keys, which is merged by key (an edit by hand).
 
     Returns:
         The new record; the given one is left as it was.
