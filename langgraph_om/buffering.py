@@ -31,7 +31,31 @@ Work = Callable[[], Event]
 _KEPT_RESULTS = 1024
 
 
-class InlineBuffering:
+class _InPlace:
+    """An executor that never holds a job: work is done where it is due."""
+
+    def peek(self, cycle_id: str) -> JobState:
+        """Know no job."""
+        del cycle_id
+        return None
+
+    def wait(self, cycle_id: str, timeout: float) -> JobState:
+        """Know no job, so wait for none."""
+        del cycle_id, timeout
+        return None
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Tell that nothing is left."""
+        del timeout
+        return True
+
+    def close(self, timeout: float = 5.0) -> bool:
+        """Tell that nothing is left."""
+        del timeout
+        return True
+
+
+class InlineBuffering(_InPlace):
     """Buffer inside the step, before the Actor's call.
 
     Nothing runs beside or after the turn, so nothing is lost when the process ends: for tests,
@@ -40,7 +64,7 @@ class InlineBuffering:
     """
 
 
-class ParallelBuffering:
+class ParallelBuffering(_InPlace):
     """Buffer in the graph node `om_buffer`, in the same superstep as the Actor's call.
 
     LangGraph checkpoints the result; no thread outlives the step. The superstep lasts as long as

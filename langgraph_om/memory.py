@@ -38,7 +38,6 @@ from langgraph_om.core.checks import (
     check_key,
     check_seconds,
 )
-from langgraph_om.core.collect import JobState
 from langgraph_om.core.config import (
     SCOPES,
     ObservationConfig,
@@ -55,7 +54,7 @@ from langgraph_om.core.gate import Look, look, trim_notice
 from langgraph_om.core.plan import Decision, plan
 from langgraph_om.core.record import FOLDED_TYPES, MemoryRecord, fold, log_tokens, readable
 from langgraph_om.core.settings import Identity, Settings
-from langgraph_om.core.state import conversation_of, record_of
+from langgraph_om.core.state import conversation_of, record_of, values_of
 from langgraph_om.core.tokens import TokenCounter, count_messages
 from langgraph_om.core.view import MemoryView
 from langgraph_om.core.window import Window, open_window
@@ -298,23 +297,26 @@ class ObservationalMemory:
 
     def status(self, state: Any) -> dict[str, Any]:
         """Return the `data` of `data-om-status` for a state; asks no model."""
-        state = getattr(state, "values", state) if not isinstance(state, Mapping) else state
-        record = record_of(state)
-        window = open_window(record, self.conversation(state), self.settings.counter)
-        step = max(0, record["turn"]["step"])
-        return status_data(record, window, self.thresholds, step=step)
+        values = values_of(state)
+        record = record_of(values)
+        window = open_window(record, self.conversation(values), self.settings.counter)
+        return self._status(record, window)
 
     def view(self, state: Any) -> MemoryView:
         """Return a readable summary of a state's memory; asks no model."""
-        state = getattr(state, "values", state) if not isinstance(state, Mapping) else state
-        record, messages = record_of(state), self.conversation(state)
+        values = values_of(state)
+        record, messages = record_of(values), self.conversation(values)
         window = open_window(record, messages, self.settings.counter)
         return MemoryView(
             record=record,
-            status=self.status(state),
+            status=self._status(record, window),
             conversation_tokens=count_messages(self.settings.counter, messages),
             prompt_tokens=window.tokens + log_tokens(record),
         )
+
+    def _status(self, record: MemoryRecord, window: Window) -> dict[str, Any]:
+        step = max(0, record["turn"]["step"])
+        return status_data(record, window, self.thresholds, step=step)
 
     # --- Without a graph -------------------------------------------------------------------------
 
@@ -410,8 +412,7 @@ class ObservationalMemory:
         Returns:
             Whether nothing is left.
         """
-        executor = self.buffering
-        return executor.flush(timeout) if isinstance(executor, BackgroundBuffering) else True
+        return self.buffering.flush(timeout)
 
     async def aflush(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 same as `flush`
         """Do the same as `flush` without blocking the event loop."""
@@ -426,8 +427,7 @@ class ObservationalMemory:
         Returns:
             Whether nothing is left.
         """
-        executor = self.buffering
-        return executor.close(timeout) if isinstance(executor, BackgroundBuffering) else True
+        return self.buffering.close(timeout)
 
     async def aclose(self, timeout: float = 5.0) -> bool:  # noqa: ASYNC109 same as `close`
         """Do the same as `close` without blocking the event loop."""
@@ -498,7 +498,9 @@ class ObservationalMemory:
             messages,
             identity,
             self._clock(),
-            jobs={op: self._peek(job["cycle_id"]) for op, job in record["pending"].items()},
+            jobs={
+                op: self.buffering.peek(job["cycle_id"]) for op, job in record["pending"].items()
+            },
             must_proceed=must_proceed,
             buffering_waits=(
                 not self.buffers_in_background if buffering_waits is None else buffering_waits
@@ -548,20 +550,6 @@ class ObservationalMemory:
         """Open the window on which the gate has looked in this step."""
         return open_window(record, messages, self.settings.counter, is_counted=True)
 
-    def _peek(self, cycle_id: str) -> JobState:
-        return (
-            self.buffering.peek(cycle_id)
-            if isinstance(self.buffering, BackgroundBuffering)
-            else None
-        )
-
-    def _wait(self, cycle_id: str, seconds: float) -> JobState:
-        return (
-            self.buffering.wait(cycle_id, seconds)
-            if isinstance(self.buffering, BackgroundBuffering)
-            else None
-        )
-
     def run(self, flow: CycleFlow, emit: Emit, config: RunnableConfig | None = None) -> list[Event]:
         """Run a flow, waiting for the models.
 
@@ -581,7 +569,7 @@ class ObservationalMemory:
         return events
 
     def _cycle_context(self, config: RunnableConfig | None) -> Cycle:
-        return Cycle(self._models, self._clock, self._deadline, self._wait, config)
+        return Cycle(self._models, self._clock, self._deadline, self.buffering.wait, config)
 
     def _actor_input(
         self,

@@ -35,13 +35,15 @@ from langgraph_om.core.record import (
     Group,
     MemoryRecord,
     derive_id,
+    failures_of,
     fold,
     log_tokens,
+    newest_observed,
     position_of_groups,
 )
 from langgraph_om.core.reflector import reflect
 from langgraph_om.core.settings import Settings
-from langgraph_om.core.window import Window
+from langgraph_om.core.window import Entry, Window
 from langgraph_om.errors import ObserverError
 
 __all__ = [
@@ -73,46 +75,36 @@ def buffer_job(
     settings: Settings, record: MemoryRecord, window: Window, decision: Decision, now: datetime
 ) -> Job:
     """Describe the job that a decision to buffer asks for."""
-    cycle = (
-        _observation(settings, record, window, decision.count, now)
-        if decision.operation == "observation"
-        else _reflection(settings, record, now)
-    )
     if decision.operation == "observation":
-        start = covered_count(live_chunks(record, window))
-        entries = window.entries[start : decision.count]
-        covers: dict[str, Any] = {
-            "ids": [entry.key for entry in entries],
-            "digest": entries_digest(entries),
-        }
-        flow = _observe_ahead(cycle, window, start, decision.count)
-    else:
-        covers = {"group_ids": [group["id"] for group in record["log"]]}
-        flow = _reflect_ahead(cycle)
-    return Job(
-        cycle.cycle_id,
-        f"{record['id']}:{decision.operation}",
-        cycle.start("buffering-start", covers=covers),
-        flow,
-    )
+        return _observation_job(settings, record, window, decision.count, now)
+    return _reflection_job(settings, record, now)
 
 
-def _observation(
+def _observation_job(
     settings: Settings, record: MemoryRecord, window: Window, stop: int, now: datetime
-) -> CycleInfo:
-    start = covered_count(live_chunks(record, window))
-    attempt = record["attempts"].get("observation", {}).get("failures", 0)
-    digest = entries_digest(window.entries[start:stop])
-    cycle_id = derive_id("buffer", record["id"], attempt, digest)
+) -> Job:
+    live = live_chunks(record, window)
+    start = covered_count(live)
+    entries = window.entries[start:stop]
+    digest = entries_digest(entries)
+    cycle_id = derive_id("buffer", record["id"], failures_of(record, "observation"), digest)
     tokens = window.weight(start, stop)
-    return CycleInfo(settings, record, "observation", cycle_id, tokens, now)
+    cycle = CycleInfo(settings, record, "observation", cycle_id, tokens, now)
+    covers = {"ids": [entry.key for entry in entries], "digest": digest}
+    return _job(cycle, covers, _observe_ahead(cycle, entries, digest, [p.chunk for p in live]))
 
 
-def _reflection(settings: Settings, record: MemoryRecord, now: datetime) -> CycleInfo:
-    attempt = record["attempts"].get("reflection", {}).get("failures", 0)
+def _reflection_job(settings: Settings, record: MemoryRecord, now: datetime) -> Job:
     ids = [group["id"] for group in record["log"]]
+    attempt = failures_of(record, "reflection")
     cycle_id = derive_id("buffer-reflection", record["id"], attempt, *ids)
-    return CycleInfo(settings, record, "reflection", cycle_id, log_tokens(record), now)
+    cycle = CycleInfo(settings, record, "reflection", cycle_id, log_tokens(record), now)
+    return _job(cycle, {"group_ids": ids}, _reflect_ahead(cycle))
+
+
+def _job(cycle: CycleInfo, covers: Mapping[str, Any], flow: CycleFlow) -> Job:
+    key = f"{cycle.record['id']}:{cycle.operation}"
+    return Job(cycle.cycle_id, key, cycle.start("buffering-start", covers=covers), flow)
 
 
 def deferred(settings: Settings, record: MemoryRecord, window: Window, job: Job) -> Event:
@@ -120,14 +112,13 @@ def deferred(settings: Settings, record: MemoryRecord, window: Window, job: Job)
     operation = job.start["operation"]
     size = size_of(operation, record, window)
     threshold = settings.thresholds.due(operation)
-    failures = record["attempts"].get(operation, {}).get("failures", 0)
     return {
         **{key: value for key, value in job.start.items() if key not in ("config", "covers")},
         "type": "buffering-failed",
         "error": "deferred: the executor is closed, or has no room for this job now",
         "duration_ms": 0,
         "usage": {},
-        "failures": failures,
+        "failures": failures_of(record, operation),
         "at_tokens": size,
         "retry_at_tokens": back_off(1, size, threshold),
     }
@@ -156,10 +147,13 @@ def buffer_in_place(
 # --- The work ------------------------------------------------------------------------------------
 
 
-def _observe_ahead(cycle: CycleInfo, window: Window, start: int, stop: int) -> CycleFlow:
+def _observe_ahead(
+    cycle: CycleInfo,
+    entries: Sequence[Entry],
+    digest: str,
+    chunks: Sequence[Mapping[str, Any]],
+) -> CycleFlow:
     settings, record = cycle.settings, cycle.record
-    entries = window.entries[start:stop]
-    chunks = [part.chunk for part in live_chunks(record, window)]
     tally = Tally(cycle.started)
     request = observer_input(
         settings,
@@ -174,7 +168,7 @@ def _observe_ahead(cycle: CycleInfo, window: Window, start: int, stop: int) -> C
         partial = error.observations or None
         yield cycle.end("buffering-failed", tally, error=str(error), observations=partial)
         return
-    text = parsed.observations if parsed.status == "ok" else ""
+    text = parsed.observations
     tokens = settings.counter.count_text(text)
     chunk = {
         "id": cycle.cycle_id,
@@ -185,7 +179,7 @@ def _observe_ahead(cycle: CycleInfo, window: Window, start: int, stop: int) -> C
         "message_tokens": cycle.tokens,
         "text": text,
         "tokens": tokens,
-        "digest": entries_digest(entries),
+        "digest": digest,
         **hints_of(settings, parsed),
         "created_at": iso(tally.at),
     }
@@ -311,7 +305,7 @@ def activation(
     yield cycle.event(
         "activation",
         now,
-        after=record["cursor"][-1] if record["cursor"] else None,
+        after=newest_observed(record),
         cursor=window.cursor_after(stop),
         chunk_ids=[chunk["id"] for chunk in chunks],
         groups=groups,

@@ -13,7 +13,12 @@ from typing import Any, Literal
 from langgraph_om.core.chunks import covered_count, entries_digest, live_chunks
 from langgraph_om.core.cycle import CycleInfo
 from langgraph_om.core.events import Event, iso
-from langgraph_om.core.record import MemoryRecord, log_tokens, position_of_groups
+from langgraph_om.core.record import (
+    MemoryRecord,
+    failures_of,
+    log_tokens,
+    position_of_groups,
+)
 from langgraph_om.core.settings import Settings
 from langgraph_om.core.window import Window
 
@@ -92,7 +97,7 @@ def _lost(
     return {
         **over(record, operation, pending, now, why),
         "usage": {},
-        "failures": record["attempts"].get(operation, {}).get("failures", 0),
+        "failures": failures_of(record, operation),
         "at_tokens": size,
         "retry_at_tokens": min(
             size + pending["tokens"],

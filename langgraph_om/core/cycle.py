@@ -17,7 +17,14 @@ from langgraph_om.core.groups import log_text, previous_observations, reflected_
 from langgraph_om.core.observer import Flow, ModelCall, ModelReply, ObserverInput, observe
 from langgraph_om.core.parsing import Parsed
 from langgraph_om.core.plan import Operation, back_off
-from langgraph_om.core.record import Group, MemoryRecord, derive_id, log_tokens
+from langgraph_om.core.record import (
+    Group,
+    MemoryRecord,
+    derive_id,
+    failures_of,
+    log_tokens,
+    newest_observed,
+)
 from langgraph_om.core.reflector import Reflection, ReflectorInput, reflect
 from langgraph_om.core.settings import Settings
 from langgraph_om.core.transcript import TimedMessage, TranscriptLimits, render_transcript
@@ -141,7 +148,7 @@ class CycleInfo:
     def failures(self, size: int) -> dict[str, int]:
         """Count one more failure, and tell at which size the operation is tried again."""
         threshold = self.settings.thresholds.due(self.operation)
-        count = self.record["attempts"].get(self.operation, {}).get("failures", 0) + 1
+        count = failures_of(self.record, self.operation) + 1
         retry_at = back_off(count, size, threshold)
         return {"failures": count, "at_tokens": size, "retry_at_tokens": retry_at}
 
@@ -247,8 +254,8 @@ def observe_cycle(
         started: The current time.
     """
     entries = window.entries[:count]
-    after = record["cursor"][-1] if record["cursor"] else None
-    attempt = record["attempts"].get("observation", {}).get("failures", 0)
+    after = newest_observed(record)
+    attempt = failures_of(record, "observation")
     parts = [f"{entry.key}:{entry.digest}" for entry in entries]
     cycle_id = derive_id("observe", record["id"], after, attempt, *parts)
     tokens = window.weight(0, count)
@@ -261,7 +268,7 @@ def observe_cycle(
     except ObserverError as error:
         yield from _failed(cycle, tally, error, window.tokens, window.last_key)
         return
-    text = parsed.observations if parsed.status == "ok" else ""
+    text = parsed.observations
     written = settings.counter.count_text(text)
     group: Group = {
         "id": cycle_id,
@@ -341,7 +348,7 @@ def reflect_cycle(
     """
     groups = record["log"]
     tokens = log_tokens(record)
-    attempt = record["attempts"].get("reflection", {}).get("failures", 0)
+    attempt = failures_of(record, "reflection")
     cycle_id = derive_id("reflect", record["id"], attempt, *(group["id"] for group in groups))
     cycle = CycleInfo(settings, record, "reflection", cycle_id, tokens, started)
     tally = Tally(started)

@@ -13,9 +13,14 @@ from langgraph_om.core.collect import JobState, collected, outdated
 from langgraph_om.core.context import dropped_from_view
 from langgraph_om.core.events import Event, iso, status_data
 from langgraph_om.core.plan import PROCEED, Decision, plan
-from langgraph_om.core.record import MemoryRecord, derive_id, fold, log_tokens
+from langgraph_om.core.record import (
+    MemoryRecord,
+    derive_id,
+    fold,
+    log_tokens,
+    valid_counts,
+)
 from langgraph_om.core.settings import Identity, Settings
-from langgraph_om.core.tokens import TokenCounter
 from langgraph_om.core.window import Window, open_window
 
 __all__ = ["Look", "look", "trim_notice"]
@@ -64,9 +69,9 @@ def look(
     done = [*outdated(record, window, now), *collected(settings, record, window, jobs or {}, now)]
     record = fold(record, [done])
     events += done
-    decision = plan(record, window, settings.thresholds, now)
     if is_final:
         return Look(record, window, PROCEED, events)
+    decision = plan(record, window, settings.thresholds, now)
     if decision.kind == "abort":
         events.append(_tripwire(record, now))
     elif must_proceed:
@@ -143,7 +148,7 @@ def _counting(
     first time, those are the newest human message and what follows.
     """
     known = record["token_cache"]["counts"]
-    valid = _valid_counts(record, settings.counter)
+    valid = valid_counts(record, settings.counter.identity)
     counts: dict[str, list[Any]] = {}
     stamps: dict[str, str] = {}
     first_look = not record["id"]
@@ -163,9 +168,3 @@ def _counting(
     return [
         {"type": "counted", "counter": identity, "counts": counts, "stamps": stamps, "gone": gone}
     ]
-
-
-def _valid_counts(record: MemoryRecord, counter: TokenCounter) -> dict[str, list[Any]]:
-    cache = record["token_cache"]
-    counts: dict[str, list[Any]] = cache["counts"]
-    return counts if cache["counter"] == counter.identity else {}

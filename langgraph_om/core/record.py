@@ -29,11 +29,14 @@ __all__ = [
     "MemoryRecord",
     "blank_record",
     "derive_id",
+    "failures_of",
     "fold",
     "fold_one",
     "log_tokens",
+    "newest_observed",
     "position_of_groups",
     "readable",
+    "valid_counts",
 ]
 
 RECORD_VERSION = 1
@@ -142,6 +145,25 @@ def derive_id(prefix: str, *parts: object) -> str:
 def log_tokens(record: MemoryRecord) -> int:
     """Count the tokens of the observation log."""
     return sum(group["tokens"] for group in record["log"])
+
+
+def failures_of(record: MemoryRecord, operation: str) -> int:
+    """Count the failures in a row of an operation."""
+    count: int = record["attempts"].get(operation, {}).get("failures", 0)
+    return count
+
+
+def newest_observed(record: Mapping[str, Any]) -> str | None:
+    """Return the id of the newest observed message, as the cursor knows it."""
+    cursor: list[str] = record["cursor"]
+    return cursor[-1] if cursor else None
+
+
+def valid_counts(record: MemoryRecord, counter: str) -> dict[str, list[Any]]:
+    """Return the cached token counts that a counter of this identity made."""
+    cache = record["token_cache"]
+    counts: dict[str, list[Any]] = cache["counts"]
+    return counts if cache["counter"] == counter else {}
 
 
 def readable(value: object) -> MemoryRecord:
@@ -279,9 +301,8 @@ def _reflected(record: _Draft, event: Mapping[str, Any]) -> None:
 
 
 def _extend_log(record: dict[str, Any], event: Mapping[str, Any], groups: Sequence[Group]) -> bool:
-    newest = record["cursor"][-1] if record["cursor"] else None
     known = {group["id"] for group in record["log"]}
-    if event["after"] != newest or any(group["id"] in known for group in groups):
+    if event["after"] != newest_observed(record) or any(group["id"] in known for group in groups):
         return False
     record["log"] = [*record["log"], *groups]
     record["cursor"] = list(event["cursor"])

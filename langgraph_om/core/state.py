@@ -10,7 +10,12 @@ from langchain_core.messages import BaseMessage
 from langgraph_om.core.record import MemoryRecord, readable
 from langgraph_om.errors import ConfigurationError
 
-__all__ = ["conversation_of", "record_of"]
+__all__ = ["conversation_of", "record_of", "values_of"]
+
+
+def values_of(state: Any) -> Any:
+    """Return the values of a state snapshot; anything else is a state already."""
+    return state if isinstance(state, Mapping) else getattr(state, "values", state)
 
 
 def conversation_of(state: Any, key: str) -> list[BaseMessage]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langgraph_om.core.digest import content_digest
-from langgraph_om.core.record import CURSOR_TAIL, MemoryRecord, derive_id
+from langgraph_om.core.record import CURSOR_TAIL, MemoryRecord, derive_id, valid_counts
 from langgraph_om.core.tokens import CONVERSATION_OVERHEAD, TokenCounter
 from langgraph_om.errors import ConfigurationError
 
@@ -86,8 +86,7 @@ def open_window(
             be used without reading them again.
     """
     keyed, start = _after_cursor(record, messages)
-    cache = record["token_cache"]
-    counts = cache["counts"] if cache["counter"] == counter.identity else {}
+    counts = valid_counts(record, counter.identity)
     entries = tuple(
         _weigh(key, message, counts, counter, is_counted=is_counted)
         for key, message in keyed
