@@ -22,22 +22,11 @@ from langgraph_om.core.record import MemoryRecord, blank_record, fold
 from langgraph_om.core.tags import escape
 from langgraph_om.core.window import CONTINUATION_ID, open_window
 from langgraph_om.testing import check_message_sequence
+from words import Words
 
 TODAY = date(2026, 3, 4)
 INTRO = f"{load('actor_instructions')}\n\n<observations>\n"
 REMINDER = HumanMessage(load("continuation"), id=CONTINUATION_ID)
-
-
-class Words:
-    """A token for each word."""
-
-    identity = "words"
-
-    def count_text(self, text: str) -> int:
-        return len(text.split())
-
-    def count_message(self, message: BaseMessage) -> int:
-        return self.count_text(str(message.content))
 
 
 def block(text: str) -> dict[str, Any]:

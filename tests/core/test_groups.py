@@ -8,25 +8,13 @@ from typing import Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.groups import log_text, previous_observations, reflected_groups
 from langgraph_om.core.record import Group
+from words import Words
 
 AT = "2026-03-02T09:00:00+00:00"
 FIRST_DAY = date(2026, 3, 1)
-
-
-class Words:
-    """A token for each word."""
-
-    identity = "words"
-
-    def count_text(self, text: str) -> int:
-        return len(text.split())
-
-    def count_message(self, message: BaseMessage) -> int:
-        return self.count_text(str(message.content))
 
 
 def group(name: str, text: str, first: int = 0, last: int = 0, thread: str = "t") -> Group:

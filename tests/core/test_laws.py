@@ -15,6 +15,7 @@ from langgraph_om.core.cycle import observe_cycle
 from langgraph_om.core.record import blank_record
 from langgraph_om.core.window import open_window
 from langgraph_om.testing import Reply, ScriptedChatModel
+from words import Words
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 
@@ -37,18 +38,6 @@ REFLECTOR: list[Reply] = [
     "no",
     TimeoutError("late"),
 ]
-
-
-class Words:
-    """A token for each word."""
-
-    identity = "words"
-
-    def count_text(self, text: str) -> int:
-        return len(text.split())
-
-    def count_message(self, message: BaseMessage) -> int:
-        return self.count_text(str(message.content))
 
 
 def scripted(observer: list[Reply], reflector: list[Reply]) -> ScriptedChatModel:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar, cast
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langgraph_om.core.config import ObservationConfig, ReflectionConfig, resolve_thresholds
 from langgraph_om.core.cycle import CycleFlow, observe_cycle, reflect_cycle
@@ -18,6 +18,7 @@ from langgraph_om.core.reflector import Reflection, ReflectorInput, reflect
 from langgraph_om.core.settings import Settings
 from langgraph_om.core.window import Window, open_window
 from langgraph_om.errors import ObserverError
+from words import Words
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 ITEM = "* 🔴 (09:00) The dog is Rex"
@@ -26,18 +27,6 @@ NONE = "<observations>(none)</observations>"
 LOOP = "<observations>\n" + "* 🔴 again and again the same line\n" * 300 + "</observations>"
 
 ResultT = TypeVar("ResultT")
-
-
-class Words:
-    """A token for each word."""
-
-    identity = "words"
-
-    def count_text(self, text: str) -> int:
-        return len(text.split())
-
-    def count_message(self, message: BaseMessage) -> int:
-        return self.count_text(str(message.content))
 
 
 Told = str | Exception | ModelReply

@@ -25,21 +25,10 @@ from langgraph_om.core.record import MemoryRecord, blank_record, fold
 from langgraph_om.core.settings import Identity, Settings
 from langgraph_om.core.window import Window, open_window
 from langgraph_om.testing import check_message_sequence
+from words import Words
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 OVERHEAD = 24
-
-
-class Words:
-    """A token for each word."""
-
-    identity = "words"
-
-    def count_text(self, text: str) -> int:
-        return len(text.split())
-
-    def count_message(self, message: BaseMessage) -> int:
-        return self.count_text(str(message.content))
 
 
 def words(count: int) -> str:
