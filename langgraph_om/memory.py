@@ -58,8 +58,9 @@ from langgraph_om.core.state import conversation_of, record_of, values_of
 from langgraph_om.core.tokens import TokenCounter, count_messages
 from langgraph_om.core.view import MemoryView
 from langgraph_om.core.window import Window, open_window
+from langgraph_om.drivers import Cycle, Emit, adrive, drive
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.models import Cycle, Emit, ModelValue, adrive, drive
+from langgraph_om.models import ModelValue
 from langgraph_om.options import (
     check_buffering,
     check_counter,

@@ -19,7 +19,7 @@ LAYERS = (
     ("errors",),
     ("core",),
     ("models", "archive"),
-    ("buffering",),
+    ("drivers", "buffering"),
     ("options",),
     ("memory",),
     ("nodes",),
