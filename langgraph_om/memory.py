@@ -22,6 +22,7 @@ from langgraph_om.buffering import (
     BackgroundBuffering,
     Buffering,
 )
+from langgraph_om.calls import Calls
 from langgraph_om.core.background import (
     activation,
     blocking_cycle,
@@ -541,7 +542,9 @@ class ObservationalMemory:
         window = self._window(record, messages)
         job = buffer_job(self.settings, record, window, decision, self._clock())
         context = self._cycle_context(config)
-        context = replace(context, deadline=self._deadline * JOB_DEADLINES)
+        context = replace(
+            context, calls=replace(context.calls, deadline=self._deadline * JOB_DEADLINES)
+        )
         executor = cast("BackgroundBuffering", self.buffering)
         if executor.submit(job.cycle_id, job.key, lambda: drive(job.flow, context, _unseen)[-1]):
             return job.start
@@ -570,7 +573,8 @@ class ObservationalMemory:
         return events
 
     def _cycle_context(self, config: RunnableConfig | None) -> Cycle:
-        return Cycle(self._models, self._clock, self._deadline, self.buffering.wait, config)
+        calls = Calls(self._models, self._clock, self._deadline, config)
+        return Cycle(calls, self.buffering.wait)
 
     def _actor_input(
         self,
