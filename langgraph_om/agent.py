@@ -20,6 +20,7 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.graph import ObservationalMemoryState, add_observational_memory
 from langgraph_om.memory import ObservationalMemory, check_memory
 from langgraph_om.models import chat_model, check_model
+from langgraph_om.stream import MemoryTransformer
 
 __all__ = ["create_memory_agent"]
 
@@ -90,7 +91,9 @@ def create_memory_agent(
         builder.add_edge("tools", gate)
     else:
         builder.add_edge("agent", END)
-    return builder.compile(checkpointer=checkpointer, store=store, name=name)
+    return builder.compile(
+        checkpointer=checkpointer, store=store, name=name, transformers=[MemoryTransformer]
+    )
 
 
 def _check_tools(tools: object) -> Sequence[Any]:

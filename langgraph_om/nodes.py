@@ -21,7 +21,7 @@ from langgraph_om.core.plan import Decision
 from langgraph_om.core.record import MemoryRecord, readable
 from langgraph_om.memory import ObservationalMemory, folded
 
-__all__ = ["ACTIVATE", "BUFFER", "OBSERVE", "REFLECT", "STATUS", "MemoryNodes"]
+__all__ = ["ACTIVATE", "BUFFER", "OBSERVE", "REFLECT", "STATUS", "MemoryNodes", "emit"]
 
 STATUS = "om_status"
 """The gate: counts, decides, and states both windows once per agent step."""
@@ -54,6 +54,8 @@ class MemoryNodes:
     """Where an aborted turn goes."""
     writes_always: bool
     """Whether the channel is kept as deltas, which stay cheap only when every step writes one."""
+    channel: str = "om"
+    """Where events are written."""
 
     def status(self, state: Mapping[str, Any]) -> Update:
         """Count, collect, decide, and state both windows when the Actor is next."""
@@ -105,12 +107,12 @@ class MemoryNodes:
     def work(self, kind: str, state: Mapping[str, Any]) -> Update:
         """Carry out the decision, if it is of this kind."""
         done, flow = self._prepared(kind, state)
-        return done if flow is None else {"om": folded(self.memory.run(flow, emit))}
+        return done if flow is None else {self.channel: folded(self.memory.run(flow, emit))}
 
     async def awork(self, kind: str, state: Mapping[str, Any]) -> Update:
         """Carry out the decision without blocking the event loop."""
         done, flow = self._prepared(kind, state)
-        return done if flow is None else {"om": folded(await self.memory.arun(flow, emit))}
+        return done if flow is None else {self.channel: folded(await self.memory.arun(flow, emit))}
 
     def _prepared(self, kind: str, state: Mapping[str, Any]) -> tuple[Update, CycleFlow | None]:
         """Return what is done at once, and the flow that has to be run, if any."""
@@ -121,7 +123,7 @@ class MemoryNodes:
         if kind == "buffer" and self.memory.buffers_in_background:
             event = self.memory.start_job(record, messages, decision)
             emit(event)
-            return {"om": [event]}, None
+            return {self.channel: [event]}, None
         return {}, self.memory.cycle(record, messages, decision)
 
     def node(self, kind: str, name: str) -> RunnableLambda[Any, Any]:
@@ -135,7 +137,7 @@ class MemoryNodes:
         return readable(state.get("om"))
 
     def _update(self, events: list[Event]) -> Update:
-        return {"om": events} if events or self.writes_always else {}
+        return {self.channel: events} if events or self.writes_always else {}
 
 
 def _must_proceed(state: Mapping[str, Any]) -> bool:

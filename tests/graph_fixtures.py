@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NotRequired, get_args
 
+from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
     AIMessage,
@@ -41,6 +42,7 @@ from langgraph_om import (
 )
 from langgraph_om.core.messages import messages_reducer
 from langgraph_om.core.window import CONTINUATION_ID
+from langgraph_om.middleware import ObservationalMemoryAgentState, ObservationalMemoryMiddleware
 from langgraph_om.testing import (
     ExtractiveObserver,
     ExtractiveReflector,
@@ -206,8 +208,11 @@ SCHEMAS: dict[str, Any] = {
     "pydantic": PydanticState,
     "own": ObservationalMemoryState,
 }
-DOORS = (*SCHEMAS, "agent")
-"""Every way to get a graph: the five schemas of a hand-made graph, and `create_memory_agent`."""
+MIDDLEWARE = {"middleware": None, "middleware-delta": ObservationalMemoryAgentState}
+"""Per `create_agent` with memory: the state schema it is given."""
+DOORS = (*SCHEMAS, "agent", *MIDDLEWARE)
+"""Every way to get a graph: the five schemas of a hand-made graph, `create_memory_agent`, and
+`create_agent` with plain and with delta channels."""
 
 
 def wire(
@@ -259,6 +264,15 @@ def make_agent(
     if door == "agent":
         graph = create_memory_agent(
             model, [search], memory=memory, prompt=SYSTEM, checkpointer=checkpointer
+        )
+    elif door in MIDDLEWARE:
+        graph = create_agent(
+            model,
+            [search],
+            system_prompt=SYSTEM,
+            middleware=[ObservationalMemoryMiddleware(memory)],
+            state_schema=MIDDLEWARE[door],
+            checkpointer=checkpointer,
         )
     else:
         graph = wire(SCHEMAS[door], memory, model).compile(checkpointer=checkpointer)

@@ -18,7 +18,15 @@ from langgraph_om.core.record import CURSOR_TAIL, MemoryRecord, derive_id, valid
 from langgraph_om.core.tokens import CONVERSATION_OVERHEAD, TokenCounter
 from langgraph_om.errors import ConfigurationError
 
-__all__ = ["CONTINUATION_ID", "Entry", "Window", "message_time", "open_window", "safe_cuts"]
+__all__ = [
+    "CONTINUATION_ID",
+    "Entry",
+    "Window",
+    "message_time",
+    "needed_messages",
+    "open_window",
+    "safe_cuts",
+]
 
 CONTINUATION_ID = "om-continuation"
 """Id of the reminder that stands for the observed part of the conversation in the Actor's prompt.
@@ -117,6 +125,23 @@ def open_window(
             (at for at, entry in enumerate(entries) if entry.key == request_key), len(entries)
         ),
     )
+
+
+def needed_messages(record: MemoryRecord, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return the messages from which the same window is opened as from the whole conversation.
+
+    They are the window, as many messages before it as a cursor names, and the live user request.
+    """
+    start = _walk_back(record["cursor"], messages)
+    if start is None or len(record["cursor"]) < CURSOR_TAIL:
+        return list(messages)
+    first, named = start, 0
+    while first > 0 and named < CURSOR_TAIL:
+        first -= 1
+        named += _is_conversation(messages[first])
+    request = _newest_human(messages)
+    pinned = [messages[request]] if request is not None and request < first else []
+    return [*pinned, *messages[first:]]
 
 
 def _is_conversation(message: BaseMessage) -> bool:

@@ -350,4 +350,5 @@ def _tool_call_pieces(message: AIMessage) -> list[dict[str, Any]]:
         for start in range(0, len(args), step):
             part = tool_call_chunk(args=args[start : start + step], index=index)
             pieces.append({"content": empty, "tool_call_chunks": [part]})
-    return pieces
+    # The last chunk of an answer holds no piece of a call: LangChain takes it for a whole one.
+    return [*pieces, {"content": empty}] if pieces else []

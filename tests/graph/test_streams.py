@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import datetime
 from itertools import count, pairwise
 from typing import Any
@@ -35,6 +35,7 @@ from graph_fixtures import (
 )
 from langgraph_om import TokenxCounter
 from langgraph_om.models import NO_STREAM
+from langgraph_om.stream import MemoryTransformer
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 
 CONFIG = on_thread()
@@ -44,7 +45,9 @@ REQUEST = turn(5, "2,1")
 SECRETS = ("🔴", "🟢", "<observations>", "Date: ")
 """What only the Observer and the Reflector write."""
 
-both_doors = pytest.mark.parametrize("door", ["plain", "agent"])
+ACTORS = {"plain": "agent", "agent": "agent", "middleware": "model"}
+"""Per door: the node that calls the Actor's model."""
+every_door = pytest.mark.parametrize("door", ACTORS)
 
 
 def ready(door: str, **options: Any) -> Agent:
@@ -77,20 +80,20 @@ def worked(agent: Agent) -> bool:
 # --- Stream modes --------------------------------------------------------------------------------
 
 
-@both_doors
+@every_door
 @both_ways
 async def test_messages_are_the_actors_alone(door: str, run: Run) -> None:
     agent = ready(door)
     items = [item async for item in run(agent.graph, "messages")]
     assert worked(agent)
-    assert {meta["langgraph_node"] for _, meta in items} == {"agent", "tools"}
+    assert {meta["langgraph_node"] for _, meta in items} == {ACTORS[door], "tools"}
     words = [m.text for m, _ in items if isinstance(m, AIMessageChunk) and m.id == "h5-answer"]
     assert len([word for word in words if word]) > 10
     assert "".join(words) == values(agent.graph, CONFIG)["messages"][-1].text
     assert not [m.text for m, _ in items if any(secret in m.text for secret in SECRETS)]
 
 
-@both_doors
+@every_door
 @both_ways
 async def test_custom_stream_has_the_parts_alone(door: str, run: Run) -> None:
     agent = ready(door)
@@ -106,7 +109,7 @@ async def test_custom_stream_has_the_parts_alone(door: str, run: Run) -> None:
     assert len(parts) - len(work) == 3
 
 
-@both_doors
+@pytest.mark.parametrize("door", ["plain", "agent"])
 @both_ways
 async def test_updates_show_each_memory_node(door: str, run: Run) -> None:
     agent = ready(door)
@@ -118,7 +121,15 @@ async def test_updates_show_each_memory_node(door: str, run: Run) -> None:
     assert {before for before, after in following if after == "agent"} == {"om_status"}
 
 
-@both_doors
+@both_ways
+async def test_updates_of_the_middleware_are_one_a_step(run: Run) -> None:
+    agent = ready("middleware")
+    nodes = [name async for update in run(agent.graph, "updates") for name in update]
+    hook = "ObservationalMemoryMiddleware.before_model"
+    assert nodes == [hook, "model", "tools", "tools", hook, "model", "tools", hook, "model"]
+
+
+@every_door
 @both_ways
 async def test_values_end_with_the_answer(door: str, run: Run) -> None:
     agent = ready(door)
@@ -130,7 +141,7 @@ async def test_values_end_with_the_answer(door: str, run: Run) -> None:
     assert set(ids[-1][11:]) >= {"h5-calls-0", "h5.0.0-result", "h5.0.1-result", "h5-calls-1"}
 
 
-@both_doors
+@every_door
 @both_ways
 async def test_several_modes_at_once(door: str, run: Run) -> None:
     agent, alone = ready(door), ready(door)
@@ -140,12 +151,12 @@ async def test_several_modes_at_once(door: str, run: Run) -> None:
     parts = [data for mode, data in items if mode == "custom"]
     assert parts == [part async for part in run(alone.graph, "custom")]
     writers = {data[1]["langgraph_node"] for mode, data in items if mode == "messages"}
-    assert writers == {"agent", "tools"}
+    assert writers == {ACTORS[door], "tools"}
     ran = {data["name"] for mode, data in items if mode == "tasks"}
-    assert {"om_status", "om_observe", "om_reflect", "agent", "tools"} <= ran
+    assert {ACTORS[door], "tools"} <= ran
 
 
-@both_doors
+@every_door
 def test_parts_are_the_same_for_sub_graph_streams(door: str) -> None:
     agent, alone = ready(door), ready(door)
     items = agent.graph.stream(
@@ -154,7 +165,7 @@ def test_parts_are_the_same_for_sub_graph_streams(door: str) -> None:
     assert [part for _, part in items] == say(alone.graph, CONFIG, REQUEST)
 
 
-@both_doors
+@every_door
 def test_parts_within_a_parent_graph(door: str) -> None:
     agent, alone = ready(door), ready(door)
     chain: Runnable[Any, Any] = RunnableLambda(lambda text: {"messages": [text]}) | agent.graph
@@ -167,7 +178,7 @@ def test_parts_within_a_parent_graph(door: str) -> None:
 # --- astream_events ------------------------------------------------------------------------------
 
 
-@both_doors
+@every_door
 async def test_event_stream_shows_nothing_of_observer_and_reflector(door: str) -> None:
     agent = ready(door)
     events = [
@@ -176,17 +187,17 @@ async def test_event_stream_shows_nothing_of_observer_and_reflector(door: str) -
     ]
     assert worked(agent)
     models = [event for event in events if "_chat_model_" in event["event"]]
-    assert {event["metadata"]["langgraph_node"] for event in models} == {"agent"}
+    assert {event["metadata"]["langgraph_node"] for event in models} == {ACTORS[door]}
     assert len([e for e in models if e["event"] == "on_chat_model_end"]) == 3
     assert not [event for event in events if event["name"] in {"om_observer", "om_reflector"}]
     assert not [tag for event in events for tag in event["tags"] if "om_observer" in tag]
     tokens = [e["data"]["chunk"].text for e in models if e["event"] == "on_chat_model_stream"]
     assert not [text for text in tokens if any(secret in text for secret in SECRETS)]
     nodes = {e["name"] for e in events if e["event"] == "on_chain_start"}
-    assert {"om_status", "om_observe", "om_reflect"} <= nodes
+    assert {"om_observe", "om_reflect"} <= nodes
 
 
-@both_doors
+@every_door
 async def test_event_stream_carries_the_parts(door: str) -> None:
     agent, alone = ready(door), ready(door)
     events = agent.graph.astream_events(
@@ -198,6 +209,71 @@ async def test_event_stream_carries_the_parts(door: str) -> None:
         if event["event"] == "on_chain_stream" and not event["parent_ids"]
     ]
     assert parts == say(alone.graph, CONFIG, REQUEST)
+
+
+# --- The event stream of version 3 ----------------------------------------------------------------
+
+
+experimental = pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
+
+
+def shown_parts(agent: Agent) -> dict[str, Any]:
+    """Where a door has memory's parts from: built in, or given to the run."""
+    return {} if agent.graph.stream_transformers else {"transformers": [MemoryTransformer]}
+
+
+def kinds(parts: Iterable[Part]) -> list[tuple[str, str | None, int | None]]:
+    """What happened: this protocol gives the Actor's messages other ids and another content."""
+    return [
+        (part["type"], part["data"].get("operationType"), part["data"].get("stepNumber"))
+        for part in parts
+    ]
+
+
+@experimental
+@every_door
+def test_run_memory_has_the_parts(door: str) -> None:
+    agent, alone = ready(door), ready(door)
+    run: Any = agent.graph.stream_events(
+        {"messages": [REQUEST]}, CONFIG, version="v3", **shown_parts(agent)
+    )
+    assert kinds(run.memory) == kinds(say(alone.graph, CONFIG, REQUEST))
+
+
+@experimental
+@every_door
+async def test_run_memory_has_the_parts_of_an_asynchronous_run(door: str) -> None:
+    agent, alone = ready(door), ready(door)
+    run: Any = await agent.graph.astream_events(
+        {"messages": [REQUEST]}, CONFIG, version="v3", **shown_parts(agent)
+    )
+    parts = [part async for part in run.memory]
+    assert kinds(parts) == kinds(say(alone.graph, CONFIG, REQUEST))
+
+
+@experimental
+@every_door
+def test_run_messages_are_the_actors_alone(door: str) -> None:
+    agent = ready(door)
+    run: Any = agent.graph.stream_events({"messages": [REQUEST]}, CONFIG, version="v3")
+    texts = ["".join(stream.text) for stream in run.messages]
+    assert worked(agent)
+    assert [text for text in texts if text] == [
+        "Let me look.",
+        "Let me look.",
+        values(agent.graph, CONFIG)["messages"][-1].text,
+    ]
+
+
+@experimental
+@every_door
+def test_every_event_of_version_3_is_free_of_the_observer(door: str) -> None:
+    agent = ready(door)
+    run: Any = agent.graph.stream_events({"messages": [REQUEST]}, CONFIG, version="v3")
+    spoken = [event for event in run if event["method"] == "messages"]
+    assert worked(agent)
+    assert spoken
+    assert not [event for event in spoken if any(secret in str(event) for secret in SECRETS)]
 
 
 # --- What listeners of the user see --------------------------------------------------------------
@@ -221,7 +297,7 @@ class Listener(BaseCallbackHandler):
         self.calls.append((kwargs.get("name"), tags or [], metadata or {}))
 
 
-@both_doors
+@every_door
 @both_ways
 async def test_own_callbacks_see_every_call(door: str, run: Run) -> None:
     agent, listener = ready(door), Listener()
