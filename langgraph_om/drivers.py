@@ -14,14 +14,20 @@ from typing import cast
 
 from langgraph_om.calls import Calls, aask, ask
 from langgraph_om.core.collect import JobState
-from langgraph_om.core.cycle import Answer, CycleFlow, Wait
 from langgraph_om.core.events import Event
+from langgraph_om.core.flow import Answer, CycleFlow, Wait
+from langgraph_om.core.hooks import HookCall
 from langgraph_om.core.observer import ModelCall
+from langgraph_om.hooks import Hooks
 
 __all__ = ["Cycle", "Emit", "adrive", "drive"]
 
 Emit = Callable[[Event], None]
 """What a driver does with an event at the moment it happens."""
+
+
+LEAST_HOOK_SECONDS = 5.0
+"""A lifecycle hook has this long even where the cycle took up its deadline: it reports that."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,9 @@ class Cycle:
     calls: Calls
     wait: Callable[[str, float], JobState]
     """Waits for a background job, by its cycle id, so many seconds at most."""
+    hooks: Hooks
+    opening: Event | None = None
+    """The event that announced the flow before it was driven."""
 
 
 def drive(flow: CycleFlow, cycle: Cycle, emit: Emit) -> list[Event]:
@@ -51,6 +60,8 @@ def drive(flow: CycleFlow, cycle: Cycle, emit: Emit) -> list[Event]:
             return cast("list[Event]", done.value)
         if isinstance(item, ModelCall):
             answer = ask(item, cycle.calls, left)
+        elif isinstance(item, HookCall):
+            answer = cycle.hooks.call(item, left)
         else:
             answer = cycle.wait(item.cycle_id, left / 2)
 
@@ -66,28 +77,47 @@ async def adrive(flow: CycleFlow, cycle: Cycle, emit: Emit) -> list[Event]:
             return cast("list[Event]", done.value)
         if isinstance(item, ModelCall):
             answer = await aask(item, cycle.calls, left)
+        elif isinstance(item, HookCall):
+            answer = await cycle.hooks.acall(item, left)
         else:
             answer = await _await_job(cycle, item.cycle_id, left / 2)
 
 
 def _questions(
     flow: CycleFlow, cycle: Cycle, emit: Emit
-) -> Generator[tuple[ModelCall | Wait, float], Answer, list[Event]]:
+) -> Generator[tuple[ModelCall | HookCall | Wait, float], Answer, list[Event]]:
     """Yield what a flow waits for, each with the seconds that are left for it; show its events."""
     ends_at = time.monotonic() + cycle.calls.deadline
     events: list[Event] = []
     answer: Answer = None
+    if cycle.opening is not None:
+        yield from _tell(cycle, cycle.opening, ends_at)
     while True:
         try:
             item = flow.send(answer)
         except StopIteration:
             return events
         answer = None
-        if isinstance(item, ModelCall | Wait):
-            answer = yield item, max(0.0, ends_at - time.monotonic())
+        if isinstance(item, ModelCall | HookCall | Wait):
+            answer = yield item, _left(ends_at)
         else:
             events.append(item)
             emit(item)
+            yield from _tell(cycle, item, ends_at)
+
+
+def _tell(
+    cycle: Cycle, event: Event, ends_at: float
+) -> Generator[tuple[HookCall, float], Answer, None]:
+    """Tell the user's callbacks of an event; their answers are not used."""
+    cycle.hooks.tell(event)
+    call = cycle.hooks.about(event)
+    if call is not None:
+        yield call, max(LEAST_HOOK_SECONDS, _left(ends_at))
+
+
+def _left(ends_at: float) -> float:
+    return max(0.0, ends_at - time.monotonic())
 
 
 async def _await_job(cycle: Cycle, cycle_id: str, seconds: float) -> JobState:

@@ -15,8 +15,8 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.config import get_stream_writer
 
 from langgraph_om.buffering import InlineBuffering, ParallelBuffering
-from langgraph_om.core.cycle import CycleFlow
 from langgraph_om.core.events import Event, to_part
+from langgraph_om.core.flow import CycleFlow
 from langgraph_om.core.plan import Decision
 from langgraph_om.core.record import MemoryRecord, readable
 from langgraph_om.memory import ObservationalMemory, folded

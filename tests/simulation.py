@@ -23,7 +23,7 @@ from langgraph_om.core.collect import JobState
 from langgraph_om.core.config import ObservationConfig, ReflectionConfig, resolve_thresholds
 from langgraph_om.core.context import assemble
 from langgraph_om.core.counters import TokenxCounter
-from langgraph_om.core.cycle import CycleFlow, Wait
+from langgraph_om.core.flow import CycleFlow, Wait
 from langgraph_om.core.gate import Look, look
 from langgraph_om.core.observer import ModelCall, ModelReply
 from langgraph_om.core.record import MemoryRecord, blank_record, fold

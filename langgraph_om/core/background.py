@@ -12,24 +12,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from langgraph_om.core.asking import ask_observer, ask_reflector
 from langgraph_om.core.chunks import covered_count, entries_digest, live_chunks
 from langgraph_om.core.collect import JobState, collected, over, size_of
 from langgraph_om.core.cycle import (
-    CycleFlow,
-    CycleInfo,
-    Tally,
-    Wait,
     hints_of,
     observe_cycle,
-    observer_input,
     reflect_cycle,
-    reflector_input,
     title_change,
     written_groups,
 )
 from langgraph_om.core.events import Event, iso
+from langgraph_om.core.flow import CycleFlow, CycleInfo, Tally, Wait
 from langgraph_om.core.groups import log_text
-from langgraph_om.core.observer import observe
 from langgraph_om.core.plan import Decision, back_off
 from langgraph_om.core.record import (
     Group,
@@ -41,7 +36,6 @@ from langgraph_om.core.record import (
     newest_observed,
     position_of_groups,
 )
-from langgraph_om.core.reflector import reflect
 from langgraph_om.core.settings import Settings
 from langgraph_om.core.window import Entry, Window
 from langgraph_om.errors import ObserverError
@@ -89,7 +83,7 @@ def _observation_job(
     digest = entries_digest(entries)
     cycle_id = derive_id("buffer", record["id"], failures_of(record, "observation"), digest)
     tokens = window.weight(start, stop)
-    cycle = CycleInfo(settings, record, "observation", cycle_id, tokens, now)
+    cycle = CycleInfo(settings, record, "observation", cycle_id, tokens, now, "buffer")
     covers = {"ids": [entry.key for entry in entries], "digest": digest}
     return _job(cycle, covers, _observe_ahead(cycle, entries, digest, [p.chunk for p in live]))
 
@@ -98,7 +92,8 @@ def _reflection_job(settings: Settings, record: MemoryRecord, now: datetime) -> 
     ids = [group["id"] for group in record["log"]]
     attempt = failures_of(record, "reflection")
     cycle_id = derive_id("buffer-reflection", record["id"], attempt, *ids)
-    cycle = CycleInfo(settings, record, "reflection", cycle_id, log_tokens(record), now)
+    tokens = log_tokens(record)
+    cycle = CycleInfo(settings, record, "reflection", cycle_id, tokens, now, "buffer")
     return _job(cycle, {"group_ids": ids}, _reflect_ahead(cycle))
 
 
@@ -155,15 +150,10 @@ def _observe_ahead(
 ) -> CycleFlow:
     settings, record = cycle.settings, cycle.record
     tally = Tally(cycle.started)
-    request = observer_input(
-        settings,
-        record,
-        entries,
-        known=[*_log_with_reflection(record), *map(_group_of, chunks)],
-        hints=_live_hints(record, chunks),
-    )
+    known = [*_log_with_reflection(record), *map(_group_of, chunks)]
+    hints = _live_hints(record, chunks)
     try:
-        parsed = yield from tally.metered(observe(request))
+        parsed = yield from ask_observer(cycle, tally, entries, known=known, hints=hints)
     except ObserverError as error:
         partial = error.observations or None
         yield cycle.end("buffering-failed", tally, error=str(error), observations=partial)
@@ -223,11 +213,10 @@ def _live_hints(record: MemoryRecord, chunks: Sequence[Mapping[str, Any]]) -> di
 
 
 def _reflect_ahead(cycle: CycleInfo) -> CycleFlow:
-    settings, groups = cycle.settings, cycle.record["log"]
+    groups = cycle.record["log"]
     tally = Tally(cycle.started)
-    request = reflector_input(settings, groups)
     try:
-        result = yield from tally.metered(reflect(request, settings.counter))
+        result = yield from ask_reflector(cycle, tally, groups)
     except ObserverError as error:
         partial = error.observations or None
         yield cycle.end("buffering-failed", tally, error=str(error), observations=partial)

@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import Any, Literal
 
 from langgraph_om.core.chunks import covered_count, entries_digest, live_chunks
-from langgraph_om.core.cycle import CycleInfo
 from langgraph_om.core.events import Event, iso
+from langgraph_om.core.flow import CycleInfo
 from langgraph_om.core.record import (
     MemoryRecord,
     failures_of,

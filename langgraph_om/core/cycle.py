@@ -1,22 +1,15 @@
-"""The blocking cycles: observation and reflection while the turn waits.
-
-A cycle is a flow: it yields questions to a model, events in the order in which the world should see
-them, and waits for a background job; whoever drives it asks, shows and waits. Nothing here calls,
-sleeps or stores.
-"""
+"""The blocking cycles: observation and reflection while the turn waits."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal, TypeVar
 
-from langgraph_om.core.events import Event, iso
-from langgraph_om.core.groups import log_text, previous_observations, reflected_groups
-from langgraph_om.core.observer import Flow, ModelCall, ModelReply, ObserverInput, observe
+from langgraph_om.core.asking import ask_observer, ask_reflector
+from langgraph_om.core.events import iso
+from langgraph_om.core.flow import CycleFlow, CycleInfo, Tally
+from langgraph_om.core.groups import reflected_groups
 from langgraph_om.core.parsing import Parsed
-from langgraph_om.core.plan import Operation, back_off
 from langgraph_om.core.record import (
     Group,
     MemoryRecord,
@@ -25,204 +18,12 @@ from langgraph_om.core.record import (
     log_tokens,
     newest_observed,
 )
-from langgraph_om.core.reflector import Reflection, ReflectorInput, reflect
+from langgraph_om.core.reflector import Reflection
 from langgraph_om.core.settings import Settings
-from langgraph_om.core.transcript import TimedMessage, TranscriptLimits, render_transcript
-from langgraph_om.core.window import Entry, Window
-from langgraph_om.errors import ObserverError
+from langgraph_om.core.window import Window
+from langgraph_om.errors import ModelTierError, ObserverError
 
-__all__ = [
-    "Answer",
-    "CycleFlow",
-    "CycleInfo",
-    "Tally",
-    "Wait",
-    "hints_of",
-    "observe_cycle",
-    "observer_input",
-    "reflect_cycle",
-    "reflector_input",
-    "title_change",
-    "written_groups",
-]
-
-ResultT = TypeVar("ResultT")
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """A background job whose result is worth waiting for."""
-
-    cycle_id: str
-
-
-Step = ModelCall | Wait | Event
-"""What a cycle yields."""
-Answer = ModelReply | Event | str | None
-"""What it is sent: a reply to a `ModelCall`, a job's state to a `Wait`, nothing to an event."""
-
-CycleFlow = Generator[Step, Answer, None]
-
-REFLECTION_TARGET = 0.75
-"""A reflection is dense enough below this part of the log it read (or below the threshold)."""
-
-
-@dataclass(slots=True)
-class Tally:
-    """What the calls of one cycle cost, and when the last one ended."""
-
-    at: datetime
-    calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-
-    def metered(self, flow: Flow[ResultT]) -> Generator[Step, Answer, ResultT]:
-        """Pass a flow through, noting the time and the usage of each reply."""
-        try:
-            call = next(flow)
-            while True:
-                reply = yield call
-                if not isinstance(reply, ModelReply):
-                    msg = f"a cycle that asks a model was sent {reply!r}; send a `ModelReply`"
-                    raise TypeError(msg)
-                self.at = reply.at
-                self.calls += 1
-                self.input_tokens += reply.usage.get("inputTokens", 0)
-                self.output_tokens += reply.usage.get("outputTokens", 0)
-                call = flow.send(reply)
-        except StopIteration as done:
-            result: ResultT = done.value
-            return result
-
-    def usage(self) -> dict[str, int]:
-        """Return the costs as they stand in events and in the record."""
-        return {
-            "calls": self.calls,
-            "inputTokens": self.input_tokens,
-            "outputTokens": self.output_tokens,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class CycleInfo:
-    """What all events of one cycle have in common."""
-
-    settings: Settings
-    record: MemoryRecord
-    operation: Operation
-    cycle_id: str
-    tokens: int
-    """What the cycle reads: message tokens of an observation, log tokens of a reflection."""
-    started: datetime
-
-    def event(self, kind: str, at: datetime, **fields: Any) -> Event:
-        """Make an event of this cycle."""
-        return {
-            "type": kind,
-            "operation": self.operation,
-            "cycle_id": self.cycle_id,
-            "at": iso(at),
-            "record_id": self.record["id"],
-            "thread_id": self.record["thread_id"],
-            "tokens": self.tokens,
-            **fields,
-        }
-
-    def start(self, kind: Literal["observation-start", "buffering-start"], **fields: Any) -> Event:
-        """Make the event with which the cycle begins."""
-        return self.event(
-            kind,
-            self.started,
-            thread_ids=[self.record["thread_id"]],
-            config=self.settings.marker(),
-            **fields,
-        )
-
-    def end(self, kind: str, tally: Tally, **fields: Any) -> Event:
-        """Make the event with which the cycle ends, well or not."""
-        took = (tally.at - self.started).total_seconds()
-        return self.event(
-            kind, tally.at, duration_ms=max(0, round(took * 1000)), usage=tally.usage(), **fields
-        )
-
-    def failures(self, size: int) -> dict[str, int]:
-        """Count one more failure, and tell at which size the operation is tried again."""
-        threshold = self.settings.thresholds.due(self.operation)
-        count = failures_of(self.record, self.operation) + 1
-        retry_at = back_off(count, size, threshold)
-        return {"failures": count, "at_tokens": size, "retry_at_tokens": retry_at}
-
-    def rest_after(self, size: int) -> dict[str, int]:
-        """Tell the size at which a log is reflected again that is still due after a reflection.
-
-        A log that can not be condensed is left in peace for longer each time.
-        """
-        due = self.settings.thresholds.observation_tokens
-        if size < due:
-            return {}
-        times = self.record["attempts"].get(self.operation, {}).get("still_large", 0) + 1
-        retry_at = back_off(times, size, due)
-        return {
-            "failures": 0,
-            "still_large": times,
-            "at_tokens": size,
-            "retry_at_tokens": retry_at,
-        }
-
-
-# --- What Observer and Reflector are told; blocking and in the background -------------------------
-
-
-def observer_input(
-    settings: Settings,
-    record: MemoryRecord,
-    entries: Sequence[Entry],
-    *,
-    known: Sequence[Group],
-    hints: MemoryRecord | dict[str, Any],
-) -> ObserverInput:
-    """Put together what the Observer is told.
-
-    Args:
-        settings: The settings in force.
-        record: The memory of the thread.
-        entries: The messages to observe.
-        known: The observations that it shall not repeat.
-        hints: Where the continuation hints stand.
-    """
-    observation = settings.observation
-    return ObserverInput(
-        transcript=render_transcript(
-            [TimedMessage(e.message, settings.time_of(e, record["stamps"])) for e in entries],
-            timezone=settings.timezone,
-            counter=settings.counter,
-            limits=TranscriptLimits(text_tokens=settings.thresholds.message_tokens),
-        ),
-        previous=previous_observations(
-            known, observation.previous_observer_tokens, settings.counter
-        ),
-        hints={
-            "current_task": hints["current_task"],
-            "suggested_response": hints["suggested_response"],
-            "thread_title": record["thread_title"] if observation.thread_title else None,
-        },
-        instruction=observation.instruction,
-        prompt=observation.prompt,
-        thread_title=observation.thread_title,
-    )
-
-
-def reflector_input(settings: Settings, groups: Sequence[Group]) -> ReflectorInput:
-    """Put together what the Reflector is told."""
-    tokens = sum(group["tokens"] for group in groups)
-    threshold = settings.thresholds.observation_tokens
-    return ReflectorInput(
-        log=log_text(groups),
-        tokens=tokens,
-        target=max(1, min(threshold, round(tokens * REFLECTION_TARGET))),
-        instruction=settings.reflection.instruction,
-        prompt=settings.observation.prompt,
-    )
+__all__ = ["hints_of", "observe_cycle", "reflect_cycle", "title_change", "written_groups"]
 
 
 def written_groups(
@@ -262,9 +63,8 @@ def observe_cycle(
     cycle = CycleInfo(settings, record, "observation", cycle_id, tokens, started)
     tally = Tally(started)
     yield cycle.start("observation-start")
-    request = observer_input(settings, record, entries, known=record["log"], hints=record)
     try:
-        parsed = yield from tally.metered(observe(request))
+        parsed = yield from ask_observer(cycle, tally, entries, known=record["log"], hints=record)
     except ObserverError as error:
         yield from _failed(cycle, tally, error, window.tokens, window.last_key)
         return
@@ -313,6 +113,9 @@ def _failed(
 ) -> CycleFlow:
     """Say that nothing came of the cycle, and what follows from that.
 
+    A question that no tier of a `ModelByInputTokens` covers ends the turn: the next will not fit
+    either.
+
     Raises:
         ObserverError: The given one, with `on_error="raise"`.
     """
@@ -328,7 +131,7 @@ def _failed(
     )
     if cycle.settings.on_error == "raise":
         raise error
-    if cycle.settings.on_error == "abort":
+    if cycle.settings.on_error == "abort" or isinstance(error.__cause__, ModelTierError):
         yield cycle.event("tripped", tally.at, reason=str(error), last_message=last_message)
 
 
@@ -354,9 +157,7 @@ def reflect_cycle(
     tally = Tally(started)
     yield cycle.start("observation-start")
     try:
-        result = yield from tally.metered(
-            reflect(reflector_input(settings, groups), settings.counter)
-        )
+        result = yield from ask_reflector(cycle, tally, groups)
     except ObserverError as error:
         yield from _failed(cycle, tally, error, tokens, window.last_key)
         return

@@ -11,10 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import (
+    AIMessage,
     AnyMessage,
     BaseMessage,
     BaseMessageChunk,
+    HumanMessage,
     RemoveMessage,
+    SystemMessage,
+    ToolMessage,
     convert_to_messages,
     message_chunk_to_message,
 )
@@ -39,7 +43,7 @@ def messages_reducer(state: Sequence[AnyMessage] | None, updates: Sequence[Any])
     Returns:
         The conversation: a message of a known id replaces it in place, others are appended.
     """
-    merged: list[BaseMessage | None] = list(state or [])
+    merged: list[BaseMessage | None] = _known(state or [])
     places = {message.id: at for at, message in enumerate(merged) if message and message.id}
     for update in updates:
         removed: set[str] = set()
@@ -69,11 +73,38 @@ def _with_id(message: BaseMessage, number: int, taken: Mapping[str, int]) -> Bas
     return message.model_copy(update={"id": key})
 
 
+def _known(state: Sequence[Any]) -> list[BaseMessage | None]:
+    """Return the conversation so far; a server may hand it over as JSON values."""
+    if all(isinstance(message, BaseMessage) for message in state):
+        return list(state)
+    return list(_read(list(state)))
+
+
 def _read(update: Any) -> list[BaseMessage]:
     if update is None:
         return []
     items = update if isinstance(update, list) else [update]
     return [
         message_chunk_to_message(message) if isinstance(message, BaseMessageChunk) else message
-        for message in convert_to_messages(items)
+        for message in convert_to_messages([_dumped(item) for item in items])
     ]
+
+
+_CLASSES: dict[str, type[BaseMessage]] = {
+    "ai": AIMessage,
+    "human": HumanMessage,
+    "system": SystemMessage,
+    "tool": ToolMessage,
+}
+
+
+def _dumped(item: Any) -> Any:
+    """Make a message of what `model_dump` made of one, with its usage and all else it had."""
+    if not isinstance(item, Mapping):
+        return item
+    kind = str(item.get("type"))
+    if kind == "remove" and item.get("id"):
+        return RemoveMessage(id=str(item["id"]))
+    if kind in _CLASSES and "additional_kwargs" in item:
+        return _CLASSES[kind].model_validate(dict(item))
+    return item

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
@@ -36,6 +36,8 @@ class ModelCall:
 
     role: Literal["observer", "reflector"]
     messages: list[BaseMessage]
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """What it is asked for: the cycle, its trigger and whose conversation it is."""
 
 
 @dataclass(frozen=True, slots=True)

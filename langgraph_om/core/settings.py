@@ -29,6 +29,8 @@ class Settings:
     on_error: Literal["continue", "abort", "raise"] = "continue"
     message_time: Callable[[BaseMessage], datetime | None] | None = None
     max_input_tokens: int | None = None
+    transforms: frozenset[str] = frozenset()
+    """The transform hooks that the user has set."""
 
     def marker(self) -> dict[str, Any]:
         """Describe the limits in force, for start and activation parts."""

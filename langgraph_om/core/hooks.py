@@ -1,0 +1,139 @@
+"""The user's hooks as the flows see them: what may be called when, with what, and what comes back.
+
+A transform hook is a question that a flow asks and whose answer it uses; a lifecycle hook is told
+of an event and changes nothing. Nothing here calls them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+
+from langgraph_om.errors import ObserverError
+
+__all__ = [
+    "HOOKS",
+    "TRANSFORMS",
+    "HookCall",
+    "HookReply",
+    "debug_event",
+    "lifecycle_call",
+    "transformed_messages",
+    "transformed_text",
+]
+
+TRANSFORMS = ("before_observation", "after_observation", "before_reflection", "after_reflection")
+"""Hooks whose result is used in the place of what they are given."""
+
+LIFECYCLE = (
+    *("on_observation_start", "on_observation_end"),
+    *("on_reflection_start", "on_reflection_end"),
+)
+"""Hooks that are told of a cycle."""
+
+HOOKS = (*LIFECYCLE, *TRANSFORMS)
+
+
+@dataclass(frozen=True, slots=True)
+class HookCall:
+    """A call of one of the user's hooks; whoever drives the flow makes it."""
+
+    name: str
+    arguments: Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class HookReply:
+    """What came of a `HookCall`."""
+
+    value: Any = None
+    error: Exception | None = None
+
+
+# --- Transforms ----------------------------------------------------------------------------------
+
+
+def transformed_messages(
+    messages: Sequence[BaseMessage], about: Mapping[str, Any]
+) -> Generator[HookCall, HookReply, list[BaseMessage]]:
+    """Let `before_observation` change what the Observer is shown.
+
+    Raises:
+        ObserverError: When the hook failed or returned something else than messages.
+    """
+    name = "before_observation"
+    copies = [message.model_copy(deep=True) for message in messages]
+    value = yield from _asked(name, copies, about)
+    if value is None:
+        return copies
+    if not isinstance(value, list | tuple) or not all(isinstance(m, BaseMessage) for m in value):
+        msg = f"the hook `{name}` returned {value!r}; return a list of messages, or None"
+        raise ObserverError(msg)
+    return list(value)
+
+
+def transformed_text(
+    name: str, text: str, about: Mapping[str, Any]
+) -> Generator[HookCall, HookReply, str]:
+    """Let a hook change a text.
+
+    Raises:
+        ObserverError: When the hook failed or returned something else than text.
+    """
+    value = yield from _asked(name, text, about)
+    if value is None:
+        return text
+    if not isinstance(value, str):
+        msg = f"the hook `{name}` returned {value!r}; return a text, or None to keep the given one"
+        raise ObserverError(msg)
+    return value
+
+
+def _asked(
+    name: str, value: object, about: Mapping[str, Any]
+) -> Generator[HookCall, HookReply, Any]:
+    reply = yield HookCall(name, (value, dict(about)))
+    if reply.error is not None:
+        msg = f"the hook `{name}` failed: {type(reply.error).__name__}: {reply.error}"
+        raise ObserverError(msg) from reply.error
+    return reply.value
+
+
+# --- Lifecycle -----------------------------------------------------------------------------------
+
+_STARTS = ("observation-start", "buffering-start")
+_ENDS = ("observation-end", "buffering-end", "observation-failed", "buffering-failed")
+_TOLD = ("operation", "trigger", "cycle_id", "record_id", "thread_id", "resource_id", "tokens")
+_TOLD_AT_END = ("observation_tokens", "observations", "duration_ms", "usage", "error")
+
+
+def _told(event: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what is told of the start or the end of a cycle."""
+    if event["type"] in _STARTS:
+        return {key: event.get(key) for key in _TOLD}
+    if event["type"] in _ENDS:
+        return {key: event.get(key) for key in (*_TOLD, *_TOLD_AT_END)}
+    return None
+
+
+def lifecycle_call(event: Mapping[str, Any]) -> HookCall | None:
+    """Return the call of the lifecycle hook that an event is for."""
+    told = _told(event)
+    if told is None:
+        return None
+    moment = "start" if event["type"] in _STARTS else "end"
+    return HookCall(f"on_{event['operation']}_{moment}", (told,))
+
+
+def debug_event(event: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what `on_debug_event` is told of an event: its `type` and its facts."""
+    if event["type"] == "status":
+        return {"type": "step_progress", **event["data"]}
+    told = _told(event)
+    if told is None:
+        return None
+    moment = "triggered" if event["type"] in _STARTS else "complete"
+    return {"type": f"{event['operation']}_{moment}", **told}
