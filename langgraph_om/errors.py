@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "ArchiveError",
     "ConfigurationError",
     "ModelTierError",
     "ObservationalMemoryError",
@@ -12,6 +13,10 @@ __all__ = [
 
 class ObservationalMemoryError(Exception):
     """The base of all errors of this package."""
+
+
+class ArchiveError(ObservationalMemoryError):
+    """The archive's storage failed: locked, full, unreachable; the cause is its own error."""
 
 
 class ConfigurationError(ObservationalMemoryError, ValueError):

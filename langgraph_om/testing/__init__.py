@@ -1,13 +1,15 @@
-"""Test doubles for agents with memory: models that answer offline, and a check of what is sent.
+"""Test doubles for agents with memory: models that answer offline, and checks.
 
-Nothing here asks a provider, reads a clock or draws a random number: the same calls give the same
+No model here asks a provider, reads a clock or draws a random number: the same calls give the same
 answers. `ScriptedChatModel` says what a test wrote down, `ExtractiveObserver` and
 `ExtractiveReflector` write real observations out of what they are given (good enough to watch the
-memory work without a key), and `check_message_sequence` names what a provider would refuse.
+memory work without a key), `check_message_sequence` names what a provider would refuse, and
+`archive_conformance` checks an archive that you wrote.
 """
 
 from __future__ import annotations
 
+from langgraph_om.testing.archive import archive_conformance
 from langgraph_om.testing.extractive import ExtractiveObserver, ExtractiveReflector
 from langgraph_om.testing.offline import RecordedCall, Reply, Role
 from langgraph_om.testing.scripted import ScriptedChatModel
@@ -21,5 +23,6 @@ __all__ = [
     "Reply",
     "Role",
     "ScriptedChatModel",
+    "archive_conformance",
     "check_message_sequence",
 ]

@@ -1,0 +1,305 @@
+"""What an archive does, in the words of a caller; `archive_conformance` checks it.
+
+Rules for every archive:
+
+1. Every method is synchronous, safe to call from several threads, and one transaction: it happens
+   wholly or not at all.
+2. Nothing is answered across resources: who asks for one resource or thread sees that one alone.
+3. Writing the same thing twice is writing it once.
+4. Times are aware `datetime`s and come back in UTC. Leases alone follow the archive's own clock, so
+   that workers whose clocks differ agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+from langchain_core.messages import BaseMessage
+
+__all__ = ["ArchivedMessage", "ArchivedThread", "Claim", "JobView", "MessageArchive"]
+
+Claim: TypeAlias = Literal["mine", "taken", "done"]
+"""What a worker gets that asks for a job."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedThread:
+    """One conversation."""
+
+    id: str
+    resource_id: str | None
+    """Whose it is; `None` until a write says so."""
+    title: str | None
+    created: datetime
+    updated: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedMessage:
+    """One message and its place."""
+
+    key: str
+    thread_id: str
+    position: int
+    """0-based, from the start of its branch."""
+    message: BaseMessage
+    is_visible: bool
+    is_current: bool
+    """Whether it is on the thread's current branch."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """What is known of a job."""
+
+    state: Literal["running", "expired", "done"]
+    owner: str
+    """Who holds it, held it last, or finished it."""
+    result: dict[str, Any] | None
+    expires_in: float
+    """Seconds until the lease ends; negative when it has ended, 0 for a job that is done."""
+
+
+@runtime_checkable
+class MessageArchive(Protocol):
+    """Keeps messages, observation groups, resource memories and jobs.
+
+    Methods raise `ConfigurationError` for what can not be meant, having written nothing, and
+    `ArchiveError` when the storage fails.
+    """
+
+    def setup(self) -> None:
+        """Prepare the storage. Every other call does so on first use; doing it again is harmless.
+
+        Several processes may do it at once.
+        """
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+    # --- Threads and messages --------------------------------------------------------------------
+
+    def append(
+        self,
+        thread_id: str,
+        resource_id: str | None,
+        messages: Sequence[tuple[str, BaseMessage, bool]],
+        *,
+        after: str | None,
+        now: datetime,
+        title: str | None = None,
+    ) -> None:
+        """Add messages to a thread, and the thread if it is new.
+
+        The current branch then ends with these messages, unless it holds all of them already, in
+        this order and in this place: then it stays as it is. What stood in their place stays
+        reachable by key.
+
+        A known key is not added again. When its content differs, the newest is what is shown, and
+        the former is kept. Appending a branch that was current before makes it current again.
+
+        Args:
+            thread_id: The thread. It belongs to the resource that it was first written with.
+            resource_id: The resource; `None` for none, or to leave it as it is.
+            messages: Per message its key, the message, and whether users may see it.
+            after: The key of the message before the first one, `None` when they start the
+                conversation. One that is unknown stands for the end of the current branch.
+            now: The current time, noted if something is new.
+            title: The thread's new title.
+
+        Raises:
+            ConfigurationError: When the thread belongs to another resource, or a message can not
+                be kept as it is.
+        """
+
+    def set_title(self, thread_id: str, title: str | None, now: datetime) -> None:
+        """Name a thread; one that is not there is not made."""
+
+    def thread(self, thread_id: str) -> ArchivedThread | None:
+        """Return a thread."""
+
+    def threads(
+        self,
+        resource_id: str,
+        *,
+        page: int = 0,
+        limit: int = 20,
+        before: datetime | None = None,
+        after: datetime | None = None,
+    ) -> tuple[list[ArchivedThread], bool]:
+        """Return a page of a resource's threads, newest updated first, and whether more follow.
+
+        Args:
+            resource_id: The resource.
+            page: Which page, 0-based.
+            limit: Threads to a page.
+            before: Keep threads created before this time.
+            after: Keep threads created after this time.
+        """
+
+    def find(
+        self, key: str, *, thread_id: str | None = None, resource_id: str | None = None
+    ) -> ArchivedMessage | None:
+        """Return the message of this key in a thread or resource, on whatever branch.
+
+        A key in several threads of a resource stands for that of the newest updated thread.
+
+        Args:
+            key: The message.
+            thread_id: The thread to look in.
+            resource_id: The resource to look in; with `thread_id`, whose the thread has to be.
+
+        Raises:
+            ConfigurationError: When neither is given.
+        """
+
+    def messages(
+        self,
+        thread_id: str,
+        *,
+        start: int | None = None,
+        stop: int | None = None,
+        limit: int,
+        newest_first: bool = False,
+        offset: int = 0,
+        visible_only: bool = True,
+    ) -> list[ArchivedMessage]:
+        """Return messages of the current branch, always in the order of the conversation.
+
+        Args:
+            thread_id: The thread.
+            start: The first position.
+            stop: The position to end before.
+            limit: How many to return at most.
+            newest_first: Whether `limit` and `offset` count from the end.
+            offset: How many to leave out at that end.
+            visible_only: Whether messages that users may not see are left out.
+        """
+
+    def last_position(self, thread_id: str) -> int | None:
+        """Return the position of the last message of the current branch."""
+
+    def contains(self, thread_id: str, keys: Sequence[str]) -> set[str]:
+        """Tell which of these messages are safely kept, on whatever branch."""
+
+    def branch(self, thread_id: str, keys: Sequence[str]) -> list[BaseMessage]:
+        """Return messages in the order of their keys; those that are not there are left out."""
+
+    # --- Observation groups ----------------------------------------------------------------------
+
+    def add_groups(
+        self,
+        thread_id: str,
+        resource_id: str | None,
+        groups: Sequence[Mapping[str, Any]],
+        now: datetime,
+    ) -> list[str]:
+        """Keep the observation groups that are not there yet, and return their ids.
+
+        Args:
+            thread_id: The thread whose messages were observed; it is made if it is new.
+            resource_id: The resource; `None` for none, or to leave it as it is.
+            groups: Mappings with at least an `id`, unique in the thread.
+            now: The current time, which a group without `observed_at` takes for it.
+
+        Raises:
+            ConfigurationError: When the thread belongs to another resource.
+        """
+
+    def groups(
+        self, *, thread_id: str | None = None, resource_id: str | None = None, limit: int = 100
+    ) -> list[dict[str, Any]]:
+        """Return the groups of a thread or resource, newest observed first.
+
+        Raises:
+            ConfigurationError: When neither is given.
+        """
+
+    # --- The memory of a resource ----------------------------------------------------------------
+
+    def load_record(self, resource_id: str) -> tuple[dict[str, Any] | None, int]:
+        """Return the record of a resource and its revision, `(None, 0)` when there is none."""
+
+    def commit_record(
+        self, resource_id: str, record: Mapping[str, Any], *, expected: int, now: datetime
+    ) -> bool:
+        """Replace the record if its revision is still the expected one, and tell whether it was.
+
+        The record is then at revision `expected + 1`. A former record of another `generation` is
+        kept as history.
+
+        Args:
+            resource_id: The resource.
+            record: The new record; its `generation` is an int.
+            expected: The revision that the new record was computed from, 0 for none.
+            now: The current time.
+        """
+
+    def record_history(
+        self, resource_id: str, *, limit: int = 10, until: datetime | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the last record of each generation, newest first, the current one included.
+
+        Each entry has `record`, `revision`, `committed_at` (when this record was written) and
+        `begun_at` (when the first one of its generation was).
+
+        Args:
+            resource_id: The resource.
+            limit: How many to return at most.
+            until: Keep generations that had begun by this time, so that the first entry is of the
+                generation in force then. It may have grown since.
+        """
+
+    # --- Jobs ------------------------------------------------------------------------------------
+
+    def claim(
+        self,
+        job_id: str,
+        owner: str,
+        *,
+        seconds: float,
+        thread_id: str,
+        resource_id: str | None,
+    ) -> Claim:
+        """Ask for a job, and for a lease of it.
+
+        Args:
+            job_id: The job; it is made if it is new.
+            owner: Who asks.
+            seconds: How long the lease lasts unless it is renewed.
+            thread_id: The thread that the job works for; deleting it ends the job.
+            resource_id: The resource that the job works for.
+
+        Returns:
+            "mine" when it is new, was abandoned, or is this owner's already (the lease is then
+            renewed); "taken" while another owner holds it; "done" when it has a result.
+        """
+
+    def renew(self, job_id: str, owner: str, *, seconds: float) -> bool:
+        """Let a lease last this long from now, and tell whether the owner still holds the job."""
+
+    def finish(self, job_id: str, owner: str, result: Mapping[str, Any]) -> bool:
+        """Keep the result if the owner holds the job, and tell whether it is the job's result.
+
+        A lease that has ended still holds as long as nobody took the job over.
+        """
+
+    def release(self, job_id: str, owner: str) -> None:
+        """Give a job back unfinished, if the owner holds it."""
+
+    def job(self, job_id: str) -> JobView | None:
+        """Return what is known of a job."""
+
+    def prune_jobs(self, *, older_than: float) -> int:
+        """Forget jobs that are done or abandoned for more seconds than this; return how many."""
+
+    # --- Deletion --------------------------------------------------------------------------------
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Delete a thread with its messages, groups and jobs; running ones can not finish."""
+
+    def delete_resource(self, resource_id: str) -> None:
+        """Delete a resource's threads with all they hold, its record and history, and its jobs."""
