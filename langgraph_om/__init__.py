@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import typing as _typing
 from importlib.metadata import version as _version
 
 from langgraph_om.agent import create_memory_agent
@@ -24,17 +25,29 @@ from langgraph_om.errors import (
 )
 from langgraph_om.graph import ObservationalMemoryState, add_observational_memory
 from langgraph_om.memory import ObservationalMemory, StepResult
+from langgraph_om.stream import MemoryTransformer
+from langgraph_om.tiers import ModelByInputTokens
+
+if _typing.TYPE_CHECKING:
+    from langgraph_om.middleware import (
+        ObservationalMemoryAgentState,
+        ObservationalMemoryMiddleware,
+    )
 
 __all__ = [
     "BackgroundBuffering",
     "ConfigurationError",
     "InlineBuffering",
     "MemoryRecord",
+    "MemoryTransformer",
     "MemoryView",
+    "ModelByInputTokens",
     "ModelTierError",
     "ObservationConfig",
     "ObservationalMemory",
+    "ObservationalMemoryAgentState",
     "ObservationalMemoryError",
+    "ObservationalMemoryMiddleware",
     "ObservationalMemoryState",
     "ObserverError",
     "ParallelBuffering",
@@ -50,3 +63,27 @@ __all__ = [
 ]
 
 __version__ = _version("langgraph-om")
+
+_OF_THE_MIDDLEWARE = ("ObservationalMemoryAgentState", "ObservationalMemoryMiddleware")
+
+
+def __getattr__(name: str) -> _typing.Any:
+    """Import the middleware when it is asked for: it needs langchain, which is optional.
+
+    Raises:
+        ImportError: When langchain is not installed.
+    """
+    if name not in _OF_THE_MIDDLEWARE:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    try:
+        from langgraph_om import middleware  # noqa: PLC0415 langchain takes a second to import
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "langchain":
+            raise
+        msg = (
+            f"{name} needs the package 'langchain'; install it with "
+            f"`pip install 'langgraph-om[agents]'`"
+        )
+        raise ImportError(msg) from error
+    return getattr(middleware, name)

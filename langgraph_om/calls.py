@@ -1,24 +1,42 @@
 """One question to a model: asked with a deadline, and answered whatever happens.
 
-What a model raises, or that it does not answer in time, is an answer too; a call that hangs is left
-behind.
+Which model is asked, how often and after which pause is decided once, in `_tries`; `ask` and `aask`
+carry it out and differ only in how they wait. What a model raises, or that it does not answer in
+time, is an answer too; a call that hangs is left behind.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, cast
 
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables import RunnableConfig, RunnableLambda, ensure_config
 
+from langgraph_om.clients import AgentModels, name_of, retries_of
 from langgraph_om.core.observer import ModelCall, ModelReply
-from langgraph_om.models import AgentModels, call_config, read_reply
+from langgraph_om.core.tokens import TokenCounter, count_messages
+from langgraph_om.errors import ConfigurationError, ModelTierError, ObservationalMemoryError
+from langgraph_om.models import call_config, check_value, read_reply
+from langgraph_om.retries import backoff, is_stale, is_transient, retry_after
+from langgraph_om.tiers import (
+    Leaf,
+    ModelByInputTokens,
+    ModelValue,
+    entries_of,
+    has_choice,
+    is_choice,
+    is_leaf,
+    is_list,
+)
 
 __all__ = ["Calls", "aask", "ask"]
 
@@ -31,63 +49,275 @@ class Calls:
     clock: Callable[[], datetime]
     deadline: float
     """Seconds for all calls of one cycle together."""
+    counter: TokenCounter
+    """Tells the size of a question where a model is chosen by it."""
     config: RunnableConfig | None = None
     """The configuration of the run, where it is not found around the call."""
 
 
-def ask(call: ModelCall, calls: Calls, seconds: float) -> ModelReply:
-    """Ask in a thread of its own, so that a call that hangs can be left behind."""
-    future: Future[Any] = Future()
-    config = call_config(call, calls.config)
+# --- What is tried -------------------------------------------------------------------------------
 
-    def run() -> None:
-        try:
-            future.set_result(_invoke(calls.models.get(call.role), call, config))
-        except BaseException as error:  # noqa: BLE001 it is raised again where it is awaited
-            future.set_exception(error)
 
-    context = contextvars.copy_context()
-    threading.Thread(target=context.run, args=(run,), name=f"om_{call.role}", daemon=True).start()
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """A call of a model."""
+
+    leaf: Leaf
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Choose:
+    """A call of a function that returns a model value."""
+
+    function: Callable[[RunnableConfig], Any]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Pause:
+    """Time to let pass."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What came of a step."""
+
+    answer: Any = None
+    error: Exception | None = None
+
+
+_Tries = Generator[_Attempt | _Choose | _Pause, _Done, Any]
+
+
+class _LateError(TimeoutError):
+    """A step did not end in its time."""
+
+
+def _tries(call: ModelCall, calls: Calls, seconds: float) -> _Tries:
+    """Try one model after the other until one answers.
+
+    A model that others stand behind gets half of the time that is left.
+
+    Returns:
+        What the model returned.
+
+    Raises:
+        Exception: What the only model raised.
+        ModelTierError: When no tier covers the question.
+        ObservationalMemoryError: When all of several models failed.
+    """
+    ends_at = time.monotonic() + seconds
+    ahead: list[tuple[ModelValue, int | None]] = [(calls.models.values[call.role], None)]
+    failed: list[tuple[str, Exception]] = []
+    while ahead:
+        value, retries = ahead.pop(0)
+        left = ends_at - time.monotonic()
+        if left <= 0:
+            failed.append(("", _LateError()))
+            break
+        share = left / 2 if ahead else left
+        if is_leaf(value):
+            done = yield from _persist(call, calls, value, retries, share)
+            if done.error is None:
+                return done.answer
+            late = isinstance(done.error, _LateError) and ahead
+            error = TimeoutError(f"no answer within {share:.3g} seconds") if late else done.error
+            failed.append((name_of(value), error))
+        elif isinstance(value, ModelByInputTokens):
+            try:
+                ahead.insert(0, (value.resolve(_size(call, calls)), retries))
+            except ModelTierError as error:
+                failed.append(("ModelByInputTokens", error))
+        elif is_list(value):
+            ahead[:0] = entries_of(value, retries)
+        elif is_choice(value):
+            done = yield _Choose(value, share)
+            problem = done.error or _problem(value, done.answer)
+            if problem is None:
+                ahead.insert(0, (done.answer, retries))
+            else:
+                failed.append((_function_name(value), problem))
+    raise _failure(failed, calls.deadline)
+
+
+def _persist(
+    call: ModelCall, calls: Calls, leaf: Leaf, retries: int | None, seconds: float
+) -> Generator[_Attempt | _Pause, _Done, _Done]:
+    """Ask one model, and again while that may help and its time allows."""
+    ends_at = time.monotonic() + seconds
+    most = retries_of(leaf) if retries is None else retries
+    again, stale = 0, 0
+    while True:
+        done = yield _Attempt(leaf, max(0.0, ends_at - time.monotonic()))
+        error = done.error
+        if error is None or isinstance(error, _LateError):
+            return done
+        if calls.models.learn(call.role, leaf, error):
+            continue
+        if is_stale(error) and stale < _MOST_STALE:
+            stale += 1
+            continue
+        if again >= most or not is_transient(error):
+            return done
+        pause = retry_after(error, calls.clock())
+        if pause is None:
+            pause = backoff(again, _seed(call))
+        if pause >= ends_at - time.monotonic():
+            return done
+        yield _Pause(pause)
+        again += 1
+
+
+_MOST_STALE = 4
+"""How many left-over connections of a client are skipped at most."""
+
+
+def _size(call: ModelCall, calls: Calls) -> int:
+    return count_messages(calls.counter, call.messages)
+
+
+def _seed(call: ModelCall) -> str:
+    return "".join(str(message.content) for message in call.messages)
+
+
+def _problem(function: Callable[..., Any], value: object) -> Exception | None:
+    """Tell what is wrong with the value that a function returned."""
+    option = f"{_function_name(function)}()"
     try:
-        return read_reply(future.result(timeout=seconds), calls.clock())
-    except Exception as error:  # noqa: BLE001 whatever a model raises is an answer to the flow
-        return ModelReply(calls.clock(), error=_named(error, calls.deadline))
+        check_value(option, value)
+    except ConfigurationError as error:
+        return error
+    if has_choice(value):  # it might never end
+        msg = f"`{option}` is {value!r}, which holds a function; return models, tiers or lists"
+        return ConfigurationError(msg)
+    return None
 
 
-def _invoke(model: Runnable[Any, Any], call: ModelCall, config: RunnableConfig) -> Any:
-    if isinstance(model, RunnableLambda) and not hasattr(model, "func"):  # it can only be awaited
-        return asyncio.run(cast("Any", model.ainvoke(call.messages, config)))
-    return model.invoke(call.messages, config)
+def _function_name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", type(function).__name__)
 
 
-async def aask(call: ModelCall, calls: Calls, seconds: float) -> ModelReply:
-    """Ask in a task of its own, so that a call that will not be cancelled can be left behind."""
-    task = asyncio.create_task(_ainvoke(call, calls))
-    task.add_done_callback(_take_notice)
-    try:
-        done, _ = await asyncio.wait({task}, timeout=seconds)
-    finally:
-        task.cancel()
-    try:
-        if not done:
-            return ModelReply(calls.clock(), error=_named(TimeoutError(), calls.deadline))
-        return read_reply(task.result(), calls.clock())
-    except Exception as error:  # noqa: BLE001 whatever a model raises is an answer to the flow
-        return ModelReply(calls.clock(), error=_named(error, calls.deadline))
-
-
-async def _ainvoke(call: ModelCall, calls: Calls) -> Any:
-    model = await asyncio.to_thread(calls.models.get, call.role)
-    return await model.ainvoke(call.messages, call_config(call, calls.config))
-
-
-def _take_notice(task: asyncio.Task[Any]) -> None:
-    """Keep asyncio from complaining about the end of a call that nobody waits for any more."""
-    if not task.cancelled():
-        task.exception()
+def _failure(failed: list[tuple[str, Exception]], deadline: float) -> Exception:
+    """Return the one error that says why there is no answer."""
+    errors = [(name, _named(error, deadline)) for name, error in failed]
+    tiers = [error for _, error in errors if isinstance(error, ModelTierError)]
+    if len(errors) == 1 or len(tiers) == len(errors):
+        return errors[-1][1]
+    each = "; ".join(
+        f"{name}: {type(error).__name__}: {error}" if name else str(error) for name, error in errors
+    )
+    failure = ObservationalMemoryError(f"no model answered: {each}")
+    failure.__cause__ = errors[-1][1]
+    return failure
 
 
 def _named(error: Exception, deadline: float) -> Exception:
     if isinstance(error, TimeoutError) and not str(error):
         return TimeoutError(f"no answer within the deadline of {deadline:g} seconds")
     return error
+
+
+# --- Waiting -------------------------------------------------------------------------------------
+
+
+def ask(call: ModelCall, calls: Calls, seconds: float) -> ModelReply:
+    """Ask, and wait so many seconds at most."""
+    tries = _tries(call, calls, seconds)
+    try:
+        step = next(tries)
+        while True:
+            if isinstance(step, _Pause):
+                time.sleep(step.seconds)
+                step = tries.send(_Done())
+            else:
+                step = tries.send(_in_thread(partial(_carry_out, step, call, calls), call, step))
+    except StopIteration as end:
+        return read_reply(end.value, calls.clock())
+    except Exception as error:  # noqa: BLE001 whatever a model raises is an answer to the flow
+        return ModelReply(calls.clock(), error=error)
+
+
+def _in_thread(work: Callable[[], Any], call: ModelCall, step: _Attempt | _Choose) -> _Done:
+    """Work in a thread of its own, so that a call that hangs can be left behind."""
+    future: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 it is raised again where it is awaited
+            future.set_exception(error)
+
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(run,), name=f"om_{call.role}", daemon=True).start()
+    try:
+        return _Done(future.result(timeout=step.seconds))
+    except Exception as error:  # noqa: BLE001 whatever a model raises is an answer to the flow
+        return _Done(error=error if future.done() else _LateError())
+
+
+def _carry_out(step: _Attempt | _Choose, call: ModelCall, calls: Calls) -> Any:
+    if isinstance(step, _Choose):
+        chosen = step.function(ensure_config(calls.config))
+        return asyncio.run(_result(chosen)) if inspect.isawaitable(chosen) else chosen
+    model = calls.models.get(call.role, step.leaf).runnable
+    config = call_config(call, calls.config)
+    if isinstance(model, RunnableLambda) and not hasattr(model, "func"):  # it can only be awaited
+        return asyncio.run(cast("Any", model.ainvoke(call.messages, config)))
+    return model.invoke(call.messages, config)
+
+
+async def aask(call: ModelCall, calls: Calls, seconds: float) -> ModelReply:
+    """Ask without blocking the event loop; else like `ask`."""
+    tries = _tries(call, calls, seconds)
+    try:
+        step = next(tries)
+        while True:
+            if isinstance(step, _Pause):
+                await asyncio.sleep(step.seconds)
+                step = tries.send(_Done())
+            else:
+                step = tries.send(await _in_task(step, call, calls))
+    except StopIteration as end:
+        return read_reply(end.value, calls.clock())
+    except Exception as error:  # noqa: BLE001 whatever a model raises is an answer to the flow
+        return ModelReply(calls.clock(), error=error)
+
+
+async def _in_task(step: _Attempt | _Choose, call: ModelCall, calls: Calls) -> _Done:
+    """Work in a task of its own, so that a call that will not be cancelled can be left behind."""
+    task = asyncio.create_task(_acarry_out(step, call, calls))
+    task.add_done_callback(_take_notice)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=step.seconds)
+    finally:
+        task.cancel()
+    if not done:
+        return _Done(error=_LateError())
+    try:
+        return _Done(task.result())
+    except Exception as error:  # noqa: BLE001 whatever a model raises is an answer to the flow
+        return _Done(error=error)
+
+
+async def _acarry_out(step: _Attempt | _Choose, call: ModelCall, calls: Calls) -> Any:
+    if isinstance(step, _Choose):
+        config = ensure_config(calls.config)
+        if inspect.iscoroutinefunction(step.function):
+            return await step.function(config)
+        chosen = await asyncio.to_thread(step.function, config)
+        return await chosen if inspect.isawaitable(chosen) else chosen
+    client = await asyncio.to_thread(calls.models.get, call.role, step.leaf)
+    return await client.runnable.ainvoke(call.messages, call_config(call, calls.config))
+
+
+async def _result(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
+
+
+def _take_notice(task: asyncio.Task[Any]) -> None:
+    """Keep asyncio from complaining about the end of a call that nobody waits for any more."""
+    if not task.cancelled():
+        task.exception()

@@ -49,8 +49,8 @@ from langgraph_om.core.config import (
     resolve_thresholds,
 )
 from langgraph_om.core.context import assemble
-from langgraph_om.core.cycle import CycleFlow
 from langgraph_om.core.events import Event, Part, status_data, to_part
+from langgraph_om.core.flow import CycleFlow
 from langgraph_om.core.gate import Look, look, trim_notice
 from langgraph_om.core.plan import Decision, plan
 from langgraph_om.core.record import FOLDED_TYPES, MemoryRecord, fold, log_tokens, readable
@@ -61,7 +61,7 @@ from langgraph_om.core.view import MemoryView
 from langgraph_om.core.window import Window, open_window
 from langgraph_om.drivers import Cycle, Emit, adrive, drive
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.models import ModelValue
+from langgraph_om.hooks import check_hooks
 from langgraph_om.options import (
     check_buffering,
     check_counter,
@@ -72,6 +72,7 @@ from langgraph_om.options import (
     system_clock,
     with_prompt_switch,
 )
+from langgraph_om.tiers import ModelValue
 
 __all__ = ["ObservationalMemory", "StepResult"]
 
@@ -99,9 +100,11 @@ class ObservationalMemory:
     """Long-term memory for an agent's conversation.
 
     Args:
-        model: Model of the Observer and the Reflector: `"provider/model"`, a chat model or a
-            runnable over messages. `"default"` is `google/gemini-2.5-flash`, and so is nothing at
-            all.
+        model: Model of the Observer and the Reflector: `"provider/model"`, a chat model, a runnable
+            over messages, a `ModelByInputTokens`, a function of the run's configuration that
+            returns one of these, or a list of fallbacks, whose entries may also be
+            `{"model": ..., "max_retries": n}`. `"default"` is `google/gemini-2.5-flash`, and so is
+            nothing at all.
         enabled: Whether memory does anything; an agent with `enabled=False` works as without it.
         scope: `"thread"`: each thread has its own memory. `"resource"` is not available in this
             version.
@@ -126,9 +129,15 @@ class ObservationalMemory:
         deadline: Seconds after which a turn stops waiting for one cycle, retries included.
         obscure_thread_ids: Whether thread ids are hashed before a model sees them; not available
             in this version.
-        hooks: Functions called around observation and reflection; not available in this version.
-        on_debug_event: Called with a mapping for each internal event; not available in this
-            version.
+        hooks: Functions, sync or async, by name. `on_observation_start`, `on_observation_end`,
+            `on_reflection_start` and `on_reflection_end` are told of a cycle (a mapping) and change
+            nothing. `before_observation` gets copies of the messages and returns those to show the
+            Observer; `after_observation`, `before_reflection` and `after_reflection` get a text
+            and return one; each is also given a mapping about the cycle, and `None` keeps what was
+            given. When one of these four fails, so does the cycle: nothing unredacted is kept.
+        on_debug_event: Called with a mapping for each internal event, its `type` one of
+            `observation_triggered`, `observation_complete`, `reflection_triggered`,
+            `reflection_complete` and `step_progress`; what it raises is logged.
         buffering: How background work is run: `BackgroundBuffering()` (the default),
             `InlineBuffering()` or `ParallelBuffering()`.
         clock: Tells the current time, aware; `None`: the system's clock.
@@ -174,12 +183,14 @@ class ObservationalMemory:
                 "evict": evict is not False,
                 'scope="resource"': scope == "resource",
                 "obscure_thread_ids": obscure_thread_ids is not None,
-                "hooks": hooks is not None,
-                "on_debug_event": on_debug_event is not None,
             }
         )
         observing = with_prompt_switch(as_config(ObservationConfig, "observation", observation))
         reflecting = as_config(ReflectionConfig, "reflection", reflection)
+        thresholds = resolve_thresholds(
+            observing, reflecting, scope=scope, share_token_budget=share_token_budget
+        )
+        counter = check_counter(token_counter)
         self._models = choose_models(
             model,
             observing,
@@ -190,17 +201,17 @@ class ObservationalMemory:
                 "observation": observation is not None,
                 "reflection": reflection is not None,
             },
+            thresholds=thresholds,
+            counter=counter,
         )
-        thresholds = resolve_thresholds(
-            observing, reflecting, scope=scope, share_token_budget=share_token_budget
-        )
+        self._hooks = check_hooks(hooks, on_debug_event)
         self.messages_key = check_key("messages_key", messages_key)
         self.resource_id = check_resource(resource_id)
         self._clock = check_clock("clock", clock) if clock is not None else system_clock
         self._deadline = check_seconds("deadline", deadline)
         self.settings = Settings(
             thresholds=thresholds,
-            counter=check_counter(token_counter),
+            counter=counter,
             timezone=check_zone(timezone),
             observation=observing,
             reflection=reflecting,
@@ -214,6 +225,7 @@ class ObservationalMemory:
                 if max_input_tokens is None
                 else check_count("max_input_tokens", max_input_tokens)
             ),
+            transforms=self._hooks.transforms,
         )
         self.buffering: Buffering = check_buffering(buffering)
         self._warned_no_thread = False
@@ -510,6 +522,9 @@ class ObservationalMemory:
             is_final=is_final,
         )
         log_failures(seen.events)
+        for event in seen.events:
+            if event["type"] == "status":
+                self._hooks.tell(event)
         return seen
 
     def decide(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
@@ -543,7 +558,9 @@ class ObservationalMemory:
         job = buffer_job(self.settings, record, window, decision, self._clock())
         context = self._cycle_context(config)
         context = replace(
-            context, calls=replace(context.calls, deadline=self._deadline * JOB_DEADLINES)
+            context,
+            calls=replace(context.calls, deadline=self._deadline * JOB_DEADLINES),
+            opening=job.start,
         )
         executor = cast("BackgroundBuffering", self.buffering)
         if executor.submit(job.cycle_id, job.key, lambda: drive(job.flow, context, _unseen)[-1]):
@@ -573,8 +590,8 @@ class ObservationalMemory:
         return events
 
     def _cycle_context(self, config: RunnableConfig | None) -> Cycle:
-        calls = Calls(self._models, self._clock, self._deadline, config)
-        return Cycle(calls, self.buffering.wait)
+        calls = Calls(self._models, self._clock, self._deadline, self.settings.counter, config)
+        return Cycle(calls, self.buffering.wait, self._hooks)
 
     def _actor_input(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, tzinfo
 from typing import Any, cast
@@ -16,16 +17,26 @@ from langgraph_om.buffering import (
     InlineBuffering,
     ParallelBuffering,
 )
+from langgraph_om.clients import AgentModels, check_settings_apply
 from langgraph_om.core.config import (
     DEFAULT_MODEL,
     ObservationConfig,
     ReflectionConfig,
+    Thresholds,
     select_models,
 )
 from langgraph_om.core.counters import TokenxCounter
+from langgraph_om.core.model_settings import (
+    OBSERVER_SETTINGS,
+    REFLECTOR_SETTINGS,
+    written_settings,
+)
+from langgraph_om.core.sizes import observer_question_tokens, reflector_question_tokens
 from langgraph_om.core.tokens import TokenCounter
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.models import AgentModels, ModelValue, check_model
+from langgraph_om.models import check_value
+from langgraph_om.sampling import Sampling
+from langgraph_om.tiers import ModelValue, covers, leaves_of
 
 __all__ = [
     "check_buffering",
@@ -53,6 +64,8 @@ def choose_models(
     *,
     is_checked: bool,
     given: Mapping[str, bool],
+    thresholds: Thresholds,
+    counter: TokenCounter,
 ) -> AgentModels:
     """Choose and check the Observer's and the Reflector's model.
 
@@ -62,6 +75,8 @@ def choose_models(
         reflecting: The Reflector's settings.
         is_checked: Whether the models will be used.
         given: Options that ask for a model to be named, and whether they are given.
+        thresholds: The limits, which tiers have to cover.
+        counter: Counts the prompts, which tiers have to cover too.
 
     Raises:
         ConfigurationError: When a model is missing, named twice, or can never work.
@@ -75,23 +90,60 @@ def choose_models(
         )
         raise ConfigurationError(msg)
     observer, reflector = select_models(model, observing, reflecting)
+    models = AgentModels(
+        values={"observer": observer, "reflector": reflector},
+        settings={
+            "observer": Sampling(OBSERVER_SETTINGS, written_settings(observing.model_settings)),
+            "reflector": Sampling(REFLECTOR_SETTINGS, written_settings(reflecting.model_settings)),
+        },
+    )
     if is_checked:
-        given_models = {
+        options = {
+            "model": model,
             "observation.model": observing.model,
             "reflection.model": reflecting.model,
         }
-        for option, value in {"model": model, **given_models}.items():
-            if value is not None and value != "default":
-                check_model(option, value)
-        if observer is DEFAULT_MODEL or reflector is DEFAULT_MODEL:
-            check_model("model", DEFAULT_MODEL)
-    return AgentModels(
-        values={"observer": observer, "reflector": reflector},
-        settings={
-            "observer": observing.model_settings,
-            "reflector": reflecting.model_settings,
-        },
-    )
+        if all(value is None for value in named):
+            options["model"] = DEFAULT_MODEL
+        for option, value in options.items():
+            if value is not None:
+                check_value(option, value)
+        _check_settings_apply(models)
+        _check_tiers(models, observing, reflecting, thresholds, counter)
+    return models
+
+
+def _check_settings_apply(models: AgentModels) -> None:
+    """Refuse model settings that a model object can not be given."""
+    for role, owner in (("observer", "observation"), ("reflector", "reflection")):
+        for _, leaf in leaves_of("model", models.values[role]):
+            check_settings_apply(f"{owner}.model_settings", leaf, models.settings[role])
+
+
+def _check_tiers(
+    models: AgentModels,
+    observing: ObservationConfig,
+    reflecting: ReflectionConfig,
+    thresholds: Thresholds,
+    counter: TokenCounter,
+) -> None:
+    """Refuse tiers without one for the largest question that is sure to be asked."""
+    for role in ("observer", "reflector"):
+        value = models.values[role]
+        if covers(value, sys.maxsize):
+            continue
+        tokens = (
+            observer_question_tokens(observing, thresholds, counter)
+            if role == "observer"
+            else reflector_question_tokens(reflecting, thresholds, counter, observing.prompt)
+        )
+        if not covers(value, tokens):
+            msg = (
+                f"the model of the {role.capitalize()} is {value!r}, and with these thresholds its "
+                f"input reaches {tokens} tokens, prompt included; add a tier with room to spare, "
+                f"such as {2 * tokens}"
+            )
+            raise ConfigurationError(msg)
 
 
 def system_clock() -> datetime:

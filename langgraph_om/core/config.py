@@ -17,6 +17,12 @@ from langgraph_om.core.checks import (
     check_number,
     check_text,
 )
+from langgraph_om.core.model_settings import (
+    OBSERVER_SETTINGS,
+    REFLECTOR_SETTINGS,
+    DefaultSettings,
+    check_settings,
+)
 from langgraph_om.errors import ConfigurationError
 
 __all__ = [
@@ -64,9 +70,11 @@ class ObservationConfig:
     max_tokens_per_batch: int = 10_000
     """Tokens of one batch when several threads are observed at once (resource scope)."""
     model_settings: Mapping[str, Any] = field(
-        default_factory=lambda: {"temperature": 0.3, "max_output_tokens": 100_000}
+        default_factory=lambda: DefaultSettings(OBSERVER_SETTINGS)
     )
-    """Sampling settings sent with each call, where the model takes them."""
+    """Sent with each call, where the model takes it: `temperature`, `max_output_tokens`,
+    `thinking_budget` (Gemini 2.5) and `extra`, a mapping for the model's client. What is left out
+    has its default, and `None` is not sent; a chat model object gets only what is written here."""
     buffer_tokens: float | Literal[False] = _Default(0.2)
     """Interval of background observation: tokens, or a fraction of `message_tokens`; `False`: off.
     """
@@ -93,9 +101,9 @@ class ReflectionConfig:
     observation_tokens: int = 40_000
     """Tokens of the observation log at which it is reflected."""
     model_settings: Mapping[str, Any] = field(
-        default_factory=lambda: {"temperature": 0, "max_output_tokens": 100_000}
+        default_factory=lambda: DefaultSettings(REFLECTOR_SETTINGS)
     )
-    """Sampling settings sent with each call, where the model takes them."""
+    """Sent with each call, where the model takes it; see `ObservationConfig`."""
     buffer_activation: float = _Default(0.5)
     """The fraction of `observation_tokens` at which a background reflection starts."""
     block_after: float | None = None
@@ -262,14 +270,8 @@ def _check_plain_options(observation: ObservationConfig, reflection: ReflectionC
         check_count("observation.previous_observer_tokens", previous, least=0)
     for option, config in (("observation", observation), ("reflection", reflection)):
         check_text(f"{option}.instruction", config.instruction)
-        _check_settings(f"{option}.model_settings", config.model_settings)
+        check_settings(f"{option}.model_settings", config.model_settings)
     _check_attachments(observation.observe_attachments)
-
-
-def _check_settings(option: str, settings: Any) -> None:
-    if not isinstance(settings, Mapping) or not all(isinstance(key, str) for key in settings):
-        msg = f"`{option}` is {settings!r}; write a mapping such as {{'temperature': 0.3}}"
-        raise ConfigurationError(msg)
 
 
 def _check_attachments(value: object) -> None:

@@ -1,0 +1,235 @@
+"""A model provider on the loopback interface: says what a test wrote down, keeps what it was sent.
+
+It speaks the JSON of OpenAI's chat completions and of Gemini's `generateContent`, so that the real
+clients are tested with everything between them and the wire.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One answer of the provider."""
+
+    body: Any = field(default_factory=dict)
+    """A JSON value, or a list of them when `streams` is set."""
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    streams: bool = False
+    """Whether the body is sent as server-sent events."""
+    hangs: bool = False
+    """Whether nothing is sent until the test is over."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a client sent."""
+
+    path: str
+    headers: Mapping[str, str]
+    """By name in lower case."""
+    body: dict[str, Any]
+
+
+class Provider:
+    """Replies in order, of which the last one repeats, and the requests they answered."""
+
+    def __init__(self) -> None:
+        self.replies: list[Reply] = []
+        self.requests: list[Request] = []
+        self.url = ""
+        self.over = threading.Event()
+        self.keeps_alive = False
+        """Whether connections stay open for further requests."""
+        self._lock = threading.Lock()
+
+    def says(self, *replies: Reply) -> None:
+        """Write the script."""
+        self.replies = list(replies)
+
+    def take(self, request: Request) -> Reply:
+        """Note a request and return what answers it."""
+        with self._lock:
+            self.requests.append(request)
+            return self.replies[min(len(self.requests), len(self.replies)) - 1]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    provider: Provider
+
+    def do_POST(self) -> None:
+        size = int(self.headers.get("content-length", 0))
+        sent = json.loads(self.rfile.read(size) or b"{}")
+        reply = self.provider.take(
+            Request(self.path, {name.lower(): value for name, value in self.headers.items()}, sent)
+        )
+        if reply.hangs:
+            self.provider.over.wait(30)
+            self.close_connection = True
+            return
+        if reply.streams:
+            events = [f"data: {json.dumps(chunk)}\n\n" for chunk in reply.body]
+            if "chat/completions" in self.path:
+                events.append("data: [DONE]\n\n")
+            data, kind = "".join(events).encode(), "text/event-stream"
+        else:
+            data, kind = json.dumps(reply.body).encode(), "application/json"
+        self.send_response(reply.status)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(data)))
+        if not self.provider.keeps_alive:
+            self.send_header("connection", "close")
+        for name, value in reply.headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *args: Any) -> None:
+        """Say nothing on the terminal."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *args: Any) -> None:
+        """Say nothing of clients that are gone."""
+
+
+@contextmanager
+def serve() -> Iterator[Provider]:
+    """Run a provider in a thread for as long as the context lasts."""
+    provider = Provider()
+    handler = type("Handler", (_Handler,), {"provider": provider})
+    server = _Server(("127.0.0.1", 0), handler)
+    provider.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield provider
+    finally:
+        provider.over.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+# --- What OpenAI says ----------------------------------------------------------------------------
+
+
+def openai_says(content: Any, finish: str = "stop", **message: Any) -> Reply:
+    """A chat completion."""
+    return Reply(
+        {
+            "id": "c1",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "gpt-5-mini",
+            "choices": [
+                {
+                    "index": 0,
+                    "message": {"role": "assistant", "content": content, **message},
+                    "finish_reason": finish,
+                }
+            ],
+            "usage": {"prompt_tokens": 900, "completion_tokens": 40, "total_tokens": 940},
+        }
+    )
+
+
+def openai_responds(*texts: str, status: str = "completed", reason: str | None = None) -> Reply:
+    """An answer of the responses API: a summary of thoughts, then texts as blocks."""
+    thought = {"type": "summary_text", "text": "The user plans a trip."}
+    blocks = [{"type": "output_text", "text": text, "annotations": []} for text in texts]
+    said = {"id": "m1", "type": "message", "role": "assistant", "status": status, "content": blocks}
+    return Reply(
+        {
+            "id": "r1",
+            "object": "response",
+            "created_at": 1,
+            "model": "gpt-5-mini",
+            "status": status,
+            "incomplete_details": {"reason": reason} if reason else None,
+            "output": [
+                {"id": "t1", "type": "reasoning", "summary": [thought]},
+                *([said] if texts else []),
+            ],
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
+            "tools": [],
+            "usage": {
+                "input_tokens": 900,
+                "output_tokens": 40,
+                "total_tokens": 940,
+                "input_tokens_details": {"cached_tokens": 0},
+                "output_tokens_details": {"reasoning_tokens": 20},
+            },
+        }
+    )
+
+
+def openai_streams(*texts: str, finish: str = "stop") -> Reply:
+    """A chat completion in pieces."""
+    deltas: list[tuple[dict[str, Any], str | None]] = [({"content": text}, None) for text in texts]
+    chunks = [
+        {
+            "id": "c1",
+            "object": "chat.completion.chunk",
+            "created": 1,
+            "model": "gpt-5-mini",
+            "choices": [{"index": 0, "delta": delta, "finish_reason": reason}],
+        }
+        for delta, reason in [({"role": "assistant", "content": ""}, None), *deltas, ({}, finish)]
+    ]
+    return Reply(chunks, streams=True)
+
+
+def openai_fails(status: int, text: str, *, headers: Any = None, **fields: Any) -> Reply:
+    """An error of OpenAI's API."""
+    error = {"message": text, "type": "error", "param": None, "code": None, **fields}
+    return Reply({"error": error}, status, headers or {})
+
+
+# --- What Gemini says ----------------------------------------------------------------------------
+
+
+def gemini_says(*parts: Any, finish: str = "STOP") -> Reply:
+    """A candidate of such parts; a text stands for a part of text."""
+    return Reply(_gemini_body(parts, finish))
+
+
+def gemini_streams(*texts: str, finish: str = "STOP") -> Reply:
+    """The same in pieces."""
+    last = len(texts) - 1
+    return Reply(
+        [_gemini_body([text], finish if at == last else None) for at, text in enumerate(texts)],
+        streams=True,
+    )
+
+
+def _gemini_body(parts: Any, finish: str | None) -> dict[str, Any]:
+    made = [{"text": part} if isinstance(part, str) else part for part in parts]
+    candidate = {"content": {"role": "model", "parts": made}, "index": 0}
+    return {
+        "candidates": [{**candidate, **({"finishReason": finish} if finish else {})}],
+        "usageMetadata": {
+            "promptTokenCount": 900,
+            "candidatesTokenCount": 40,
+            "totalTokenCount": 940,
+        },
+        "modelVersion": "gemini-2.5-flash",
+    }
+
+
+def gemini_fails(status: int, text: str, code: str, *details: Any) -> Reply:
+    """An error of Gemini's API."""
+    error = {"code": status, "message": text, "status": code, "details": list(details)}
+    return Reply({"error": error}, status)
