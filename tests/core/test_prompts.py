@@ -44,6 +44,13 @@ SAMPLES: dict[str, dict[str, str]] = {
         "conversation": "Date: Mar 3, 2026\nUser (09:12): Make it six people, Ilse is coming too.",
     },
     "observer_title": {},
+    "recall": {
+        "threads": load("recall_threads"),
+        "search": load("recall_search"),
+        "custom": "Look up every booking number before you name it.",
+    },
+    "recall_search": {},
+    "recall_threads": {},
     "reflector": {
         "observer_rules": OBSERVER_RULES,
         "custom": "Keep doses with their units.",
@@ -70,6 +77,9 @@ MAX_TOKENS = {  # of the file alone, its slots open
     "observer_retry": 150,
     "observer_task": 200,
     "observer_title": 100,
+    "recall": 300,
+    "recall_search": 50,
+    "recall_threads": 50,
     "reflector": 1000,
     "reflector_level_1": 150,
     "reflector_level_2": 150,

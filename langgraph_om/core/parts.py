@@ -1,0 +1,243 @@
+"""What a message holds: its texts, reasoning, tool calls, results and attachments, in their order.
+
+Nothing is cut here. A part keeps what the message says, and its text is made when it is read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+
+from langgraph_om.core.bounded import omit_middle, one_line
+from langgraph_om.core.media import (
+    ATTACHMENT_KINDS,
+    CALL_CHUNK_TYPES,
+    CALL_TYPES,
+    REASONING_TYPES,
+    RESULT_TYPES,
+    TEXT_KEYS,
+    attachment_kind,
+    attachment_label,
+    block_type,
+    inline_document,
+    reasoning_text,
+    unwrapped,
+)
+from langgraph_om.core.values import json_text, json_without_payloads
+from langgraph_om.core.window import CONTINUATION_ID
+
+__all__ = ["Part", "is_visible", "part_text", "parts_of", "role_of"]
+
+EMPTY_RESULT: Final = "(empty result)"
+NOTE_CHARACTERS: Final = 300
+SILENT_TYPES: Final = CALL_CHUNK_TYPES | {"redacted_thinking", "input_json_delta"}
+UNHEARD_ROLES: Final = frozenset({"system", "developer", "remove"})
+ROLES: Final[Mapping[str, str]] = {"human": "user", "ai": "assistant"}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a message."""
+
+    kind: str
+    """`text`, `reasoning`, `tool-call`, `tool-result`, `tool-error`, `image`, `audio`, `video`,
+    `file` or `other`."""
+
+    body: object
+    name: str = ""
+    """Of the tool, or of a file that came as text."""
+
+    call_id: str = ""
+
+
+def role_of(message: BaseMessage) -> str | None:
+    """Tell whose words a message holds; None when it is no part of the conversation."""
+    if isinstance(message, SystemMessage | RemoveMessage) or message.id == CONTINUATION_ID:
+        return None
+    if isinstance(message, HumanMessage):
+        return "user"
+    if isinstance(message, AIMessage):
+        return "assistant"
+    if isinstance(message, ToolMessage | FunctionMessage):
+        return "tool"
+    role = one_line(message.role if isinstance(message, ChatMessage) else message.type)
+    lowered = role.casefold()
+    return None if lowered in UNHEARD_ROLES else ROLES.get(lowered, role or "participant")
+
+
+def is_visible(message: BaseMessage) -> bool:
+    """Tell whether a message has content that a person could read."""
+    content = message.content
+    if isinstance(content, str) and content and not content.isspace():
+        return role_of(message) is not None  # the common case, without making parts
+    return next(parts_of(message), None) is not None
+
+
+def parts_of(message: BaseMessage) -> Iterator[Part]:
+    """Give the parts of a message that can be read, in order; the same message, the same parts."""
+    if role_of(message) is None:
+        return
+    if isinstance(message, ToolMessage | FunctionMessage):
+        failed = getattr(message, "status", "") == "error"
+        call_id = one_line(getattr(message, "tool_call_id", ""))
+        kind = "tool-error" if failed else "tool-result"
+        yield Part(kind, message.content, one_line(message.name), call_id)
+        return
+    parts = _all_parts(message)
+    for part in _joined(parts) if isinstance(message, AIMessage) else parts:
+        if part.kind not in {"text", "reasoning"} or str(part.body).strip():
+            yield part
+
+
+def part_text(part: Part) -> str:
+    """Give the whole text of a part; what is attached stands in it by name only."""
+    if part.kind in {"tool-result", "tool-error"}:
+        return _result_text(part.body)
+    return json_text(part.body) if part.kind == "tool-call" else str(part.body)
+
+
+def _all_parts(message: BaseMessage) -> Iterator[Part]:
+    """Give the content in its order, then the calls that only the list of calls has."""
+    listed = _listed_calls(message)
+    shown = {call.call_id for call in listed}
+    numbers: Counter[str] = Counter()
+    parts = [part for block in _blocks(message.content) for part in _block_parts(block, numbers)]
+    if all(part.kind != "reasoning" for part in parts):
+        extra = message.additional_kwargs
+        yield Part(
+            "reasoning", reasoning_text(extra.get("reasoning_content") or extra.get("reasoning"))
+        )
+    for part in parts:
+        # A call among the blocks is usually one of the listed ones in the provider's form.
+        if part.kind == "tool-call":
+            if part.call_id in shown or (listed and not part.call_id):
+                continue
+            shown |= {part.call_id} - {""}
+        yield part
+    yield from listed
+
+
+def _joined(parts: Iterator[Part]) -> Iterator[Part]:
+    """Join neighbouring texts: models send one sentence in several blocks."""
+    texts: list[str] = []
+    for part in parts:
+        if part.kind == "text":
+            texts.append(str(part.body))
+            continue
+        if texts and (part.kind != "reasoning" or str(part.body).strip()):
+            yield Part("text", "".join(texts))
+            texts = []
+        yield part
+    yield Part("text", "".join(texts))
+
+
+def _blocks(content: object) -> list[object]:
+    """List the content blocks, with wrappers around foreign ones taken off."""
+    blocks = content if isinstance(content, list) else [content]
+    return [unwrapped(block) for block in blocks if block is not None]
+
+
+def _block_parts(block: object, numbers: Counter[str]) -> Iterator[Part]:
+    """Give the part that a content block is, if it shows anything."""
+    if not isinstance(block, dict):
+        yield Part("text", block) if isinstance(block, str) else _unknown(block, "")
+        return
+    stated = block_type(block)
+    if stated in CALL_TYPES:
+        yield _call(block)
+    elif stated in RESULT_TYPES or stated.endswith("_tool_result"):
+        yield _block_result(block)
+    elif stated in REASONING_TYPES:
+        yield Part("reasoning", reasoning_text(block))
+    elif stated not in SILENT_TYPES:
+        yield _plain_part(block, stated, numbers)
+
+
+def _plain_part(block: Mapping[Any, Any], stated: str, numbers: Counter[str]) -> Part:
+    """Read a block that is a text, a document, an attachment or something unknown."""
+    text = block.get(TEXT_KEYS.get(stated, ""))
+    if isinstance(text, str):
+        return Part("text", text)
+    if stated not in ATTACHMENT_KINDS:
+        return _unknown(block, stated)
+    kind = attachment_kind(block, stated)
+    label = attachment_label(block)
+    if kind == "File" and (document := inline_document(block)):
+        return Part("file", document, label or "text")
+    numbers[kind] += 1
+    number = f"{kind} #{numbers[kind]}"
+    return Part(kind.lower(), f"[{number}: {label}]" if label else f"[{number}]")
+
+
+def _unknown(block: object, stated: str) -> Part:
+    if isinstance(block, dict):
+        block = {key: value for key, value in block.items() if key != "type"}
+    text, _ = json_without_payloads(block)
+    return Part("other", f"[{one_line(stated) or 'block'}] {text}")
+
+
+def _call(call: Mapping[Any, Any]) -> Part:
+    """Read a tool call, in whichever form; arguments nobody could parse come with the error."""
+    arguments: object = next(
+        (call[key] for key in ("args", "input", "arguments") if key in call), {}
+    )
+    if error := call.get("error"):
+        note = omit_middle(error if isinstance(error, str) else "", NOTE_CHARACTERS)
+        arguments = f"{arguments if isinstance(arguments, str) else ''}\n[invalid: {note}]"
+    call_id = call.get("call_id") or call.get("id")
+    return Part("tool-call", arguments, one_line(call.get("name")) or "tool", one_line(call_id))
+
+
+def _block_result(block: Mapping[Any, Any]) -> Part:
+    """Read a result that stands among the content blocks of a message."""
+    failed = block.get("is_error") is True or block.get("status") == "error"
+    body = next((block[key] for key in ("content", "output") if key in block), None)
+    ids = (block.get(key) for key in ("tool_use_id", "tool_call_id", "call_id"))
+    call_id = next(filter(None, map(one_line, ids)), "")
+    kind = "tool-error" if failed else "tool-result"
+    return Part(kind, body, one_line(block.get("name")), call_id)
+
+
+def _listed_calls(message: BaseMessage) -> list[Part]:
+    """List the calls that stand beside the content, those with unusable arguments too."""
+    invalid = _dicts(getattr(message, "invalid_tool_calls", None))
+    calls = [
+        *_dicts(getattr(message, "tool_calls", None)),
+        *({**call, "error": call.get("error") or "arguments"} for call in invalid),
+    ]
+    legacy = message.additional_kwargs.get("function_call")
+    return [_call(call) for call in calls or _dicts([legacy])]
+
+
+def _dicts(value: object) -> list[dict[Any, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _result_text(content: object) -> str:
+    if isinstance(content, str):
+        return content if content.strip() else EMPTY_RESULT
+    if content is not None and not isinstance(content, list):
+        return json_without_payloads(content)[0]
+    numbers: Counter[str] = Counter()
+    parts = (part for block in _blocks(content) for part in _result_parts(block, numbers))
+    text = "\n".join(str(part.body) for part in parts)
+    return text if text.strip() else EMPTY_RESULT
+
+
+def _result_parts(block: object, numbers: Counter[str]) -> Iterator[Part]:
+    """Give the parts of a result; what it should not hold, such as another one, is unknown."""
+    for part in _block_parts(block, numbers):
+        yield _unknown(block, part.kind) if part.kind.startswith(("tool-", "reason")) else part
