@@ -31,7 +31,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_om import ObservationalMemory, TokenxCounter, create_memory_agent
+from langgraph_om import EstimatingCounter, ObservationalMemory, create_memory_agent
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 
 try:
@@ -45,7 +45,7 @@ except ImportError as missing:
 
 PROMPT = "You plan trips. Be brief, use your tools, keep to what the user decided last."
 CONFIG: RunnableConfig = {"configurable": {"thread_id": "trip"}}
-COUNTER = TokenxCounter()
+COUNTER = EstimatingCounter()
 
 # DAY date · HH:MM what the user says · CALL tool arguments · SAY the offline agent's answer ·
 # RECALL word: the offline agent answers with what the observations in its prompt say about a word.

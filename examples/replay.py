@@ -44,7 +44,7 @@ from langgraph_om import (
     ConfigurationError,
     ObservationalMemory,
     ObservationalMemoryState,
-    TokenxCounter,
+    EstimatingCounter,
     add_observational_memory,
 )
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
@@ -55,7 +55,7 @@ SAVERS = {
     "postgres": ("langgraph.checkpoint.postgres", "PostgresSaver"),
     "postgres async": ("langgraph.checkpoint.postgres.aio", "AsyncPostgresSaver"),
 }
-COUNTER = TokenxCounter()
+COUNTER = EstimatingCounter()
 KNOWN: dict[tuple[str | None, ...], int] = {}
 URLS = ("postgresql://", "postgres://")
 WAITING = {"om_observe", "om_reflect"}

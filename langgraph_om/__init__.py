@@ -14,6 +14,7 @@ from langgraph_om.core.config import (
     Thresholds,
 )
 from langgraph_om.core.counters import TiktokenCounter, TokenxCounter
+from langgraph_om.core.estimate import EstimatingCounter
 from langgraph_om.core.record import MemoryRecord
 from langgraph_om.core.tokens import TokenCounter
 from langgraph_om.core.view import MemoryView
@@ -37,6 +38,7 @@ if _typing.TYPE_CHECKING:
 __all__ = [
     "BackgroundBuffering",
     "ConfigurationError",
+    "EstimatingCounter",
     "InlineBuffering",
     "MemoryRecord",
     "MemoryTransformer",

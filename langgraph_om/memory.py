@@ -118,7 +118,7 @@ class ObservationalMemory:
         evict: Whether observed messages leave the checkpoint; not available in this version.
         resource_id: The user or entity a thread belongs to; `None`: `configurable["resource_id"]`.
         messages_key: The state's key of the conversation.
-        token_counter: What counts tokens; `None`: `TokenxCounter()`.
+        token_counter: What counts tokens; `None`: `EstimatingCounter()`.
         max_input_tokens: Tokens of observations and messages together, above which messages are
             left out of the Actor's view, oldest first; the agent's own prompt and tools come on
             top. `None`: no limit.

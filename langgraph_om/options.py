@@ -25,7 +25,7 @@ from langgraph_om.core.config import (
     Thresholds,
     select_models,
 )
-from langgraph_om.core.counters import TokenxCounter
+from langgraph_om.core.estimate import EstimatingCounter
 from langgraph_om.core.model_settings import (
     OBSERVER_SETTINGS,
     REFLECTOR_SETTINGS,
@@ -193,11 +193,11 @@ def check_counter(value: object) -> TokenCounter:
         ConfigurationError: When it does not count.
     """
     if value is None:
-        return TokenxCounter()
+        return EstimatingCounter()
     if isinstance(value, type) or not isinstance(value, TokenCounter):
         msg = (
             f"`token_counter` is {value!r}; write an object with `identity`, `count_text` and "
-            f"`count_message`, such as `TokenxCounter()`"
+            f"`count_message`, such as `EstimatingCounter()`"
         )
         raise ConfigurationError(msg)
     return value

@@ -9,6 +9,7 @@ from typing import Final
 
 import tiktoken
 
+from langgraph_om.core.image_tokens import Provider
 from langgraph_om.core.tokens import MessageCounter
 from langgraph_om.errors import ConfigurationError
 
@@ -40,7 +41,7 @@ _FEW_SEGMENTS: Final = 100
 class TokenxCounter(MessageCounter):
     """An estimate that needs no vocabulary and no network; its counts never depend on a model."""
 
-    identity: str = "tokenx/1"
+    identity: str = "tokenx/2"
 
     def count_text(self, text: str) -> int:
         """Return the estimated tokens of a text: the sum over its words and punctuation runs."""
@@ -90,13 +91,21 @@ _RUN_LENGTH: Final = 4000
 class TiktokenCounter(MessageCounter):
     """The exact tokens of one of tiktoken's vocabularies, which is loaded at once or not at all."""
 
-    def __init__(self, encoding: str | tiktoken.Encoding) -> None:
+    def __init__(
+        self,
+        encoding: str | tiktoken.Encoding,
+        *,
+        provider: Provider | None = None,
+        model: str = "",
+    ) -> None:
         """Load the vocabulary, or raise `ConfigurationError` when it can not be had.
 
-        `encoding` is a name that tiktoken knows, such as `o200k_base`, or an encoding of your own.
+        `encoding` is a name that tiktoken knows, such as `o200k_base`, or an encoding of your own;
+        `provider` and `model` say whose images and files are counted.
         """
         self._encoding = _load_encoding(encoding)
-        self.identity = f"tiktoken:{self._encoding.name}/1"
+        self.identity = f"tiktoken:{self._encoding.name}/2"
+        super().__init__(provider=provider, model=model)
 
     def count_text(self, text: str) -> int:
         """Return the tokens of a text; names of special tokens in it are plain text."""

@@ -5,7 +5,7 @@ counts. Rules of this module:
 
 1. A count is never negative, and an empty message still counts its role and framing.
 2. Adding text or a tool call never lowers a count.
-3. Encoded binary data is never counted as text: an attachment counts a fixed estimate.
+3. Encoded binary data is never counted as text: an attachment counts by its provider's formula.
 4. What is not understood is over-estimated as its JSON text.
 """
 
@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from langchain_core.messages import BaseMessage
 
+from langgraph_om.core.image_tokens import FILE_FALLBACK_TOKENS, AttachmentFormula, Provider
 from langgraph_om.core.media import (
     ATTACHMENT_KINDS,
     CALL_CHUNK_TYPES,
@@ -33,7 +34,6 @@ __all__ = [
     "CONVERSATION_OVERHEAD",
     "EMPTY_RESULT",
     "FILE_FALLBACK_TOKENS",
-    "IMAGE_FALLBACK_TOKENS",
     "MessageCounter",
     "TokenCounter",
     "count_messages",
@@ -41,12 +41,6 @@ __all__ = [
 
 CONVERSATION_OVERHEAD: Final = 24
 """Tokens that frame a conversation, once per list of messages."""
-
-IMAGE_FALLBACK_TOKENS: Final = 1600
-"""What an image counts while its size and the model's formula are not known."""
-
-FILE_FALLBACK_TOKENS: Final = 1000
-"""What an audio, video or document attachment counts while its size is not known."""
 
 EMPTY_RESULT: Final = "[empty result]"
 """The text that an empty tool result counts as; no tool result counts less."""
@@ -99,6 +93,17 @@ class MessageCounter(ABC):
     """The rules of messages, shared by all counters; a subclass says what a text counts."""
 
     identity: str
+    attachments: AttachmentFormula = AttachmentFormula()
+
+    def __init__(self, *, provider: Provider | None = None, model: str = "") -> None:
+        """Count images and files as the models of a provider do.
+
+        `provider` is `openai`, `google` or `anthropic`; `None` counts as OpenAI does. `model` is
+        the name of the Actor's model: some models of OpenAI and Google have formulas of their own.
+        """
+        self.attachments = AttachmentFormula(provider, model)
+        if provider or model:
+            self.identity = f"{self.identity}+{provider or 'any'}:{model}"
 
     @abstractmethod
     def count_text(self, text: str) -> int:
@@ -109,7 +114,7 @@ class MessageCounter(ABC):
         # The fields as they are: a message need not be a valid one.
         fields = vars(message)
         role = ROLES.get(str(fields.get("type")), "system")
-        tally = _Tally(self.count_text)
+        tally = _Tally(self.count_text, self.attachments)
         add = tally.add_result if role == "tool" else tally.add_content
         add(fields.get("content"))
         _add_calls(tally, fields)
@@ -143,6 +148,7 @@ class _Tally:
     """The running count of one message."""
 
     count: Callable[[str], int]
+    attachments: AttachmentFormula
     tokens: int = 0
     extra_messages: int = 0
     has_reasoning: bool = False
@@ -235,23 +241,20 @@ def _result_block(tally: _Tally, block: Mapping[str, Any]) -> None:
     tally.add_result(block.get("content", block.get("output")))
 
 
-def _image_block(tally: _Tally, _block: Mapping[str, Any]) -> None:
-    tally.tokens += IMAGE_FALLBACK_TOKENS
+def _image_block(tally: _Tally, block: Mapping[str, Any]) -> None:
+    tally.tokens += tally.attachments.tokens(block, image=True)
 
 
 def _file_block(tally: _Tally, block: Mapping[str, Any]) -> None:
     source = as_mapping(block.get("source"))
-    mimes = (block.get("mime_type"), block.get("mimeType"), source.get("media_type"))
     if isinstance(block.get("text"), str):
         tally.add_text(block["text"])
     elif source.get("type") == "text" and isinstance(source.get("data"), str):
         tally.add_text(source["data"])
     elif source.get("type") == "content":
         tally.add_content(source.get("content"))
-    elif any(isinstance(mime, str) and mime.startswith("image/") for mime in mimes):
-        tally.tokens += IMAGE_FALLBACK_TOKENS
     else:
-        tally.tokens += FILE_FALLBACK_TOKENS
+        tally.tokens += tally.attachments.tokens(block, image=False)
 
 
 def _wrapped_block(tally: _Tally, block: Mapping[str, Any]) -> None:

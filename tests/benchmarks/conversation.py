@@ -22,11 +22,11 @@ from langchain_core.messages import (
 )
 from langchain_core.tools import tool
 
-from langgraph_om.core.counters import TokenxCounter
+from langgraph_om import EstimatingCounter
 from langgraph_om.core.tokens import count_messages
 
 START = datetime(2026, 1, 5, 8, 30, tzinfo=UTC)
-COUNTER = TokenxCounter()
+COUNTER = EstimatingCounter()
 
 _NAMES = ("Ana", "Jonas", "Mei", "Farid", "Olga", "Tom", "Priya", "Lucas", "Ines", "Kofi")
 _PLACES = ("Lisbon", "Kyoto", "Bergen", "Quito", "Tbilisi", "Cork", "Oaxaca", "Tartu", "Hobart")

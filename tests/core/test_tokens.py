@@ -26,7 +26,6 @@ from langgraph_om.core.tokens import (
     CONVERSATION_OVERHEAD,
     EMPTY_RESULT,
     FILE_FALLBACK_TOKENS,
-    IMAGE_FALLBACK_TOKENS,
     MessageCounter,
     TokenCounter,
     count_messages,
@@ -41,6 +40,9 @@ COUNTER = TokenxCounter()
 FRAME = {"user": 5, "assistant": 6, "tool": 5, "system": 5}
 BASE64 = "iVBORw0KGgo" * 20_000
 END = "<|end|>"
+IMAGE = 85 + 4 * 170  # of unknown size
+SMALL_IMAGE = 85  # unreadable, but not long
+BYTES = len(BASE64) * 3 // 4
 
 
 def tiny_encoding() -> tiktoken.Encoding:
@@ -298,26 +300,34 @@ EMPTY = COUNTER.count_text(EMPTY_RESULT)
         (FunctionMessage(content="", name="search"), FRAME["tool"] + EMPTY),
         (
             ToolMessage(["hello big wide world", {"type": "image", "url": "u"}], tool_call_id="c"),
-            FRAME["tool"] + 4 + IMAGE_FALLBACK_TOKENS,
+            FRAME["tool"] + 4 + IMAGE,
         ),
         # A result inside a message is one more message: 1 + 3.8 + 3.8 + 4 and 2 + 3.8 + 3.8 + 5.
         (HumanMessage([{"type": "tool_result", "content": "a bb ccc dddd"}]), 13),
         (ai({"type": "server_tool_result", "output": "a b c d e"}), 15),
         (HumanMessage([{"type": "tool_result", "content": ""}]), 13),
         # Attachments
-        (HumanMessage([{"type": "image", "base64": BASE64}]), 5 + IMAGE_FALLBACK_TOKENS),
+        (HumanMessage([{"type": "image", "base64": BASE64}]), 5 + SMALL_IMAGE),
         (
             HumanMessage([{"type": "image_url", "image_url": {"url": "data:;base64," + BASE64}}]),
-            5 + IMAGE_FALLBACK_TOKENS,
+            5 + SMALL_IMAGE,
         ),
-        (HumanMessage([{"type": "input_image", "image_url": "u"}]), 5 + IMAGE_FALLBACK_TOKENS),
+        (HumanMessage([{"type": "input_image", "image_url": "u"}]), 5 + IMAGE),
         (
             HumanMessage([{"type": "file", "mime_type": "image/png", "base64": BASE64}]),
-            5 + IMAGE_FALLBACK_TOKENS,
+            5 + SMALL_IMAGE,
         ),
         *(
             (HumanMessage([{"type": kind, "base64": BASE64}]), 5 + FILE_FALLBACK_TOKENS)
+            for kind in ("audio", "video")
+        ),
+        *(
+            (HumanMessage([{"type": kind}]), 5 + FILE_FALLBACK_TOKENS)
             for kind in ("audio", "file", "video", "document", "media", "text-plain")
+        ),
+        *(
+            (HumanMessage([{"type": kind, "base64": BASE64}]), 5 + BYTES // 4)
+            for kind in ("file", "document", "media", "text-plain")
         ),
         (HumanMessage([{"type": "text-plain", "text": "hello world"}]), 7),
         (
@@ -333,9 +343,9 @@ EMPTY = COUNTER.count_text(EMPTY_RESULT)
                     }
                 ]
             ),
-            6 + IMAGE_FALLBACK_TOKENS,
+            6 + IMAGE,
         ),
-        (HumanMessage([{"type": "non_standard", "value": {"type": "image"}}]), 1605),
+        (HumanMessage([{"type": "non_standard", "value": {"type": "image"}}]), 5 + IMAGE),
         # What is not known: JSON, and never its binary data
         (
             HumanMessage([{"type": "odd", "n": 1}]),
@@ -397,8 +407,8 @@ def test_a_conversation_counts_its_frame_once() -> None:
 
 
 def test_counters_name_themselves() -> None:
-    assert COUNTER.identity == "tokenx/1"
-    assert TINY.identity == "tiktoken:tiny/1"
+    assert COUNTER.identity == "tokenx/2"
+    assert TINY.identity == "tiktoken:tiny/2"
     assert isinstance(COUNTER, TokenCounter)
     assert isinstance(TINY, TokenCounter)
     assert not isinstance(object(), TokenCounter)

@@ -48,7 +48,7 @@ from graph_fixtures import (
     uncovered,
     values,
 )
-from langgraph_om import ConfigurationError, TokenxCounter
+from langgraph_om import ConfigurationError, EstimatingCounter
 from langgraph_om.core.record import CURSOR_TAIL
 from langgraph_om.core.window import CONTINUATION_ID
 
@@ -109,7 +109,7 @@ def test_log_is_reflected_again_and_again(conversation: Conversation) -> None:
 
 
 def test_prompt_stays_small_while_the_thread_grows(conversation: Conversation) -> None:
-    counter = TokenxCounter()
+    counter = EstimatingCounter()
     sizes = [
         max(sum(map(counter.count_message, prompt)) for prompt in seen.prompts)
         for seen in conversation.turns
@@ -442,10 +442,11 @@ def test_edited_window_message_is_counted_anew(door: str) -> None:
     agent.graph.update_state(CONFIG, {"messages": [longer]}, as_node="agent")
     large = of_kind(say(agent.graph, CONFIG, turn(2)), "status")[-1]
     state = values(agent.graph, CONFIG)
-    tokens = [TokenxCounter().count_message(m) for m in state["messages"][:-1]]
+    tokens = [EstimatingCounter().count_message(m) for m in state["messages"][:-1]]
     grown = large["windows"]["active"]["messages"]["tokens"]
     assert grown - sum(tokens) == (
-        small["windows"]["active"]["messages"]["tokens"] - TokenxCounter().count_message(turn(0))
+        small["windows"]["active"]["messages"]["tokens"]
+        - EstimatingCounter().count_message(turn(0))
     )
     assert longer.text in [m.text for m in agent.prompts()[-1]]
 

@@ -40,7 +40,12 @@ from graph_fixtures import (
     uncovered,
     values,
 )
-from langgraph_om import ConfigurationError, ObserverError, TokenxCounter, add_observational_memory
+from langgraph_om import (
+    ConfigurationError,
+    EstimatingCounter,
+    ObserverError,
+    add_observational_memory,
+)
 from langgraph_om.core.record import fold
 from langgraph_om.core.window import CONTINUATION_ID
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector
@@ -390,7 +395,7 @@ def test_view_is_trimmed_while_memory_is_down(door: str) -> None:
     state = values(agent.graph, CONFIG)
     shown = [[m for m in prompt[1:] if m.id != CONTINUATION_ID] for prompt in agent.prompts()]
     assert len(state["messages"]) - 1 - len(shown[-1]) == trimmed[-1]["droppedMessages"] > 0
-    counter = TokenxCounter()
+    counter = EstimatingCounter()
     assert max(sum(map(counter.count_message, messages)) for messages in shown) <= 1000
     assert sum(map(counter.count_message, state["messages"])) > 1500
     assert shown[-1][-1].id == state["messages"][-2].id

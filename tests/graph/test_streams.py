@@ -33,7 +33,7 @@ from graph_fixtures import (
     uncovered,
     values,
 )
-from langgraph_om import TokenxCounter
+from langgraph_om import EstimatingCounter
 from langgraph_om.models import NO_STREAM
 from langgraph_om.stream import MemoryTransformer
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
@@ -400,7 +400,7 @@ def test_status_fields(told: tuple[Agent, list[Part]]) -> None:
 
 def test_status_counts_the_window_that_the_actor_gets() -> None:
     agent = make_agent("agent", InMemorySaver(), messages=5000)
-    counter = TokenxCounter()
+    counter = EstimatingCounter()
     sizes = []
     for message in turns(3):
         (status,) = of_kind(say(agent.graph, CONFIG, message), "status")
@@ -472,7 +472,7 @@ def test_observation_end_fields(told: tuple[Agent, list[Part]]) -> None:
         assert end["durationMs"] == calls * 1500
         assert end["usage"]["inputTokens"] > end["usage"]["outputTokens"] > 0
         assert end["observations"].startswith("Date: Mar 2, 2026")
-        assert end["observationTokens"] == TokenxCounter().count_text(end["observations"])
+        assert end["observationTokens"] == EstimatingCounter().count_text(end["observations"])
     assert ends["observation"]["suggestedResponse"].startswith("Answer: ")
     assert ends["observation"]["currentTask"].startswith("The user's newest message")
     assert ends["reflection"]["observationTokens"] < ends["reflection"]["tokensObserved"]
@@ -588,7 +588,7 @@ def test_status_without_a_run_agrees_with_the_stream() -> None:
     config: RunnableConfig = CONFIG
     (part,) = of_kind(say(agent.graph, config, turn(0)), "status")
     asked = agent.memory.status(values(agent.graph, config))
-    answer = TokenxCounter().count_message(values(agent.graph, config)["messages"][-1])
+    answer = EstimatingCounter().count_message(values(agent.graph, config)["messages"][-1])
     part["windows"]["active"]["messages"]["tokens"] += answer
     assert asked == part
 

@@ -1,0 +1,362 @@
+"""What images and files count, by formula, in every form in which a block may come."""
+
+from __future__ import annotations
+
+import struct
+import time
+import zlib
+from base64 import b64encode, urlsafe_b64encode
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import HumanMessage
+
+from langgraph_om.core.counters import TokenxCounter
+from langgraph_om.core.image_tokens import (
+    FILE_FALLBACK_TOKENS,
+    AttachmentFormula,
+    ImageSize,
+    anthropic_tokens,
+    google_tokens,
+    openai_tokens,
+)
+from langgraph_om.errors import ConfigurationError
+
+pytest.importorskip("imagesize")
+
+KIB = 1024
+MIB = KIB * KIB
+
+# --- The formulas --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("size", "length", "detail", "model", "tokens"),
+    [
+        ((1024, 1024), None, "high", "", 85 + 170 * 4),
+        ((2048, 4096), None, "high", "", 85 + 170 * 6),
+        ((4096, 8192), None, "low", "", 85),
+        ((512, 512), None, "high", "", 85 + 170),
+        ((768, 768), None, "auto", "", 85),
+        ((769, 10), None, "auto", "", 85 + 170 * 2),
+        ((769, 10), None, "sharp", "", 85 + 170 * 2),
+        ((1, 1), None, "high", "", 85 + 170),
+        ((2**31, 2**31), None, "high", "", 85 + 170 * 4),
+        ((2**31, 1), None, "high", "", 85 + 170 * 4),
+        ((1024, 1024), None, "high", "gpt-5-mini", 70 + 140 * 4),
+        ((1024, 1024), None, "high", "gpt-4o-mini-2024", 2833 + 5667 * 4),
+        ((1024, 1024), None, "high", "o1", 75 + 150 * 4),
+        ((1024, 1024), None, "high", "o3-pro", 75 + 150 * 4),
+        ((1024, 1024), None, "high", "computer-use-preview", 65 + 129 * 4),
+        ((1024, 1024), None, "high", "gpt-4.1", 85 + 170 * 4),
+        (None, MIB, "", "", 85),
+        (None, MIB + 1, "", "", 85 + 170 * 4),
+        (None, 512 * KIB, "high", "", 85 + 170),
+        (None, 2 * MIB, "high", "", 85 + 170 * 4),
+        (None, 4 * MIB, "high", "", 85 + 170 * 6),
+        (None, 5 * MIB, "high", "", 85 + 170 * 8),
+        (None, None, "high", "", 85 + 170 * 4),
+        (None, None, "", "", 85 + 170 * 4),
+        (None, None, "low", "", 85),
+        (None, None, "", "gpt-4o-mini", 2833 + 5667),
+    ],
+)
+def test_openai(
+    size: tuple[int, int] | None, length: int | None, detail: str, model: str, tokens: int
+) -> None:
+    known = ImageSize(*size) if size else None
+    assert openai_tokens(known, length, detail, model) == tokens
+
+
+@pytest.mark.parametrize(
+    ("size", "model", "resolution", "tokens"),
+    [
+        (None, "", "", 258),
+        ((384, 384), "gemini-2.5-pro", "", 258),
+        ((768, 768), "", "", 258),
+        ((769, 768), "", "", 516),
+        ((1920, 1080), "", "", 258 * 3 * 2),
+        ((1920, 1080), "gemini-3-pro", "", 1120),
+        (None, "models/gemini-3-flash", "low", 280),
+        (None, "gemini-3-pro", "MEDIA_RESOLUTION_MEDIUM", 560),
+        (None, "gemini-3-pro", "high", 1120),
+        (None, "gemini-3-pro", "MEDIA_RESOLUTION_ULTRA_HIGH", 2240),
+        (None, "gemini-3-pro", "unspecified", 1120),
+    ],
+)
+def test_google(size: tuple[int, int] | None, model: str, resolution: str, tokens: int) -> None:
+    assert google_tokens(ImageSize(*size) if size else None, model, resolution) == tokens
+
+
+@pytest.mark.parametrize(
+    ("size", "length", "tokens"),
+    [
+        ((200, 200), None, 54),
+        ((1000, 1000), None, 1334),
+        ((1092, 1092), None, 1590),
+        ((1568, 1568), None, 3279),
+        ((3136, 3136), None, 3279),
+        ((3136, 1568), None, 1640),
+        ((2**31, 2**31), None, 3279),
+        ((2**31, 1), None, 1),
+        ((1, 1), None, 1),
+        (None, 512 * KIB, 341),
+        (None, 2 * MIB, 1366),
+        (None, 4 * MIB, 2048),
+        (None, 5 * MIB, 2731),
+        (None, None, 1600),
+    ],
+)
+def test_anthropic(size: tuple[int, int] | None, length: int | None, tokens: int) -> None:
+    assert anthropic_tokens(ImageSize(*size) if size else None, length) == tokens
+
+
+@pytest.mark.parametrize("provider", ["mistral", "", "OpenAI"])
+def test_an_unknown_provider_is_refused(provider: Any) -> None:
+    with pytest.raises(ConfigurationError, match="`provider`"):
+        TokenxCounter(provider=provider)
+
+
+def test_a_provider_is_part_of_the_identity() -> None:
+    counters = [
+        TokenxCounter(),
+        TokenxCounter(provider="openai"),
+        TokenxCounter(provider="google"),
+        TokenxCounter(provider="google", model="gemini-3-pro"),
+    ]
+    assert len({counter.identity for counter in counters}) == 4
+
+
+# --- Blocks --------------------------------------------------------------------------------------
+
+
+def png(width: int, height: int) -> bytes:
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    chunk = b"IHDR" + head
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + struct.pack(">I", len(head))
+        + chunk
+        + struct.pack(">I", zlib.crc32(chunk))
+    )
+
+
+def jpeg(width: int, height: int, notes: int = 0) -> bytes:
+    """A header with long segments before the size."""
+    note = b"\xff\xe2" + struct.pack(">H", 60_002) + bytes(60_000)
+    frame = b"\xff\xc0" + struct.pack(">HBHHB", 17, 8, height, width, 3) + bytes(9)
+    return b"\xff\xd8\xff\xe0\x00\x10JFIF\x00" + bytes(9) + note * notes + frame + bytes(400)
+
+
+def gif(width: int, height: int) -> bytes:
+    return b"GIF89a" + struct.pack("<HH", width, height) + bytes(40)
+
+
+def base64(data: bytes) -> str:
+    return b64encode(data).decode()
+
+
+PNG = png(1024, 1024)
+B64 = base64(PNG)
+URI = f"data:image/png;base64,{B64}"
+HIGH = 85 + 170 * 4
+
+IMAGES: list[dict[str, Any]] = [
+    {"type": "image", "base64": B64, "mime_type": "image/png"},
+    {"type": "image", "url": URI},
+    {"type": "image", "source_type": "base64", "data": B64, "mime_type": "image/png"},
+    {"type": "image", "data": PNG},
+    {"type": "image", "data": bytearray(PNG)},
+    {"type": "image_url", "image_url": {"url": URI}},
+    {"type": "image_url", "image_url": {"url": URI, "detail": "auto"}},
+    {"type": "image_url", "image_url": URI},
+    {"type": "input_image", "image_url": URI},
+    {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": B64}},
+    {"type": "media", "mime_type": "image/png", "data": B64},
+    {"type": "file", "mime_type": "image/png", "base64": B64},
+    {"type": "file", "file": {"file_data": URI, "filename": "cat.png"}},
+    {"type": "input_file", "file_data": URI, "filename": "cat.png"},
+    {"type": "file", "data": B64, "filename": "cat.PNG"},
+    {"type": "image", "base64": "\n".join(B64[at : at + 20] for at in range(0, len(B64), 20))},
+    {"type": "image", "base64": base64(jpeg(1024, 1024))},
+    {"type": "image", "base64": base64(jpeg(1024, 1024, notes=40))},
+    {"type": "image", "base64": urlsafe_b64encode(jpeg(1024, 1024)).decode()},
+    {"type": "image", "base64": base64(gif(1024, 1024))},
+    {"type": "image", "url": "https://example.com/cat.png", "width": 1024, "height": 1024},
+    {"type": "image", "url": "https://example.com/c", "extras": {"width": 1024, "height": 1024}},
+    {"type": "image", "url": "https://example.com/cat.png"},
+    {"type": "image", "file_id": "file-123"},
+    {"type": "file", "url": "https://example.com/cat.webp?size=large"},
+    {"type": "image"},
+]
+
+
+def tokens_of(block: dict[str, Any], **formula: Any) -> int:
+    counter = TokenxCounter(**formula)
+    message = HumanMessage.model_construct(content=[block])
+    return counter.count_message(message) - counter.count_message(HumanMessage(""))
+
+
+@pytest.mark.parametrize("block", IMAGES, ids=range(len(IMAGES)))
+def test_an_image_counts_by_its_pixels_in_every_form(block: dict[str, Any]) -> None:
+    assert tokens_of(block) == HIGH
+    assert tokens_of(block, provider="openai", model="gpt-5") == 70 + 140 * 4
+    known = "url" not in block or "data:" in str(block) or "width" in str(block)
+    if known and len(block) > 1 and "file_id" not in block:
+        assert tokens_of(block, provider="google") == 258 * 4
+        assert tokens_of(block, provider="anthropic") == 1399
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "image_url", "image_url": {"url": URI, "detail": "low"}},
+        {"type": "input_image", "image_url": URI, "detail": "low"},
+        {"type": "image", "base64": B64, "extras": {"detail": "low"}},
+        {"type": "image", "url": "https://example.com/a.png", "detail": "low"},
+        {"type": "image", "base64": base64(png(700, 500))},
+    ],
+)
+def test_an_image_of_low_detail_counts_its_base(block: dict[str, Any]) -> None:
+    assert tokens_of(block) == 85
+
+
+PDF = base64(b"%PDF-1.7" + bytes(30_000 - 8))
+
+
+@pytest.mark.parametrize(
+    ("block", "provider", "tokens"),
+    [
+        ({"type": "file", "base64": PDF, "mime_type": "application/pdf"}, None, 7_500),
+        ({"type": "file", "base64": PDF, "mime_type": "application/pdf"}, "google", 1_500),
+        ({"type": "file", "base64": PDF, "mime_type": "application/pdf"}, "anthropic", 10_000),
+        ({"type": "file", "file": {"file_data": PDF, "filename": "a.pdf"}}, "openai", 7_500),
+        ({"type": "input_file", "file_data": f"data:application/pdf;base64,{PDF}"}, None, 7_500),
+        (
+            {
+                "type": "document",
+                "source": {"type": "base64", "media_type": "application/pdf", "data": PDF},
+            },
+            "anthropic",
+            10_000,
+        ),
+        ({"type": "media", "mime_type": "application/pdf", "data": PDF}, "google", 1_500),
+        ({"type": "file", "data": b"%PDF", "mime_type": "application/pdf"}, None, 500),
+        ({"type": "file", "data": b"%PDF", "mime_type": "application/pdf"}, "google", 258),
+        ({"type": "file", "data": b"%PDF", "mime_type": "application/pdf"}, "anthropic", 1_500),
+        ({"type": "file", "base64": base64(bytes(10)), "mime_type": "text/csv"}, None, 3),
+        ({"type": "file", "data": b"", "mime_type": "text/csv"}, None, 1),
+        ({"type": "file", "url": "https://example.com/a.pdf"}, None, FILE_FALLBACK_TOKENS),
+        ({"type": "file", "file_id": "file-1"}, "openai", FILE_FALLBACK_TOKENS),
+        ({"type": "media", "file_uri": "gs://b/a", "mime_type": "video/mp4"}, "google", 1_000),
+        ({"type": "audio", "base64": PDF, "mime_type": "audio/wav"}, None, FILE_FALLBACK_TOKENS),
+        ({"type": "input_audio", "input_audio": {"data": PDF, "format": "wav"}}, None, 1_000),
+        ({"type": "video", "base64": PDF}, None, FILE_FALLBACK_TOKENS),
+        ({"type": "document", "source": {"type": "text", "data": "hello world"}}, None, 2),
+    ],
+)
+def test_what_a_file_counts(block: dict[str, Any], provider: Any, tokens: int) -> None:
+    assert tokens_of(block, provider=provider) == tokens
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "image", "base64": B64, "om_tokens": 123},
+        {"type": "image", "url": "https://example.com/a", "extras": {"om_tokens": 123}},
+        {"type": "file", "base64": PDF, "metadata": {"om_tokens": 123}},
+        {"type": "audio", "base64": PDF, "om_tokens": 123},
+    ],
+)
+def test_the_callers_own_estimate_wins(block: dict[str, Any]) -> None:
+    assert tokens_of(block) == 123
+
+
+@pytest.mark.parametrize("stated", [-1, True, "12", None, 1.5])
+def test_an_estimate_that_is_no_count_is_ignored(stated: Any) -> None:
+    assert tokens_of({"type": "image", "base64": B64, "om_tokens": stated}) == HIGH
+
+
+# --- Broken and big data -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        B64[:16],
+        B64[:25],
+        B64[:-9] + "!",
+        "A" * 999,
+        "====" * 9,
+        base64(b"<svg xmlns='http://www.w3.org/2000/svg' width='9000' height='9000'/>"),
+        base64(png(0, 10)),
+        base64(b"\xff\xd8\xff" + b"\xff" * 5_000),
+        base64(b"II*\x00" + b"\xff" * 500),
+        base64(b"\x00\x00\x00\x18ftypheic" + bytes(900)),
+        "日本" * 40,
+        "\ud800" * 40,
+    ],
+    ids=range(12),
+)
+def test_an_unreadable_image_counts_by_its_length(data: str) -> None:
+    tokens = tokens_of({"type": "image", "base64": data})
+    assert tokens in {85, HIGH}
+    assert tokens_of({"type": "image", "base64": data, "detail": "high"}) in {85 + 170, HIGH}
+
+
+def test_huge_sizes_are_believed() -> None:
+    block = {"type": "image", "base64": base64(png(2**31 - 1, 2**31 - 1))}
+    assert tokens_of(block) == HIGH
+    assert tokens_of(block, provider="anthropic") == 3279
+
+
+@pytest.mark.parametrize(
+    "head",
+    [PNG, jpeg(1024, 1024, notes=9), b"\xff\xd8\xff\xe0\x00\x02" * 9_000, b"II*\x00", b""],
+    ids=["png", "jpeg", "many segments", "tiff", "nothing"],
+)
+@pytest.mark.parametrize("form", ["plain", "uri", "lines"])
+def test_only_the_header_of_a_big_image_is_decoded(head: bytes, form: str) -> None:
+    data = base64(head) + "A" * 20_000_000
+    if form == "lines":
+        data = "\n".join(data[at : at + 76] for at in range(0, len(data), 76))
+    if form == "uri":
+        data = f"data:image/png;base64,{data}"
+    formula = AttachmentFormula()
+    started = time.process_time()
+    assert formula.tokens({"type": "image", "url" if form == "uri" else "base64": data}, image=True)
+    # The whole would take longer by far; a header takes a few milliseconds.
+    assert time.process_time() - started < 0.2
+
+
+values = st.recursive(
+    st.none() | st.integers() | st.text(max_size=30) | st.binary(max_size=30) | st.just(B64),
+    lambda inner: st.dictionaries(
+        st.sampled_from(["data", "url", "source", "file", "extras", "width", "height", "detail"]),
+        inner,
+        max_size=4,
+    ),
+    max_leaves=6,
+)
+keys = st.sampled_from(
+    ["data", "base64", "url", "image_url", "source", "file", "extras", "om_tokens", "mime_type"]
+)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.dictionaries(keys, values, max_size=5),
+    st.sampled_from([None, "openai", "google", "anthropic"]),
+    st.booleans(),
+)
+def test_any_block_counts_without_raising(block: Any, provider: Any, image: Any) -> None:
+    assert AttachmentFormula(provider).tokens(block, image=image) >= 0
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.binary(max_size=300), st.sampled_from([b"\x89PNG", b"\xff\xd8\xff", b"MM\x00*", b"BM"]))
+def test_any_header_counts_without_raising(data: bytes, magic: bytes) -> None:
+    block = {"type": "image", "base64": base64(magic + data)}
+    assert AttachmentFormula("anthropic").tokens(block, image=True) >= 1
