@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from langchain_core.exceptions import ContextOverflowError
@@ -20,6 +20,7 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.graph import ObservationalMemoryState, add_observational_memory
 from langgraph_om.memory import ObservationalMemory, check_memory
 from langgraph_om.models import chat_model, check_model
+from langgraph_om.nodes import FINISH
 from langgraph_om.stream import MemoryTransformer
 
 __all__ = ["create_memory_agent"]
@@ -85,12 +86,14 @@ def create_memory_agent(
     builder.add_node("agent", RunnableLambda(agent, aagent, name="agent"))
     gate = add_observational_memory(builder, memory, before="agent")
     builder.add_edge(START, gate)
+    leave = FINISH if memory.archive is not None else END
     if all_tools:
         builder.add_node("tools", ToolNode(all_tools))
-        builder.add_conditional_edges("agent", tools_condition, ["tools", END])
+        ways: dict[Hashable, str] = {"tools": "tools", END: leave}
+        builder.add_conditional_edges("agent", tools_condition, ways)
         builder.add_edge("tools", gate)
     else:
-        builder.add_edge("agent", END)
+        builder.add_edge("agent", leave)
     return builder.compile(
         checkpointer=checkpointer, store=store, name=name, transformers=[MemoryTransformer]
     )

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import cast
+from typing import Generic, TypeVar, cast
 
 from langgraph_om.calls import Calls, aask, ask
 from langgraph_om.core.collect import JobState
@@ -20,7 +20,11 @@ from langgraph_om.core.hooks import HookCall
 from langgraph_om.core.observer import ModelCall
 from langgraph_om.hooks import Hooks
 
-__all__ = ["Cycle", "Emit", "adrive", "drive"]
+__all__ = ["Cycle", "Emit", "Ended", "adrive", "advance", "drive"]
+
+YieldT = TypeVar("YieldT")
+SentT = TypeVar("SentT")
+ResultT = TypeVar("ResultT")
 
 Emit = Callable[[Event], None]
 """What a driver does with an event at the moment it happens."""
@@ -81,6 +85,25 @@ async def adrive(flow: CycleFlow, cycle: Cycle, emit: Emit) -> list[Event]:
             answer = await cycle.hooks.acall(item, left)
         else:
             answer = await _await_job(cycle, item.cycle_id, left / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended(Generic[ResultT]):
+    """What a generator returned."""
+
+    result: ResultT
+
+
+def advance(steps: Generator[YieldT, SentT, ResultT], answer: SentT) -> YieldT | Ended[ResultT]:
+    """Run a generator to what it yields next, or to its end.
+
+    In this form it can be run in another thread, which an exception such as `StopIteration` can
+    not leave.
+    """
+    try:
+        return steps.send(answer)
+    except StopIteration as done:
+        return Ended(done.value)
 
 
 def _questions(

@@ -21,7 +21,7 @@ from langgraph_om.core.messages import messages_reducer
 from langgraph_om.core.record import MemoryRecord, fold, fold_one
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.memory import ObservationalMemory, check_memory
-from langgraph_om.nodes import STATUS, MemoryNodes
+from langgraph_om.nodes import FINISH, STATUS, MemoryNodes
 
 __all__ = ["ObservationalMemoryState", "add_observational_memory"]
 
@@ -54,7 +54,9 @@ def add_observational_memory(
 ) -> str:
     """Add the memory nodes and their edges to a graph under construction.
 
-    The caller draws the edges into the gate: `START -> om_status`, and `tools -> om_status`.
+    The caller draws the edges into the gate: `START -> om_status`, and `tools -> om_status`. With
+    an archive there is a node `om_finish` too: draw `agent -> om_finish` instead of `agent -> END`,
+    so that the archive has the Actor's answer at once and not only in the next turn.
 
     Args:
         builder: The graph; its node `before` should have been added already, so that it is given
@@ -81,8 +83,13 @@ def add_observational_memory(
         )
         raise ConfigurationError(msg)
     is_delta = isinstance(channel, DeltaChannel)
-    nodes = MemoryNodes(memory, before, end, writes_always=is_delta)
+    has_archive = memory.archive is not None
+    leave = FINISH if has_archive else end
+    nodes = MemoryNodes(memory, before, leave, writes_always=is_delta)
     view = _view(memory.messages_key, DeltaMemory if is_delta else PlainMemory)
+    if has_archive:
+        builder.add_node(FINISH, RunnableLambda(nodes.finish, name=FINISH), input_schema=view)
+        builder.add_edge(FINISH, end)
     builder.add_node(STATUS, RunnableLambda(nodes.status, name=STATUS), input_schema=view)
     targets = nodes.targets()
     for kind, name in targets.items():

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from functools import cached_property
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self, TypeVar, cast
 
 from langchain_core.messages import BaseMessage, SystemMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.tools import BaseTool
+from sqlalchemy import Engine
 
+from langgraph_om.archive import MessageArchive
+from langgraph_om.archiving import Archiving
 from langgraph_om.buffering import (
     BackgroundBuffering,
     Buffering,
@@ -58,13 +61,20 @@ from langgraph_om.core.settings import Identity, Settings
 from langgraph_om.core.state import conversation_of, record_of, values_of
 from langgraph_om.core.tokens import TokenCounter, count_messages
 from langgraph_om.core.view import MemoryView
-from langgraph_om.core.window import Window, open_window
-from langgraph_om.drivers import Cycle, Emit, adrive, drive
+from langgraph_om.core.window import (
+    Window,
+    is_conversation,
+    keyed_messages,
+    open_window,
+)
+from langgraph_om.drivers import Cycle, Emit, Ended, adrive, advance, drive
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.hooks import check_hooks
 from langgraph_om.options import (
+    check_archive,
     check_buffering,
     check_counter,
+    check_evict,
     check_resource,
     check_zone,
     choose_models,
@@ -77,6 +87,9 @@ from langgraph_om.tiers import ModelValue
 __all__ = ["ObservationalMemory", "StepResult"]
 
 logger = logging.getLogger("langgraph_om")
+
+YieldT = TypeVar("YieldT")
+ResultT = TypeVar("ResultT")
 
 JOB_DEADLINES = 5
 """A background job may take so many times the `deadline` of a turn."""
@@ -94,6 +107,8 @@ class StepResult:
     """What the Actor gets; empty when the turn was aborted."""
     aborted: bool
     """Whether a failure ended the turn (`on_error="abort"`)."""
+    evicted: list[str] = field(default_factory=list)
+    """With `evict=True`: ids of the messages that need not be handed in any more."""
 
 
 class ObservationalMemory:
@@ -113,9 +128,11 @@ class ObservationalMemory:
         retrieval: Whether the Actor gets a recall tool; not available in this version.
         observation: Settings of the Observer, an `ObservationConfig` or a mapping.
         reflection: Settings of the Reflector, a `ReflectionConfig` or a mapping.
-        archive: Where raw messages are kept outside of the checkpointer; not available in this
-            version.
-        evict: Whether observed messages leave the checkpoint; not available in this version.
+        archive: Where messages and observations are kept beside the checkpointer: a URL such as
+            `"sqlite:///memory.db"` or `"postgresql://..."`, an SQLAlchemy engine, or a
+            `MessageArchive`.
+        evict: Whether observed messages are removed from the conversation once the archive has
+            them, so that a thread's state stays small however long it gets.
         resource_id: The user or entity a thread belongs to; `None`: `configurable["resource_id"]`.
         messages_key: The state's key of the conversation.
         token_counter: What counts tokens; `None`: `EstimatingCounter()`.
@@ -157,7 +174,7 @@ class ObservationalMemory:
         retrieval: bool | RetrievalConfig | Mapping[str, Any] = False,
         observation: ObservationConfig | Mapping[str, Any] | None = None,
         reflection: ReflectionConfig | Mapping[str, Any] | None = None,
-        archive: object | None = None,
+        archive: str | Engine | MessageArchive | None = None,
         evict: bool = False,
         resource_id: str | Callable[[RunnableConfig], str | None] | None = None,
         messages_key: str = "messages",
@@ -179,8 +196,6 @@ class ObservationalMemory:
         refuse_unfinished(
             {
                 "retrieval": retrieval is not False,
-                "archive": archive is not None,
-                "evict": evict is not False,
                 'scope="resource"': scope == "resource",
                 "obscure_thread_ids": obscure_thread_ids is not None,
             }
@@ -228,6 +243,9 @@ class ObservationalMemory:
             transforms=self._hooks.transforms,
         )
         self.buffering: Buffering = check_buffering(buffering)
+        self.archive: MessageArchive | None = check_archive(archive)
+        evicts = check_evict(evict=evict, has_archive=self.archive is not None)
+        self._archiving = Archiving(self.archive, evicts) if self.archive is not None else None
         self._warned_no_thread = False
 
     def __repr__(self) -> str:
@@ -354,12 +372,9 @@ class ObservationalMemory:
         """
         steps = self._steps(record, messages, thread_id, config, final=final)
         done: list[Event] | None = None
-        while True:
-            try:
-                flow = steps.send(done)
-            except StopIteration as finished:
-                return cast("StepResult", finished.value)
+        while not isinstance(flow := advance(steps, done), Ended):
             done = self.run(flow, _unseen, config)
+        return flow.result
 
     async def astep(
         self,
@@ -373,12 +388,17 @@ class ObservationalMemory:
         """Do the same as `step` without blocking the event loop."""
         steps = self._steps(record, messages, thread_id, config, final=final)
         done: list[Event] | None = None
-        while True:
-            try:
-                flow = steps.send(done)
-            except StopIteration as finished:
-                return cast("StepResult", finished.value)
+        while not isinstance(flow := await self.aadvance(steps, done), Ended):
             done = await self.arun(flow, _unseen, config)
+        return flow.result
+
+    async def aadvance(
+        self, steps: Generator[YieldT, list[Event] | None, ResultT], done: list[Event] | None
+    ) -> YieldT | Ended[ResultT]:
+        """Run the looks of a turn to what they yield next, off the event loop where they block."""
+        if self.archive is None:
+            return advance(steps, done)
+        return await asyncio.to_thread(advance, steps, done)
 
     def _steps(
         self,
@@ -395,10 +415,13 @@ class ObservationalMemory:
             return StepResult(memory, [], list(messages), aborted=False)
         identity = self.identity(config, thread_id=thread_id)
         events: list[Event] = []
+        evicted: list[str] = []
         while True:
             seen = self.look(memory, messages, identity, is_final=final)
             memory = seen.record
             events += seen.events
+            evicted += seen.evicted
+            messages = remaining(messages, seen.evicted)
             kind = seen.decision.kind
             if kind == "buffer" and self.buffers_in_background:
                 started = self.start_job(memory, messages, seen.decision, config)
@@ -413,7 +436,7 @@ class ObservationalMemory:
         parts = [part for event in events if (part := to_part(event)) is not None]
         limit = self.settings.max_input_tokens
         view = [] if kind == "abort" else self._actor_input(memory, messages, None, limit)
-        return StepResult(memory, parts, view, aborted=kind == "abort")
+        return StepResult(memory, parts, view, aborted=kind == "abort", evicted=evicted)
 
     # --- Background work -------------------------------------------------------------------------
 
@@ -525,7 +548,29 @@ class ObservationalMemory:
         for event in seen.events:
             if event["type"] == "status":
                 self._hooks.tell(event)
-        return seen
+        return self._kept(seen, messages) if self._archiving is not None else seen
+
+    def _kept(self, seen: Look, messages: Sequence[BaseMessage]) -> Look:
+        """Archive what a look found to be new."""
+        archiving = cast("Archiving", self._archiving)
+        counted = (event["counts"] for event in seen.events if event["type"] == "counted")
+        changed = {key for counts in counted for key in counts}
+        events = archiving.keep(seen.record, messages, self._clock(), changed)
+        record = fold(seen.record, [events])
+        return replace(seen, record=record, events=[*seen.events, *events])
+
+    def keep(self, state: Any, config: RunnableConfig | None = None) -> None:
+        """Archive what is missing of a state's conversation; without an archive, nothing.
+
+        Raises:
+            ArchiveError: When the archive's storage fails.
+        """
+        if self._archiving is None:
+            return
+        entries = keyed_messages(self.conversation(values_of(state)))
+        told = [each for each in entries if is_conversation(each[1])]
+        who = self.identity(config)
+        self._archiving.complete(who.thread_id, who.resource_id, told, self._clock())
 
     def decide(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
         """Decide what is next, from a record in which everything is counted already."""
@@ -636,6 +681,12 @@ def log_failures(events: Sequence[Event]) -> None:
 def folded(events: Sequence[Event]) -> list[Event]:
     """Keep the events that change memory."""
     return [event for event in events if event["type"] in FOLDED_TYPES]
+
+
+def remaining(messages: Sequence[BaseMessage], evicted: Collection[str]) -> list[BaseMessage]:
+    """Return a conversation without the messages that were removed from it."""
+    gone = set(evicted)
+    return [message for message in messages if message.id not in gone] if gone else list(messages)
 
 
 def check_memory(value: object) -> ObservationalMemory:

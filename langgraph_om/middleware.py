@@ -7,17 +7,18 @@ a run that is taken up after a crash has them too.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import operator
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from typing import Annotated, Any, NotRequired, cast
+from typing import Annotated, Any, NotRequired, Self, cast
 
 from langchain.agents import AgentState
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse, hook_config
 from langchain.agents.middleware.internal_call_transformer import InternalCallTransformer
 from langchain.agents.middleware.types import OmitFromInput
 from langchain_core.exceptions import ContextOverflowError
-from langchain_core.messages import AnyMessage, BaseMessage, SystemMessage
+from langchain_core.messages import AnyMessage, BaseMessage, RemoveMessage, SystemMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.channels import DeltaChannel
 from langgraph.graph import END, START, StateGraph
@@ -30,8 +31,9 @@ from langgraph_om.core.events import Event
 from langgraph_om.core.messages import messages_reducer
 from langgraph_om.core.record import MemoryRecord, fold, fold_one, readable
 from langgraph_om.core.window import needed_messages
+from langgraph_om.drivers import Ended, advance
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.memory import ObservationalMemory, check_memory, folded
+from langgraph_om.memory import ObservationalMemory, check_memory, folded, remaining
 from langgraph_om.nodes import MemoryNodes, emit
 from langgraph_om.stream import MemoryTransformer
 
@@ -68,6 +70,17 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     Raises:
         ConfigurationError: When both are given, or the memory does not fit an agent's state.
     """
+
+    def __new__(
+        cls, memory: ObservationalMemory | None = None, **options: Any
+    ) -> Self:
+        """Make the kind that has an `after_agent` hook only where there is an archive.
+
+        A hook is a superstep of every turn.
+        """
+        archive = getattr(memory, "archive", None) if memory is not None else options.get("archive")
+        is_plain = cls is ObservationalMemoryMiddleware and archive is not None
+        return cast("Self", super().__new__(_WithArchive if is_plain else cls))
 
     state_schema = _AgentMemoryState
     transformers = (InternalCallTransformer, MemoryTransformer)
@@ -134,6 +147,23 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return _with_input(request, view)
 
 
+class _WithArchive(ObservationalMemoryMiddleware):
+    """The middleware of a memory with an archive."""
+
+    @property
+    def name(self) -> str:
+        """The name of the middleware, whichever kind it is."""
+        return ObservationalMemoryMiddleware.__name__
+
+    def after_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002
+        """Archive the Actor's last answer."""
+        return MemoryNodes(self.memory, END, END, writes_always=False).finish(state) or None
+
+    async def aafter_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Do the same as `after_agent` without blocking the event loop."""
+        return await asyncio.to_thread(self.after_agent, state, runtime)
+
+
 def _check_fits(memory: ObservationalMemory) -> None:
     if memory.messages_key != "messages":
         msg = (
@@ -180,25 +210,19 @@ def _hooks(memory: ObservationalMemory) -> tuple[_Hook, _AsyncHook]:
         neighbours.look_at(state)
         passes = _passes(memory, state)
         events: list[Event] | None = None
-        while True:
-            try:
-                task = passes.send(events)
-            except StopIteration as done:
-                return cast("_Update | None", done.value)
+        while not isinstance(task := advance(passes, events), Ended):
             for mode, data in work.stream(task, stream_mode=cast("Any", _SHOWN_AND_KEPT)):
                 events = _taken(mode, data, runtime, events)
+        return task.result
 
     async def abefore_model(state: Any, runtime: Runtime[Any]) -> _Update | None:
         neighbours.look_at(state)
         passes = _passes(memory, state)
         events: list[Event] | None = None
-        while True:
-            try:
-                task = passes.send(events)
-            except StopIteration as done:
-                return cast("_Update | None", done.value)
+        while not isinstance(task := await memory.aadvance(passes, events), Ended):
             async for mode, data in work.astream(task, stream_mode=cast("Any", _SHOWN_AND_KEPT)):
                 events = _taken(mode, data, runtime, events)
+        return task.result
 
     return before_model, abefore_model
 
@@ -221,23 +245,27 @@ def _passes(
         return None
     record, messages = readable(state.get("om")), memory.conversation(state)
     identity = memory.identity()
-    done: list[Event] = []
+    update: _Update = {"om": (done := [])}
     while True:
         seen = memory.look(record, messages, identity)
         for event in seen.events:
             emit(event)
         record = seen.record
         done += folded(seen.events)
+        if seen.evicted:
+            removed = [RemoveMessage(id=key) for key in seen.evicted]
+            update["messages"] = [*update.get("messages", []), *removed]
+            messages = remaining(messages, seen.evicted)
         kind = seen.decision.kind
         if kind == "abort":
-            return {"om": done, "jump_to": "end"}
+            return {**update, "jump_to": "end"}
         if kind == "buffer" and memory.buffers_in_background:
             started = memory.start_job(record, messages, seen.decision)
             emit(started)
             done.append(started)
-            return {"om": done}
+            return update
         if kind == "proceed":
-            return {"om": done}
+            return update
         events = yield {"messages": needed_messages(record, messages), "om": record, "events": []}
         record = fold(record, [events or []])
         done += events or []

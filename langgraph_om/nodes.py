@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from langchain_core.messages import RemoveMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.config import get_stream_writer
 
@@ -21,7 +22,7 @@ from langgraph_om.core.plan import Decision
 from langgraph_om.core.record import MemoryRecord, readable
 from langgraph_om.memory import ObservationalMemory, folded
 
-__all__ = ["ACTIVATE", "BUFFER", "OBSERVE", "REFLECT", "STATUS", "MemoryNodes", "emit"]
+__all__ = ["ACTIVATE", "BUFFER", "FINISH", "OBSERVE", "REFLECT", "STATUS", "MemoryNodes", "emit"]
 
 STATUS = "om_status"
 """The gate: counts, decides, and states both windows once per agent step."""
@@ -33,6 +34,9 @@ OBSERVE = "om_observe"
 """Observes the oldest messages of the window while the turn waits."""
 REFLECT = "om_reflect"
 """Condenses the log while the turn waits."""
+
+FINISH = "om_finish"
+"""Archives the Actor's last answer; only with an archive."""
 
 RESERVED_STEPS = 4
 """Supersteps that are left to the Actor: with fewer to go, the gate starts no work of its own.
@@ -70,7 +74,15 @@ class MemoryNodes:
         )
         for event in seen.events:
             emit(event)
-        return self._update(folded(seen.events))
+        return self._update(folded(seen.events)) | self._removals(seen.evicted)
+
+    def finish(self, state: Mapping[str, Any]) -> Update:
+        """Count and archive the Actor's last answer."""
+        if not self.memory.is_on():
+            return self._update([])
+        record, messages = self._record(state), self.memory.conversation(state)
+        seen = self.memory.look(record, messages, self.memory.identity(), is_final=True)
+        return self._update(folded(seen.events)) | self._removals(seen.evicted)
 
     def route(self, state: Mapping[str, Any]) -> str | list[str]:
         """Name what comes next, a key of `targets`; reads nothing but the state."""
@@ -135,6 +147,10 @@ class MemoryNodes:
 
     def _record(self, state: Mapping[str, Any]) -> MemoryRecord:
         return readable(state.get("om"))
+
+    def _removals(self, evicted: list[str]) -> Update:
+        removed = [RemoveMessage(id=key) for key in evicted]
+        return {self.memory.messages_key: removed} if removed else {}
 
     def _update(self, events: list[Event]) -> Update:
         return {self.channel: events} if events or self.writes_always else {}

@@ -10,7 +10,9 @@ from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 from langchain_core.runnables import RunnableConfig
+from sqlalchemy import Engine
 
+from langgraph_om.archive import MessageArchive, SQLAlchemyArchive
 from langgraph_om.buffering import (
     BackgroundBuffering,
     Buffering,
@@ -18,6 +20,7 @@ from langgraph_om.buffering import (
     ParallelBuffering,
 )
 from langgraph_om.clients import AgentModels, check_settings_apply
+from langgraph_om.core.checks import check_flag
 from langgraph_om.core.config import (
     DEFAULT_MODEL,
     ObservationConfig,
@@ -39,8 +42,10 @@ from langgraph_om.sampling import Sampling
 from langgraph_om.tiers import ModelValue, covers, leaves_of
 
 __all__ = [
+    "check_archive",
     "check_buffering",
     "check_counter",
+    "check_evict",
     "check_resource",
     "check_zone",
     "choose_models",
@@ -201,6 +206,37 @@ def check_counter(value: object) -> TokenCounter:
         )
         raise ConfigurationError(msg)
     return value
+
+
+def check_archive(value: object) -> MessageArchive | None:
+    """Read an archive: one, or where SQLAlchemy finds its database.
+
+    Raises:
+        ConfigurationError: When it is something else.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str | Engine):
+        return SQLAlchemyArchive(value)
+    if isinstance(value, type) or not isinstance(value, MessageArchive):
+        msg = (
+            f"`archive` is {value!r}; write a URL such as 'sqlite:///memory.db', a SQLAlchemy "
+            f"engine, or an object with the methods of `MessageArchive`"
+        )
+        raise ConfigurationError(msg)
+    return value
+
+
+def check_evict(*, evict: object, has_archive: bool) -> bool:
+    """Read whether observed messages leave the conversation.
+
+    Raises:
+        ConfigurationError: When there is no archive to keep them.
+    """
+    if check_flag("evict", evict) and not has_archive:
+        msg = "`evict` is True and there is no `archive` to keep the messages; set `archive` too"
+        raise ConfigurationError(msg)
+    return bool(evict)
 
 
 def check_buffering(value: object) -> Buffering:

@@ -21,7 +21,7 @@ LAYERS = (
     ("tiers", "retries", "sampling"),
     ("models", "archive"),
     ("clients",),
-    ("calls", "buffering", "hooks"),
+    ("calls", "buffering", "hooks", "archiving"),
     ("drivers",),
     ("options",),
     ("memory",),

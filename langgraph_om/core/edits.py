@@ -39,6 +39,8 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "others": (list,),
     "revision": (int,),
     "tripwire": _MAPPING_OR_NONE,
+    "archived": _TEXT_OR_NONE,
+    "evicted": _TEXT_OR_NONE,
 }
 """Per key of the record, what its value may be."""
 

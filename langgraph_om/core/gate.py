@@ -10,7 +10,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.collect import JobState, collected, outdated
-from langgraph_om.core.context import dropped_from_view
+from langgraph_om.core.context import dropped_from_view, recall_tokens
 from langgraph_om.core.events import Event, iso, status_data
 from langgraph_om.core.plan import PROCEED, Decision, plan
 from langgraph_om.core.record import (
@@ -36,6 +36,12 @@ class Look:
     decision: Decision
     events: list[Event]
     """What to fold and to show; ends with the status when the Actor goes on."""
+
+    @property
+    def evicted(self) -> list[str]:
+        """Ids of the messages that may be removed, because they are archived and observed."""
+        gone = (event["ids"] for event in self.events if event["type"] == "evicted")
+        return [key for ids in gone for key in ids]
 
 
 def look(
@@ -108,7 +114,11 @@ def _next_step(record: MemoryRecord, window: Window) -> int:
 
 def trim_notice(settings: Settings, record: MemoryRecord, window: Window) -> list[Event]:
     """Say when the Actor's view has to leave messages out to keep to `max_input_tokens`."""
-    dropped = dropped_from_view(window, log_tokens(record), settings.max_input_tokens)
+    limit = settings.max_input_tokens
+    if limit is None:
+        return []
+    extra = recall_tokens(record, settings.guide)
+    dropped = dropped_from_view(window, log_tokens(record), limit, extra=extra)
     left_out = [entry for entry in window.entries[:dropped] if entry.key != window.request]
     if not left_out:
         return []

@@ -100,6 +100,10 @@ class MemoryRecord(TypedDict, total=False):
     revision: int
     tripwire: NotRequired[dict[str, Any] | None]
     """Why the turn was ended, and the last message id then; `None` in normal operation."""
+    archived: str | None
+    """The last message that the archive has; `None` without an archive."""
+    evicted: str | None
+    """The last message that was removed from the conversation because the archive has it."""
 
 
 def blank_record() -> MemoryRecord:
@@ -127,6 +131,8 @@ def blank_record() -> MemoryRecord:
         "others": [],
         "revision": 0,
         "tripwire": None,
+        "archived": None,
+        "evicted": None,
     }
 
 
@@ -434,6 +440,16 @@ def _tripped(record: _Draft, event: Mapping[str, Any]) -> None:
     record["tripwire"] = {key: event[key] for key in keys}
 
 
+def _archived(record: _Draft, event: Mapping[str, Any]) -> None:
+    """The archive has the conversation up to here."""
+    record["archived"] = event["last"]
+
+
+def _evicted(record: _Draft, event: Mapping[str, Any]) -> None:
+    """Observed messages left the conversation; the archive has them."""
+    record["evicted"] = event["last"]
+
+
 def _nothing(record: _Draft, event: Mapping[str, Any]) -> None:
     """Something to show on the stream that changes no memory."""
 
@@ -453,6 +469,8 @@ _EFFECTS: dict[str, Callable[[_Draft, Mapping[str, Any]], None]] = {
     "status": _nothing,
     "view-trimmed": _nothing,
     "tripped": _tripped,
+    "archived": _archived,
+    "evicted": _evicted,
     "tripwire": _nothing,
 }
 

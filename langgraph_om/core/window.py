@@ -21,9 +21,13 @@ from langgraph_om.errors import ConfigurationError
 __all__ = [
     "CONTINUATION_ID",
     "Entry",
+    "Keyed",
     "Window",
+    "is_conversation",
+    "keyed_messages",
     "message_time",
     "needed_messages",
+    "observed_messages",
     "open_window",
     "safe_cuts",
 ]
@@ -31,6 +35,9 @@ __all__ = [
 CONTINUATION_ID = "om-continuation"
 """Id of the reminder that stands for the observed part of the conversation in the Actor's prompt.
 """
+
+Keyed = list[tuple[str, BaseMessage]]
+"""Messages, each with its key."""
 
 MessageTime = Callable[[BaseMessage], datetime | None]
 
@@ -98,7 +105,7 @@ def open_window(
     entries = tuple(
         _weigh(key, message, counts, counter, is_counted=is_counted)
         for key, message in keyed
-        if _is_conversation(message)
+        if is_conversation(message)
     )
     request_at = _newest_human(messages)
     request_key = None
@@ -127,6 +134,12 @@ def open_window(
     )
 
 
+def observed_messages(record: MemoryRecord, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return the messages before the window."""
+    _, start = _after_cursor(record, messages)
+    return [message for message in messages[:start] if is_conversation(message)]
+
+
 def needed_messages(record: MemoryRecord, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return the messages from which the same window is opened as from the whole conversation.
 
@@ -138,13 +151,14 @@ def needed_messages(record: MemoryRecord, messages: Sequence[BaseMessage]) -> li
     first, named = start, 0
     while first > 0 and named < CURSOR_TAIL:
         first -= 1
-        named += _is_conversation(messages[first])
+        named += is_conversation(messages[first])
     request = _newest_human(messages)
     pinned = [messages[request]] if request is not None and request < first else []
     return [*pinned, *messages[first:]]
 
 
-def _is_conversation(message: BaseMessage) -> bool:
+def is_conversation(message: BaseMessage) -> bool:
+    """Tell whether a message was said in the conversation, and is not an instruction or ours."""
     return message.type != "system" and message.id != CONTINUATION_ID
 
 
@@ -174,12 +188,10 @@ def _newest_human(messages: Sequence[BaseMessage]) -> int | None:
 
 def _keys_before(messages: Sequence[BaseMessage], start: int) -> tuple[str, ...]:
     tail = messages[max(0, start - CURSOR_TAIL) : start]
-    return tuple(message.id for message in tail if message.id and _is_conversation(message))
+    return tuple(message.id for message in tail if message.id and is_conversation(message))
 
 
 # --- Finding the cursor --------------------------------------------------------------------------
-
-Keyed = list[tuple[str, BaseMessage]]
 
 
 def _after_cursor(record: MemoryRecord, messages: Sequence[BaseMessage]) -> tuple[Keyed, int]:
@@ -190,12 +202,12 @@ def _after_cursor(record: MemoryRecord, messages: Sequence[BaseMessage]) -> tupl
     """
     cursor = record["cursor"]
     if not cursor and not record["log"]:
-        keyed = _keys(messages)
+        keyed = keyed_messages(messages)
         return keyed, 0
     quick = _walk_back(cursor, messages)
     if quick is not None:
         return [(str(message.id), message) for message in messages[quick:]], quick
-    keyed = _keys(messages)
+    keyed = keyed_messages(messages)
     start = _search(record, {key: at for at, (key, _) in enumerate(keyed)})
     return keyed[start:], start
 
@@ -219,7 +231,7 @@ def _tail_agrees(cursor: Sequence[str], messages: Sequence[BaseMessage], at: int
     """Tell whether the messages up to `at` are the cursor's tail, and no doubled id poses as it."""
     wanted = len(cursor) - 1
     while at >= 0 and wanted >= 0:
-        if _is_conversation(messages[at]):
+        if is_conversation(messages[at]):
             if messages[at].id != cursor[wanted]:
                 return False
             wanted -= 1
@@ -227,7 +239,7 @@ def _tail_agrees(cursor: Sequence[str], messages: Sequence[BaseMessage], at: int
     if wanted >= 0:
         return False
     # A tail that is not full names all that was observed: nothing else may stand before it.
-    return len(cursor) == CURSOR_TAIL or not any(map(_is_conversation, messages[: at + 1]))
+    return len(cursor) == CURSOR_TAIL or not any(map(is_conversation, messages[: at + 1]))
 
 
 def _search(record: MemoryRecord, positions: dict[str, int]) -> int:
@@ -247,8 +259,12 @@ def _search(record: MemoryRecord, positions: dict[str, int]) -> int:
     return 0
 
 
-def _keys(messages: Sequence[BaseMessage]) -> Keyed:
-    """Give every message a key: its id, or one made of its content where that does not do."""
+def keyed_messages(messages: Sequence[BaseMessage]) -> Keyed:
+    """Give every message a key: its id, or one made of its content where that does not do.
+
+    Returns:
+        Per message its key and the message.
+    """
     seen: dict[str, int] = {}
     keyed: Keyed = []
     for message in messages:

@@ -1,0 +1,146 @@
+"""What the gate does with an archive: it keeps what is new, and tells what may be removed then.
+
+Nothing is called removable that the archive does not have; when the archive fails, the
+conversation goes on and the next step tries again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from langchain_core.messages import BaseMessage, ToolMessage
+
+from langgraph_om.archive import MessageArchive
+from langgraph_om.core.events import Event
+from langgraph_om.core.keeping import evictable, unarchived
+from langgraph_om.core.parts import is_visible
+from langgraph_om.core.record import MemoryRecord, fold
+from langgraph_om.core.window import Keyed
+from langgraph_om.errors import ArchiveError
+
+__all__ = ["Archiving"]
+
+logger = logging.getLogger("langgraph_om")
+
+MOST_GROUPS_REMEMBERED = 10_000
+"""How many groups a process remembers to have archived, so that it does not ask again."""
+
+
+@dataclass
+class Archiving:
+    """Writes one memory's threads into its archive."""
+
+    archive: MessageArchive
+    evicts: bool
+    """Whether observed messages leave the conversation."""
+    _groups: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict, repr=False)
+
+    def keep(
+        self,
+        record: MemoryRecord,
+        messages: Sequence[BaseMessage],
+        now: datetime,
+        changed: Collection[str] = (),
+    ) -> list[Event]:
+        """Archive what is new, and say so.
+
+        Args:
+            record: The memory of the thread, looked at in this step.
+            messages: The whole conversation.
+            now: The current time.
+            changed: Keys of messages that are new or edited.
+
+        Returns:
+            The events to fold; `evicted` names the messages that may be removed now.
+
+        Raises:
+            ConfigurationError: When the thread belongs to another resource in the archive.
+        """
+        try:
+            events = self._kept(record, messages, now, changed)
+            return [*events, *self._removable(fold(record, [events]), messages)]
+        except ArchiveError as error:
+            logger.warning(
+                "thread %r: the archive failed, the next step tries again: %s",
+                record["thread_id"],
+                error,
+            )
+            return []
+
+    def _kept(
+        self,
+        record: MemoryRecord,
+        messages: Sequence[BaseMessage],
+        now: datetime,
+        changed: Collection[str],
+    ) -> list[Event]:
+        thread, resource = record["thread_id"], record["resource_id"]
+        after, new = unarchived(record, messages, changed)
+        if new:
+            title = record["thread_title"]
+            self.archive.append(thread, resource, _rows(new), after=after, now=now, title=title)
+        groups = [group for group in record["log"] if (thread, group["id"]) not in self._groups]
+        if groups:
+            self.archive.add_groups(thread, resource, groups, now)
+            self._groups.update(dict.fromkeys((thread, group["id"]) for group in groups))
+            while len(self._groups) > MOST_GROUPS_REMEMBERED:
+                self._groups.popitem(last=False)
+        return [{"type": "archived", "last": new[-1][0]}] if new else []
+
+    def _removable(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> list[Event]:
+        keys = evictable(record, messages) if self.evicts else []
+        if not keys:
+            return []
+        kept = self.archive.contains(record["thread_id"], keys)
+        ids = [key for key in keys if key in kept]
+        return [{"type": "evicted", "last": ids[-1], "ids": ids}] if ids else []
+
+    def complete(
+        self,
+        thread_id: str,
+        resource_id: str | None,
+        entries: Keyed,
+        now: datetime,
+    ) -> None:
+        """Archive what is missing of a conversation whose record is not at hand.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+        known = self.archive.contains(thread_id, [key for key, _ in entries])
+        last = max((at for at, (key, _) in enumerate(entries) if key in known), default=-1)
+        new = entries[last + 1 :]
+        if new:
+            after = entries[last][0] if last >= 0 else None
+            self.archive.append(thread_id, resource_id, _rows(new), after=after, now=now)
+
+    def forget(self, thread_id: str) -> None:
+        """Forget what was archived of a thread, after it was deleted."""
+        for key in [key for key in self._groups if key[0] == thread_id]:
+            del self._groups[key]
+
+
+def _rows(entries: Keyed) -> list[tuple[str, BaseMessage, bool]]:
+    return [(key, _storable(message), is_visible(message)) for key, message in entries]
+
+
+def _storable(message: BaseMessage) -> BaseMessage:
+    """Leave out an artifact that is no JSON value: it was made for the program, not to be read."""
+    if not isinstance(message, ToolMessage) or message.artifact is None or _is_json(message):
+        return message
+    return message.model_copy(update={"artifact": None})
+
+
+def _is_json(message: ToolMessage) -> bool:
+    artifact: Any = message.artifact
+    try:
+        json.dumps(artifact)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,56 @@
+"""What of a conversation goes to the archive, and which messages may leave the checkpoint then.
+
+The record names the last message that was archived and the last one that was removed, so that a
+step looks only at what came since; a fork has both of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from langchain_core.messages import BaseMessage
+
+from langgraph_om.core.record import CURSOR_TAIL, MemoryRecord
+from langgraph_om.core.window import Keyed, is_conversation, keyed_messages, observed_messages
+
+__all__ = ["evictable", "unarchived"]
+
+
+def unarchived(
+    record: MemoryRecord, messages: Sequence[BaseMessage], changed: Collection[str] = ()
+) -> tuple[str | None, Keyed]:
+    """Return what the archive does not have yet.
+
+    Args:
+        record: The memory of the thread.
+        messages: The whole conversation.
+        changed: Keys of messages that are new, or of another content than before.
+
+    Returns:
+        The key of the message before the first one, `None` at the start, and the messages.
+    """
+    last, missing = record["archived"], set(changed)
+    found: dict[str, BaseMessage] = {}
+    for message in reversed(messages):
+        key = message.id
+        if last is None or key is None or key in found:
+            break
+        if key == last and not missing:
+            return last, [*found.items()][::-1]
+        missing.discard(key)
+        if is_conversation(message):
+            found[key] = message
+    # From the start, behind what was removed: the archive knows what it has already.
+    everything = [each for each in keyed_messages(messages) if is_conversation(each[1])]
+    return record["evicted"], everything
+
+
+def evictable(record: MemoryRecord, messages: Sequence[BaseMessage]) -> list[str]:
+    """Return the ids of the messages that memory does not need any more, in order.
+
+    These are the observed ones but for as many as the cursor names, by which the window is found,
+    and the live user request. System messages stay.
+    """
+    observed = [message for message in observed_messages(record, messages) if message.id]
+    request = record["turn"]["request"]
+    return [str(each.id) for each in observed[:-CURSOR_TAIL] if each.id != request]
