@@ -120,9 +120,9 @@ class Archiving:
             after = entries[last][0] if last >= 0 else None
             self.archive.append(thread_id, resource_id, _rows(new), after=after, now=now)
 
-    def forget(self, thread_id: str) -> None:
-        """Forget what was archived of a thread, after it was deleted."""
-        for key in [key for key in self._groups if key[0] == thread_id]:
+    def forget(self, thread_id: str | None) -> None:
+        """Forget what was archived of a thread, or of all, after it was deleted."""
+        for key in [key for key in self._groups if thread_id in (None, key[0])]:
             del self._groups[key]
 
 

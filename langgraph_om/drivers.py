@@ -30,8 +30,8 @@ Emit = Callable[[Event], None]
 """What a driver does with an event at the moment it happens."""
 
 
-LEAST_HOOK_SECONDS = 5.0
-"""A lifecycle hook has this long even where the cycle took up its deadline: it reports that."""
+LIFECYCLE_SECONDS = 5.0
+"""A lifecycle hook is waited for this long at most, or for the deadline where that is shorter."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,9 @@ def _questions(
     ends_at = time.monotonic() + cycle.calls.deadline
     events: list[Event] = []
     answer: Answer = None
+    begun: set[str] = set()
     if cycle.opening is not None:
-        yield from _tell(cycle, cycle.opening, ends_at)
+        ends_at += yield from _tell(cycle, cycle.opening, begun)
     while True:
         try:
             item = flow.send(answer)
@@ -126,17 +127,29 @@ def _questions(
         else:
             events.append(item)
             emit(item)
-            yield from _tell(cycle, item, ends_at)
+            ends_at += yield from _tell(cycle, item, begun)
 
 
 def _tell(
-    cycle: Cycle, event: Event, ends_at: float
-) -> Generator[tuple[HookCall, float], Answer, None]:
-    """Tell the user's callbacks of an event; their answers are not used."""
+    cycle: Cycle, event: Event, begun: set[str]
+) -> Generator[tuple[HookCall, float], Answer, float]:
+    """Tell the user's callbacks of an event; their answers are not used.
+
+    Only of cycles that began in this flow: whoever runs a background job tells of its end.
+
+    Returns:
+        The seconds it took, which are not the cycle's.
+    """
+    started = time.monotonic()
+    if event["type"].endswith("-start"):
+        begun.add(event["cycle_id"])
+    elif event.get("cycle_id") not in begun:
+        return 0.0
     cycle.hooks.tell(event)
     call = cycle.hooks.about(event)
     if call is not None:
-        yield call, max(LEAST_HOOK_SECONDS, _left(ends_at))
+        yield call, min(LIFECYCLE_SECONDS, cycle.calls.deadline)
+    return time.monotonic() - started
 
 
 def _left(ends_at: float) -> float:

@@ -1,4 +1,8 @@
-"""Where the user's hooks are called: with a deadline, and so that what they raise ends no turn."""
+"""Where the user's hooks are called: with a deadline, and so that what they raise ends no turn.
+
+A hook runs in a thread or task of its own, so that one that hangs, and will not be cancelled
+either, can be left behind. Only what ends a process (`KeyboardInterrupt`, `SystemExit`) passes.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,53 +56,93 @@ class Hooks:
         told = debug_event(event) if self.debug is not None else None
         if told is None or self.debug is None:
             return
+        kind = told["type"]
         try:
-            self.debug(told)
+            result = self.debug(told)
+            if inspect.iscoroutine(result):  # as from a lambda around an async function
+                result.close()
+                logger.warning("`on_debug_event` is async; it was not run on %r", kind)
         except Exception:
-            logger.exception("`on_debug_event` failed on %r", told["type"])
+            logger.exception("`on_debug_event` failed on %r", kind)
 
     def call(self, call: HookCall, seconds: float) -> HookReply:
         """Call a hook, and wait so many seconds at most; what it raises is a reply too."""
-        future: Future[Any] = Future()
+        function = self.functions[call.name]
 
-        def run() -> None:
-            try:
-                result = self.functions[call.name](*call.arguments)
-                is_async = inspect.isawaitable(result)
-                future.set_result(asyncio.run(_result(result)) if is_async else result)
-            except BaseException as error:  # noqa: BLE001 it is raised again where it is awaited
-                future.set_exception(error)
+        def work() -> Any:
+            result = function(*call.arguments)
+            return asyncio.run(_within(seconds, result)) if inspect.isawaitable(result) else result
 
-        context = contextvars.copy_context()
-        threading.Thread(target=context.run, args=(run,), name=call.name, daemon=True).start()
-        try:
-            return HookReply(future.result(timeout=seconds))
-        except Exception as error:  # noqa: BLE001 whatever a hook raises is a reply
-            return _failed(call, error)
+        future = _in_thread(work, call.name)
+        done, _ = wait({future}, timeout=seconds)
+        return _reply(call, future) if done else _late(call, seconds)
 
     async def acall(self, call: HookCall, seconds: float) -> HookReply:
         """Call a hook without blocking the event loop; else like `call`."""
-        function = self.functions[call.name]
+        task = asyncio.create_task(_acarry_out(self.functions[call.name], call), name=call.name)
+        task.add_done_callback(_take_notice)
         try:
-            async with asyncio.timeout(seconds):
-                if inspect.iscoroutinefunction(function):
-                    return HookReply(await function(*call.arguments))
-                result = await asyncio.to_thread(function, *call.arguments)
-                return HookReply(await result if inspect.isawaitable(result) else result)
-        except Exception as error:  # noqa: BLE001 whatever a hook raises is a reply
-            return _failed(call, error)
+            done, _ = await asyncio.wait({task}, timeout=seconds)
+        finally:
+            task.cancel()
+        return _reply(call, task) if done else _late(call, seconds)
 
 
-async def _result(awaitable: Any) -> Any:
-    return await awaitable
+async def _acarry_out(function: Hook, call: HookCall) -> Any:
+    if inspect.iscoroutinefunction(function):
+        return await function(*call.arguments)
+    # Not `asyncio.to_thread`: the loop's threads are few, and are waited for when the loop ends.
+    future = _in_thread(lambda: function(*call.arguments), call.name)
+    result = await asyncio.wrap_future(future)
+    return await result if inspect.isawaitable(result) else result
 
 
-def _failed(call: HookCall, error: Exception) -> HookReply:
-    if isinstance(error, TimeoutError) and not str(error):
-        error = TimeoutError("it did not return within the deadline")
-    if call.name not in TRANSFORMS:  # a transform's failure is the cycle's, and is told there
-        logger.warning("the hook `%s` failed: %s", call.name, error, exc_info=error)
-    return HookReply(error=error)
+def _in_thread(work: Callable[[], Any], name: str) -> Future[Any]:
+    """Work in a thread that keeps no process from ending."""
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()  # from here on nobody can cancel it
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except StopIteration as error:  # an awaited future can not raise it
+            future.set_exception(RuntimeError(f"StopIteration: {error}"))
+        except BaseException as error:  # noqa: BLE001 it is raised again where it is awaited
+            future.set_exception(error)
+
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(run,), name=name, daemon=True).start()
+    return future
+
+
+async def _within(seconds: float, awaitable: Any) -> Any:
+    async with asyncio.timeout(seconds):
+        return await awaitable
+
+
+def _take_notice(task: asyncio.Task[Any]) -> None:
+    """Keep asyncio from complaining about the end of a hook that nobody waits for any more."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _reply(call: HookCall, done: Future[Any] | asyncio.Task[Any]) -> HookReply:
+    try:
+        return HookReply(done.result())
+    except asyncio.CancelledError:  # the hook's own: when the turn is cancelled nobody is here
+        return _failed(call, HookReply(error=RuntimeError("it was cancelled")))
+    except Exception as error:  # noqa: BLE001 whatever a hook raises is a reply
+        return _failed(call, HookReply(error=error))
+
+
+def _late(call: HookCall, seconds: float) -> HookReply:
+    error = TimeoutError(f"it did not return within {seconds:.3g} seconds")
+    return _failed(call, HookReply(error=error, is_late=True))
+
+
+def _failed(call: HookCall, reply: HookReply) -> HookReply:
+    logger.warning("the hook `%s` failed: %s", call.name, reply.error, exc_info=reply.error)
+    return reply
 
 
 def check_hooks(hooks: object, debug: object) -> Hooks:
@@ -115,10 +159,20 @@ def check_hooks(hooks: object, debug: object) -> Hooks:
         if name not in HOOKS:
             msg = f"`hooks` has {name!r}; the hooks are {', '.join(HOOKS)}"
             raise ConfigurationError(msg)
-        if not callable(function):
-            msg = f"`hooks[{name!r}]` is {function!r}; write a function, sync or async"
+        if not callable(function) or _yields(function):
+            msg = f"`hooks[{name!r}]` is {function!r}; write a function that returns, sync or async"
             raise ConfigurationError(msg)
-    if debug is not None and (not callable(debug) or inspect.iscoroutinefunction(debug)):
+    if debug is not None and (not callable(debug) or _is_async(debug) or _yields(debug)):
         msg = f"`on_debug_event` is {debug!r}; write a function of one mapping that is not async"
         raise ConfigurationError(msg)
     return Hooks(dict(given), debug)
+
+
+def _is_async(function: Hook) -> bool:
+    call = getattr(function, "__call__", None)  # noqa: B004 of an object, its method
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def _yields(function: Hook) -> bool:
+    """Tell whether a function is a generator, which does nothing when it is called."""
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)

@@ -7,11 +7,13 @@ of an event and changes nothing. Nothing here calls them.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import BaseMessage
 
+from langgraph_om.core.bounded import clean
 from langgraph_om.errors import ObserverError
 
 __all__ = [
@@ -51,6 +53,8 @@ class HookReply:
 
     value: Any = None
     error: Exception | None = None
+    is_late: bool = False
+    """Whether it did not return within the deadline."""
 
 
 # --- Transforms ----------------------------------------------------------------------------------
@@ -65,14 +69,28 @@ def transformed_messages(
         ObserverError: When the hook failed or returned something else than messages.
     """
     name = "before_observation"
-    copies = [message.model_copy(deep=True) for message in messages]
+    copies = [_copied(message) for message in messages]
     value = yield from _asked(name, copies, about)
     if value is None:
         return copies
-    if not isinstance(value, list | tuple) or not all(isinstance(m, BaseMessage) for m in value):
-        msg = f"the hook `{name}` returned {value!r}; return a list of messages, or None"
-        raise ObserverError(msg)
+    if not isinstance(value, list | tuple):
+        raise _returned(name, f"`{type(value).__name__}`", "a list of messages")
+    for each in value:
+        if not isinstance(each, BaseMessage):
+            raise _returned(name, f"a list with `{type(each).__name__}`", "a list of messages")
     return list(value)
+
+
+def _copied(message: BaseMessage) -> BaseMessage:
+    """Copy a message; what can not be copied, as a lock in an artifact, is shared."""
+    return message.model_copy(update={name: _copy_of(value) for name, value in message})
+
+
+def _copy_of(value: Any) -> Any:
+    try:
+        return deepcopy(value)
+    except Exception:  # noqa: BLE001 a value of any type may refuse
+        return value
 
 
 def transformed_text(
@@ -87,17 +105,25 @@ def transformed_text(
     if value is None:
         return text
     if not isinstance(value, str):
-        msg = f"the hook `{name}` returned {value!r}; return a text, or None to keep the given one"
-        raise ObserverError(msg)
-    return value
+        raise _returned(name, f"`{type(value).__name__}`", "a text")
+    return clean(str.__str__(value))  # a checkpoint holds no subclass of `str`
+
+
+def _returned(name: str, what: str, wanted: str) -> ObserverError:
+    """Make the error for a hook's wrong answer; what it holds may be what no record shall keep."""
+    msg = f"the hook `{name}` returned {what}; return {wanted}, or None to keep what was given"
+    return ObserverError(msg)
 
 
 def _asked(
     name: str, value: object, about: Mapping[str, Any]
 ) -> Generator[HookCall, HookReply, Any]:
     reply = yield HookCall(name, (value, dict(about)))
-    if reply.error is not None:
-        msg = f"the hook `{name}` failed: {type(reply.error).__name__}: {reply.error}"
+    if reply.is_late:
+        msg = f"the hook `{name}` failed: it did not return within the deadline"
+        raise ObserverError(msg) from reply.error
+    if reply.error is not None:  # its text may quote what the hook was to hide
+        msg = f"the hook `{name}` failed: {type(reply.error).__name__}; the log says more"
         raise ObserverError(msg) from reply.error
     return reply.value
 
@@ -111,12 +137,14 @@ _TOLD_AT_END = ("observation_tokens", "observations", "duration_ms", "usage", "e
 
 
 def _told(event: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what is told of the start or the end of a cycle."""
-    if event["type"] in _STARTS:
-        return {key: event.get(key) for key in _TOLD}
-    if event["type"] in _ENDS:
-        return {key: event.get(key) for key in (*_TOLD, *_TOLD_AT_END)}
-    return None
+    """Return what is told of the start or the end of a cycle, for the hook to keep or change."""
+    kind = event["type"]
+    if kind not in (*_STARTS, *_ENDS):
+        return None
+    keys = _TOLD if kind in _STARTS else (*_TOLD, *_TOLD_AT_END)
+    told = {key: deepcopy(event.get(key)) for key in keys}
+    told["trigger"] = "buffer" if kind.startswith("buffering") else "turn"
+    return told
 
 
 def lifecycle_call(event: Mapping[str, Any]) -> HookCall | None:
@@ -131,7 +159,7 @@ def lifecycle_call(event: Mapping[str, Any]) -> HookCall | None:
 def debug_event(event: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what `on_debug_event` is told of an event: its `type` and its facts."""
     if event["type"] == "status":
-        return {"type": "step_progress", **event["data"]}
+        return {"type": "step_progress", **deepcopy(event["data"])}
     told = _told(event)
     if told is None:
         return None
