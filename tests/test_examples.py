@@ -43,6 +43,19 @@ def succeed(example: str, *options: object) -> str:
     return done.stdout
 
 
+def run_program(program: str) -> subprocess.CompletedProcess[str]:
+    """Run an example in circumstances that a program makes for it."""
+    kept = {name: value for name, value in os.environ.items() if name not in KEYS}
+    return subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program],
+        env={**kept, "PYTHONUTF8": "1"},
+        encoding="utf-8",
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+
+
 class Replay:
     """Runs the replay in this process, which spares a start per case."""
 
@@ -82,6 +95,26 @@ def tokens(name: str, printed: str) -> int:
     found = re.search(rf"^{name}: +\d+ messages, (\d+) tokens", printed, re.MULTILINE)
     assert found, f"no line {name!r} in:\n{printed[-2000:]}"
     return int(found[1])
+
+
+@pytest.mark.parametrize(
+    ("example", "package", "extras"),
+    [
+        ("quickstart.py", "rich", "examples"),
+        ("quickstart.py", "langgraph.checkpoint.sqlite", "examples"),
+        ("agent.py", "langchain", "agents,examples"),
+        ("stream_events.py", "rich", "examples"),
+        ("swap_checkpointer.py", "langgraph.checkpoint.sqlite", "examples"),
+    ],
+)
+def test_example_says_what_to_install(example: str, package: str, extras: str) -> None:
+    done = run_program(
+        f"import runpy, sys; sys.modules[{package!r}] = None; sys.argv = [{example!r}]; "
+        f"runpy.run_path({str(EXAMPLES / example)!r}, run_name='__main__')"
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert f"pip install 'langgraph-om[{extras}]'" in done.stderr
 
 
 # --- quickstart ----------------------------------------------------------------------------------
@@ -178,7 +211,9 @@ def test_quickstart_loses_no_job_between_two_runs(trip: tuple[Path, str], tmp_pa
     db = tmp_path / "trip.sqlite"
     shutil.copy(trip[0], db)
     printed = succeed("quickstart.py", "--db", db)
-    assert re.search(r"\(messages .*; 1 chunk ready, 0 at work\)", printed)
+    assert re.search(
+        r"\(messages .*; [1-9]\d* chunks? ready, (?:reflection ready, )?0 at work\)", printed
+    )
     assert "lost" not in printed
 
 
@@ -216,20 +251,6 @@ def on_terminal(example: str, *options: object) -> str:
     return printed.decode()
 
 
-@pytest.mark.parametrize("package", ["rich", "langgraph.checkpoint.sqlite"])
-def test_quickstart_says_what_to_install(package: str, tmp_path: Path) -> None:
-    program = (
-        f"import runpy, sys; sys.modules[{package!r}] = None; sys.argv = ['quickstart.py']; "
-        f"runpy.run_path({str(EXAMPLES / 'quickstart.py')!r}, run_name='__main__')"
-    )
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1
-    assert done.stderr.count("\n") == 1
-    assert "pip install 'langgraph-om[examples]'" in done.stderr
-
-
 # --- state_graph ---------------------------------------------------------------------------------
 
 
@@ -242,6 +263,126 @@ def test_state_graph_draws_the_graph_and_prints_the_log() -> None:
     log = printed.partition("Memory's log")[2]
     assert re.search(r"^\[observation of messages 1 to \d+, \d+ tokens\]$", log, re.MULTILINE)
     assert "number 20-117" in log
+
+
+# --- agent ---------------------------------------------------------------------------------------
+
+
+def test_agent_answers_from_memory_and_shows_it(tmp_path: Path) -> None:
+    db = tmp_path / "workshop.sqlite"
+    printed = succeed("agent.py", db)
+    assert printed.startswith("Models: offline")
+    assert printed.count("\nJonas: ") == 9
+    asked, view = printed.rpartition("\nJonas: ")[2].split("\nmemory of jonas, ")
+    assert "back on Thursday, my train to Kassel leaves at 17:40" in asked
+    assert "My budget is 120 euros" in asked
+    assert re.search(r"^observations +\[#+\.*\] \d+ of 300 tokens$", view, re.MULTILINE)
+    assert '-> called price {"part": "chain"}' in view
+    assert set(re.findall(r"^Date: (.+)$", view, re.MULTILINE)) == {"May 4, 2026"}
+    again = succeed("agent.py", db)
+    assert re.search(r"^The thread goes on after \d+ messages\.$", again, re.MULTILINE)
+    assert again.count("\nJonas: ") == 1
+    assert "My budget is 120 euros" in again
+
+
+# --- deep_agent ----------------------------------------------------------------------------------
+
+
+def test_deep_agent_remembers_and_sends_questions_to_its_subagent() -> None:
+    pytest.importorskip("deepagents")
+    printed = succeed("deep_agent.py")
+    assert "ObservationalMemoryMiddleware.before_model" in printed.splitlines()[1]
+    told = printed.partition("\nmemory of yearbook, ")[0]
+    assert told.count("Agent (with its subagent): The archivist says: ") == 3
+    assert "The archivist says: 2007: no regatta" in told
+    assert told.rstrip().endswith("please no photographs of the old boathouse.")
+    assert re.search(r"^observations .* [1-9]\d* of 40000 tokens$", printed, re.MULTILINE)
+
+
+@pytest.mark.parametrize("profile", [True, False])
+def test_deep_agent_switches_the_summarisation_off(profile: bool) -> None:  # noqa: FBT001
+    pytest.importorskip("deepagents")
+    off = "" if profile else "deepagents.register_harness_profile = lambda *given: None; "
+    program = (
+        "import deepagents, runpy, sys; from deepagents.middleware import summarization; "
+        "summarization.SummarizationMiddleware.wrap_model_call = lambda *given: sys.exit(3); "
+        f"{off}runpy.run_path({str(EXAMPLES / 'deep_agent.py')!r}, run_name='__main__')"
+    )
+    assert run_program(program).returncode == (0 if profile else 3)
+
+
+def test_deep_agent_says_that_there_is_nothing_to_show_without_deepagents() -> None:
+    program = (
+        "import runpy, sys; sys.modules['deepagents'] = None; "
+        f"runpy.run_path({str(EXAMPLES / 'deep_agent.py')!r}, run_name='__main__')"
+    )
+    done = run_program(program)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "deepagents is not installed" in done.stdout
+    assert "pip install" in done.stdout
+
+
+# --- stream_events -------------------------------------------------------------------------------
+
+
+def test_stream_events_prints_words_and_parts() -> None:
+    printed = succeed("stream_events.py")
+    turns = printed.split("\nYou: ")[1:]
+    assert len(turns) == 7
+    assert all(turn.count("\nAgent: ") == 1 for turn in turns)
+    assert "The trailer has to be free by then, and the press wants clean crates." in turns[3]
+    assert re.search(r"memory: reads \d+ tokens ahead\n +memory: noted them in \d+\n", printed)
+    assert re.search(r"memory: \d+ tokens leave the view\n", printed)
+    assert "tokens: messages " in turns[0]
+    assert ", observations 0 of 400" in turns[0]
+    assert re.search(r", observations [1-9]\d* of 400", turns[6])
+    assert "Agent: The cellar is at 6 degrees" in turns[6]
+    assert "Mr. Aydin repairs it on Wednesday at 7" in turns[6]
+    assert succeed("stream_events.py", "--protocol") == printed
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_stream_events_draws_two_sides_on_a_terminal() -> None:
+    printed = on_terminal("stream_events.py", "--delay", "0")
+    plain = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", printed)
+    frame = plain[plain.rindex("╭") - 60 :]
+    assert all(title in frame for title in (" orchard ", " memory "))
+    assert re.search(r"│ messages \d+ of 180 tokens +│", frame)
+    assert re.search(r"│ observations [1-9]\d* of 400 tokens +│", frame)
+    assert "━━━" in frame
+    assert re.search(r"│ \d+ tokens leave the view +│", frame)
+    assert "160 euros." in frame
+    assert max(map(len, plain.splitlines())) <= 80
+
+
+# --- swap_checkpointer ---------------------------------------------------------------------------
+
+
+def test_swap_checkpointer_takes_the_record_along(postgres_database: str) -> None:
+    printed = succeed("swap_checkpointer.py", "--postgres", postgres_database)
+    memory, sqlite, postgres = printed.split("\n=== ")[1:]
+    assert (memory[:13], sqlite[:11], postgres[:13]) == (
+        "InMemorySaver",
+        "SqliteSaver",
+        "PostgresSaver",
+    )
+    for moved, count in ((sqlite, 10), (postgres, 18)):
+        assert re.search(r"^ +record identical: +True \(\d{4} characters\)$", moved, re.MULTILINE)
+        assert f"messages identical: True ({count} messages)" in moved
+        assert "prompt identical:   True" in moved
+    assert "You told me: I am Ruth and I lead a choir of 34 singers in Bremen." in sqlite
+    assert "You told me: The hall costs 450 euros" in postgres
+
+
+def test_swap_checkpointer_ends_after_sqlite_without_postgres() -> None:
+    program = (
+        "import runpy, sys; sys.modules['psycopg'] = None; sys.argv = ['swap_checkpointer.py']; "
+        f"runpy.run_path({str(EXAMPLES / 'swap_checkpointer.py')!r}, run_name='__main__')"
+    )
+    done = run_program(program)
+    assert done.returncode == 0, done.stderr
+    assert "=== SqliteSaver" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("PostgreSQL: skipped")
 
 
 # --- replay --------------------------------------------------------------------------------------

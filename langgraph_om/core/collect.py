@@ -49,6 +49,8 @@ def collected(
         says `superseded`, `stale` or `lost`.
     """
     events: list[Event] = []
+    # A copied thread collects the job of the thread it was copied from.
+    here = {"record_id": record["id"], "thread_id": record["thread_id"]}
     for operation, pending in record["pending"].items():
         state = states.get(operation)
         if state == "running":
@@ -67,9 +69,9 @@ def collected(
             # A failing job must not keep the turn from asking at the blocking threshold.
             limit = max(size, _blocking_size(settings, record, window, operation))
             back_off["retry_at_tokens"] = min(back_off["retry_at_tokens"], limit)
-            events.append({**state, **back_off})
+            events.append({**state, **here, **back_off})
         else:
-            events.append(state)
+            events.append({**state, **here})
     return events
 
 

@@ -12,6 +12,8 @@ from langchain_core.messages import (
     BaseMessage,
     HumanMessage,
     RemoveMessage,
+    SystemMessage,
+    ToolMessage,
 )
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 
@@ -164,3 +166,60 @@ def test_what_is_given_is_never_changed(before: list[Update], updates: list[Upda
     assert state == kept
     assert told(state) == told_before
     assert updates == given_updates
+
+
+# --- Messages as plain values, as a server hands them over ---------------------------------------
+
+ANSWER = AIMessage(
+    "Let me look.",
+    id="b",
+    tool_calls=[{"name": "search", "args": {"query": "museum"}, "id": "call-1"}],
+    invalid_tool_calls=[
+        {"name": "search", "args": "{", "id": "call-2", "error": None, "type": "invalid_tool_call"}
+    ],
+    usage_metadata={"input_tokens": 7, "output_tokens": 3, "total_tokens": 10},
+    response_metadata={"model_name": "small"},
+)
+TALK: list[AnyMessage] = [
+    SystemMessage("Be kind.", id="s"),
+    HumanMessage("hello", id="a", name="Ann", additional_kwargs={"created_at": "2026-03-02"}),
+    ANSWER,
+    ToolMessage("open", id="c", tool_call_id="call-1", status="error", artifact={"page": 2}),
+]
+
+
+def plain(messages: list[AnyMessage]) -> list[Any]:
+    return [message.model_dump(mode="json") for message in messages]
+
+
+def test_a_state_of_plain_mappings_is_read() -> None:
+    state = plain(TALK)
+    merged = messages_reducer(state, [[HumanMessage("more", id="d")]])
+    assert merged == [*TALK, HumanMessage("more", id="d")]
+    assert state == plain(TALK)
+    assert messages_reducer([*TALK[:2], *plain(TALK[2:])], []) == TALK
+
+
+def test_a_dumped_message_keeps_all_it_had() -> None:
+    merged = messages_reducer([], plain(TALK))
+    assert plain(merged) == plain(TALK)
+    assert merged[2].usage_metadata == ANSWER.usage_metadata
+    assert merged[2].invalid_tool_calls == ANSWER.invalid_tool_calls
+    assert merged[3].artifact == {"page": 2}
+
+
+def test_a_dumped_message_replaces_the_one_of_its_id() -> None:
+    edited = {**ANSWER.model_dump(), "content": "I have looked."}
+    merged = messages_reducer(TALK, [[edited]])
+    assert [message.id for message in merged] == ["s", "a", "b", "c"]
+    assert merged[2] == ANSWER.model_copy(update={"content": "I have looked."})
+
+
+@pytest.mark.parametrize("state", [TALK, plain(TALK)], ids=["messages", "mappings"])
+def test_a_mapping_removes_a_message(state: list[Any]) -> None:
+    merged = messages_reducer(state, [[{"type": "remove", "id": "a"}]])
+    assert [message.id for message in merged] == ["s", "b", "c"]
+    # The whole message with another type, as someone edits it who was given it whole.
+    whole = {**plain(TALK)[2], "type": "remove"}
+    assert [message.id for message in messages_reducer(state, [whole])] == ["s", "a", "c"]
+    assert messages_reducer(state, [{"type": "remove", "id": REMOVE_ALL}]) == []
