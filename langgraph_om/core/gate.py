@@ -135,13 +135,14 @@ def trim_notice(settings: Settings, record: MemoryRecord, window: Window) -> lis
 
 
 def _opening(settings: Settings, record: MemoryRecord, identity: Identity) -> list[Event]:
-    known = (record["thread_id"], record["resource_id"])
-    if record["id"] and known == (identity.thread_id, identity.resource_id):
+    whose = (identity.thread_id, identity.resource_id)
+    key = derive_id("om", settings.scope, *whose, *identity.place)
+    if (record["id"], record["thread_id"], record["resource_id"]) == (key, *whose):
         return []
     return [
         {
             "type": "opened",
-            "id": derive_id("om", settings.scope, identity.thread_id, identity.resource_id),
+            "id": key,
             "thread_id": identity.thread_id,
             "resource_id": identity.resource_id,
             "scope": settings.scope,

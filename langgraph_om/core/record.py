@@ -258,6 +258,8 @@ def _apply(record: _Draft, event: object) -> None:
         effect(record, event)
         return
     check_edit(event, RECORD_VERSION)
+    if record["id"] and event.get("id", record["id"]) != record["id"]:
+        return  # the memory of another agent, such as a subagent whose state is merged into this
     record.update(event)
     record.owns_counts = False
 

@@ -89,6 +89,7 @@ def open_window(
     counter: TokenCounter,
     *,
     is_counted: bool = False,
+    request: str | None = None,
 ) -> Window:
     """Find and weigh the messages after the cursor.
 
@@ -99,6 +100,8 @@ def open_window(
             same counter and content.
         is_counted: Whether the gate has just looked at these messages, so that its estimates can
             be used without reading them again.
+        request: Id of the live user request, where it is known: what the Actor is given may end
+            with a message that the user never wrote.
     """
     keyed, start = _after_cursor(record, messages)
     counts = valid_counts(record, counter.identity)
@@ -107,7 +110,7 @@ def open_window(
         for key, message in keyed
         if is_conversation(message)
     )
-    request_at = _newest_human(messages)
+    request_at = _newest_human(messages, request)
     request_key = None
     pinned = None
     if request_at is not None:
@@ -179,7 +182,12 @@ def _weigh(
     return Entry(key, message, digest, counter.count_message(message))
 
 
-def _newest_human(messages: Sequence[BaseMessage]) -> int | None:
+def _newest_human(messages: Sequence[BaseMessage], request: str | None = None) -> int | None:
+    """Find the live user request: the message of this id, or else the newest of a human."""
+    if request is not None:
+        for at in range(len(messages) - 1, -1, -1):
+            if messages[at].id == request:
+                return at
     for at in range(len(messages) - 1, -1, -1):
         if isinstance(messages[at], HumanMessage) and messages[at].id != CONTINUATION_ID:
             return at
