@@ -19,9 +19,11 @@ from datetime import datetime
 from functools import partial
 from typing import Any, cast
 
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda, ensure_config
 
-from langgraph_om.clients import AgentModels, name_of, retries_of
+from langgraph_om.clients import AgentModels, Client, name_of, refuses_attachments, retries_of
+from langgraph_om.core.attachments import with_attachments
 from langgraph_om.core.observer import ModelCall, ModelReply
 from langgraph_om.core.tokens import TokenCounter, count_messages
 from langgraph_om.errors import ConfigurationError, ModelTierError, ObservationalMemoryError
@@ -64,6 +66,8 @@ class _Attempt:
 
     leaf: Leaf
     seconds: float
+    is_bare: bool = False
+    """Whether nothing is attached to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +153,16 @@ def _persist(
     """Ask one model, and again while that may help and its time allows."""
     ends_at = time.monotonic() + seconds
     most = retries_of(leaf) if retries is None else retries
-    again, stale = 0, 0
+    again, stale, is_bare = 0, 0, False
     while True:
-        done = yield _Attempt(leaf, max(0.0, ends_at - time.monotonic()))
+        done = yield _Attempt(leaf, max(0.0, ends_at - time.monotonic()), is_bare)
         error = done.error
         if error is None or isinstance(error, _LateError):
             return done
         if calls.models.learn(call.role, leaf, error):
+            continue
+        if not is_bare and refuses_attachments(error) and _has_attachments(call, calls, leaf):
+            is_bare = True
             continue
         if is_stale(error) and stale < _MOST_STALE:
             stale += 1
@@ -175,8 +182,27 @@ _MOST_STALE = 4
 """How many left-over connections of a client are skipped at most."""
 
 
+def _has_attachments(call: ModelCall, calls: Calls, leaf: Leaf) -> bool:
+    """Tell whether a model is sent any attachments."""
+    if not call.attachments:
+        return False
+    client = calls.models.get(call.role, leaf)
+    return any(client.takes(each, by_profile=call.by_profile) for each in call.attachments)
+
+
+def _question(call: ModelCall, client: Client, step: _Attempt) -> list[BaseMessage]:
+    """Put the question together as this model takes it."""
+    return with_attachments(
+        call.messages,
+        () if step.is_bare else call.attachments,
+        partial(client.takes, by_profile=call.by_profile),
+    )
+
+
 def _size(call: ModelCall, calls: Calls) -> int:
-    return count_messages(calls.counter, call.messages)
+    """Return the size of the question with all that any model may be sent."""
+    whole = with_attachments(call.messages, call.attachments, lambda _: True)
+    return count_messages(calls.counter, whole)
 
 
 def _seed(call: ModelCall) -> str:
@@ -262,11 +288,12 @@ def _carry_out(step: _Attempt | _Choose, call: ModelCall, calls: Calls) -> Any:
     if isinstance(step, _Choose):
         chosen = step.function(ensure_config(calls.config))
         return asyncio.run(_result(chosen)) if inspect.isawaitable(chosen) else chosen
-    model = calls.models.get(call.role, step.leaf).runnable
+    client = calls.models.get(call.role, step.leaf)
+    model, question = client.runnable, _question(call, client, step)
     config = call_config(call, calls.config)
     if isinstance(model, RunnableLambda) and not hasattr(model, "func"):  # it can only be awaited
-        return asyncio.run(cast("Any", model.ainvoke(call.messages, config)))
-    return model.invoke(call.messages, config)
+        return asyncio.run(cast("Any", model.ainvoke(question, config)))
+    return model.invoke(question, config)
 
 
 async def aask(call: ModelCall, calls: Calls, seconds: float) -> ModelReply:
@@ -310,7 +337,8 @@ async def _acarry_out(step: _Attempt | _Choose, call: ModelCall, calls: Calls) -
         chosen = await asyncio.to_thread(step.function, config)
         return await chosen if inspect.isawaitable(chosen) else chosen
     client = await asyncio.to_thread(calls.models.get, call.role, step.leaf)
-    return await client.runnable.ainvoke(call.messages, call_config(call, calls.config))
+    question = _question(call, client, step)
+    return await client.runnable.ainvoke(question, call_config(call, calls.config))
 
 
 async def _result(awaitable: Awaitable[Any]) -> Any:

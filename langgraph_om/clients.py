@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable
 
+from langgraph_om.core.attachments import Attachment, is_profiled
 from langgraph_om.core.config import DEFAULT_MODEL
-from langgraph_om.errors import ConfigurationError
+from langgraph_om.errors import ConfigurationError, ObservationalMemoryError
 from langgraph_om.models import chat_model, family_and_name
 from langgraph_om.retries import DEFAULT_RETRIES, status_of
 from langgraph_om.sampling import (
+    Family,
     Sampling,
     family_of,
     fitted,
@@ -24,7 +27,14 @@ from langgraph_om.sampling import (
 )
 from langgraph_om.tiers import Leaf, ModelValue
 
-__all__ = ["AgentModels", "Client", "check_settings_apply", "name_of", "retries_of"]
+__all__ = [
+    "AgentModels",
+    "Client",
+    "check_settings_apply",
+    "name_of",
+    "refuses_attachments",
+    "retries_of",
+]
 
 
 @dataclass
@@ -75,9 +85,49 @@ class Client:
     runnable: Runnable[Any, Any]
     sent: frozenset[str] = frozenset()
     """The settings that go with each call."""
+    profile: Mapping[str, Any] | None = None
+    """What langchain knows of the model, if anything."""
+    family: Family = "other"
 
+    def takes(self, attachment: Attachment, *, by_profile: bool) -> bool:
+        """Tell whether the model is sent an attachment.
+
+        Args:
+            attachment: What is attached to a message.
+            by_profile: Whether what is known of the model decides; else all is sent.
+        """
+        if attachment.url and attachment.kind not in _PASSED_ON.get(self.family, ()):
+            return False
+        return not by_profile or is_profiled(attachment, self.profile)
+
+
+_PASSED_ON: Mapping[str, tuple[str, ...]] = {"openai": ("image",), "anthropic": ("image", "file")}
+"""What these clients hand on by its URL; others would fetch it themselves, or refuse it."""
 
 _REFUSING = (400, 422)
+
+
+def refuses_attachments(error: BaseException) -> bool:
+    """Tell whether a call failed for what was attached to it.
+
+    A client that can not write an attachment in its provider's form says so before it calls.
+    """
+    if isinstance(error, ObservationalMemoryError):
+        return False
+    status = status_of(error)
+    if status is None:
+        return isinstance(error, ValueError | TypeError | KeyError | NotImplementedError)
+    if status in _FOR_THEIR_SIZE_OR_FORM:
+        return True
+    return status not in _FOR_OTHER_REASONS and _ATTACHMENT.search(str(error)) is not None
+
+
+_FOR_THEIR_SIZE_OR_FORM = (413, 415)
+_FOR_OTHER_REASONS = (401, 403, 408, 429)
+_ATTACHMENT = re.compile(
+    r"(?i)\b(?:image|vision|multi-?modal|modalit|attachment|audio|video|media|mime|pdf|inline_?data"
+    r"|(?:input_)?files?\b|documents?\b|content.{0,40}\bstring)|\binput_(?:image|audio)"
+)
 
 
 def name_of(leaf: Leaf) -> str:
@@ -108,26 +158,28 @@ def _named(name: str, sampling: Sampling, refused: frozenset[str]) -> Client:
     unwanted = {*refused, *(key for key, value in sampling.written.items() if value is None)}
     if family == "google" and "temperature" in unwanted:
         words["temperature"] = None  # this client has a temperature of its own
-    if not words:
-        return Client(plain)
-    return Client(chat_model(name, {**once, **words}), frozenset(kept))
+    made = chat_model(name, {**once, **words}) if words else plain
+    sent = frozenset(kept) if words else frozenset()
+    return Client(made, sent, getattr(made, "profile", None), family_of(made))
 
 
 def _with_settings(
     model: Runnable[Any, Any], sampling: Sampling, refused: frozenset[str]
 ) -> Client:
     """Bind what the user wrote to an object; defaults are not for objects."""
-    if not sampling.asked:
-        return Client(model)
-    check_settings_apply("model_settings", model, sampling)
     family = family_of(model)
     chat: Any = model
-    while not isinstance(chat, BaseChatModel):
+    while not isinstance(chat, BaseChatModel) and hasattr(chat, "bound"):
         chat = chat.bound
+    profile = getattr(chat, "profile", None)
+    if not sampling.asked:
+        return Client(model, frozenset(), profile, family)
+    check_settings_apply("model_settings", model, sampling)
     name = str(getattr(chat, "model_name", None) or getattr(chat, "model", None) or "")
-    settings = limited(sampling.asked, family, name, getattr(chat, "profile", None))
+    settings = limited(sampling.asked, family, name, profile)
     kept = {key: value for key, value in settings.items() if key not in refused}
-    return Client(model.bind(**in_words(kept, family)) if kept else model, frozenset(kept))
+    bound = model.bind(**in_words(kept, family)) if kept else model
+    return Client(bound, frozenset(kept), profile, family)
 
 
 def check_settings_apply(option: str, model: object, sampling: Sampling) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from langgraph_om.core.attachments import selected
 from langgraph_om.core.flow import Answer, CycleInfo, Step, Tally, hooked
 from langgraph_om.core.groups import log_text, previous_observations
 from langgraph_om.core.hooks import transformed_messages, transformed_text
@@ -17,7 +18,7 @@ from langgraph_om.core.observer import ObserverInput, observe
 from langgraph_om.core.parsing import Parsed
 from langgraph_om.core.record import Group
 from langgraph_om.core.reflector import Reflection, ReflectorInput, reflect
-from langgraph_om.core.transcript import TimedMessage, TranscriptLimits, render_transcript
+from langgraph_om.core.transcript import TimedMessage, TranscriptLimits, transcribe
 from langgraph_om.core.window import Entry
 from langgraph_om.errors import ObserverError
 
@@ -54,7 +55,12 @@ def ask_observer(
     if not shown:  # a hook left nothing of them: they are observed, and hold nothing worth noting
         return Parsed("none")
     request = _observer_input(cycle, shown, known, hints)
-    parsed = yield from tally.metered(observe(request), cycle.about())
+    try:
+        parsed = yield from tally.metered(observe(request), cycle.about())
+    except ObserverError as error:
+        if "after_observation" in cycle.settings.transforms:
+            error.observations = ""  # no hook has seen what there is of an answer
+        raise
     fields = ("observations", "current_task", "suggested_response", "thread_title")
     said = {name: getattr(parsed, name) for name in fields}
     kept: dict[str, Any] = yield from _rewritten(cycle, "after_observation", said)
@@ -72,17 +78,27 @@ def ask_reflector(
     counter = cycle.settings.counter
     given = {"observations": log_text(groups)}
     shown = yield from _rewritten(cycle, "before_reflection", given)
-    request = _reflector_input(cycle, groups, str(shown["observations"]))
+    request = _reflector_input(cycle, groups, _left(shown, "before_reflection"))
     result = yield from tally.metered(reflect(request, counter), cycle.about())
     said = {"observations": result.text, "current_task": result.current_task}
     kept = yield from _rewritten(cycle, "after_reflection", said)
-    text = str(kept["observations"])
-    if not text.strip():
-        msg = "the hook `after_reflection` left nothing of the log"
-        raise ObserverError(msg)
+    text = _left(kept, "after_reflection")
     return replace(
         result, text=text, tokens=counter.count_text(text), current_task=kept["current_task"]
     )
+
+
+def _left(texts: Mapping[str, Any], hook: str) -> str:
+    """Return what a hook left of a log.
+
+    Raises:
+        ObserverError: When that is nothing; it would take the place of all that is known.
+    """
+    text = str(texts["observations"])
+    if not text.strip():
+        msg = f"the hook `{hook}` left nothing of the log"
+        raise ObserverError(msg)
+    return text
 
 
 def _shown(
@@ -93,10 +109,10 @@ def _shown(
     timed = [TimedMessage(entry.message, settings.time_of(entry, stamps)) for entry in entries]
     if "before_observation" not in settings.transforms:
         return timed
-    times = {each.message.id: each.time for each in timed}
-    messages = [entry.message for entry in entries]
+    times = {entry.key: each.time for entry, each in zip(entries, timed, strict=True)}
+    messages = [entry.message.model_copy(update={"id": entry.key}) for entry in entries]
     changed = yield from hooked(transformed_messages(messages, cycle.about()))
-    return [TimedMessage(message, times.get(message.id)) for message in changed]
+    return [TimedMessage(message, times.get(str(message.id))) for message in changed]
 
 
 def _rewritten(
@@ -121,13 +137,17 @@ def _observer_input(
 ) -> ObserverInput:
     settings = cycle.settings
     observation = settings.observation
+    transcript = transcribe(
+        shown,
+        timezone=settings.timezone,
+        counter=settings.counter,
+        limits=TranscriptLimits(text_tokens=settings.thresholds.message_tokens),
+    )
+    wanted = observation.observe_attachments
     return ObserverInput(
-        transcript=render_transcript(
-            shown,
-            timezone=settings.timezone,
-            counter=settings.counter,
-            limits=TranscriptLimits(text_tokens=settings.thresholds.message_tokens),
-        ),
+        transcript=transcript.text,
+        attachments=selected(transcript.attachments, setting=wanted),
+        by_profile=wanted == "auto",
         previous=previous_observations(
             known, observation.previous_observer_tokens, settings.counter
         ),

@@ -6,8 +6,9 @@ other module sees a ratio.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeVar, cast
 
 from langgraph_om.core.checks import (
@@ -32,6 +33,7 @@ __all__ = [
     "RetrievalConfig",
     "Thresholds",
     "as_config",
+    "resolve_retrieval",
     "resolve_thresholds",
     "select_models",
 ]
@@ -53,6 +55,15 @@ class _Default(float):
     """A default that can be told from the same number written by the user."""
 
     __slots__ = ()
+
+
+class _DefaultText(str):
+    """A default that can be told from the same text written by the user."""
+
+    __slots__ = ()
+
+
+_WIDEST: Scope = cast("Scope", _DefaultText("resource"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +96,8 @@ class ObservationConfig:
     previous_observer_tokens: int | Literal[False] = 2000
     """Tokens of earlier observations that the Observer is shown; 0: none, `False`: all."""
     observe_attachments: bool | Literal["auto"] | Sequence[str] = "auto"
-    """Whether images and files are sent to the Observer: a flag, MIME patterns, or by profile."""
+    """Whether the Observer is shown what is attached to messages: all of it, none, what matches
+    MIME patterns such as `["image/*", "application/pdf"]`, or (`"auto"`) what its model takes."""
     prompt: PromptVariant = "default"
     """Which of the Observer's prompts is used."""
 
@@ -116,8 +128,9 @@ class RetrievalConfig:
 
     vector: bool = False
     """Whether semantic search is offered too."""
-    scope: Scope = "resource"
-    """Whether the tool reaches other threads of the resource, or only its own thread."""
+    scope: Scope = _WIDEST
+    """Whether the tool reaches other threads of the resource, or only its own thread. Left out,
+    and without an archive, it is its own thread."""
     instructions: str | None = None
     """Added to the guidance the Actor gets about recall."""
 
@@ -194,6 +207,32 @@ def as_config(kind: type[ConfigT], option: str, value: object) -> ConfigT:
         )
         raise ConfigurationError(msg)
     return kind(**value)
+
+
+def resolve_retrieval(value: object, *, has_archive: bool) -> RetrievalConfig | None:
+    """Read the option `retrieval`: nothing when it is off.
+
+    Raises:
+        ConfigurationError: When it is of another type, or reaches further than what is kept.
+    """
+    if value is False:
+        return None
+    if value is not True and not isinstance(value, RetrievalConfig | Mapping):
+        msg = f"`retrieval` is {value!r}; write True, False, a RetrievalConfig or a mapping"
+        raise ConfigurationError(msg)
+    config = as_config(RetrievalConfig, "retrieval", None if value is True else value)
+    check_flag("retrieval.vector", config.vector)
+    check_choice("retrieval.scope", config.scope, SCOPES)
+    check_text("retrieval.instructions", config.instructions)
+    if config.scope == "thread" or has_archive:
+        return config
+    if not isinstance(config.scope, _DefaultText):
+        msg = (
+            "`retrieval.scope` is 'resource' and there is no `archive`, which keeps the messages "
+            "of other threads; set `archive`, or write 'thread'"
+        )
+        raise ConfigurationError(msg)
+    return replace(config, scope="thread")
 
 
 def select_models(
@@ -278,12 +317,16 @@ def _check_attachments(value: object) -> None:
     is_list = isinstance(value, Sequence) and not isinstance(value, str)
     if isinstance(value, bool) or value == "auto":
         return
-    if not is_list or not all(isinstance(item, str) for item in cast("Sequence[Any]", value)):
+    items = list(cast("Sequence[Any]", value)) if is_list else [None]
+    if not all(isinstance(item, str) and _MIME_PATTERN.fullmatch(item.strip()) for item in items):
         msg = (
-            f"`observation.observe_attachments` is {value!r}; "
-            f"write True, False, 'auto' or a list of MIME patterns such as ['image/*']"
+            f"`observation.observe_attachments` is {value!r}; write True, False, 'auto' or "
+            f"a list of MIME patterns such as ['image/*', 'application/pdf']"
         )
         raise ConfigurationError(msg)
+
+
+_MIME_PATTERN = re.compile(r"\*(?:/\*)?|[\w.+-]{1,80}/(?:\*|[\w.+-]{1,80})")
 
 
 def _tokens(option: str, value: float, hint: str) -> int:

@@ -16,16 +16,22 @@ __all__ = [
     "ATTACHMENT_KINDS",
     "CALL_CHUNK_TYPES",
     "CALL_TYPES",
+    "MIME_KEYS",
+    "NAME_KEYS",
     "REASONING_KEYS",
     "REASONING_TYPES",
     "RESULT_TYPES",
     "TEXT_KEYS",
+    "URL_KEYS",
     "attachment_kind",
     "attachment_label",
+    "block_places",
+    "block_strings",
     "block_type",
     "inline_document",
     "reasoning_text",
     "unwrapped",
+    "url_mime",
 ]
 
 TEXT_KEYS: Final[Mapping[str, str]] = {
@@ -82,6 +88,7 @@ NAME_KEYS: Final = ("filename", "file_name", "name", "title")
 URL_KEYS: Final = ("url", "uri", "file_uri", "file_url", "file_data", "data", *ATTACHMENT_KINDS)
 MIME_KEYS: Final = ("mime_type", "media_type", "mimeType", "format")
 NESTED_KEYS: Final = ("extras", "metadata", "source", *ATTACHMENT_KINDS)
+NESTED_LEVELS: Final = 2
 WRAPPERS: Final = 3
 """How many wrappers around a block, or around its text, are taken off."""
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,20}://")
@@ -115,15 +122,25 @@ def reasoning_text(block: object) -> str:
 
 def attachment_label(block: Mapping[Any, Any]) -> str:
     """What names an attachment: its name, else the end of its URL, else its MIME type."""
-    places = [block, *(block[key] for key in NESTED_KEYS if isinstance(block.get(key), dict))]
-    names = [one_line(value) for value in _strings(places, NAME_KEYS)]
-    urls = list(_strings(places, URL_KEYS))
-    mimes = [one_line(value) for value in _strings(places, MIME_KEYS)]
-    candidates = (*names, *map(_url_name, urls), *mimes, *map(_url_mime, urls))
+    places = block_places(block)
+    names = map(one_line, block_strings(places, NAME_KEYS))
+    urls = list(block_strings(places, URL_KEYS))
+    mimes = map(one_line, block_strings(places, MIME_KEYS))
+    candidates = (*names, *map(_url_name, urls), *mimes, *map(url_mime, urls))
     return next(filter(None, candidates), "")
 
 
-def _strings(places: Sequence[Mapping[Any, Any]], keys: Sequence[str]) -> Iterator[str]:
+def block_places(block: Mapping[Any, Any]) -> list[Mapping[Any, Any]]:
+    """The block, and the mappings in it that describe the same attachment, outermost first."""
+    places = [block]
+    for _ in range(NESTED_LEVELS):
+        inner = (place.get(key) for place in places for key in NESTED_KEYS)
+        found = [value for value in inner if isinstance(value, dict)]
+        places += [value for value in found if all(value is not place for place in places)]
+    return places
+
+
+def block_strings(places: Sequence[Mapping[Any, Any]], keys: Sequence[str]) -> Iterator[str]:
     """The texts under `keys`, the outermost place first."""
     values = (place.get(key) for place in places for key in keys)
     return (value for value in values if isinstance(value, str))
@@ -140,7 +157,7 @@ def _url_name(url: str) -> str:
     return one_line(unquote(path.rstrip("/").rpartition("/")[2]))
 
 
-def _url_mime(url: str) -> str:
+def url_mime(url: str) -> str:
     """The MIME type that a `data:` URL states."""
     if not url.startswith("data:"):
         return ""

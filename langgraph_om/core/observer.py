@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
+from langgraph_om.core.attachments import Attachment
 from langgraph_om.core.parsing import Parsed, parse_output
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.tags import escape
@@ -36,8 +37,13 @@ class ModelCall:
 
     role: Literal["observer", "reflector"]
     messages: list[BaseMessage]
+    """As text; what is attached is put in for the model that is really asked."""
     about: Mapping[str, Any] = field(default_factory=dict)
     """What it is asked for: the cycle, its trigger and whose conversation it is."""
+    attachments: Sequence[Attachment] = ()
+    """What is attached to the messages in it, oldest first."""
+    by_profile: bool = True
+    """Whether a model is sent only what its profile says that it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,10 @@ class ObserverInput:
     instruction: str | None = None
     prompt: str = "default"
     thread_title: bool = False
+    attachments: Sequence[Attachment] = ()
+    """Of that which the transcript names, what may be shown."""
+    by_profile: bool = True
+    """Whether a model is shown only what its profile says that it takes."""
 
 
 def observe(request: ObserverInput) -> Flow[Parsed]:
@@ -82,11 +92,11 @@ def observe(request: ObserverInput) -> Flow[Parsed]:
         ObserverError: When the call failed or the second answer is not usable either.
     """
     messages = _question(request)
-    reply = yield ModelCall("observer", messages)
+    reply = yield _call(request, messages)
     parsed = _read(reply)
     if parsed.status not in ("ok", "none"):
         again = [*messages, *_quoted(reply, parsed), _asking_again(parsed)]
-        reply = yield ModelCall("observer", again)
+        reply = yield _call(request, again)
         parsed = _read(reply)
     if parsed.status not in ("ok", "none"):
         msg = f"the Observer's answer is {parsed.status}: {parsed.problem}"
@@ -94,6 +104,12 @@ def observe(request: ObserverInput) -> Flow[Parsed]:
         error.observations = parsed.observations
         raise error
     return parsed
+
+
+def _call(request: ObserverInput, messages: list[BaseMessage]) -> ModelCall:
+    return ModelCall(
+        "observer", messages, attachments=request.attachments, by_profile=request.by_profile
+    )
 
 
 def _read(reply: ModelReply) -> Parsed:

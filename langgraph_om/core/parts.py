@@ -1,11 +1,11 @@
 """What a message holds: its texts, reasoning, tool calls, results and attachments, in their order.
 
-Nothing is cut here. A part keeps what the message says, and its text is made when it is read.
+One reading for the transcript and for recall. Nothing is cut here: a part keeps what the message
+says, and its text is made when it is read.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,6 +21,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+from langgraph_om.core.attachments import Placeholders, attachment_of
 from langgraph_om.core.bounded import omit_middle, one_line
 from langgraph_om.core.media import (
     ATTACHMENT_KINDS,
@@ -39,13 +40,29 @@ from langgraph_om.core.media import (
 from langgraph_om.core.values import json_text, json_without_payloads
 from langgraph_om.core.window import CONTINUATION_ID
 
-__all__ = ["Part", "is_visible", "part_text", "parts_of", "role_of"]
+__all__ = [
+    "EMPTY_RESULT",
+    "Part",
+    "all_parts",
+    "call_names",
+    "is_visible",
+    "part_text",
+    "parts_of",
+    "result_parts",
+    "role_of",
+    "unknown_block",
+]
 
 EMPTY_RESULT: Final = "(empty result)"
 NOTE_CHARACTERS: Final = 300
 SILENT_TYPES: Final = CALL_CHUNK_TYPES | {"redacted_thinking", "input_json_delta"}
 UNHEARD_ROLES: Final = frozenset({"system", "developer", "remove"})
-ROLES: Final[Mapping[str, str]] = {"human": "user", "ai": "assistant"}
+ROLES: Final[Mapping[str, str]] = {
+    "human": "user",
+    "user": "user",
+    "ai": "assistant",
+    "assistant": "assistant",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +78,11 @@ class Part:
     """Of the tool, or of a file that came as text."""
 
     call_id: str = ""
+
+    @property
+    def is_document(self) -> bool:
+        """Tell whether it is a file that came as text."""
+        return self.kind == "file" and bool(self.name)
 
 
 def role_of(message: BaseMessage) -> str | None:
@@ -90,13 +112,7 @@ def parts_of(message: BaseMessage) -> Iterator[Part]:
     """Give the parts of a message that can be read, in order; the same message, the same parts."""
     if role_of(message) is None:
         return
-    if isinstance(message, ToolMessage | FunctionMessage):
-        failed = getattr(message, "status", "") == "error"
-        call_id = one_line(getattr(message, "tool_call_id", ""))
-        kind = "tool-error" if failed else "tool-result"
-        yield Part(kind, message.content, one_line(message.name), call_id)
-        return
-    parts = _all_parts(message)
+    parts = all_parts(message, Placeholders())
     for part in _joined(parts) if isinstance(message, AIMessage) else parts:
         if part.kind not in {"text", "reasoning"} or str(part.body).strip():
             yield part
@@ -106,15 +122,30 @@ def part_text(part: Part) -> str:
     """Give the whole text of a part; what is attached stands in it by name only."""
     if part.kind in {"tool-result", "tool-error"}:
         return _result_text(part.body)
+    if part.kind == "other":
+        label, rest = unknown_block(part.body)
+        return f"{label} {json_without_payloads(rest)[0]}"
     return json_text(part.body) if part.kind == "tool-call" else str(part.body)
 
 
-def _all_parts(message: BaseMessage) -> Iterator[Part]:
-    """Give the content in its order, then the calls that only the list of calls has."""
+def all_parts(message: BaseMessage, placeholders: Placeholders) -> Iterator[Part]:
+    """Give the content in its order, blank texts too, then the calls that only the list has.
+
+    Args:
+        message: The message.
+        placeholders: Names what is attached.
+    """
+    if isinstance(message, ToolMessage | FunctionMessage):
+        failed = getattr(message, "status", "") == "error"
+        call_id = one_line(getattr(message, "tool_call_id", ""))
+        kind = "tool-error" if failed else "tool-result"
+        yield Part(kind, _result_body(message), one_line(message.name), call_id)
+        return
     listed = _listed_calls(message)
     shown = {call.call_id for call in listed}
-    numbers: Counter[str] = Counter()
-    parts = [part for block in _blocks(message.content) for part in _block_parts(block, numbers)]
+    parts = [
+        part for block in _blocks(message.content) for part in _block_parts(block, placeholders)
+    ]
     if all(part.kind != "reasoning" for part in parts):
         extra = message.additional_kwargs
         yield Part(
@@ -128,6 +159,31 @@ def _all_parts(message: BaseMessage) -> Iterator[Part]:
             shown |= {part.call_id} - {""}
         yield part
     yield from listed
+
+
+def result_parts(content: object, placeholders: Placeholders) -> Iterator[Part]:
+    """Give the parts of a result; what it should not hold, such as another one, is unknown."""
+    for block in _blocks(content):
+        for part in _block_parts(block, placeholders):
+            is_foreign = part.kind.startswith(("tool-", "reason"))
+            yield Part("other", block) if is_foreign else part
+
+
+def call_names(message: BaseMessage) -> Iterator[tuple[str, str]]:
+    """Give the id and the tool's name of every call in a message that has an id."""
+    blocks = _dicts(_blocks(message.content))
+    called = (_call(block) for block in blocks if block_type(block) in CALL_TYPES)
+    for call in (*_listed_calls(message), *called):
+        if call.call_id:
+            yield call.call_id, call.name
+
+
+def unknown_block(block: object) -> tuple[str, object]:
+    """Return the label of a block that nobody here can read, and what there is in it."""
+    if not isinstance(block, dict):
+        return "[block]", block
+    rest = {key: value for key, value in block.items() if key != "type"}
+    return f"[{one_line(block.get('type')) or 'block'}]", rest
 
 
 def _joined(parts: Iterator[Part]) -> Iterator[Part]:
@@ -150,10 +206,10 @@ def _blocks(content: object) -> list[object]:
     return [unwrapped(block) for block in blocks if block is not None]
 
 
-def _block_parts(block: object, numbers: Counter[str]) -> Iterator[Part]:
+def _block_parts(block: object, placeholders: Placeholders) -> Iterator[Part]:
     """Give the part that a content block is, if it shows anything."""
     if not isinstance(block, dict):
-        yield Part("text", block) if isinstance(block, str) else _unknown(block, "")
+        yield Part("text" if isinstance(block, str) else "other", block)
         return
     stated = block_type(block)
     if stated in CALL_TYPES:
@@ -163,30 +219,20 @@ def _block_parts(block: object, numbers: Counter[str]) -> Iterator[Part]:
     elif stated in REASONING_TYPES:
         yield Part("reasoning", reasoning_text(block))
     elif stated not in SILENT_TYPES:
-        yield _plain_part(block, stated, numbers)
+        yield _plain_part(block, stated, placeholders)
 
 
-def _plain_part(block: Mapping[Any, Any], stated: str, numbers: Counter[str]) -> Part:
+def _plain_part(block: Mapping[Any, Any], stated: str, placeholders: Placeholders) -> Part:
     """Read a block that is a text, a document, an attachment or something unknown."""
     text = block.get(TEXT_KEYS.get(stated, ""))
     if isinstance(text, str):
         return Part("text", text)
     if stated not in ATTACHMENT_KINDS:
-        return _unknown(block, stated)
+        return Part("other", block)
     kind = attachment_kind(block, stated)
-    label = attachment_label(block)
     if kind == "File" and (document := inline_document(block)):
-        return Part("file", document, label or "text")
-    numbers[kind] += 1
-    number = f"{kind} #{numbers[kind]}"
-    return Part(kind.lower(), f"[{number}: {label}]" if label else f"[{number}]")
-
-
-def _unknown(block: object, stated: str) -> Part:
-    if isinstance(block, dict):
-        block = {key: value for key, value in block.items() if key != "type"}
-    text, _ = json_without_payloads(block)
-    return Part("other", f"[{one_line(stated) or 'block'}] {text}")
+        return Part("file", document, attachment_label(block) or "text")
+    return Part(kind.lower(), placeholders.add(block, stated))
 
 
 def _call(call: Mapping[Any, Any]) -> Part:
@@ -211,6 +257,19 @@ def _block_result(block: Mapping[Any, Any]) -> Part:
     return Part(kind, body, one_line(block.get("name")), call_id)
 
 
+def _result_body(message: BaseMessage) -> object:
+    """Return the content of a result, and behind it what its artifact holds of attachments."""
+    artifact = getattr(message, "artifact", None)
+    attached = []
+    for block in _dicts(artifact if isinstance(artifact, list) else [artifact]):
+        # Only with its bytes: a list of files has the same form.
+        stated = block.get("type")
+        if isinstance(stated, str) and stated in ATTACHMENT_KINDS:
+            found = attachment_of("", block, stated)
+            attached += [block] if found and found.data else []
+    return [*_blocks(message.content), *attached] if attached else message.content
+
+
 def _listed_calls(message: BaseMessage) -> list[Part]:
     """List the calls that stand beside the content, those with unusable arguments too."""
     invalid = _dicts(getattr(message, "invalid_tool_calls", None))
@@ -231,13 +290,5 @@ def _result_text(content: object) -> str:
         return content if content.strip() else EMPTY_RESULT
     if content is not None and not isinstance(content, list):
         return json_without_payloads(content)[0]
-    numbers: Counter[str] = Counter()
-    parts = (part for block in _blocks(content) for part in _result_parts(block, numbers))
-    text = "\n".join(str(part.body) for part in parts)
+    text = "\n".join(part_text(part) for part in result_parts(content, Placeholders()))
     return text if text.strip() else EMPTY_RESULT
-
-
-def _result_parts(block: object, numbers: Counter[str]) -> Iterator[Part]:
-    """Give the parts of a result; what it should not hold, such as another one, is unknown."""
-    for part in _block_parts(block, numbers):
-        yield _unknown(block, part.kind) if part.kind.startswith(("tool-", "reason")) else part

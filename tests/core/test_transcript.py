@@ -183,7 +183,12 @@ def test_format_day(day: date, written: str) -> None:
         (AIMessage("hi", name="planner"), "Assistant planner (12:00): hi"),
         (ChatMessage(content="hi", role="moderator"), "Moderator (12:00): hi"),
         (ChatMessage(content="hi", role="user"), "User (12:00): hi"),
+        (ChatMessage(content="hi", role="USER"), "User (12:00): hi"),
         (ChatMessage(content="hi", role=""), "Participant (12:00): hi"),
+        (
+            ChatMessage(content="hi", role="tool", name="call f"),
+            "Participant tool call f (12:00): hi",
+        ),
         (FunctionMessage(content="4", name="add"), "Tool result add (12:00): 4"),
         (result(""), "Tool result search (12:00) [call_1]: (empty result)"),
         (result([]), "Tool result search (12:00) [call_1]: (empty result)"),
