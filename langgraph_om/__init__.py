@@ -6,7 +6,9 @@ import typing as _typing
 from importlib.metadata import version as _version
 
 from langgraph_om.agent import create_memory_agent
+from langgraph_om.archive import MessageArchive, SQLAlchemyArchive
 from langgraph_om.buffering import BackgroundBuffering, InlineBuffering, ParallelBuffering
+from langgraph_om.core.calibration import CalibratedCounter, calibration_of
 from langgraph_om.core.config import (
     ObservationConfig,
     ReflectionConfig,
@@ -19,6 +21,7 @@ from langgraph_om.core.record import MemoryRecord
 from langgraph_om.core.tokens import TokenCounter
 from langgraph_om.core.view import MemoryView
 from langgraph_om.errors import (
+    ArchiveError,
     ConfigurationError,
     ModelTierError,
     ObservationalMemoryError,
@@ -36,13 +39,16 @@ if _typing.TYPE_CHECKING:
     )
 
 __all__ = [
+    "ArchiveError",
     "BackgroundBuffering",
+    "CalibratedCounter",
     "ConfigurationError",
     "EstimatingCounter",
     "InlineBuffering",
     "MemoryRecord",
     "MemoryTransformer",
     "MemoryView",
+    "MessageArchive",
     "ModelByInputTokens",
     "ModelTierError",
     "ObservationConfig",
@@ -55,12 +61,14 @@ __all__ = [
     "ParallelBuffering",
     "ReflectionConfig",
     "RetrievalConfig",
+    "SQLAlchemyArchive",
     "StepResult",
     "Thresholds",
     "TiktokenCounter",
     "TokenCounter",
     "TokenxCounter",
     "add_observational_memory",
+    "calibration_of",
     "create_memory_agent",
 ]
 

@@ -2,6 +2,7 @@
 
 An executor knows jobs by the id of their cycle and keeps results until they are pushed out by newer
 ones. Results are looked at, never taken away: a fork and a repeated superstep see the same one.
+With an archive, the workers that share it run each job once and see each other's results.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from langgraph_om.archive import Claim, MessageArchive
+from langgraph_om.core.checks import check_seconds
 from langgraph_om.core.collect import JobState
 from langgraph_om.core.events import Event
 from langgraph_om.errors import ConfigurationError
+from langgraph_om.leases import Leases
 
 __all__ = ["BackgroundBuffering", "Buffering", "InlineBuffering", "ParallelBuffering"]
 
@@ -92,7 +96,8 @@ class BackgroundBuffering:
 
     A turn never waits for a job before the window reaches `block_after`. Jobs outlive event loops
     and runs; those still at work when the interpreter exits are waited for `exit_timeout` seconds
-    and then left behind, their messages simply stay unobserved.
+    and then left behind, their messages simply stay unobserved. With an archive, their results are
+    there for the next process, and what a process leaves behind is begun again by another.
 
     Args:
         workers: How many jobs run at once.
@@ -115,42 +120,105 @@ class BackgroundBuffering:
         self._queue = queue
         self._lock = threading.Condition()
         self._jobs: OrderedDict[str, _Job] = OrderedDict()
+        self._asked: set[_Job] = set()
         self._waiting: deque[_Job] = deque()
         self._running: set[str] = set()
         self._threads = 0
         self._closed = False
+        self._leases: Leases | None = None
         atexit.register(_close_at_exit, weakref.ref(self), exit_timeout)
 
-    def submit(self, cycle_id: str, key: str, work: Work) -> bool:
-        """Start a job, unless it is known already.
+    def share(self, archive: MessageArchive, seconds: float = 120.0) -> None:
+        """Run jobs for, and take results from, all workers with this archive.
+
+        Args:
+            archive: What the workers share. Asking for the same one again changes nothing.
+            seconds: How long a job of a worker that died waits for another worker.
+
+        Raises:
+            ConfigurationError: When it shares another archive already.
+        """
+        lasts = check_seconds("seconds", seconds)
+        with self._lock:
+            if self._leases is None:
+                self._leases = Leases(archive, lasts)
+            elif self._leases.archive is not archive:
+                msg = (
+                    "`buffering` is shared by memories with different archives; give each its own "
+                    "BackgroundBuffering(), or all the same archive object"
+                )
+                raise ConfigurationError(msg)
+
+    def submit(
+        self,
+        cycle_id: str,
+        key: str,
+        work: Work,
+        *,
+        thread_id: str = "",
+        resource_id: str | None = None,
+    ) -> bool:
+        """Start a job, unless it is known already; never waits for the archive.
 
         Args:
             cycle_id: The job's id; a known one is not run again, unless it failed.
             key: Of jobs with the same key one runs at a time.
             work: What to run; it must not raise.
+            thread_id: The thread it works for.
+            resource_id: The resource it works for.
 
         Returns:
-            Whether the job is known now; `False` when there is no room for it, or another job with
-            the same key is not done.
+            Whether the job is known now, here or to another worker; `False` when there is no room
+            for it, or another job with the same key is not done.
         """
         with self._lock:
             known = self._jobs.get(cycle_id)
             if known is not None and not _has_failed(known):
                 return True
-            busy = key in self._running or any(job.key == key for job in self._waiting)
-            if self._closed or busy or len(self._waiting) >= self._queue + self._workers:
+            busy = key in self._running or any(
+                job.key == key for job in (*self._waiting, *self._asked)
+            )
+            room = self._queue + self._workers - len(self._waiting) - len(self._asked)
+            if self._closed or busy or room <= 0:
                 return False
             job = _Job(cycle_id, key, partial(contextvars.copy_context().run, work))
             self._jobs[cycle_id] = job
-            self._waiting.append(job)
             self._forget_old()
-            if self._threads < self._workers and self._threads < self._unfinished():
-                self._threads += 1
-                threading.Thread(target=self._serve, name="om_buffer", daemon=True).start()
+            if self._leases is None:
+                self._enqueue(job)
+            else:
+                self._asked.add(job)
+                self._leases.ask(cycle_id, thread_id, resource_id, partial(self._answered, job))
             return True
 
+    def _answered(self, job: _Job, claim: Claim) -> bool:
+        """Run a job that is this worker's, leave it to another that has it; tell if it is run."""
+        with self._lock:
+            if job not in self._asked:
+                return False
+            self._asked.discard(job)
+            if claim == "mine":
+                self._enqueue(job)
+            else:
+                self._end(job, None)
+            return claim == "mine"
+
+    def _enqueue(self, job: _Job) -> None:
+        self._waiting.append(job)
+        if self._threads < self._workers and self._threads < self._unfinished():
+            self._threads += 1
+            threading.Thread(target=self._serve, name="om_buffer", daemon=True).start()
+
     def peek(self, cycle_id: str) -> JobState:
-        """Return a job's result, `"running"`, or `None` for a job that is not known here."""
+        """Return a job's result, `"running"`, or `None` for a job that is not known.
+
+        A job that is not known here is looked up in the archive, in one read; `"expired"` is one
+        that the worker left that had it.
+        """
+        state = self._known(cycle_id)
+        return self._leases.read(cycle_id) if state is None and self._leases else state
+
+    def _known(self, cycle_id: str) -> JobState:
         with self._lock:
             job = self._jobs.get(cycle_id)
         if job is None:
@@ -165,22 +233,26 @@ class BackgroundBuffering:
             timeout: Seconds to wait at most.
 
         Returns:
-            The result, `"running"`, or `None` for a job that is not known here (any more): who
-            waits can do its work as well.
+            The result, `"running"`, `"expired"`, or `None` for a job that is not known (any more):
+            who waits can do the work of these two as well.
         """
+        ends_at = time.monotonic() + timeout
         with self._lock:
             job = self._jobs.get(cycle_id)
             if job is not None and job in self._waiting and len(self._running) >= self._workers:
                 self._waiting.remove(job)
-                del self._jobs[cycle_id]
-                self._lock.notify_all()
+                self._end(job, None)
+                self._leave(job)
                 return None
         if job is not None:
             job.done.wait(max(0.0, timeout))
-        return self.peek(cycle_id)
+        state = self._known(cycle_id)
+        if state is not None or self._leases is None:
+            return state
+        return self._leases.wait(cycle_id, max(0.0, ends_at - time.monotonic()))
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until no job is at work.
+        """Wait until no job is at work in this process.
 
         Args:
             timeout: Seconds to wait at most; `None`: as long as it takes.
@@ -208,13 +280,36 @@ class BackgroundBuffering:
         """
         with self._lock:
             self._closed = True
-            for job in self._waiting:
-                self._jobs.pop(job.cycle_id, None)
+            for job in (*self._waiting, *self._asked):
+                self._end(job, None)
+                self._leave(job)
             self._waiting.clear()
+            self._asked.clear()
         return self.flush(timeout)
 
+    def leave(self, timeout: float = 1.0) -> None:
+        """Let other workers begin again what is at work here, because the process ends.
+
+        Args:
+            timeout: Seconds to wait at most until the archive knows it.
+        """
+        if self._leases is not None:
+            self._leases.leave_all(timeout)
+
+    def _leave(self, job: _Job) -> None:
+        if self._leases is not None:
+            self._leases.leave(job.cycle_id)
+
+    def _end(self, job: _Job, result: Event | None) -> None:
+        """Note what came of a job; one without a result is forgotten."""
+        job.work, job.result = None, result
+        if result is None:
+            self._jobs.pop(job.cycle_id, None)
+        job.done.set()
+        self._lock.notify_all()
+
     def _unfinished(self) -> int:
-        return len(self._waiting) + len(self._running)
+        return len(self._asked) + len(self._waiting) + len(self._running)
 
     def _forget_old(self) -> None:
         finished = [key for key, job in self._jobs.items() if job.done.is_set()]
@@ -231,21 +326,25 @@ class BackgroundBuffering:
                     return
                 job = self._waiting.popleft()
                 self._running.add(job.key)
-            work, job.work = job.work, None
-            try:
-                job.result = work() if work else None
-            except BaseException:
-                logger.exception(
-                    "a buffering job ended with an error; its messages stay as they are"
-                )
-            finally:
-                work = None
-                with self._lock:
-                    if job.result is None:
-                        self._jobs.pop(job.cycle_id, None)
-                    self._running.discard(job.key)
-                    job.done.set()
-                    self._lock.notify_all()
+            result = self._run(job)
+            with self._lock:
+                self._running.discard(job.key)
+                self._end(job, result)
+
+    def _run(self, job: _Job) -> Event | None:
+        """Run a job, and keep its result for all workers."""
+        work, job.work = job.work, None
+        try:
+            result = work() if work else None
+        except BaseException:
+            logger.exception("a buffering job ended with an error; its messages stay as they are")
+            result = None
+        if self._leases is None:
+            return result
+        if result is None:
+            self._leases.release(job.cycle_id)
+            return None
+        return self._leases.finish(job.cycle_id, result)
 
 
 def _has_failed(job: _Job) -> bool:
@@ -256,6 +355,7 @@ def _close_at_exit(executor: weakref.ref[BackgroundBuffering], timeout: float) -
     alive = executor()
     if alive is not None:
         alive.close(timeout)
+        alive.leave()
 
 
 Buffering = BackgroundBuffering | InlineBuffering | ParallelBuffering

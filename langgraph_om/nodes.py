@@ -6,23 +6,34 @@ see, by the same function as the gate; a node whose turn it is not returns nothi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from langchain_core.messages import RemoveMessage
+from langchain_core.messages import BaseMessage, RemoveMessage
 from langchain_core.runnables import RunnableLambda
-from langgraph.config import get_stream_writer
+from langgraph.config import get_store, get_stream_writer
 
 from langgraph_om.buffering import InlineBuffering, ParallelBuffering
 from langgraph_om.core.events import Event, to_part
 from langgraph_om.core.flow import CycleFlow
 from langgraph_om.core.plan import Decision
 from langgraph_om.core.record import MemoryRecord, readable
+from langgraph_om.core.settings import Identity
 from langgraph_om.memory import ObservationalMemory, folded
 
-__all__ = ["ACTIVATE", "BUFFER", "FINISH", "OBSERVE", "REFLECT", "STATUS", "MemoryNodes", "emit"]
+__all__ = [
+    "ACTIVATE",
+    "BUFFER",
+    "FINISH",
+    "OBSERVE",
+    "REFLECT",
+    "STATUS",
+    "MemoryNodes",
+    "emit",
+    "make_searchable",
+]
 
 STATUS = "om_status"
 """The gate: counts, decides, and states both windows once per agent step."""
@@ -65,15 +76,17 @@ class MemoryNodes:
         """Count, collect, decide, and state both windows when the Actor is next."""
         if not self.memory.is_on():
             return self._update([])
+        messages, who = self.memory.conversation(state), self.memory.identity()
         seen = self.memory.look(
             self._record(state),
-            self.memory.conversation(state),
-            self.memory.identity(),
+            messages,
+            who,
             must_proceed=_must_proceed(state),
             buffering_waits=self.buffering_waits,
         )
         for event in seen.events:
             emit(event)
+        make_searchable(self.memory, seen.record, messages, who)
         return self._update(folded(seen.events)) | self._removals(seen.evicted)
 
     def finish(self, state: Mapping[str, Any]) -> Update:
@@ -82,6 +95,8 @@ class MemoryNodes:
             return self._update([])
         record, messages = self._record(state), self.memory.conversation(state)
         seen = self.memory.look(record, messages, self.memory.identity(), is_final=True)
+        for event in seen.events:
+            emit(event)
         return self._update(folded(seen.events)) | self._removals(seen.evicted)
 
     def route(self, state: Mapping[str, Any]) -> str | list[str]:
@@ -159,6 +174,17 @@ class MemoryNodes:
 def _must_proceed(state: Mapping[str, Any]) -> bool:
     remaining = state.get("remaining_steps")
     return remaining is not None and remaining <= RESERVED_STEPS
+
+
+def make_searchable(
+    memory: ObservationalMemory,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    identity: Identity,
+) -> None:
+    """Hand what is new in the log to the run's store, when recall searches it."""
+    if memory.has_search:
+        memory.index(record, messages, get_store(), identity)
 
 
 def emit(event: Event) -> None:

@@ -8,11 +8,13 @@ import sys
 import textwrap
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from langgraph_om import BackgroundBuffering, ConfigurationError
+from langgraph_om.archive import SQLAlchemyArchive
 
 RESULT: dict[str, Any] = {"type": "buffering-end", "cycle_id": "c1"}
 
@@ -148,6 +150,22 @@ def test_context_of_the_run_is_carried_along() -> None:
 def test_bad_numbers(arguments: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigurationError, match=named):
         BackgroundBuffering(**arguments)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("inf"), float("nan"), True, "60"])
+def test_bad_lease(seconds: Any, tmp_path: Path) -> None:
+    archive = SQLAlchemyArchive(f"sqlite:///{tmp_path / 'archive.db'}")
+    with pytest.raises(ConfigurationError, match="`seconds` is"):
+        BackgroundBuffering().share(archive, seconds)
+
+
+def test_executor_shares_one_archive(tmp_path: Path) -> None:
+    one, other = (SQLAlchemyArchive(f"sqlite:///{tmp_path / name}.db") for name in ("a", "b"))
+    executor = BackgroundBuffering()
+    executor.share(one)
+    executor.share(one)
+    with pytest.raises(ConfigurationError, match="give each its own BackgroundBuffering"):
+        executor.share(other)
 
 
 @pytest.mark.parametrize(("job", "least", "most"), [("time.sleep(60)", 0.5, 6), ("0", 0.0, 6)])

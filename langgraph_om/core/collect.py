@@ -24,8 +24,9 @@ from langgraph_om.core.window import Window
 
 __all__ = ["JobState", "collected", "outdated", "over", "size_of"]
 
-JobState = Event | Literal["running"] | None
-"""A job as its executor knows it: its result, still at work, or not known there."""
+JobState = Event | Literal["running", "expired"] | None
+"""A job as its executor knows it: its result, still at work, left by the worker that had it, or not
+known there."""
 
 
 def collected(
@@ -46,7 +47,7 @@ def collected(
 
     Returns:
         One event for each job that is over: its result where that still fits, else a failure that
-        says `superseded`, `stale` or `lost`.
+        says `superseded`, `stale`, `abandoned` or `lost`.
     """
     events: list[Event] = []
     # A copied thread collects the job of the thread it was copied from.
@@ -54,6 +55,11 @@ def collected(
     for operation, pending in record["pending"].items():
         state = states.get(operation)
         if state == "running":
+            continue
+        if state == "expired":
+            # All workers know this by the lease, so that one of them begins again, at once.
+            why = "abandoned: the worker that ran the job ended, or lost touch"
+            events.append(over(record, operation, pending, now, why))
             continue
         if state is None:
             events.append(_lost(settings, record, window, operation, now))
