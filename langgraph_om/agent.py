@@ -21,6 +21,7 @@ from langgraph_om.graph import ObservationalMemoryState, add_observational_memor
 from langgraph_om.memory import ObservationalMemory, check_memory
 from langgraph_om.models import chat_model, check_model
 from langgraph_om.nodes import FINISH
+from langgraph_om.recall_tool import check_namesakes
 from langgraph_om.stream import MemoryTransformer
 
 __all__ = ["create_memory_agent"]
@@ -53,7 +54,8 @@ def create_memory_agent(
     memory = check_memory(memory) if memory is not None else ObservationalMemory()
     check_model("model", model)
     chat = chat_model(model) if isinstance(model, str) else model
-    all_tools = [*_check_tools(tools), *memory.tools]
+    check_namesakes(_check_tools(tools), memory)
+    all_tools = [*tools, *(tool for tool in memory.tools if tool not in tools)]
     if all_tools and not hasattr(chat, "bind_tools"):
         msg = f"`model` is {model!r}, which can not be given tools; pass a chat model"
         raise ConfigurationError(msg)

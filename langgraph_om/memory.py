@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
@@ -49,16 +50,17 @@ from langgraph_om.core.config import (
     RetrievalConfig,
     Thresholds,
     as_config,
+    resolve_retrieval,
     resolve_thresholds,
 )
-from langgraph_om.core.context import assemble
+from langgraph_om.core.context import assemble, recall_tokens
 from langgraph_om.core.events import Event, Part, status_data, to_part
 from langgraph_om.core.flow import CycleFlow
 from langgraph_om.core.gate import Look, look, trim_notice
 from langgraph_om.core.plan import Decision, plan
 from langgraph_om.core.record import FOLDED_TYPES, MemoryRecord, fold, log_tokens, readable
 from langgraph_om.core.settings import Identity, Settings
-from langgraph_om.core.state import conversation_of, record_of, values_of
+from langgraph_om.core.state import conversation_of, record_of, stored_record, values_of
 from langgraph_om.core.tokens import TokenCounter, count_messages
 from langgraph_om.core.view import MemoryView
 from langgraph_om.core.window import (
@@ -68,13 +70,14 @@ from langgraph_om.core.window import (
     open_window,
 )
 from langgraph_om.drivers import Cycle, Emit, Ended, adrive, advance, drive
-from langgraph_om.errors import ConfigurationError
+from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.hooks import check_hooks
 from langgraph_om.options import (
     check_archive,
     check_buffering,
     check_counter,
     check_evict,
+    check_hides_ids,
     check_resource,
     check_zone,
     choose_models,
@@ -82,6 +85,9 @@ from langgraph_om.options import (
     system_clock,
     with_prompt_switch,
 )
+from langgraph_om.past import history, observations_as_of
+from langgraph_om.recalling import Recalling, recall_guide
+from langgraph_om.search import StoreIndex
 from langgraph_om.tiers import ModelValue
 
 __all__ = ["ObservationalMemory", "StepResult"]
@@ -125,7 +131,9 @@ class ObservationalMemory:
             version.
         share_token_budget: Whether messages may use the room that observations leave, and the other
             way round.
-        retrieval: Whether the Actor gets a recall tool; not available in this version.
+        retrieval: Whether the Actor gets the tool `recall`, with which it reads the messages behind
+            its observations: a flag, a `RetrievalConfig` or a mapping. Without an archive it reads
+            the current thread; with one, all threads of the resource.
         observation: Settings of the Observer, an `ObservationConfig` or a mapping.
         reflection: Settings of the Reflector, a `ReflectionConfig` or a mapping.
         archive: Where messages and observations are kept beside the checkpointer: a URL such as
@@ -144,8 +152,8 @@ class ObservationalMemory:
         on_error: What follows when the Observer or Reflector fails: `"continue"` with raw messages,
             `"abort"` the turn without an answer, or `"raise"`.
         deadline: Seconds after which a turn stops waiting for one cycle, retries included.
-        obscure_thread_ids: Whether thread ids are hashed before a model sees them; not available
-            in this version.
+        obscure_thread_ids: Whether thread ids are hashed before a model sees them; `None`: with
+            `scope="resource"`.
         hooks: Functions, sync or async, by name. `on_observation_start`, `on_observation_end`,
             `on_reflection_start` and `on_reflection_end` are told of a cycle (a mapping) and change
             nothing. `before_observation` gets copies of the messages and returns those to show the
@@ -195,9 +203,7 @@ class ObservationalMemory:
         check_flag("share_token_budget", share_token_budget)
         refuse_unfinished(
             {
-                "retrieval": retrieval is not False,
                 'scope="resource"': scope == "resource",
-                "obscure_thread_ids": obscure_thread_ids is not None,
             }
         )
         observing = with_prompt_switch(as_config(ObservationConfig, "observation", observation))
@@ -213,12 +219,15 @@ class ObservationalMemory:
             is_checked=self.enabled,
             given={
                 "share_token_budget": share_token_budget,
+                "retrieval": retrieval is not False,
                 "observation": observation is not None,
                 "reflection": reflection is not None,
             },
             thresholds=thresholds,
             counter=counter,
         )
+        self.archive: MessageArchive | None = check_archive(archive)
+        retrieving = resolve_retrieval(retrieval, has_archive=self.archive is not None)
         self._hooks = check_hooks(hooks, on_debug_event)
         self.messages_key = check_key("messages_key", messages_key)
         self.resource_id = check_resource(resource_id)
@@ -241,11 +250,20 @@ class ObservationalMemory:
                 else check_count("max_input_tokens", max_input_tokens)
             ),
             transforms=self._hooks.transforms,
+            guide=recall_guide(retrieving, counter) if retrieving and self.enabled else None,
         )
         self.buffering: Buffering = check_buffering(buffering)
-        self.archive: MessageArchive | None = check_archive(archive)
+        if self.archive is not None and isinstance(self.buffering, BackgroundBuffering):
+            self.buffering.share(self.archive)
         evicts = check_evict(evict=evict, has_archive=self.archive is not None)
         self._archiving = Archiving(self.archive, evicts) if self.archive is not None else None
+        hides_ids = check_hides_ids(obscure_thread_ids, scope)
+        self._index = StoreIndex() if retrieving and retrieving.vector else None
+        self._recalling = (
+            Recalling(retrieving, self.settings, self.archive, hides_ids, self._index)
+            if retrieving
+            else None
+        )
         self._warned_no_thread = False
 
     def __repr__(self) -> str:
@@ -261,7 +279,15 @@ class ObservationalMemory:
     @cached_property
     def recall_tool(self) -> BaseTool | None:
         """The tool that pages back to raw messages, when `retrieval` is on."""
-        return None
+        if self._recalling is None or not self.enabled:
+            return None
+        # It needs this class, which the other modules only need an object of.
+        from langgraph_om.recall_tool import build_recall_tool  # noqa: PLC0415
+
+        config = self._recalling.config
+        return build_recall_tool(
+            self, reaches_others=config.scope == "resource", searches=config.vector
+        )
 
     @property
     def tools(self) -> list[BaseTool]:
@@ -321,6 +347,7 @@ class ObservationalMemory:
         record, messages = record_of(state), self.conversation(state)
         window = self._window(record, messages)
         overhead = log_tokens(record) + window.request_tokens
+        overhead += recall_tokens(record, self.settings.guide)
         settings = replace(self.settings, max_input_tokens=overhead + window.tokens // 2)
         notice = trim_notice(settings, record, window)
         part = to_part(notice[0]) if notice else None
@@ -346,9 +373,141 @@ class ObservationalMemory:
             prompt_tokens=window.tokens + log_tokens(record),
         )
 
+    def recall(
+        self,
+        state: Any,
+        config: RunnableConfig | None = None,
+        *,
+        store: Any = None,
+        **args: Any,
+    ) -> dict[str, Any]:
+        """Answer as the tool `recall` does, without a graph.
+
+        Args:
+            state: The graph's state, or a mapping with the conversation.
+            config: The run's configuration, which says whose conversation it is.
+            store: The LangGraph store that is searched, with `retrieval={"vector": True}`.
+            args: What the tool takes: `mode`, `query`, `cursor`, `threadId`, `page`, `limit`,
+                `detail`, `partIndex`, `charOffset`, `before`, `after`.
+
+        Returns:
+            What was asked for, or one field `error` or `hint` that says what to write instead.
+
+        Raises:
+            ConfigurationError: When `retrieval` is off, or a search has no store with an index.
+        """
+        return self.answer_recall(state, args, config=config, store=store)
+
+    async def arecall(
+        self,
+        state: Any,
+        config: RunnableConfig | None = None,
+        *,
+        store: Any = None,
+        **args: Any,
+    ) -> dict[str, Any]:
+        """Do the same as `recall` without blocking the event loop."""
+        return await asyncio.to_thread(self.recall, state, config, store=store, **args)
+
+    def answer_recall(
+        self,
+        state: Any,
+        arguments: Mapping[str, Any],
+        *,
+        config: RunnableConfig | None = None,
+        store: Any = None,
+    ) -> dict[str, Any]:
+        """Answer what a model wrote, names and values of any kind."""
+        if self._recalling is None:
+            msg = "`retrieval` is off, so there is nothing to recall from; write retrieval=True"
+            raise ConfigurationError(msg)
+        values, who = values_of(state), self.identity(config)
+        record = readable(stored_record(values))
+        try:
+            if who.thread_id:
+                self.keep(values, config)
+        except ArchiveError as error:
+            return self._recalling.unreadable(who, error)
+        messages = self.conversation(values)
+        return self._recalling.answer(arguments, who, record, messages, store)
+
+    def history(self, states: Any, limit: int = 10) -> list[MemoryRecord]:
+        """Return the last record of each generation of a thread's log, newest first.
+
+        A former one is put in force again by `graph.update_state(config, {"om": record})`; the
+        messages after its cursor are then observed anew.
+
+        Args:
+            states: `graph.get_state_history(config)`, or any states, newest first.
+            limit: How many generations to return at most.
+        """
+        return history(states, check_count("limit", limit))
+
+    def observations_as_of(self, states: Any, time: datetime | str) -> str:
+        """Return the observation log as it was at a time.
+
+        Args:
+            states: `graph.get_state_history(config)`, or a state.
+            time: A time, or its ISO text; without a zone it is one of the memory's `timezone`.
+        """
+        return observations_as_of(states, time, self.settings.timezone)
+
     def _status(self, record: MemoryRecord, window: Window) -> dict[str, Any]:
         step = max(0, record["turn"]["step"])
         return status_data(record, window, self.thresholds, step=step)
+
+    # --- Deletion --------------------------------------------------------------------------------
+
+    def delete_thread(
+        self, thread_id: str, *, resource_id: str | None = None, store: Any = None
+    ) -> None:
+        """Delete what is kept of a thread outside of its checkpoints, which stay the caller's.
+
+        Messages, observation groups, jobs and search entries are gone then, and a job that is at
+        work for the thread can not keep its result any more.
+
+        Args:
+            thread_id: The thread.
+            resource_id: Whose it is, where no archive knows.
+            store: The graph's store, where recall searches.
+
+        Raises:
+            ArchiveError: When the archive's storage fails.
+        """
+        owner = resource_id
+        if self._archiving is not None:
+            known = self._archiving.archive.thread(thread_id)
+            owner = known.resource_id if known is not None else resource_id
+            self._archiving.archive.delete_thread(thread_id)
+            self._archiving.forget(thread_id)
+        if store is not None:
+            (self._index or StoreIndex()).delete_thread(thread_id, owner, store)
+
+    def delete_resource(self, resource_id: str, *, store: Any = None) -> None:
+        """Delete what is kept of all threads of a resource outside of their checkpoints.
+
+        Args:
+            resource_id: The resource.
+            store: The graph's store, where recall searches.
+
+        Raises:
+            ArchiveError: When the archive's storage fails.
+        """
+        if self._archiving is not None:
+            self._archiving.archive.delete_resource(resource_id)
+            self._archiving.forget(None)
+        if store is not None:
+            (self._index or StoreIndex()).delete_resource(resource_id, store)
+
+    async def adelete_thread(
+        self, thread_id: str, *, resource_id: str | None = None, store: Any = None
+    ) -> None:
+        """Do the same as `delete_thread` without blocking the event loop."""
+        await asyncio.to_thread(self.delete_thread, thread_id, resource_id=resource_id, store=store)
+
+    async def adelete_resource(self, resource_id: str, *, store: Any = None) -> None:
+        """Do the same as `delete_resource` without blocking the event loop."""
+        await asyncio.to_thread(self.delete_resource, resource_id, store=store)
 
     # --- Without a graph -------------------------------------------------------------------------
 
@@ -449,7 +608,9 @@ class ObservationalMemory:
         Returns:
             Whether nothing is left.
         """
-        return self.buffering.flush(timeout)
+        begun = time.monotonic()
+        is_done = self.buffering.flush(timeout)
+        return self._flush_index(timeout, begun) and is_done
 
     async def aflush(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 same as `flush`
         """Do the same as `flush` without blocking the event loop."""
@@ -464,7 +625,16 @@ class ObservationalMemory:
         Returns:
             Whether nothing is left.
         """
-        return self.buffering.close(timeout)
+        begun = time.monotonic()
+        is_done = self.buffering.close(timeout)
+        return self._flush_index(timeout, begun) and is_done
+
+    def _flush_index(self, timeout: float | None, begun: float) -> bool:
+        """Wait, as long as is left of a timeout, until what was observed is searchable."""
+        if self._index is None:
+            return True
+        left = None if timeout is None else max(0.0, timeout - (time.monotonic() - begun))
+        return self._index.flush(left)
 
     async def aclose(self, timeout: float = 5.0) -> bool:  # noqa: ASYNC109 same as `close`
         """Do the same as `close` without blocking the event loop."""
@@ -507,7 +677,7 @@ class ObservationalMemory:
             resource = configurable.get("resource_id")
         elif callable(resource):
             resource = resource(resolved)
-        return Identity(thread, None if resource is None else str(resource))
+        return Identity(thread, None if resource is None else str(resource), _place(configurable))
 
     def conversation(self, state: Any) -> list[BaseMessage]:
         """Return the messages of a state."""
@@ -572,6 +742,26 @@ class ObservationalMemory:
         who = self.identity(config)
         self._archiving.complete(who.thread_id, who.resource_id, told, self._clock())
 
+    @property
+    def has_search(self) -> bool:
+        """Whether the run's store has to be given to `index` in each step."""
+        return self._index is not None
+
+    def index(
+        self,
+        record: MemoryRecord,
+        messages: Sequence[BaseMessage],
+        store: Any,
+        identity: Identity,
+    ) -> None:
+        """Make what is new in the log searchable, beside the run.
+
+        Raises:
+            ConfigurationError: When the run has no store that can be searched.
+        """
+        if self._index is not None:
+            self._index.add(record, messages, store, identity)
+
     def decide(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
         """Decide what is next, from a record in which everything is counted already."""
         window = self._window(record, messages)
@@ -608,13 +798,22 @@ class ObservationalMemory:
             opening=job.start,
         )
         executor = cast("BackgroundBuffering", self.buffering)
-        if executor.submit(job.cycle_id, job.key, lambda: drive(job.flow, context, _unseen)[-1]):
+        if executor.submit(
+            job.cycle_id,
+            job.key,
+            lambda: drive(job.flow, context, _unseen)[-1],
+            thread_id=record["thread_id"],
+            resource_id=record["resource_id"],
+        ):
             return job.start
         return deferred(self.settings, record, window, job)
 
-    def _window(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Window:
+    def _window(
+        self, record: MemoryRecord, messages: Sequence[BaseMessage], request: str | None = None
+    ) -> Window:
         """Open the window on which the gate has looked in this step."""
-        return open_window(record, messages, self.settings.counter, is_counted=True)
+        counter = self.settings.counter
+        return open_window(record, messages, counter, is_counted=True, request=request)
 
     def run(self, flow: CycleFlow, emit: Emit, config: RunnableConfig | None = None) -> list[Event]:
         """Run a flow, waiting for the models.
@@ -648,11 +847,18 @@ class ObservationalMemory:
         return assemble(
             record,
             messages,
-            self._window(record, messages),
+            self._window(record, messages, record["turn"]["request"]),
             today=self._clock().astimezone(self.settings.timezone).date(),
             system=system,
             max_input_tokens=max_input_tokens,
+            guide=self.settings.guide,
         )
+
+
+def _place(configurable: Mapping[str, Any]) -> tuple[str, ...]:
+    """Name the nodes around the agent, without the ids of their tasks and the gate's own."""
+    space = str(configurable.get("checkpoint_ns") or "")
+    return tuple(part.partition(":")[0] for part in space.split("|")[:-1] if not part.isdigit())
 
 
 def _unseen(event: Event) -> None:

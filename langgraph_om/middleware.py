@@ -34,7 +34,8 @@ from langgraph_om.core.window import needed_messages
 from langgraph_om.drivers import Ended, advance
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.memory import ObservationalMemory, check_memory, folded, remaining
-from langgraph_om.nodes import MemoryNodes, emit
+from langgraph_om.nodes import MemoryNodes, emit, make_searchable
+from langgraph_om.recall_tool import check_namesakes
 from langgraph_om.stream import MemoryTransformer
 
 __all__ = ["ObservationalMemoryAgentState", "ObservationalMemoryMiddleware"]
@@ -71,9 +72,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         ConfigurationError: When both are given, or the memory does not fit an agent's state.
     """
 
-    def __new__(
-        cls, memory: ObservationalMemory | None = None, **options: Any
-    ) -> Self:
+    def __new__(cls, memory: ObservationalMemory | None = None, **options: Any) -> Self:
         """Make the kind that has an `after_agent` hook only where there is an archive.
 
         A hook is a superstep of every turn.
@@ -97,17 +96,26 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         # `create_agent` looks for hooks on the class and runs those of the instance; LangGraph
         # finds a graph within a node only where the node's function encloses it.
         hook, ahook = _hooks(self.memory)
-        vars(self).update(before_model=hook, abefore_model=ahook)
+        self._hook, self._ahook = hook, ahook
+        if type(self).before_model is ObservationalMemoryMiddleware.before_model:
+            vars(self)["before_model"] = hook
+        if type(self).abefore_model is ObservationalMemoryMiddleware.abefore_model:
+            vars(self)["abefore_model"] = ahook
+
+    @property
+    def name(self) -> str:
+        """The same for subclasses, so that `create_agent` refuses two memories on one agent."""
+        return "ObservationalMemoryMiddleware"
 
     @hook_config(can_jump_to=["end"])
     def before_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Run the gate, and the work it asks for, before the model is called."""
-        raise NotImplementedError  # pragma: no cover  (each instance has its own)
+        return self._hook(state, runtime)
 
     @hook_config(can_jump_to=["end"])
     async def abefore_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Do the same as `before_model` without blocking the event loop."""
-        raise NotImplementedError  # pragma: no cover  (each instance has its own)
+        return await self._ahook(state, runtime)
 
     def wrap_model_call(
         self,
@@ -132,6 +140,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             return await handler(self._shortened(request, error))
 
     def _projected(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        check_namesakes(request.tools, self.memory)
         if not self.memory.is_on():
             return request
         view = self.memory.llm_input_messages(_seen(request), system=request.system_message)
@@ -149,11 +158,6 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
 class _WithArchive(ObservationalMemoryMiddleware):
     """The middleware of a memory with an archive."""
-
-    @property
-    def name(self) -> str:
-        """The name of the middleware, whichever kind it is."""
-        return ObservationalMemoryMiddleware.__name__
 
     def after_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002
         """Archive the Actor's last answer."""
@@ -207,8 +211,7 @@ def _hooks(memory: ObservationalMemory) -> tuple[_Hook, _AsyncHook]:
     neighbours = _Neighbours()
 
     def before_model(state: Any, runtime: Runtime[Any]) -> _Update | None:
-        neighbours.look_at(state)
-        passes = _passes(memory, state)
+        passes = _passes(memory, neighbours, state)
         events: list[Event] | None = None
         while not isinstance(task := advance(passes, events), Ended):
             for mode, data in work.stream(task, stream_mode=cast("Any", _SHOWN_AND_KEPT)):
@@ -216,8 +219,7 @@ def _hooks(memory: ObservationalMemory) -> tuple[_Hook, _AsyncHook]:
         return task.result
 
     async def abefore_model(state: Any, runtime: Runtime[Any]) -> _Update | None:
-        neighbours.look_at(state)
-        passes = _passes(memory, state)
+        passes = _passes(memory, neighbours, state)
         events: list[Event] | None = None
         while not isinstance(task := await memory.aadvance(passes, events), Ended):
             async for mode, data in work.astream(task, stream_mode=cast("Any", _SHOWN_AND_KEPT)):
@@ -238,11 +240,12 @@ def _taken(
 
 
 def _passes(
-    memory: ObservationalMemory, state: Mapping[str, Any]
+    memory: ObservationalMemory, neighbours: _Neighbours, state: Mapping[str, Any]
 ) -> Generator[dict[str, Any], list[Event] | None, _Update | None]:
     """Look until the Actor may go on; yield what the work graph is given, fold what it returns."""
     if not memory.is_on():
         return None
+    neighbours.look_at(state)
     record, messages = readable(state.get("om")), memory.conversation(state)
     identity = memory.identity()
     update: _Update = {"om": (done := [])}
@@ -251,6 +254,7 @@ def _passes(
         for event in seen.events:
             emit(event)
         record = seen.record
+        make_searchable(memory, record, messages, identity)
         done += folded(seen.events)
         if seen.evicted:
             removed = [RemoveMessage(id=key) for key in seen.evicted]

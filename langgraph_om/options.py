@@ -46,6 +46,7 @@ __all__ = [
     "check_buffering",
     "check_counter",
     "check_evict",
+    "check_hides_ids",
     "check_resource",
     "check_zone",
     "choose_models",
@@ -237,6 +238,15 @@ def check_evict(*, evict: object, has_archive: bool) -> bool:
         msg = "`evict` is True and there is no `archive` to keep the messages; set `archive` too"
         raise ConfigurationError(msg)
     return bool(evict)
+
+
+def check_hides_ids(value: object, scope: str) -> bool:
+    """Read whether models are shown thread ids in a hashed form only.
+
+    Raises:
+        ConfigurationError: When it is no flag.
+    """
+    return scope == "resource" if value is None else check_flag("obscure_thread_ids", value)
 
 
 def check_buffering(value: object) -> Buffering:

@@ -689,3 +689,15 @@ def test_replay_takes_only_verbatim_messages_as_shown() -> None:
     head = SystemMessage([{"type": "text", "text": "Be kind."}, {"type": "text", "text": "one"}])
     prompt = [head, AIMessage("two, shortened", id="2"), HumanMessage("three", id="3")]
     assert example["shown_verbatim"](thread, prompt) == [True, False, False, True]
+
+
+# --- recall --------------------------------------------------------------------------------------
+
+
+def test_recall_reads_own_threads_and_no_one_elses() -> None:
+    bike, dinner, other = succeed("recall.py").strip().split("\n\n")
+    assert "recall({'cursor': " in bike
+    assert bike.endswith("Agent: You need QX-7741-B.")
+    assert "recall({'threadId': 'bike'" in dinner
+    assert dinner.endswith("Agent: You need QX-7741-B.")
+    assert other.endswith("Agent: I find no code.")

@@ -20,9 +20,9 @@ LAYERS = (
     ("core",),
     ("tiers", "retries", "sampling"),
     ("models", "archive"),
-    ("clients",),
-    ("calls", "buffering", "hooks", "archiving"),
-    ("drivers",),
+    ("clients", "leases"),
+    ("calls", "buffering", "hooks", "archiving", "past", "search", "sources"),
+    ("drivers", "recalling"),
     ("options",),
     ("memory",),
     ("nodes",),
@@ -36,7 +36,7 @@ PACKAGES = frozenset({"core", "archive"})
 """Rooms of several modules, which import one another."""
 
 LANGGRAPH_ROOMS = frozenset(
-    {"nodes", "graph", "recall_tool", "stream", "agent", "middleware"}
+    {"search", "recalling", "nodes", "graph", "recall_tool", "stream", "agent", "middleware"}
 )
 LANGCHAIN_ROOMS = frozenset({"models", "middleware"})
 IMPURE = frozenset(
@@ -55,7 +55,10 @@ LEFTWARDS = (
 TESTING_APART = (
     "`testing` imports itself, `errors` and langchain_core alone, and no other module imports it."
 )
-LANGGRAPH = "Only nodes, graph, recall_tool, stream, agent and middleware import langgraph."
+LANGGRAPH = (
+    "Only search, recalling, nodes, graph, recall_tool, stream, agent and middleware import "
+    "langgraph."
+)
 LANGCHAIN = "Only models, inside functions, and middleware import langchain, which is optional."
 CORE_MESSAGES = "`core` takes nothing of langchain and langgraph but `langchain_core.messages`."
 CORE_PURE = (

@@ -9,6 +9,7 @@ opens a tag.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 from typing import Any, cast
@@ -17,11 +18,12 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from langgraph_om.core.dates import annotate
 from langgraph_om.core.prompts import load
-from langgraph_om.core.record import MemoryRecord, log_tokens
+from langgraph_om.core.recall import range_line
+from langgraph_om.core.record import Group, MemoryRecord, log_tokens
 from langgraph_om.core.tags import escape
 from langgraph_om.core.window import CONTINUATION_ID, Window, safe_cuts
 
-__all__ = ["assemble", "dropped_from_view"]
+__all__ = ["RecallGuide", "assemble", "dropped_from_view", "recall_tokens"]
 
 _FIXED_TOKENS = 600
 """At least what our constant instructions, the reminder and the tags cost."""
@@ -32,6 +34,26 @@ _REMINDER_TOKENS = 80
 ContentBlock = str | dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class RecallGuide:
+    """What the Actor is told about recall, the same in every call."""
+
+    text: str
+    tokens: int
+
+
+def recall_tokens(record: MemoryRecord, guide: RecallGuide | None) -> int:
+    """Estimate what recall adds to the observations: the guide, and the range line of each group.
+
+    The tokens of a group are those of its text, as the thresholds are about what the Observer and
+    the Reflector write, and neither sees a range line.
+    """
+    if guide is None or not record["log"]:
+        return 0
+    # An id is read in small pieces, of two characters or more.
+    return guide.tokens + sum(len(_range_line(group)) // 2 for group in _shown_groups(record))
+
+
 def assemble(
     record: MemoryRecord,
     messages: Sequence[BaseMessage],
@@ -40,6 +62,7 @@ def assemble(
     today: date,
     system: str | SystemMessage | None = None,
     max_input_tokens: int | None = None,
+    guide: RecallGuide | None = None,
 ) -> list[BaseMessage]:
     """Put together the Actor's input.
 
@@ -50,14 +73,16 @@ def assemble(
         today: The day from which relative dates are told, in the memory's time zone.
         system: The agent's own system prompt, if it is not among the messages.
         max_input_tokens: Above this, the oldest messages of the window are left out of the view.
+        guide: With recall, what the Actor is told about it; groups then name their messages.
 
     Returns:
         At most one system message, then the conversation. Without observations these are the given
         messages as they are.
     """
     head = _own_system(system, messages)
-    memory = _memory_blocks(record, today, lead="\n\n" if _blocks(head) else "")
-    dropped = dropped_from_view(window, log_tokens(record), max_input_tokens)
+    memory = _memory_blocks(record, today, lead="\n\n" if _blocks(head) else "", guide=guide)
+    extra = recall_tokens(record, guide) if max_input_tokens is not None else 0
+    dropped = dropped_from_view(window, log_tokens(record), max_input_tokens, extra=extra)
     shown: list[BaseMessage] = [entry.message for entry in window.entries[dropped:]]
     out: list[BaseMessage] = []
     if memory:
@@ -103,20 +128,32 @@ def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _memory_blocks(record: MemoryRecord, today: date, *, lead: str) -> list[ContentBlock]:
+def _memory_blocks(
+    record: MemoryRecord, today: date, *, lead: str, guide: RecallGuide | None
+) -> list[ContentBlock]:
     """Render the memory as content blocks; `lead` parts the first from what precedes it."""
     if not record["log"]:
         return []
-    blocks: list[ContentBlock] = [_text(f"{lead}{load('actor_instructions')}\n\n<observations>\n")]
+    instructions = load("actor_instructions") + (f"\n\n{guide.text}" if guide is not None else "")
+    blocks: list[ContentBlock] = [_text(f"{lead}{instructions}\n\n<observations>\n")]
     previous: date | None = None
-    for group in record["log"]:
-        if not group["text"]:
-            continue  # these messages held nothing worth noting
+    for group in _shown_groups(record):
         told, previous = _told(group["text"], today, previous)
-        blocks.append(_text(f"{told}\n\n"))
+        line = _range_line(group) if guide is not None else ""
+        blocks.append(_text(f"{told}\n{line}\n\n" if line else f"{told}\n\n"))
     blocks.append(_text("</observations>"))
     hints = _hints(record)
     return [*blocks, _text(hints)] if hints else blocks
+
+
+def _shown_groups(record: MemoryRecord) -> list[Group]:
+    """Return the groups with a text; the messages of others held nothing worth noting."""
+    return [group for group in record["log"] if group["text"]]
+
+
+def _range_line(group: Group) -> str:
+    """Name the messages behind a group; ids are not dates, whatever they look like."""
+    return escape(range_line(group))
 
 
 @lru_cache(maxsize=1024)
@@ -178,7 +215,7 @@ def _exchanges_of(call_ids: set[str], messages: Sequence[BaseMessage]) -> list[B
     return brought
 
 
-def dropped_from_view(window: Window, log: int, limit: int | None) -> int:
+def dropped_from_view(window: Window, log: int, limit: int | None, *, extra: int = 0) -> int:
     """Count the window's oldest messages that the view leaves out to keep to a limit.
 
     Only whole exchanges are left out, and the newest one always stays; the live user request is
@@ -188,10 +225,11 @@ def dropped_from_view(window: Window, log: int, limit: int | None) -> int:
         window: The unobserved messages.
         log: Tokens of the observation log.
         limit: Tokens of observations and messages together; `None`: no limit.
+        extra: What recall adds to the observations, as `recall_tokens` tells.
     """
     if limit is None:
         return 0
-    room = limit - window.request_tokens - ((log + _FIXED_TOKENS) if log else 0)
+    room = limit - window.request_tokens - ((log + _FIXED_TOKENS + extra) if log else 0)
     if window.tokens <= room:
         return 0
     room -= 0 if log else _REMINDER_TOKENS

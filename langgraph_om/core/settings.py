@@ -10,6 +10,7 @@ from typing import Any, Literal
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.config import ObservationConfig, ReflectionConfig, Thresholds
+from langgraph_om.core.context import RecallGuide
 from langgraph_om.core.tokens import TokenCounter
 from langgraph_om.core.window import Entry, message_time
 
@@ -31,6 +32,8 @@ class Settings:
     max_input_tokens: int | None = None
     transforms: frozenset[str] = frozenset()
     """The transform hooks that the user has set."""
+    guide: RecallGuide | None = None
+    """With recall, what the Actor is told about it."""
 
     def marker(self) -> dict[str, Any]:
         """Describe the limits in force, for start and activation parts."""
@@ -57,3 +60,5 @@ class Identity:
 
     thread_id: str = ""
     resource_id: str | None = None
+    place: tuple[str, ...] = ()
+    """The nodes of other graphs within which the agent runs: none, or such as `("tools",)`."""

@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage
 from langgraph_om.core.record import MemoryRecord, readable
 from langgraph_om.errors import ConfigurationError
 
-__all__ = ["conversation_of", "record_of", "values_of"]
+__all__ = ["conversation_of", "record_of", "stored_record", "values_of"]
 
 
 def values_of(state: Any) -> Any:
@@ -51,7 +51,7 @@ def record_of(state: Any) -> MemoryRecord:
     Raises:
         ConfigurationError: When the state has no place for one.
     """
-    record = _stored(state)
+    record = stored_record(state)
     if record is None:
         msg = (
             "the state has no `om`, so the memory can not be seen here. A node: add it to the "
@@ -63,7 +63,7 @@ def record_of(state: Any) -> MemoryRecord:
     return readable(record)
 
 
-def _stored(state: Any) -> Any:
+def stored_record(state: Any) -> Any:
     """Return the record in a state, `{}` for an empty one, `None` when there is no place for it."""
     if isinstance(state, Mapping):
         return state["om"] or {} if "om" in state else None

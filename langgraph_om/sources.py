@@ -1,0 +1,193 @@
+"""Where recall reads from in a run: the archive, or the state of the current thread alone.
+
+The current thread and the user come from the run's configuration, never from what a model wrote. A
+thread or a message of somebody else is answered like one that does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Literal
+
+from langchain_core.messages import BaseMessage
+
+from langgraph_om.archive import ArchivedMessage, ArchivedThread, MessageArchive
+from langgraph_om.core.recall import RecallHit, RecallMessage, RecallThread, StateSource
+from langgraph_om.core.recall_source import created_within
+from langgraph_om.core.record import derive_id
+from langgraph_om.core.settings import Identity
+
+__all__ = ["ArchiveSource", "FindGroups", "IndexedStateSource", "hidden_id", "read_hidden_id"]
+
+FindGroups = Callable[[str, int], list[RecallHit]]
+"""Finds groups by meaning: a query, and how many at most."""
+
+THREADS_PER_READ = 200
+MOST_THREADS_READ = 20_000
+"""Further back than that, a hidden id is not recognised any more."""
+
+
+@dataclass(frozen=True)
+class IndexedStateSource(StateSource):
+    """The messages of one thread's state, with a search over its groups."""
+
+    find_groups: FindGroups | None = None
+
+    def search(self, query: str, limit: int) -> list[RecallHit]:
+        """Return the groups of this thread nearest in meaning, the best first."""
+        found = self.find_groups(query, limit) if self.find_groups is not None else []
+        own = (replace(hit, thread=self.thread(hit.thread.id) or hit.thread) for hit in found)
+        return [hit for hit in own if hit.thread.id == self.thread_id]
+
+
+@dataclass(frozen=True)
+class ArchiveSource:
+    """The archived messages that the user of the current thread may see."""
+
+    archive: MessageArchive
+    who: Identity
+    """The current thread, and whose it is."""
+    scope: Literal["thread", "resource"]
+    """Whether the other threads of the resource can be seen too."""
+    time_of: Callable[[str, BaseMessage], datetime | None]
+    """Tells when the message of a key was written, as far as anything knows."""
+    find_groups: FindGroups | None = None
+
+    def thread(self, thread_id: str) -> RecallThread | None:
+        """Return a thread; None for one that does not exist and for one of somebody else."""
+        found = self._own(thread_id)
+        return None if found is None else _shown(found)
+
+    def threads(
+        self, *, page: int, limit: int, before: datetime | None, after: datetime | None
+    ) -> tuple[list[RecallThread], bool]:
+        """Return a page of the user's threads, the last updated first, and whether more follow."""
+        if not self._is_shared:
+            own = self.thread(self.who.thread_id) or RecallThread(self.who.thread_id)
+            passes = page == 0 and limit > 0 and created_within(own, before, after)
+            return ([own] if passes else []), False
+        found, has_more = self.archive.threads(
+            str(self.who.resource_id),
+            page=page,
+            limit=limit,
+            before=before,
+            after=_just_before(after),
+        )
+        return [_shown(thread) for thread in found], has_more
+
+    def find(self, key: str, thread_id: str | None) -> RecallMessage | None:
+        """Return the message of this key; without a thread, from any of the user's.
+
+        One that left its conversation, by an edit or a fork, is not shown: it has no neighbours
+        there any more.
+        """
+        if not key:
+            return None
+        if thread_id is None and self._is_shared:
+            found = self.archive.find(key, resource_id=self.who.resource_id)
+        else:
+            thread_id = self.who.thread_id if thread_id is None else thread_id
+            allowed = self._own(thread_id) is not None
+            found = self.archive.find(key, thread_id=thread_id) if allowed else None
+        return self._message(found) if found is not None and found.is_current else None
+
+    def messages(
+        self,
+        thread_id: str,
+        *,
+        start: int | None,
+        stop: int | None,
+        limit: int,
+        newest_first: bool,
+    ) -> list[RecallMessage]:
+        """Return visible messages of the span, in the order of the conversation."""
+        if limit <= 0 or self._own(thread_id) is None:
+            return []
+        found = self.archive.messages(
+            thread_id, start=start, stop=stop, limit=limit, newest_first=newest_first
+        )
+        return [self._message(message) for message in found]
+
+    def search(self, query: str, limit: int) -> list[RecallHit]:
+        """Return the groups nearest in meaning whose threads may be seen, the best first."""
+        found = self.find_groups(query, limit) if self.find_groups is not None else []
+        threads = {key: self.thread(key) for key in {hit.thread.id for hit in found}}
+        return [
+            replace(hit, thread=thread)
+            for hit in found
+            if (thread := threads[hit.thread.id]) is not None
+        ]
+
+    @cached_property
+    def _is_shared(self) -> bool:
+        """Whether there are other threads to see."""
+        return self.scope == "resource" and bool(self.who.resource_id)
+
+    def _own(self, thread_id: str) -> ArchivedThread | None:
+        """Return a thread that may be seen."""
+        is_current = thread_id == self.who.thread_id
+        if not thread_id or not (is_current or self._is_shared):
+            return None
+        if thread_id in self._looked_up:
+            return self._looked_up[thread_id]
+        found = self.archive.thread(thread_id)
+        if found is not None and not self._may_see(found, is_current=is_current):
+            found = None
+        self._looked_up[thread_id] = found
+        return found
+
+    def _may_see(self, thread: ArchivedThread, *, is_current: bool) -> bool:
+        if thread.resource_id == self.who.resource_id:
+            return True
+        # A thread is written before its resource is known, or without one in some of its runs.
+        return is_current and None in {thread.resource_id, self.who.resource_id}
+
+    @cached_property
+    def _looked_up(self) -> dict[str, ArchivedThread | None]:
+        """Remember threads for the length of one answer, which asks for the same ones again."""
+        return {}
+
+    def _message(self, found: ArchivedMessage) -> RecallMessage:
+        said = self.time_of(found.key, found.message)
+        return RecallMessage(found.key, found.thread_id, found.position, found.message, said)
+
+
+def _shown(thread: ArchivedThread) -> RecallThread:
+    return RecallThread(thread.id, thread.title, thread.created, thread.updated)
+
+
+def _just_before(moment: datetime | None) -> datetime | None:
+    """Turn "at this time or later" into the archive's "after this time"."""
+    step = timedelta(microseconds=1)
+    if moment is None or moment < datetime.min.replace(tzinfo=UTC) + step:
+        return None
+    return moment - step
+
+
+# --- Hidden thread ids ---------------------------------------------------------------------------
+
+
+def hidden_id(thread_id: str) -> str:
+    """Write a thread id so that it can not be read, always the same way."""
+    return derive_id("thread", thread_id)
+
+
+def read_hidden_id(written: str, source: StateSource | ArchiveSource, current: str) -> str | None:
+    """Read a thread id that was hidden, or that was not."""
+    if written in {current, hidden_id(current)}:
+        return current
+    if not written.startswith("thread-") or source.thread(written) is not None:
+        return written
+    return next((key for key in _thread_ids(source) if hidden_id(key) == written), None)
+
+
+def _thread_ids(source: StateSource | ArchiveSource) -> Iterator[str]:
+    """Give the ids of the user's threads, the last updated first."""
+    for page in range(MOST_THREADS_READ // THREADS_PER_READ):
+        found, has_more = source.threads(page=page, limit=THREADS_PER_READ, before=None, after=None)
+        yield from (thread.id for thread in found)
+        if not has_more:
+            return
