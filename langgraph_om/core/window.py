@@ -289,7 +289,8 @@ def keyed_messages(messages: Sequence[BaseMessage]) -> Keyed:
 def safe_cuts(entries: Sequence[Entry]) -> list[int]:
     """List where the window may be cut: counts of leading entries that hold only whole exchanges.
 
-    A tool call stays with all of its results. A call without a result closes once the conversation
+    A tool call stays with all of its results, and both stay until the Actor has gone on from them:
+    who never sees a result asks for it again. A call without a result closes once the conversation
     went on without it, so that an abandoned call does not stop memory for ever.
     """
     whole_until = _exchange_ends(entries)
@@ -322,6 +323,8 @@ def _exchange_ends(entries: Sequence[Entry]) -> list[int]:
     for called in open_calls.values():
         if called >= newest_other:  # nothing went on since: its result may still come
             ends[called] = len(entries)
+    if newest_other >= 0 and entries[-1].message.type == "tool":
+        ends[newest_other] = len(entries)  # the Actor has not seen these results yet
     return ends
 
 

@@ -349,7 +349,9 @@ def test_no_cut_splits_an_exchange(messages: list[BaseMessage]) -> None:
 @given(tool_talks())
 def test_every_boundary_of_whole_exchanges_is_a_cut(messages: list[BaseMessage]) -> None:
     cuts = safe_cuts(entries(messages))
-    for cut in range(1, len(messages) + 1):
+    last = max((at for at, m in enumerate(messages) if not isinstance(m, ToolMessage)), default=-1)
+    seen = len(messages) if last in (-1, len(messages) - 1) else last
+    for cut in range(1, seen + 1):
         head = messages[:cut]
         called = {call["id"] for m in head if isinstance(m, AIMessage) for call in m.tool_calls}
         if called <= {m.tool_call_id for m in head if isinstance(m, ToolMessage)}:
@@ -361,7 +363,14 @@ def test_cuts_of_a_long_window_are_found_in_time() -> None:
     for at in range(10_000):
         messages += [H, calls(f"c{at}"), result(f"c{at}")]
     window = tuple(Entry(str(at), message, "", 1) for at, message in enumerate(messages))
-    assert len(safe_cuts(window)) == 20_000
+    assert len(safe_cuts(window)) == 19_999
+
+
+def test_results_that_the_actor_has_not_seen_are_not_cut_off() -> None:
+    messages = [H, calls("a"), result("a"), calls("b", "c"), result("b"), result("c")]
+    assert safe_cuts(entries(messages)) == [1, 3]
+    assert safe_cuts(entries([*messages, AIMessage("Seen.")])) == [1, 3, 6, 7]
+    assert safe_cuts(entries([*messages, H])) == [1, 3, 6, 7]
 
 
 # --- When a message was written ------------------------------------------------------------------
