@@ -33,10 +33,11 @@ from langgraph_om.core.record import MemoryRecord, fold, fold_one, readable
 from langgraph_om.core.window import needed_messages
 from langgraph_om.drivers import Ended, advance
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.memory import ObservationalMemory, check_memory, folded, remaining
+from langgraph_om.memory import ObservationalMemory, check_memory
 from langgraph_om.nodes import MemoryNodes, emit, make_searchable
 from langgraph_om.recall_tool import check_namesakes
 from langgraph_om.stream import MemoryTransformer
+from langgraph_om.work import folded, remaining
 
 __all__ = ["ObservationalMemoryAgentState", "ObservationalMemoryMiddleware"]
 

@@ -21,7 +21,8 @@ from langgraph_om.core.flow import CycleFlow
 from langgraph_om.core.plan import Decision
 from langgraph_om.core.record import MemoryRecord, readable
 from langgraph_om.core.settings import Identity
-from langgraph_om.memory import ObservationalMemory, folded
+from langgraph_om.memory import ObservationalMemory
+from langgraph_om.work import folded
 
 __all__ = [
     "ACTIVATE",

@@ -24,6 +24,7 @@ LAYERS = (
     ("calls", "buffering", "hooks", "archiving", "past", "search", "sources"),
     ("drivers", "recalling"),
     ("options",),
+    ("work",),
     ("memory",),
     ("nodes",),
     ("graph", "recall_tool", "stream"),

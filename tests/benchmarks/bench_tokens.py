@@ -1,13 +1,14 @@
 """How close and how fast the estimates of tokens are, by kind of text, as a Markdown table.
 
 The true counts are those of `o200k_base`. Speed is that of texts seen before and, after the slash,
-of the first count with nothing kept.
+of the first count with nothing kept. The last row has the median of each figure over the kinds.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterable
 from itertools import groupby
 from statistics import median
 
@@ -40,6 +41,12 @@ def speed(counter: TokenCounter, found: list[Sample], *, rounds: int = ROUNDS) -
     return size / min(times) / MEGA
 
 
+def row(name: str, values: Iterable[float]) -> str:
+    """A row of the table."""
+    text = "| {} | {:.1f} %, {:.1f} % | {:.1f} %, {:.1f} % | {:.1f} / {:.1f} | {:.1f} |"
+    return text.format(name, *values)
+
+
 def main() -> None:
     """Print the table."""
     ours, before = EstimatingCounter(), TokenxCounter()
@@ -47,17 +54,15 @@ def main() -> None:
         "| kind | median, p95 of estimate | of tokenx | MB/s of estimate | of tokenx |",
         "|---|---|---|---|---|",
     ]
+    figures: list[tuple[float, ...]] = []
     for kind, grouped in groupby(samples(), lambda sample: sample.kind):
         found = list(grouped)
         estimate._COSTS.clear()
         cold = speed(ours, found, rounds=1)
-        cells = [
-            "{:.1f} %, {:.1f} %".format(*errors(ours, found)),
-            "{:.1f} %, {:.1f} %".format(*errors(before, found)),
-            f"{speed(ours, found):.1f} / {cold:.1f}",
-            f"{speed(before, found):.1f}",
-        ]
-        lines.append(" | ".join((f"| {kind}", *cells)) + " |")
+        speeds = (speed(ours, found), cold, speed(before, found))
+        figures.append((*errors(ours, found), *errors(before, found), *speeds))
+        lines.append(row(kind, figures[-1]))
+    lines.append(row("all", map(median, zip(*figures, strict=True))))
     sys.stdout.write("\n".join(lines) + "\n")
 
 
