@@ -95,7 +95,7 @@ memory = ObservationalMemory(
     model,
     # Tiny, so that a short talk suffices; the defaults are 30,000 and 40,000.
     observation={"message_tokens": 300, "buffer_tokens": 0.4},
-    reflection={"observation_tokens": 300},
+    reflection={"observation_tokens": 450},
     # So that every run prints the same: nothing in the background, and a day that stands still.
     buffering=InlineBuffering(),
     clock=lambda: NOW,

@@ -276,8 +276,8 @@ def test_agent_answers_from_memory_and_shows_it(tmp_path: Path) -> None:
     asked, view = printed.rpartition("\nJonas: ")[2].split("\nmemory of jonas, ")
     assert "back on Thursday, my train to Kassel leaves at 17:40" in asked
     assert "My budget is 120 euros" in asked
-    assert re.search(r"^observations +\[#+\.*\] \d+ of 300 tokens$", view, re.MULTILINE)
-    assert '-> called price {"part": "chain"}' in view
+    assert re.search(r"^observations +\[#+\.*\] \d+ of 450 tokens$", view, re.MULTILINE)
+    assert 'called price {"part": "chain"}' in view
     assert set(re.findall(r"^Date: (.+)$", view, re.MULTILINE)) == {"May 4, 2026"}
     again = succeed("agent.py", db)
     assert re.search(r"^The thread goes on after \d+ messages\.$", again, re.MULTILINE)

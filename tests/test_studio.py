@@ -47,6 +47,9 @@ COMPLAINTS = re.compile(r"Blocking call|Traceback \(most recent call last\)")
 SECRETS = ("<observations>", "<conversation>", "current-task", "om_observer", "om_reflector")
 """What stands only in calls of the Observer and the Reflector."""
 
+copyable_graph = pytest.mark.parametrize("graph", [g for g in NODES if g != "middleware_agent"])
+"""The server's in-memory runtime can not go on with a copied thread once a graph within a node, as
+the middleware has, has run in it: `threads.copy` makes a plain mapping of one with defaults."""
 each_graph = pytest.mark.parametrize("graph", NODES)
 
 MORE = '''
@@ -480,7 +483,7 @@ def after_turn(history: list[Any], number: int) -> Any:
     )
 
 
-@each_graph
+@copyable_graph
 async def test_fork_remembers_what_was_known_then(
     server: Server, talks: dict[str, Talk], graph: str
 ) -> None:
@@ -513,7 +516,7 @@ async def test_fork_remembers_what_was_known_then(
     assert old_values == now
 
 
-@each_graph
+@copyable_graph
 async def test_fork_by_an_edit_of_an_earlier_step(
     server: Server, talks: dict[str, Talk], graph: str
 ) -> None:
@@ -534,7 +537,7 @@ async def test_fork_by_an_edit_of_an_earlier_step(
     assert len(fork["messages"]) > len(before["messages"])
 
 
-@each_graph
+@copyable_graph
 async def test_copied_thread_takes_its_memory_along(
     server: Server, talks: dict[str, Talk], graph: str
 ) -> None:
@@ -547,7 +550,7 @@ async def test_copied_thread_takes_its_memory_along(
     assert {part["data"]["threadId"] for part in custom(events)} == {thread}
 
 
-@each_graph
+@copyable_graph
 async def test_edit_of_memory_changes_one_key(
     server: Server, talks: dict[str, Talk], graph: str
 ) -> None:
@@ -581,7 +584,7 @@ async def test_edited_memory_is_what_the_actor_is_told(server: Server) -> None:
     assert record["log"][0]["text"] not in shown
 
 
-@each_graph
+@copyable_graph
 async def test_edit_of_messages(server: Server, talks: dict[str, Talk], graph: str) -> None:
     async with server.client() as client:
         thread = await copied(client, talks[graph].thread)

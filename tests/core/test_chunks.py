@@ -81,7 +81,7 @@ def test_chunk_takes_all_where_the_human_boundary_is_far() -> None:
     assert next_chunk_end(window, 0, interval=100, most=1000) == 3
 
 
-def test_open_tool_call_waits_for_its_result() -> None:
+def test_tool_call_waits_until_the_actor_has_seen_its_result() -> None:
     call = {"name": "look", "args": {}, "id": "c1"}
     messages: list[BaseMessage] = [
         HumanMessage(words(20)),
@@ -89,7 +89,9 @@ def test_open_tool_call_waits_for_its_result() -> None:
     ]
     assert next_chunk_end(window_of(messages), 0, interval=100, most=1000) == 0
     answered = [*messages, ToolMessage("done", tool_call_id="c1")]
-    assert next_chunk_end(window_of(answered), 0, interval=100, most=1000) == 3
+    assert next_chunk_end(window_of(answered), 0, interval=100, most=1000) == 0
+    went_on = [*answered, AIMessage("Seen.")]
+    assert next_chunk_end(window_of(went_on), 0, interval=100, most=1000) == 4
 
 
 def test_chunk_is_bounded_but_a_large_message_goes_alone() -> None:
