@@ -107,32 +107,35 @@ class MemoryRecord(TypedDict, total=False):
 
 
 def blank_record() -> MemoryRecord:
-    """Return the memory of a thread that was never looked at."""
+    """Return the memory of a thread that was never looked at.
+
+    What a person wants to read of a state comes first, the bookkeeping last.
+    """
     return {
-        "version": RECORD_VERSION,
-        "id": "",
-        "thread_id": "",
-        "resource_id": None,
-        "scope": "thread",
-        "generation": 0,
         "log": [],
-        "cursor": [],
-        "chunks": [],
-        "reflection": None,
-        "pending": {},
         "current_task": None,
         "suggested_response": None,
         "thread_title": None,
-        "stamps": {},
-        "token_cache": {"counter": "", "counts": {}},
-        "turn": {"request": None, "step": -1},
+        "chunks": [],
+        "reflection": None,
+        "pending": {},
         "attempts": {},
         "usage": {},
+        "generation": 0,
+        "tripwire": None,
+        "thread_id": "",
+        "resource_id": None,
+        "scope": "thread",
+        "id": "",
+        "version": RECORD_VERSION,
         "others": [],
         "revision": 0,
-        "tripwire": None,
+        "turn": {"request": None, "step": -1},
         "archived": None,
         "evicted": None,
+        "cursor": [],
+        "stamps": {},
+        "token_cache": {"counter": "", "counts": {}},
     }
 
 
