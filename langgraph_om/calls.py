@@ -8,12 +8,10 @@ time, is an answer too; a call that hangs is left behind.
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import inspect
-import threading
 import time
 from collections.abc import Awaitable, Callable, Generator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -26,6 +24,7 @@ from langgraph_om.clients import AgentModels, Client, name_of, refuses_attachmen
 from langgraph_om.core.attachments import with_attachments
 from langgraph_om.core.observer import ModelCall, ModelReply
 from langgraph_om.core.tokens import TokenCounter, count_messages
+from langgraph_om.deadlines import finished_within, in_thread
 from langgraph_om.errors import ConfigurationError, ModelTierError, ObservationalMemoryError
 from langgraph_om.models import call_config, check_value, read_reply
 from langgraph_om.retries import backoff, is_stale, is_transient, retry_after
@@ -259,29 +258,26 @@ def ask(call: ModelCall, calls: Calls, seconds: float) -> ModelReply:
                 time.sleep(step.seconds)
                 step = tries.send(_Done())
             else:
-                step = tries.send(_in_thread(partial(_carry_out, step, call, calls), call, step))
+                step = tries.send(_threaded(partial(_carry_out, step, call, calls), call, step))
     except StopIteration as end:
         return read_reply(end.value, calls.clock())
     except Exception as error:  # noqa: BLE001 whatever a model raises is an answer to the flow
         return ModelReply(calls.clock(), error=error)
 
 
-def _in_thread(work: Callable[[], Any], call: ModelCall, step: _Attempt | _Choose) -> _Done:
-    """Work in a thread of its own, so that a call that hangs can be left behind."""
-    future: Future[Any] = Future()
+def _threaded(work: Callable[[], Any], call: ModelCall, step: _Attempt | _Choose) -> _Done:
+    future = in_thread(work, f"om_{call.role}")
+    done, _ = wait({future}, timeout=step.seconds)
+    return _outcome(future) if done else _Done(error=_LateError())
 
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 it is raised again where it is awaited
-            future.set_exception(error)
 
-    context = contextvars.copy_context()
-    threading.Thread(target=context.run, args=(run,), name=f"om_{call.role}", daemon=True).start()
+def _outcome(done: Future[Any] | asyncio.Task[Any]) -> _Done:
     try:
-        return _Done(future.result(timeout=step.seconds))
+        return _Done(done.result())
+    except asyncio.CancelledError:  # the model's own: when the turn is cancelled nobody is here
+        return _Done(error=RuntimeError("the call was cancelled"))
     except Exception as error:  # noqa: BLE001 whatever a model raises is an answer to the flow
-        return _Done(error=error if future.done() else _LateError())
+        return _Done(error=error)
 
 
 def _carry_out(step: _Attempt | _Choose, call: ModelCall, calls: Calls) -> Any:
@@ -306,27 +302,13 @@ async def aask(call: ModelCall, calls: Calls, seconds: float) -> ModelReply:
                 await asyncio.sleep(step.seconds)
                 step = tries.send(_Done())
             else:
-                step = tries.send(await _in_task(step, call, calls))
+                done = await finished_within(step.seconds, _acarry_out(step, call, calls))
+                late = _Done(error=_LateError())
+                step = tries.send(_outcome(done) if done is not None else late)
     except StopIteration as end:
         return read_reply(end.value, calls.clock())
     except Exception as error:  # noqa: BLE001 whatever a model raises is an answer to the flow
         return ModelReply(calls.clock(), error=error)
-
-
-async def _in_task(step: _Attempt | _Choose, call: ModelCall, calls: Calls) -> _Done:
-    """Work in a task of its own, so that a call that will not be cancelled can be left behind."""
-    task = asyncio.create_task(_acarry_out(step, call, calls))
-    task.add_done_callback(_take_notice)
-    try:
-        done, _ = await asyncio.wait({task}, timeout=step.seconds)
-    finally:
-        task.cancel()
-    if not done:
-        return _Done(error=_LateError())
-    try:
-        return _Done(task.result())
-    except Exception as error:  # noqa: BLE001 whatever a model raises is an answer to the flow
-        return _Done(error=error)
 
 
 async def _acarry_out(step: _Attempt | _Choose, call: ModelCall, calls: Calls) -> Any:
@@ -334,18 +316,14 @@ async def _acarry_out(step: _Attempt | _Choose, call: ModelCall, calls: Calls) -
         config = ensure_config(calls.config)
         if inspect.iscoroutinefunction(step.function):
             return await step.function(config)
-        chosen = await asyncio.to_thread(step.function, config)
+        name = f"om_{call.role}"
+        chosen = await asyncio.wrap_future(in_thread(partial(step.function, config), name))
         return await chosen if inspect.isawaitable(chosen) else chosen
-    client = await asyncio.to_thread(calls.models.get, call.role, step.leaf)
+    made = in_thread(partial(calls.models.get, call.role, step.leaf), f"om_{call.role}")
+    client = await asyncio.wrap_future(made)
     question = _question(call, client, step)
     return await client.runnable.ainvoke(question, call_config(call, calls.config))
 
 
 async def _result(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
-
-
-def _take_notice(task: asyncio.Task[Any]) -> None:
-    """Keep asyncio from complaining about the end of a call that nobody waits for any more."""
-    if not task.cancelled():
-        task.exception()

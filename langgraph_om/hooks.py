@@ -7,10 +7,8 @@ either, can be left behind. Only what ends a process (`KeyboardInterrupt`, `Syst
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import inspect
 import logging
-import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
@@ -25,6 +23,7 @@ from langgraph_om.core.hooks import (
     debug_event,
     lifecycle_call,
 )
+from langgraph_om.deadlines import finished_within, in_thread
 from langgraph_om.errors import ConfigurationError
 
 __all__ = ["Hooks", "check_hooks"]
@@ -73,57 +72,28 @@ class Hooks:
             result = function(*call.arguments)
             return asyncio.run(_within(seconds, result)) if inspect.isawaitable(result) else result
 
-        future = _in_thread(work, call.name)
+        future = in_thread(work, call.name)
         done, _ = wait({future}, timeout=seconds)
         return _reply(call, future) if done else _late(call, seconds)
 
     async def acall(self, call: HookCall, seconds: float) -> HookReply:
         """Call a hook without blocking the event loop; else like `call`."""
-        task = asyncio.create_task(_acarry_out(self.functions[call.name], call), name=call.name)
-        task.add_done_callback(_take_notice)
-        try:
-            done, _ = await asyncio.wait({task}, timeout=seconds)
-        finally:
-            task.cancel()
-        return _reply(call, task) if done else _late(call, seconds)
+        work = _acarry_out(self.functions[call.name], call)
+        done = await finished_within(seconds, work, call.name)
+        return _reply(call, done) if done is not None else _late(call, seconds)
 
 
 async def _acarry_out(function: Hook, call: HookCall) -> Any:
     if inspect.iscoroutinefunction(function):
         return await function(*call.arguments)
-    # Not `asyncio.to_thread`: the loop's threads are few, and are waited for when the loop ends.
-    future = _in_thread(lambda: function(*call.arguments), call.name)
+    future = in_thread(lambda: function(*call.arguments), call.name)
     result = await asyncio.wrap_future(future)
     return await result if inspect.isawaitable(result) else result
-
-
-def _in_thread(work: Callable[[], Any], name: str) -> Future[Any]:
-    """Work in a thread that keeps no process from ending."""
-    future: Future[Any] = Future()
-    future.set_running_or_notify_cancel()  # from here on nobody can cancel it
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except StopIteration as error:  # an awaited future can not raise it
-            future.set_exception(RuntimeError(f"StopIteration: {error}"))
-        except BaseException as error:  # noqa: BLE001 it is raised again where it is awaited
-            future.set_exception(error)
-
-    context = contextvars.copy_context()
-    threading.Thread(target=context.run, args=(run,), name=name, daemon=True).start()
-    return future
 
 
 async def _within(seconds: float, awaitable: Any) -> Any:
     async with asyncio.timeout(seconds):
         return await awaitable
-
-
-def _take_notice(task: asyncio.Task[Any]) -> None:
-    """Keep asyncio from complaining about the end of a hook that nobody waits for any more."""
-    if not task.cancelled():
-        task.exception()
 
 
 def _reply(call: HookCall, done: Future[Any] | asyncio.Task[Any]) -> HookReply:

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1] / PACKAGE
 LAYERS = (
     ("errors",),
     ("core",),
-    ("tiers", "retries", "sampling"),
+    ("tiers", "retries", "sampling", "deadlines"),
     ("models", "archive"),
     ("clients", "leases"),
     ("calls", "buffering", "hooks", "archiving", "past", "search", "sources"),
