@@ -42,9 +42,9 @@ from langgraph.graph import END, START, StateGraph
 
 from langgraph_om import (
     ConfigurationError,
+    EstimatingCounter,
     ObservationalMemory,
     ObservationalMemoryState,
-    EstimatingCounter,
     add_observational_memory,
 )
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
