@@ -113,6 +113,8 @@ class Archiving:
         Raises:
             ArchiveError: When the storage fails.
         """
+        if not entries:
+            return
         known = self.archive.contains(thread_id, [key for key, _ in entries])
         last = max((at for at, (key, _) in enumerate(entries) if key in known), default=-1)
         new = entries[last + 1 :]

@@ -701,3 +701,28 @@ def test_recall_reads_own_threads_and_no_one_elses() -> None:
     assert "recall({'threadId': 'bike'" in dinner
     assert dinner.endswith("Agent: You need QX-7741-B.")
     assert other.endswith("Agent: I find no code.")
+
+
+# --- postgres ------------------------------------------------------------------------------------
+
+
+def test_two_workers_on_one_postgres_lose_nothing(postgres_database: str) -> None:
+    printed = succeed("postgres.py", postgres_database)
+    turns = re.findall(r"^(north|south): ", printed, re.MULTILINE)
+    assert turns == ["north", "south"] * 6
+    assert "You told me: The crane of berth 14 lifts 40 tonnes" in printed
+    assert figure("in the archive", printed) == 24
+    assert 0 < figure("in the state", printed) < 24
+    assert " messages, 0 observations" not in printed
+    assert "lost:           0 of 12\nin order:       True" in printed
+
+
+@pytest.mark.parametrize("package", ["psycopg", "langgraph.checkpoint.postgres"])
+def test_postgres_says_what_it_is_skipped_for(package: str) -> None:
+    done = run_program(
+        f"import runpy, sys; sys.modules[{package!r}] = None; sys.argv = ['postgres.py']; "
+        f"runpy.run_path({str(EXAMPLES / 'postgres.py')!r}, run_name='__main__')"
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.startswith("Skipped: ")
+    assert "pip install 'langgraph-om[postgres]'" in done.stdout

@@ -1,4 +1,4 @@
-"""Run the benchmarks: `python tests/benchmarks/run.py [NAME ...] [--quick] [--json FILE]`.
+"""Run the benchmarks: `python tests/benchmarks/run.py [NAME ...] [--all] [--quick] [--json FILE]`.
 
 Everything is offline and repeatable but the times. Targets are printed beside what was measured and
 fail nothing: a benchmark informs, tests decide.
@@ -15,8 +15,10 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+import bench_archive
 import bench_blocking
 import bench_bytes
+import bench_evict
 import bench_prefix
 import bench_step
 from report import Budget, Options, Report, markdown_table, text_table
@@ -26,7 +28,11 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "blocking": bench_blocking.run,
     "prefix": bench_prefix.run,
     "bytes": bench_bytes.run,
+    "archive": bench_archive.run,
+    "evict": bench_evict.run,
 }
+LONG = ("archive", "evict")
+"""Run only by name or with `--all`."""
 
 
 def say(text: str) -> None:
@@ -41,6 +47,7 @@ def machine() -> str:
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure memory against its budgets.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("--all", action="store_true", help=f"also {' and '.join(LONG)}")
     parser.add_argument("--quick", action="store_true", help="smaller and less exact")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures there")
     parser.add_argument("--file", type=Path, help="a conversation for `prefix` to replay")
@@ -57,7 +64,8 @@ def main() -> None:
     figures: dict[str, object] = {"machine": machine()}
     say(machine())
     budgets: list[Budget] = []
-    for name in chosen.names or BENCHMARKS:
+    names = [name for name in BENCHMARKS if chosen.all or name not in LONG]
+    for name in names if chosen.all else chosen.names or names:
         started = time.perf_counter()
         report = BENCHMARKS[name](options)
         budgets += report.budgets
