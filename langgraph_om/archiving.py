@@ -12,17 +12,19 @@ from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import takewhile
 from typing import Any
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
 from langgraph_om.archive import MessageArchive
+from langgraph_om.core.digest import content_digest
 from langgraph_om.core.events import Event
 from langgraph_om.core.keeping import evictable, unarchived
 from langgraph_om.core.parts import is_visible
 from langgraph_om.core.record import MemoryRecord, fold
 from langgraph_om.core.window import Keyed
-from langgraph_om.errors import ArchiveError
+from langgraph_om.errors import ArchiveError, ConfigurationError
 
 __all__ = ["Archiving"]
 
@@ -47,14 +49,16 @@ class Archiving:
         messages: Sequence[BaseMessage],
         now: datetime,
         changed: Collection[str] = (),
+        request: str | None = None,
     ) -> list[Event]:
-        """Archive what is new, and say so.
+        """Archive what is new, and say so; nothing of a conversation without a thread id.
 
         Args:
             record: The memory of the thread, looked at in this step.
             messages: The whole conversation.
             now: The current time.
             changed: Keys of messages that are new or edited.
+            request: The key of the live user request.
 
         Returns:
             The events to fold; `evicted` names the messages that may be removed now.
@@ -62,9 +66,11 @@ class Archiving:
         Raises:
             ConfigurationError: When the thread belongs to another resource in the archive.
         """
+        if not record["thread_id"]:  # nobody could tell such conversations apart
+            return []
         try:
             events = self._kept(record, messages, now, changed)
-            return [*events, *self._removable(fold(record, [events]), messages)]
+            return [*events, *self._removable(fold(record, [events]), messages, now, request)]
         except ArchiveError as error:
             logger.warning(
                 "thread %r: the archive failed, the next step tries again: %s",
@@ -84,7 +90,7 @@ class Archiving:
         after, new = unarchived(record, messages, changed)
         if new:
             title = record["thread_title"]
-            self.archive.append(thread, resource, _rows(new), after=after, now=now, title=title)
+            self._append(thread, resource, new, after=after, now=now, title=title)
         groups = [group for group in record["log"] if (thread, group["id"]) not in self._groups]
         if groups:
             self.archive.add_groups(thread, resource, groups, now)
@@ -93,13 +99,45 @@ class Archiving:
                 self._groups.popitem(last=False)
         return [{"type": "archived", "last": new[-1][0]}] if new else []
 
-    def _removable(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> list[Event]:
-        keys = evictable(record, messages) if self.evicts else []
-        if not keys:
+    def _append(
+        self,
+        thread: str,
+        resource: str | None,
+        entries: Keyed,
+        *,
+        after: str | None,
+        now: datetime,
+        title: str | None = None,
+    ) -> None:
+        rows = _rows(entries)
+        try:
+            self.archive.append(thread, resource, rows, after=after, now=now, title=title)
+        except ConfigurationError:  # a message that is no JSON, or a thread of somebody else
+            plain = [(key, _plain(message), seen) for key, message, seen in rows]
+            self.archive.append(thread, resource, plain, after=after, now=now, title=title)
+
+    def _removable(
+        self,
+        record: MemoryRecord,
+        messages: Sequence[BaseMessage],
+        now: datetime,
+        request: str | None,
+    ) -> list[Event]:
+        """Tell what may be removed; what was edited since it was archived is archived anew."""
+        thread = record["thread_id"]
+        keys = evictable(record, messages, request) if self.evicts else []
+        kept = self.archive.contains(thread, keys) if keys else set()
+        ids = list(takewhile(kept.__contains__, keys))
+        if not ids:
             return []
-        kept = self.archive.contains(record["thread_id"], keys)
-        ids = [key for key in keys if key in kept]
-        return [{"type": "evicted", "last": ids[-1], "ids": ids}] if ids else []
+        known = {message.id: message for message in messages}
+        before = record["evicted"]
+        for key, stored in zip(ids, self.archive.branch(thread, ids), strict=True):
+            if content_digest(stored) != content_digest(known[key]):
+                entry = [(key, known[key])]
+                self._append(thread, record["resource_id"], entry, after=before, now=now)
+            before = key
+        return [{"type": "evicted", "last": ids[-1], "ids": ids}]
 
     def complete(
         self,
@@ -113,14 +151,14 @@ class Archiving:
         Raises:
             ArchiveError: When the storage fails.
         """
-        if not entries:
+        if not entries or not thread_id:
             return
         known = self.archive.contains(thread_id, [key for key, _ in entries])
         last = max((at for at, (key, _) in enumerate(entries) if key in known), default=-1)
         new = entries[last + 1 :]
         if new:
             after = entries[last][0] if last >= 0 else None
-            self.archive.append(thread_id, resource_id, _rows(new), after=after, now=now)
+            self._append(thread_id, resource_id, new, after=after, now=now)
 
     def forget(self, thread_id: str | None) -> None:
         """Forget what was archived of a thread, or of all, after it was deleted."""
@@ -137,6 +175,15 @@ def _storable(message: BaseMessage) -> BaseMessage:
     if not isinstance(message, ToolMessage) or message.artifact is None or _is_json(message):
         return message
     return message.model_copy(update={"artifact": None})
+
+
+def _plain(message: BaseMessage) -> BaseMessage:
+    """Write what is no JSON value as text."""
+    fields = {
+        name: json.loads(json.dumps(getattr(message, name), default=str, skipkeys=True))
+        for name in ("content", "additional_kwargs", "response_metadata")
+    }
+    return message.model_copy(update=fields)
 
 
 def _is_json(message: ToolMessage) -> bool:

@@ -147,7 +147,7 @@ class MemoryWork:
         archiving = cast("Archiving", self._archiving)
         counted = (event["counts"] for event in seen.events if event["type"] == "counted")
         changed = {key for counts in counted for key in counts}
-        events = archiving.keep(seen.record, messages, self._clock(), changed)
+        events = archiving.keep(seen.record, messages, self._clock(), changed, seen.window.request)
         record = fold(seen.record, [events])
         return replace(seen, record=record, events=[*seen.events, *events])
 

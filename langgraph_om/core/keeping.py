@@ -7,6 +7,7 @@ step looks only at what came since; a fork has both of its own.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import takewhile
 
 from langchain_core.messages import BaseMessage
 
@@ -45,12 +46,20 @@ def unarchived(
     return record["evicted"], everything
 
 
-def evictable(record: MemoryRecord, messages: Sequence[BaseMessage]) -> list[str]:
+def evictable(
+    record: MemoryRecord, messages: Sequence[BaseMessage], request: str | None
+) -> list[str]:
     """Return the ids of the messages that memory does not need any more, in order.
 
-    These are the observed ones but for as many as the cursor names, by which the window is found,
-    and the live user request. System messages stay.
+    These are the observed ones before the live user request, but for as many as the cursor names,
+    by which the window is found: always the conversation's beginning, so that what stays is in one
+    piece. System messages stay.
+
+    Args:
+        record: The memory of the thread.
+        messages: The whole conversation.
+        request: The key of the live user request.
     """
-    observed = [message for message in observed_messages(record, messages) if message.id]
-    request = record["turn"]["request"]
-    return [str(each.id) for each in observed[:-CURSOR_TAIL] if each.id != request]
+    observed = observed_messages(record, messages)[:-CURSOR_TAIL]
+    old = takewhile(lambda message: message.id not in (None, request), observed)
+    return [str(message.id) for message in old]

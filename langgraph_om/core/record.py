@@ -272,6 +272,8 @@ def _apply(record: _Draft, event: object) -> None:
 
 def _opened(record: _Draft, event: Mapping[str, Any]) -> None:
     """The thread is looked at for the first time, or under a new identity (a copied thread)."""
+    if record["thread_id"] != event["thread_id"]:
+        record["archived"] = None  # nothing of it is archived under its new id yet
     for key in ("id", "thread_id", "resource_id", "scope"):
         record[key] = event[key]
 

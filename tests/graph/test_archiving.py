@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+    ToolMessage,
+)
 from langgraph.checkpoint.memory import InMemorySaver
 
 from clock import Clock
@@ -228,3 +234,86 @@ def test_archive_that_can_not_be_one_is_refused(archive: Any) -> None:
 def test_eviction_without_an_archive_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="`evict` is True and there is no `archive`"):
         remembering(scripted(), Clock(), evict=True)
+
+
+def test_live_request_of_a_long_turn_stays_and_keeps_its_place(tmp_path: Path) -> None:
+    archive = SQLAlchemyArchive(f"sqlite:///{tmp_path / 'archive.db'}")
+    agent = ready("agent", archive, evict=True)
+    talk(agent.graph, CONFIG, turns(3))
+    rounds = ",".join(["1"] * 40)
+    say(agent.graph, CONFIG, turn(3, rounds))
+    kept = [message.id for message in values(agent.graph, CONFIG)["messages"]]
+    assert kept[0] == "h3" or "h3" in kept
+    talk(agent.graph, CONFIG, turns(2, start=4))
+    newest = values(agent.graph, CONFIG)["messages"][-1]
+    agent.graph.update_state(CONFIG, {"messages": [RemoveMessage(id=newest.id)]})
+    talk(agent.graph, CONFIG, turns(2, start=6))
+    ids = [message.id for message in archived(archive)]
+    assert ids[:8] == ["h0", "h0-answer", "h1", "h1-answer", "h2", "h2-answer", "h3", "h3-calls-0"]
+    assert len([key for key in ids if str(key).startswith("h3.")]) == 40
+
+
+def test_step_keeps_the_live_request_of_an_adopted_turn(tmp_path: Path) -> None:
+    memory = remembering(
+        scripted(),
+        Clock(),
+        messages=300,
+        log=100,
+        archive=f"sqlite:///{tmp_path / 'archive.db'}",
+        evict=True,
+    )
+    asked = turn(0)
+    conversation: list[BaseMessage] = [asked]
+    for number in range(60):
+        call = {"name": "search", "args": {"query": "museum"}, "id": f"c{number}"}
+        conversation += [
+            AIMessage("Let me look.", id=f"a{number}", tool_calls=[call]),
+            ToolMessage("It opens at 10. " * 5, tool_call_id=f"c{number}", id=f"r{number}"),
+        ]
+    result = memory.step(None, conversation, thread_id="t")
+    assert asked in result.messages
+    assert asked.id not in result.evicted
+
+
+def test_edited_message_is_archived_before_it_is_evicted(tmp_path: Path) -> None:
+    archive = SQLAlchemyArchive(f"sqlite:///{tmp_path / 'archive.db'}")
+    agent = ready("agent", archive, evict=True)
+    talk(agent.graph, CONFIG, turns(10))
+    observed = record_of(agent.graph, CONFIG)["cursor"][-3]
+    edit = AIMessage("EDITED", id=observed)
+    agent.graph.update_state(CONFIG, {"messages": [edit]})
+    talk(agent.graph, CONFIG, turns(15, start=10))
+    assert observed not in {message.id for message in values(agent.graph, CONFIG)["messages"]}
+    ids = [message.id for message in archived(archive)]
+    assert archived(archive)[ids.index(observed)].text == "EDITED"
+    assert len(ids) == len(set(ids)) == 50
+
+
+def test_runs_without_a_thread_id_are_not_archived(tmp_path: Path) -> None:
+    archive = SQLAlchemyArchive(f"sqlite:///{tmp_path / 'archive.db'}")
+    memory = remembering(scripted(), Clock(), archive=archive, evict=True)
+    for user in ("ana", "ben"):
+        config: Any = {"configurable": {"resource_id": user}}
+        memory.step(None, [turn(0)], config=config)
+    assert archive.thread("") is None
+
+
+def test_message_that_is_no_json_is_archived_as_text(tmp_path: Path) -> None:
+    archive = SQLAlchemyArchive(f"sqlite:///{tmp_path / 'archive.db'}")
+    memory = remembering(scripted(), Clock(), archive=archive)
+    odd = HumanMessage("Hello", id="h", additional_kwargs={"when": object()})
+    memory.step(None, [odd], thread_id="t")
+    assert [message.text for message in archived(archive)] == ["Hello"]
+
+
+def test_copied_thread_is_archived_under_its_own_id(tmp_path: Path) -> None:
+    archive = SQLAlchemyArchive(f"sqlite:///{tmp_path / 'archive.db'}")
+    agent = ready("agent", archive)
+    talk(agent.graph, CONFIG, turns(3))
+    state = values(agent.graph, CONFIG)
+    copy = on_thread("copy", resource_id="ana")
+    told = {"messages": state["messages"], "om": state["om"]}
+    agent.graph.update_state(copy, told, as_node="agent")
+    talk(agent.graph, copy, turns(2, start=3))
+    ids = [f"h{n}{part}" for n in range(5) for part in ("", "-answer")]
+    assert [message.id for message in archived(archive, "copy")] == ids
