@@ -1,19 +1,20 @@
 """What the gate does with an archive: it keeps what is new, and tells what may be removed then.
 
 Nothing is called removable that the archive does not have; when the archive fails, the
-conversation goes on and the next step tries again.
+conversation goes on and the next step tries again, or the next turn where trying took long.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import time
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import takewhile
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
@@ -31,7 +32,10 @@ __all__ = ["Archiving"]
 logger = logging.getLogger("langgraph_om")
 
 MOST_GROUPS_REMEMBERED = 10_000
-"""How many groups a process remembers to have archived, so that it does not ask again."""
+"""How many groups and threads a process remembers to have archived, so that it does not ask again.
+"""
+LONG_SECONDS = 1.0
+"""A turn that waited longer than this, for an archive that failed then, does not wait again."""
 
 
 @dataclass
@@ -42,6 +46,11 @@ class Archiving:
     evicts: bool
     """Whether observed messages leave the conversation."""
     _groups: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict, repr=False)
+    _threads: OrderedDict[str, None] = field(default_factory=OrderedDict, repr=False)
+    _waited: dict[str, str] = field(default_factory=dict, repr=False)
+    """Per thread, the request of the turn that has waited in vain."""
+    _missed: dict[str, set[str]] = field(default_factory=dict, repr=False)
+    """Per thread, what was new or edited when the archive failed."""
 
     def keep(
         self,
@@ -66,18 +75,29 @@ class Archiving:
         Raises:
             ConfigurationError: When the thread belongs to another resource in the archive.
         """
-        if not record["thread_id"]:  # nobody could tell such conversations apart
+        thread = record["thread_id"]
+        if not thread:  # nobody could tell such conversations apart
             return []
+        missed = {*changed, *self._missed.pop(thread, ())}
+        if request is not None and self._waited.get(thread) == request:
+            self._missed[thread] = missed
+            return []
+        began = time.monotonic()
         try:
-            events = self._kept(record, messages, now, changed)
-            return [*events, *self._removable(fold(record, [events]), messages, now, request)]
+            events = self._kept(record, messages, now, missed)
+            events += self._removable(fold(record, [events]), messages, now, request)
         except ArchiveError as error:
+            self._missed[thread] = missed
+            is_long = request is not None and time.monotonic() - began >= LONG_SECONDS
+            if is_long:
+                self._waited[thread] = str(request)
+            when = "turn" if is_long else "step"
             logger.warning(
-                "thread %r: the archive failed, the next step tries again: %s",
-                record["thread_id"],
-                error,
+                "thread %r: the archive failed, the next %s tries again: %s", thread, when, error
             )
             return []
+        self._waited.pop(thread, None)
+        return events
 
     def _kept(
         self,
@@ -87,17 +107,36 @@ class Archiving:
         changed: Collection[str],
     ) -> list[Event]:
         thread, resource = record["thread_id"], record["resource_id"]
-        after, new = unarchived(record, messages, changed)
+        if self._has(record):
+            after, new = unarchived(record, messages, changed)
+        else:
+            after, new = _everything(record, messages)
         if new:
             title = record["thread_title"]
             self._append(thread, resource, new, after=after, now=now, title=title)
-        groups = [group for group in record["log"] if (thread, group["id"]) not in self._groups]
+        own = [
+            g for g in record["log"] if record["scope"] != "resource" or g["thread_id"] == thread
+        ]
+        groups = [group for group in own if (thread, group["id"]) not in self._groups]
         if groups:
             self.archive.add_groups(thread, resource, groups, now)
             self._groups.update(dict.fromkeys((thread, group["id"]) for group in groups))
-            while len(self._groups) > MOST_GROUPS_REMEMBERED:
-                self._groups.popitem(last=False)
+        self._threads[thread] = None
+        for remembered in (self._groups, self._threads):
+            while len(remembered) > MOST_GROUPS_REMEMBERED:
+                remembered.popitem(last=False)
         return [{"type": "archived", "last": new[-1][0]}] if new else []
+
+    def _has(self, record: MemoryRecord) -> bool:
+        """Tell whether the archive has what the record says, which is asked once in a process.
+
+        It has not when it is another one, or an older copy of it.
+        """
+        thread, last = record["thread_id"], record["archived"]
+        return last is None or thread in self._threads or last in self._kept_of(thread, [last])
+
+    def _kept_of(self, thread: str, keys: list[str]) -> set[str]:
+        return self.archive.contains(thread, keys) if keys else set()
 
     def _append(
         self,
@@ -126,7 +165,11 @@ class Archiving:
         """Tell what may be removed; what was edited since it was archived is archived anew."""
         thread = record["thread_id"]
         keys = evictable(record, messages, request) if self.evicts else []
-        kept = self.archive.contains(thread, keys) if keys else set()
+        kept = self._kept_of(thread, keys)
+        if len(kept) < len(keys):
+            after, missing = _everything(record, messages)
+            self._append(thread, record["resource_id"], missing, after=after, now=now)
+            kept = self._kept_of(thread, keys)
         ids = list(takewhile(kept.__contains__, keys))
         if not ids:
             return []
@@ -164,6 +207,13 @@ class Archiving:
         """Forget what was archived of a thread, or of all, after it was deleted."""
         for key in [key for key in self._groups if thread_id in (None, key[0])]:
             del self._groups[key]
+        for known in [known for known in self._threads if thread_id in (None, known)]:
+            del self._threads[known]
+
+
+def _everything(record: MemoryRecord, messages: Sequence[BaseMessage]) -> tuple[str | None, Keyed]:
+    """Return the whole conversation, and the key of the message that was removed before it."""
+    return unarchived(cast("MemoryRecord", {**record, "archived": None}), messages)
 
 
 def _rows(entries: Keyed) -> list[tuple[str, BaseMessage, bool]]:

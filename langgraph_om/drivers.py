@@ -10,14 +10,16 @@ import asyncio
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Generic, TypeVar, cast
+from functools import partial
+from typing import Any, Generic, TypeVar, cast
 
 from langgraph_om.calls import Calls, aask, ask
 from langgraph_om.core.collect import JobState
 from langgraph_om.core.events import Event
-from langgraph_om.core.flow import Answer, CycleFlow, Wait
+from langgraph_om.core.flow import Answer, CycleFlow, Together, Wait
 from langgraph_om.core.hooks import HookCall
 from langgraph_om.core.observer import ModelCall
+from langgraph_om.deadlines import in_thread
 from langgraph_om.hooks import Hooks
 
 __all__ = ["Cycle", "Emit", "Ended", "adrive", "advance", "drive"]
@@ -66,6 +68,8 @@ def drive(flow: CycleFlow, cycle: Cycle, emit: Emit) -> list[Event]:
             answer = ask(item, cycle.calls, left)
         elif isinstance(item, HookCall):
             answer = cycle.hooks.call(item, left)
+        elif isinstance(item, Together):
+            answer = _ask_together(item, cycle, left)
         else:
             answer = cycle.wait(item.cycle_id, left / 2)
 
@@ -83,6 +87,9 @@ async def adrive(flow: CycleFlow, cycle: Cycle, emit: Emit) -> list[Event]:
             answer = await aask(item, cycle.calls, left)
         elif isinstance(item, HookCall):
             answer = await cycle.hooks.acall(item, left)
+        elif isinstance(item, Together):
+            tasks = (_aask_all(flow, cycle, left) for flow in item.flows)
+            answer = list(await asyncio.gather(*tasks))
         else:
             answer = await _await_job(cycle, item.cycle_id, left / 2)
 
@@ -108,7 +115,7 @@ def advance(steps: Generator[YieldT, SentT, ResultT], answer: SentT) -> YieldT |
 
 def _questions(
     flow: CycleFlow, cycle: Cycle, emit: Emit
-) -> Generator[tuple[ModelCall | HookCall | Wait, float], Answer, list[Event]]:
+) -> Generator[tuple[ModelCall | HookCall | Wait | Together, float], Answer, list[Event]]:
     """Yield what a flow waits for, each with the seconds that are left for it; show its events."""
     ends_at = time.monotonic() + cycle.calls.deadline
     events: list[Event] = []
@@ -122,7 +129,7 @@ def _questions(
         except StopIteration:
             return events
         answer = None
-        if isinstance(item, ModelCall | HookCall | Wait):
+        if isinstance(item, ModelCall | HookCall | Wait | Together):
             answer = yield item, _left(ends_at)
         else:
             events.append(item)
@@ -150,6 +157,38 @@ def _tell(
     if call is not None:
         yield call, min(LIFECYCLE_SECONDS, cycle.calls.deadline)
     return time.monotonic() - started
+
+
+def _ask_together(step: Together, cycle: Cycle, seconds: float) -> list[Any]:
+    """Run flows side by side, each in a thread of its own, and return what they return."""
+    futures = [
+        in_thread(partial(_ask_all, flow, cycle, seconds), "om_batch") for flow in step.flows
+    ]
+    return [future.result() for future in futures]
+
+
+def _ask_all(flow: Generator[Any, Any, Any], cycle: Cycle, seconds: float) -> Any:
+    ends_at = time.monotonic() + seconds
+    answer: Answer = None
+    while not isinstance(item := advance(flow, answer), Ended):
+        left = _left(ends_at)
+        if isinstance(item, HookCall):
+            answer = cycle.hooks.call(item, left)
+        else:
+            answer = ask(item, cycle.calls, left)
+    return item.result
+
+
+async def _aask_all(flow: Generator[Any, Any, Any], cycle: Cycle, seconds: float) -> Any:
+    ends_at = time.monotonic() + seconds
+    answer: Answer = None
+    while not isinstance(item := advance(flow, answer), Ended):
+        left = _left(ends_at)
+        if isinstance(item, HookCall):
+            answer = await cycle.hooks.acall(item, left)
+        else:
+            answer = await aask(item, cycle.calls, left)
+    return item.result
 
 
 def _left(ends_at: float) -> float:

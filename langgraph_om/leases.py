@@ -82,6 +82,8 @@ class Leases:
         self._leases: dict[str, _Lease] = {}
         self._watches: dict[str, _Watch] = {}
         self._blind: dict[str, float] = {}
+        self._blind_until = 0.0
+        self._far: dict[str, tuple[float, float]] = {}
         self._is_serving = False
         self._is_failing = False
         self._prune_at = time.monotonic()
@@ -153,15 +155,43 @@ class Leases:
     def read(self, job_id: str) -> JobState:
         """Return what the archive knows of a job: a result, `"running"`, `"expired"` or nothing.
 
-        While the archive fails, the job is believed to run, for as long as a lease lasts.
+        While the archive fails, the job is believed to run, for as long as a lease lasts. One that
+        took long to fail is left in peace for as long again.
         """
-        found = self._call(lambda: [self.archive.job(job_id)])
+        began = now = time.monotonic()
+        found = None if began < self._blind_until else self._look_up(job_id)
         if isinstance(found, Exception):
             now = time.monotonic()
+            self._blind_until = now + (now - began)
+        if found is None or isinstance(found, Exception):
             is_believed = now - self._blind.setdefault(job_id, now) < self.seconds
             return "running" if is_believed else None
         self._blind.clear()
-        return _state_of(found[0])
+        job = found[0]
+        if job is not None and job.state == "running" and self._is_stranded(job_id, job):
+            logger.warning("the lease of the job %r outlasts its time; it is ended", job_id)
+            self._call(partial(self.archive.renew, job_id, job.owner, seconds=0))
+            return "expired"
+        return _state_of(job)
+
+    def _look_up(self, job_id: str) -> list[JobView | None] | Exception:
+        return self._call(lambda: [self.archive.job(job_id)])
+
+    def _is_stranded(self, job_id: str, job: JobView) -> bool:
+        """Tell whether a lease has an end that no lease can have, and nobody renews it.
+
+        The archive's clock went back then, perhaps by hours, and whoever held the job is gone.
+        """
+        now = time.monotonic()
+        if job.expires_in <= self.seconds:
+            self._far.pop(job_id, None)
+            return False
+        ends = now + job.expires_in
+        seen, since = self._far.get(job_id, (0.0, now))
+        if abs(ends - seen) > self.seconds / _RENEWALS / 2:
+            self._far[job_id] = (ends, now)
+            return False
+        return now - since >= self.seconds
 
     def wait(self, job_id: str, timeout: float) -> JobState:
         """Wait for the result of another worker's job.

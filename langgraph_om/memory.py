@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, cast
 
 from langchain_core.messages import BaseMessage, SystemMessage, convert_to_messages
@@ -44,13 +44,14 @@ from langgraph_om.core.config import (
     resolve_retrieval,
     resolve_thresholds,
 )
-from langgraph_om.core.context import recall_tokens
+from langgraph_om.core.context import extra_tokens
 from langgraph_om.core.events import Event, Part, status_data, to_part
 from langgraph_om.core.flow import CycleFlow
 from langgraph_om.core.gate import trim_notice
 from langgraph_om.core.record import MemoryRecord, fold, log_tokens, readable
 from langgraph_om.core.settings import Settings
 from langgraph_om.core.state import record_of, stored_record, values_of
+from langgraph_om.core.threads.shared import without_thread
 from langgraph_om.core.tokens import TokenCounter, count_messages
 from langgraph_om.core.view import MemoryView
 from langgraph_om.core.window import (
@@ -67,15 +68,22 @@ from langgraph_om.options import (
     check_evict,
     check_hides_ids,
     check_resource,
+    check_scope,
     check_zone,
     choose_models,
-    refuse_unfinished,
     system_clock,
     with_prompt_switch,
 )
-from langgraph_om.past import history, observations_as_of
+from langgraph_om.past import (
+    history,
+    observations_as_of,
+    resource_as_of,
+    resource_history,
+    restore_resource,
+)
 from langgraph_om.recalling import Recalling, recall_guide
 from langgraph_om.search import StoreIndex
+from langgraph_om.sharing import Sharing
 from langgraph_om.tiers import ModelValue
 from langgraph_om.work import MemoryWork, remaining, unseen
 
@@ -184,11 +192,6 @@ class ObservationalMemory(MemoryWork):
         self.enabled = check_flag("enabled", enabled)
         check_choice("scope", scope, SCOPES)
         check_flag("share_token_budget", share_token_budget)
-        refuse_unfinished(
-            {
-                'scope="resource"': scope == "resource",
-            }
-        )
         observing = with_prompt_switch(as_config(ObservationConfig, "observation", observation))
         reflecting = as_config(ReflectionConfig, "reflection", reflection)
         thresholds = resolve_thresholds(
@@ -210,12 +213,14 @@ class ObservationalMemory(MemoryWork):
             counter=counter,
         )
         self.archive: MessageArchive | None = check_archive(archive)
+        check_scope(scope, has_archive=self.archive is not None)
         retrieving = resolve_retrieval(retrieval, has_archive=self.archive is not None)
         self._hooks = check_hooks(hooks, on_debug_event)
         self.messages_key = check_key("messages_key", messages_key)
         self.resource_id = check_resource(resource_id)
         self._clock = check_clock("clock", clock) if clock is not None else system_clock
         self._deadline = check_seconds("deadline", deadline)
+        hides_ids = check_hides_ids(obscure_thread_ids, scope)
         self.settings = Settings(
             thresholds=thresholds,
             counter=counter,
@@ -233,6 +238,7 @@ class ObservationalMemory(MemoryWork):
                 else check_count("max_input_tokens", max_input_tokens)
             ),
             transforms=self._hooks.transforms,
+            hides_ids=hides_ids,
             guide=recall_guide(retrieving, counter) if retrieving and self.enabled else None,
         )
         self.buffering: Buffering = check_buffering(buffering)
@@ -240,7 +246,11 @@ class ObservationalMemory(MemoryWork):
             self.buffering.share(self.archive)
         evicts = check_evict(evict=evict, has_archive=self.archive is not None)
         self._archiving = Archiving(self.archive, evicts) if self.archive is not None else None
-        hides_ids = check_hides_ids(obscure_thread_ids, scope)
+        self._sharing = (
+            Sharing(self.archive, self.settings)
+            if self.archive is not None and scope == "resource"
+            else None
+        )
         self._index = StoreIndex() if retrieving and retrieving.vector else None
         self._recalling = (
             Recalling(retrieving, self.settings, self.archive, hides_ids, self._index)
@@ -329,7 +339,7 @@ class ObservationalMemory(MemoryWork):
         record, messages = record_of(state), self.conversation(state)
         window = self._window(record, messages)
         overhead = log_tokens(record) + window.request_tokens
-        overhead += recall_tokens(record, self.settings.guide)
+        overhead += extra_tokens(record, self.settings.guide)
         settings = replace(self.settings, max_input_tokens=overhead + window.tokens // 2)
         notice = trim_notice(settings, record, window)
         part = to_part(notice[0]) if notice else None
@@ -414,24 +424,50 @@ class ObservationalMemory(MemoryWork):
         return self._recalling.answer(arguments, who, record, messages, store)
 
     def history(self, states: Any, limit: int = 10) -> list[MemoryRecord]:
-        """Return the last record of each generation of a thread's log, newest first.
+        """Return the last record of each generation of a log, newest first.
 
-        A former one is put in force again by `graph.update_state(config, {"om": record})`; the
-        messages after its cursor are then observed anew.
+        A former one of a thread is put in force again by `graph.update_state(config, {"om":
+        record})`, one of a resource by `restore`; the messages after its cursor are then observed
+        anew.
 
         Args:
-            states: `graph.get_state_history(config)`, or any states, newest first.
+            states: `graph.get_state_history(config)`, or any states, newest first; with
+                `scope="resource"` the id of a resource.
             limit: How many generations to return at most.
         """
-        return history(states, check_count("limit", limit))
+        check_count("limit", limit)
+        if isinstance(states, str) and self._sharing is not None:
+            return resource_history(self._sharing.archive, states, limit)
+        return history(states, limit)
+
+    def restore(self, resource_id: str, generation: int) -> MemoryRecord:
+        """Put an earlier generation of a resource's log in force again, as a new one.
+
+        Its threads take it over with their next step. What was observed since is observed anew,
+        but for messages that left the conversation by `evict`.
+
+        Raises:
+            ArchiveError: When the archive's storage fails.
+            ConfigurationError: When there is no such generation, or no log is shared.
+        """
+        if self._sharing is None:
+            msg = (
+                '`restore` is for scope="resource"; a thread\'s record is put in force again by '
+                '`graph.update_state(config, {"om": record})`'
+            )
+            raise ConfigurationError(msg)
+        return restore_resource(self._sharing.archive, resource_id, generation, self._clock())
 
     def observations_as_of(self, states: Any, time: datetime | str) -> str:
         """Return the observation log as it was at a time.
 
         Args:
-            states: `graph.get_state_history(config)`, or a state.
+            states: `graph.get_state_history(config)`, or a state; with `scope="resource"` the id
+                of a resource.
             time: A time, or its ISO text; without a zone it is one of the memory's `timezone`.
         """
+        if isinstance(states, str) and self._sharing is not None:
+            return resource_as_of(self._sharing.archive, states, time, self.settings.timezone)
         return observations_as_of(states, time, self.settings.timezone)
 
     def _status(self, record: MemoryRecord, window: Window) -> dict[str, Any]:
@@ -460,6 +496,9 @@ class ObservationalMemory(MemoryWork):
         if self._archiving is not None:
             known = self._archiving.archive.thread(thread_id)
             owner = known.resource_id if known is not None else resource_id
+            if owner is not None:
+                change = partial(without_thread, thread_id=thread_id)
+                self._archiving.archive.rewrite_records(owner, change, self._clock())
             self._archiving.archive.delete_thread(thread_id)
             self._archiving.forget(thread_id)
         if store is not None:

@@ -6,6 +6,7 @@ see, by the same function as the gate; a node whose turn it is not returns nothi
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -139,7 +140,10 @@ class MemoryNodes:
 
     async def awork(self, kind: str, state: Mapping[str, Any]) -> Update:
         """Carry out the decision without blocking the event loop."""
-        done, flow = self._prepared(kind, state)
+        if self.memory.archive is None:
+            done, flow = self._prepared(kind, state)
+        else:
+            done, flow = await asyncio.to_thread(self._prepared, kind, state)
         return done if flow is None else {self.channel: folded(await self.memory.arun(flow, emit))}
 
     def _prepared(self, kind: str, state: Mapping[str, Any]) -> tuple[Update, CycleFlow | None]:

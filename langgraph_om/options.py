@@ -48,9 +48,9 @@ __all__ = [
     "check_evict",
     "check_hides_ids",
     "check_resource",
+    "check_scope",
     "check_zone",
     "choose_models",
-    "refuse_unfinished",
     "system_clock",
     "with_prompt_switch",
 ]
@@ -157,16 +157,18 @@ def system_clock() -> datetime:
     return datetime.now(UTC)
 
 
-def refuse_unfinished(given: Mapping[str, bool]) -> None:
-    """Refuse options that a later version will know.
+def check_scope(scope: str, *, has_archive: bool) -> None:
+    """Read over what a log goes.
 
     Raises:
-        ConfigurationError: When one is given.
+        ConfigurationError: When several threads shall share one and nothing keeps it.
     """
-    for option, is_given in given.items():
-        if is_given:
-            msg = f"`{option}` is not available in this version; leave it out"
-            raise ConfigurationError(msg)
+    if scope == "resource" and not has_archive:
+        msg = (
+            '`scope` is "resource" and there is no `archive` to keep what the threads share; set '
+            '`archive` too, such as archive="sqlite:///memory.db"'
+        )
+        raise ConfigurationError(msg)
 
 
 def with_prompt_switch(config: ObservationConfig) -> ObservationConfig:

@@ -21,16 +21,12 @@ from langgraph_om.core.context import RecallGuide
 from langgraph_om.core.recall import RecallHit, RecallScope, guidance, recall
 from langgraph_om.core.record import MemoryRecord
 from langgraph_om.core.settings import Identity, Settings
+from langgraph_om.core.threads.tags import hidden_id
 from langgraph_om.core.tokens import TokenCounter
 from langgraph_om.core.window import keyed_messages, message_time
 from langgraph_om.errors import ArchiveError
 from langgraph_om.search import SearchError, StoreIndex
-from langgraph_om.sources import (
-    ArchiveSource,
-    IndexedStateSource,
-    hidden_id,
-    read_hidden_id,
-)
+from langgraph_om.sources import ArchiveSource, IndexedStateSource, read_hidden_id
 
 __all__ = ["Recalling", "recall_guide"]
 

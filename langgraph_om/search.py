@@ -12,7 +12,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -127,16 +127,21 @@ class StoreIndex:
         Raises:
             ConfigurationError: When the store can not be searched.
         """
-        store, place = check_store(store), _place(who)
+        store = check_store(store)
         with self._lock:
             known = self._known_in(store)
-            new = [g for g in record["log"] if g["text"] and (place, g["id"]) not in known]
+            places = {group["id"]: _place_of(group, record, who) for group in record["log"]}
+            told = (group for group in record["log"] if group["text"])
+            new = [group for group in told if (places[group["id"]], group["id"]) not in known]
             if not new or len(self._waiting) >= WAITING_JOBS:
                 return
-            known.update(dict.fromkeys((place, group["id"]) for group in new))
+            known.update(dict.fromkeys((places[group["id"]], group["id"]) for group in new))
             while len(known) > KNOWN_GROUPS:
                 known.popitem(last=False)
-            self._waiting.append(_Job(store, who, new, list(messages)))
+            for thread_id in dict.fromkeys(_thread_of(group, record) for group in new):
+                groups = [group for group in new if _thread_of(group, record) == thread_id]
+                own = list(messages) if thread_id == who.thread_id else []
+                self._waiting.append(_Job(store, replace(who, thread_id=thread_id), groups, own))
             if not self._is_working:
                 self._is_working = True
                 threading.Thread(target=self._work, name="om_index", daemon=True).start()
@@ -293,6 +298,16 @@ def _place(who: Identity) -> Namespace:
     """
     resource = _label(who.resource_id) if who.resource_id else NOBODY
     return (ROOT, resource, _label(who.thread_id))
+
+
+def _thread_of(group: Group, record: MemoryRecord) -> str:
+    """Name the thread that a group is about: with a shared log it may be another one."""
+    is_shared = record["scope"] == "resource"
+    return (group["thread_id"] if is_shared else None) or record["thread_id"]
+
+
+def _place_of(group: Group, record: MemoryRecord, who: Identity) -> Namespace:
+    return _place(replace(who, thread_id=_thread_of(group, record)))
 
 
 def _label(name: str) -> str:

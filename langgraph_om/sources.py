@@ -17,10 +17,10 @@ from langchain_core.messages import BaseMessage
 from langgraph_om.archive import ArchivedMessage, ArchivedThread, MessageArchive
 from langgraph_om.core.recall import RecallHit, RecallMessage, RecallThread, StateSource
 from langgraph_om.core.recall_source import created_within
-from langgraph_om.core.record import derive_id
 from langgraph_om.core.settings import Identity
+from langgraph_om.core.threads.tags import hidden_id
 
-__all__ = ["ArchiveSource", "FindGroups", "IndexedStateSource", "hidden_id", "read_hidden_id"]
+__all__ = ["ArchiveSource", "FindGroups", "IndexedStateSource", "read_hidden_id"]
 
 FindGroups = Callable[[str, int], list[RecallHit]]
 """Finds groups by meaning: a query, and how many at most."""
@@ -168,11 +168,6 @@ def _just_before(moment: datetime | None) -> datetime | None:
 
 
 # --- Hidden thread ids ---------------------------------------------------------------------------
-
-
-def hidden_id(thread_id: str) -> str:
-    """Write a thread id so that it can not be read, always the same way."""
-    return derive_id("thread", thread_id)
 
 
 def read_hidden_id(written: str, source: StateSource | ArchiveSource, current: str) -> str | None:

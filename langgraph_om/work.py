@@ -22,6 +22,7 @@ from langgraph_om.buffering import BackgroundBuffering, Buffering
 from langgraph_om.calls import Calls
 from langgraph_om.clients import AgentModels
 from langgraph_om.core.background import (
+    Job,
     activation,
     blocking_cycle,
     buffer_in_place,
@@ -32,11 +33,13 @@ from langgraph_om.core.checks import check_flag
 from langgraph_om.core.context import assemble
 from langgraph_om.core.events import Event
 from langgraph_om.core.flow import CycleFlow
-from langgraph_om.core.gate import Look, look
+from langgraph_om.core.gate import Look, conclude, gather
 from langgraph_om.core.plan import Decision, plan
 from langgraph_om.core.record import FOLDED_TYPES, MemoryRecord, fold
 from langgraph_om.core.settings import Identity, Settings
 from langgraph_om.core.state import conversation_of, values_of
+from langgraph_om.core.threads.cycle import observe_others_ahead, observe_others_cycle
+from langgraph_om.core.threads.others import OtherThread
 from langgraph_om.core.window import (
     Window,
     is_conversation,
@@ -44,8 +47,10 @@ from langgraph_om.core.window import (
     open_window,
 )
 from langgraph_om.drivers import Cycle, Emit, Ended, adrive, advance, drive
+from langgraph_om.errors import ArchiveError
 from langgraph_om.hooks import Hooks
 from langgraph_om.search import StoreIndex
+from langgraph_om.sharing import Sharing, check_shares
 
 __all__ = ["MemoryWork", "folded", "log_failures", "remaining", "unseen"]
 
@@ -55,6 +60,8 @@ YieldT = TypeVar("YieldT")
 ResultT = TypeVar("ResultT")
 
 POLL_SECONDS = 0.02
+NO_OTHERS: Event = {"type": "others", "others": []}
+"""Other threads were observed meanwhile; the next turn reads them anew."""
 JOB_DEADLINES = 5
 """A background job may take so many times the `deadline` of a turn."""
 
@@ -73,6 +80,7 @@ class MemoryWork:
     _clock: Callable[[], datetime]
     _deadline: float
     _archiving: Archiving | None
+    _sharing: Sharing | None
     _index: StoreIndex | None
     _warned_no_thread: bool = False
 
@@ -121,35 +129,54 @@ class MemoryWork:
         is_final: bool = False,
     ) -> Look:
         """Count what is new, collect what is done, and decide what is next."""
-        seen = look(
+        if self._sharing is not None:
+            check_shares(identity)
+        now = self._clock()
+        seen = gather(
             self.settings,
             record,
             messages,
             identity,
-            self._clock(),
+            now,
             jobs={
                 op: self.buffering.peek(job["cycle_id"]) for op, job in record["pending"].items()
             },
-            must_proceed=must_proceed,
-            buffering_waits=(
-                not self.buffers_in_background if buffering_waits is None else buffering_waits
-            ),
-            is_final=is_final,
         )
+        if self._archiving is not None:
+            seen = self._kept(self._archiving, seen, messages, now)
+        if self._sharing is not None and identity.thread_id:
+            seen = self._shared(self._sharing, seen, messages, now)
+        if not is_final:
+            waits = not self.buffers_in_background if buffering_waits is None else buffering_waits
+            seen = conclude(
+                self.settings, seen, now, must_proceed=must_proceed, buffering_waits=waits
+            )
         log_failures(seen.events)
         for event in seen.events:
             if event["type"] == "status":
                 self._hooks.tell(event)
-        return self._kept(seen, messages) if self._archiving is not None else seen
+        return seen
 
-    def _kept(self, seen: Look, messages: Sequence[BaseMessage]) -> Look:
+    def _kept(
+        self, archiving: Archiving, seen: Look, messages: Sequence[BaseMessage], now: datetime
+    ) -> Look:
         """Archive what a look found to be new."""
-        archiving = cast("Archiving", self._archiving)
         counted = (event["counts"] for event in seen.events if event["type"] == "counted")
         changed = {key for counts in counted for key in counts}
-        events = archiving.keep(seen.record, messages, self._clock(), changed, seen.window.request)
+        events = archiving.keep(seen.record, messages, now, changed, seen.window.request)
         record = fold(seen.record, [events])
         return replace(seen, record=record, events=[*seen.events, *events])
+
+    def _shared(
+        self, sharing: Sharing, seen: Look, messages: Sequence[BaseMessage], now: datetime
+    ) -> Look:
+        """Exchange what is new with the log that the threads of the resource share."""
+        events = sharing.synced(seen.record, messages, seen.window, now)
+        if not events:
+            return seen
+        record = fold(seen.record, [events])
+        window = open_window(record, messages, self.settings.counter)
+        return replace(seen, record=record, window=window, events=[*seen.events, *events])
 
     def keep(self, state: Any, config: RunnableConfig | None = None) -> None:
         """Archive what is missing of a state's conversation; without an archive, nothing.
@@ -193,11 +220,35 @@ class MemoryWork:
         self, record: MemoryRecord, messages: Sequence[BaseMessage], decision: Decision
     ) -> CycleFlow:
         """Return the flow that carries out a decision, waiting for what it needs."""
-        window = self._window(record, messages)
-        carry_out = {"activate": activation, "buffer": buffer_in_place}.get(
-            decision.kind, blocking_cycle
-        )
-        return carry_out(self.settings, record, window, decision, self._clock())
+        window, now = self._window(record, messages), self._clock()
+        if decision.kind == "activate":
+            return activation(self.settings, record, window, decision, now)
+        if decision.kind == "buffer":
+            job = self._job(record, window, decision, now)
+            if job is None:
+                return _nothing_left()
+            return buffer_in_place(self.settings, record, window, job, now)
+        if decision.operation == "others":
+            others = self._others(record)
+            return observe_others_cycle(self.settings, record, window, others, now)
+        return blocking_cycle(self.settings, record, window, decision, now)
+
+    def _job(
+        self, record: MemoryRecord, window: Window, decision: Decision, now: datetime
+    ) -> Job | None:
+        """Describe the job to buffer; `None` when there is nothing left of it to do."""
+        if decision.operation != "others":
+            return buffer_job(self.settings, record, window, decision, now)
+        return observe_others_ahead(self.settings, record, self._others(record), now)
+
+    def _others(self, record: MemoryRecord) -> list[OtherThread]:
+        """Return the other threads of the resource; none when the archive fails."""
+        sharing, resource = cast("Sharing", self._sharing), str(record["resource_id"])
+        try:
+            return sharing.others(resource, record["thread_id"])
+        except ArchiveError as error:
+            logger.warning("thread %r: other threads can not be read: %s", resource, error)
+            return []
 
     def start_job(
         self,
@@ -212,7 +263,9 @@ class MemoryWork:
             Its start event; a failure when the executor has no room for it now.
         """
         window = self._window(record, messages)
-        job = buffer_job(self.settings, record, window, decision, self._clock())
+        job = self._job(record, window, decision, self._clock())
+        if job is None:
+            return dict(NO_OTHERS)
         context = self._cycle_context(config)
         context = replace(
             context,
@@ -274,6 +327,7 @@ class MemoryWork:
             system=system,
             max_input_tokens=max_input_tokens,
             guide=self.settings.guide,
+            show_id=self.settings.show_id if self.settings.scope == "resource" else None,
         )
 
     async def aadvance(
@@ -343,6 +397,10 @@ class MemoryWork:
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
+
+
+def _nothing_left() -> CycleFlow:
+    yield dict(NO_OTHERS)
 
 
 def _place(configurable: Mapping[str, Any]) -> tuple[str, ...]:

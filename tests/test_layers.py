@@ -21,7 +21,7 @@ LAYERS = (
     ("tiers", "retries", "sampling", "deadlines"),
     ("models", "archive"),
     ("clients", "leases"),
-    ("calls", "buffering", "hooks", "archiving", "past", "search", "sources"),
+    ("calls", "buffering", "hooks", "archiving", "past", "search", "sharing", "sources"),
     ("drivers", "recalling"),
     ("options",),
     ("work",),

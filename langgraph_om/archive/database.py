@@ -25,6 +25,7 @@ from sqlalchemy import (
     insert,
     inspect,
     select,
+    text,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
@@ -40,8 +41,8 @@ from langgraph_om.errors import ArchiveError, ConfigurationError
 
 __all__ = ["Database", "database_clock", "insert_into"]
 
-_PATIENCE = 30.0
-"""Seconds that a writer waits for others before it gives up."""
+_PATIENCE = 30
+"""Seconds that a writer waits for others before it gives up, and anybody for a connection."""
 
 _SETUP_LOCK = 0x6F6D5F736368656D
 """The key of PostgreSQL's advisory lock for migrations."""
@@ -97,7 +98,9 @@ def _open(given: object) -> Engine:
         url = url.set(drivername="postgresql+psycopg")
     try:
         _check_dialect(url.get_dialect(), repr(url))
-        options = _sqlite_options(url) if url.get_backend_name() == "sqlite" else _SERVER_OPTIONS
+        options = (
+            _sqlite_options(url) if url.get_backend_name() == "sqlite" else _server_options(url)
+        )
         engine = create_engine(url, hide_parameters=True, **options)
     except NoSuchModuleError as error:
         msg = f"`archive` is {url!r}; write a URL such as {_EXAMPLES}"
@@ -109,7 +112,18 @@ def _open(given: object) -> Engine:
     return engine
 
 
-_SERVER_OPTIONS: dict[str, Any] = {"pool_pre_ping": True}
+_BOUND_WAITS = text(
+    f"SELECT set_config('lock_timeout', '{_PATIENCE}s', true) "
+    "WHERE current_setting('lock_timeout') = '0'"
+)
+"""Lets no lock of another be waited for without end; a limit of the user's own stays."""
+
+
+def _server_options(url: URL) -> dict[str, Any]:
+    options: dict[str, Any] = {"pool_pre_ping": True}  # a server may have been started anew
+    if url.get_driver_name() == "psycopg" and "connect_timeout" not in url.query:
+        options["connect_args"] = {"connect_timeout": _PATIENCE}
+    return options
 
 
 def _sqlite_options(url: URL) -> dict[str, Any]:
@@ -160,7 +174,8 @@ def _prepare_sqlite(connection: Any, record: object) -> None:
             if "locked" not in str(error) or time.monotonic() > give_up:
                 raise
             time.sleep(0.01)
-    cursor.execute("PRAGMA synchronous=NORMAL")
+    # What is archived may leave the checkpoint, so it has to outlast a loss of power.
+    cursor.execute("PRAGMA synchronous=FULL")
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.close()
 
@@ -240,8 +255,11 @@ class Database:
             # The driver would begin at the first write, too late for a lock; a caller's engine may
             # have begun by its own means.
             raw: Any = connection.connection.dbapi_connection
-            if connection.dialect.name == "sqlite" and not raw.in_transaction:
-                connection.exec_driver_sql(begin)
+            if connection.dialect.name == "sqlite":
+                if not raw.in_transaction:
+                    connection.exec_driver_sql(begin)
+            elif self._is_own:
+                connection.execute(_BOUND_WAITS)
             yield connection
 
     def _make_ready(self) -> None:

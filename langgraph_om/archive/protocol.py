@@ -12,7 +12,7 @@ Rules for every archive:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
@@ -222,6 +222,23 @@ class MessageArchive(Protocol):
 
     def load_record(self, resource_id: str) -> tuple[dict[str, Any] | None, int]:
         """Return the record of a resource and its revision, `(None, 0)` when there is none."""
+
+    def record_revision(self, resource_id: str) -> int:
+        """Return the revision of the record of a resource, 0 when there is none."""
+
+    def rewrite_records(
+        self, resource_id: str, change: Callable[[dict[str, Any]], Mapping[str, Any]], now: datetime
+    ) -> None:
+        """Change the record of a resource and all of its history, the generations as they are.
+
+        The record gets a new revision, so that whoever computed one from the former can not commit
+        it. Without a record nothing is done.
+
+        Args:
+            resource_id: The resource.
+            change: Given a record, returns what takes its place; it may be called more than once.
+            now: The current time.
+        """
 
     def commit_record(
         self, resource_id: str, record: Mapping[str, Any], *, expected: int, now: datetime

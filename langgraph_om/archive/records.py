@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -119,6 +119,30 @@ class SQLRecords:
         with self._database.read("load a record") as connection:
             row = connection.execute(query).one_or_none()
         return (None, 0) if row is None else (json.loads(row.body), row.revision)
+
+    def record_revision(self, resource_id: str) -> int:
+        """Return the revision of the record of a resource, 0 when there is none."""
+        query = select(record_rows.c.revision).where(record_rows.c.resource_id == resource_id)
+        with self._database.read("read a revision") as connection:
+            return connection.execute(query).scalar() or 0
+
+    def rewrite_records(
+        self, resource_id: str, change: Callable[[dict[str, Any]], Mapping[str, Any]], now: datetime
+    ) -> None:
+        """Change the record of a resource and all of its history, the generations as they are."""
+        check_time("now", now)
+        with self._database.write("rewrite records") as connection:
+            for table in (record_rows, history_rows):
+                is_it = table.c.resource_id == resource_id
+                query = select(table.c.revision, table.c.body).where(is_it).with_for_update()
+                for revision, body in connection.execute(query).all():
+                    values: dict[str, Any] = {
+                        "body": encode_json("the record", change(json.loads(body)))
+                    }
+                    if table is record_rows:
+                        values.update(revision=revision + 1, committed=now)
+                    is_row = (is_it, table.c.revision == revision)
+                    connection.execute(update(table).where(*is_row).values(**values))
 
     def commit_record(
         self, resource_id: str, record: Mapping[str, Any], *, expected: int, now: datetime

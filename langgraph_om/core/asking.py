@@ -8,21 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from langgraph_om.core.attachments import selected
+from langgraph_om.core.events import iso
 from langgraph_om.core.flow import Answer, CycleInfo, Step, Tally, hooked
 from langgraph_om.core.groups import log_text, previous_observations
 from langgraph_om.core.hooks import transformed_messages, transformed_text
 from langgraph_om.core.observer import ObserverInput, observe
 from langgraph_om.core.parsing import Parsed
-from langgraph_om.core.record import Group
+from langgraph_om.core.record import Group, MemoryRecord
 from langgraph_om.core.reflector import Reflection, ReflectorInput, reflect
-from langgraph_om.core.transcript import TimedMessage, TranscriptLimits, transcribe
+from langgraph_om.core.settings import Settings
+from langgraph_om.core.threads.log import previous_sections, reflected_thread_groups
+from langgraph_om.core.threads.observer import ThreadInput, ThreadsInput, observe_threads
+from langgraph_om.core.threads.others import OtherThread
+from langgraph_om.core.threads.reflector import ThreadsReflectorInput, reflect_threads
+from langgraph_om.core.transcript import TimedMessage, Transcript, TranscriptLimits, transcribe
 from langgraph_om.core.window import Entry
 from langgraph_om.errors import ObserverError
 
-__all__ = ["ask_observer", "ask_reflector"]
+__all__ = ["ask_observer", "ask_observer_of_threads", "ask_reflector", "ask_reflector_of_threads"]
 
 REFLECTION_TARGET = 0.75
 """A reflection is dense enough below this part of the log it read (or below the threshold)."""
@@ -61,6 +67,11 @@ def ask_observer(
         if "after_observation" in cycle.settings.transforms:
             error.observations = ""  # no hook has seen what there is of an answer
         raise
+    return (yield from _checked(cycle, parsed))
+
+
+def _checked(cycle: CycleInfo, parsed: Parsed) -> Generator[Step, Answer, Parsed]:
+    """Let a hook change what the Observer wrote."""
     fields = ("observations", "current_task", "suggested_response", "thread_title")
     said = {name: getattr(parsed, name) for name in fields}
     kept: dict[str, Any] = yield from _rewritten(cycle, "after_observation", said)
@@ -88,6 +99,122 @@ def ask_reflector(
     )
 
 
+def ask_observer_of_threads(
+    cycle: CycleInfo, tally: Tally, threads: Sequence[tuple[OtherThread, int]]
+) -> Generator[Step, Answer, dict[str, Parsed]]:
+    """Have the oldest messages of several other threads observed, in one question.
+
+    Args:
+        cycle: The cycle.
+        tally: Where its costs are noted.
+        threads: Each with the number of messages to observe.
+
+    Returns:
+        By thread id, what the Observer answered; a thread that is missing is not observed.
+
+    Raises:
+        ObserverError: When there is no usable answer, or a hook failed.
+    """
+    settings, found = cycle.settings, dict[str, Parsed]()
+    inputs: list[ThreadInput] = []
+    for thread, count in threads:
+        own, entries = _within(cycle, thread), thread.entries[:count]
+        timed = [
+            TimedMessage(entry.message, time)
+            for entry, time in zip(entries, thread.times, strict=False)
+        ]
+        shown = yield from _through_hook(own, entries, timed)
+        if not shown:
+            found[thread.thread_id] = Parsed("none")
+            continue
+        transcript = _transcript(settings, shown)
+        inputs.append(
+            ThreadInput(
+                thread.thread_id,
+                settings.show_id(thread.thread_id),
+                transcript.text,
+                title=thread.hints.get("thread_title"),
+                hints=thread.hints,
+                attachments=selected(
+                    transcript.attachments, setting=settings.observation.observe_attachments
+                ),
+            )
+        )
+    answers = yield from tally.metered(
+        observe_threads(_threads_input(cycle, inputs)), cycle.about()
+    )
+    for thread, _ in threads:
+        if thread.thread_id in answers:
+            own, parsed = _within(cycle, thread), answers[thread.thread_id]
+            found[thread.thread_id] = yield from _checked(own, parsed)
+    return found
+
+
+def _within(cycle: CycleInfo, thread: OtherThread) -> CycleInfo:
+    """Return the cycle as a hook is told of it that sees one thread's texts."""
+    record = cast("MemoryRecord", {**cycle.record, "thread_id": thread.thread_id, "stamps": {}})
+    return replace(cycle, record=record)
+
+
+def _threads_input(cycle: CycleInfo, inputs: Sequence[ThreadInput]) -> ThreadsInput:
+    settings = cycle.settings
+    observation = settings.observation
+    return ThreadsInput(
+        inputs,
+        previous=previous_sections(
+            cycle.record["log"],
+            observation.previous_observer_tokens,
+            settings.counter,
+            settings.show_id,
+            first=[each.thread_id for each in inputs],
+        ),
+        instruction=observation.instruction,
+        prompt=observation.prompt,
+        thread_title=observation.thread_title,
+        by_profile=observation.observe_attachments == "auto",
+    )
+
+
+def ask_reflector_of_threads(
+    cycle: CycleInfo, tally: Tally, groups: Sequence[Group]
+) -> Generator[Step, Answer, tuple[list[Group], str]]:
+    """Have a shared log condensed, each thread's observations for themselves.
+
+    Returns:
+        The groups that take the place of those that were read, and what was written.
+
+    Raises:
+        ObserverError: When there is no usable answer, or a hook failed.
+    """
+    settings = cycle.settings
+    given: dict[str, str | None] = {}
+    for group in groups:
+        if group["thread_id"] is not None and group["text"]:
+            given[group["id"]] = group["text"]
+    shown = yield from _rewritten(cycle, "before_reflection", given, "observations")
+    texts = {key: _left({"observations": text}, "before_reflection") for key, text in shown.items()}
+    read = [cast("Group", {**g, "text": texts.get(g["id"], g["text"])}) for g in groups]
+    total = sum(group["tokens"] for group in groups)
+    request = ThreadsReflectorInput(
+        read,
+        settings.show_id,
+        target=_target(settings, total),
+        instruction=settings.reflection.instruction,
+        prompt=settings.observation.prompt,
+    )
+    result = yield from tally.metered(reflect_threads(request, settings.counter), cycle.about())
+    kept = yield from _rewritten(cycle, "after_reflection", result.texts, "observations")
+    said = {key: _left({"observations": text}, "after_reflection") for key, text in kept.items()}
+    written = reflected_thread_groups(
+        groups,
+        said,
+        cycle_id=cycle.cycle_id,
+        reflected_at=iso(tally.at),
+        counter=settings.counter,
+    )
+    return written, "\n\n".join(said.values())
+
+
 def _left(texts: Mapping[str, Any], hook: str) -> str:
     """Return what a hook left of a log.
 
@@ -107,6 +234,14 @@ def _shown(
     """Return the messages as the Observer is shown them, with their times."""
     settings, stamps = cycle.settings, cycle.record["stamps"]
     timed = [TimedMessage(entry.message, settings.time_of(entry, stamps)) for entry in entries]
+    return (yield from _through_hook(cycle, entries, timed))
+
+
+def _through_hook(
+    cycle: CycleInfo, entries: Sequence[Entry], timed: Sequence[TimedMessage]
+) -> Generator[Step, Answer, list[TimedMessage]]:
+    """Let a hook change the messages; those that it keeps keep their times."""
+    settings, timed = cycle.settings, list(timed)
     if "before_observation" not in settings.transforms:
         return timed
     times = {entry.key: each.time for entry, each in zip(entries, timed, strict=True)}
@@ -116,7 +251,7 @@ def _shown(
 
 
 def _rewritten(
-    cycle: CycleInfo, hook: str, texts: Mapping[str, str | None]
+    cycle: CycleInfo, hook: str, texts: Mapping[str, str | None], field: str | None = None
 ) -> Generator[Step, Answer, dict[str, Any]]:
     """Let a hook change each text that there is; it is told which of them it is."""
     if hook not in cycle.settings.transforms:
@@ -124,7 +259,7 @@ def _rewritten(
     changed = dict(texts)
     for name, text in texts.items():
         if text:
-            about = {**cycle.about(), "field": name}
+            about = {**cycle.about(), "field": field or name}
             changed[name] = yield from hooked(transformed_text(hook, text, about))
     return changed
 
@@ -137,12 +272,7 @@ def _observer_input(
 ) -> ObserverInput:
     settings = cycle.settings
     observation = settings.observation
-    transcript = transcribe(
-        shown,
-        timezone=settings.timezone,
-        counter=settings.counter,
-        limits=TranscriptLimits(text_tokens=settings.thresholds.message_tokens),
-    )
+    transcript = _transcript(settings, shown)
     wanted = observation.observe_attachments
     return ObserverInput(
         transcript=transcript.text,
@@ -162,14 +292,28 @@ def _observer_input(
     )
 
 
+def _transcript(settings: Settings, shown: Sequence[TimedMessage]) -> Transcript:
+    return transcribe(
+        shown,
+        timezone=settings.timezone,
+        counter=settings.counter,
+        limits=TranscriptLimits(text_tokens=settings.thresholds.message_tokens),
+    )
+
+
+def _target(settings: Settings, tokens: int) -> int:
+    """Tell the size under which a reflection is dense enough."""
+    threshold = settings.thresholds.observation_tokens
+    return max(1, min(threshold, round(tokens * REFLECTION_TARGET)))
+
+
 def _reflector_input(cycle: CycleInfo, groups: Sequence[Group], log: str) -> ReflectorInput:
     settings = cycle.settings
     tokens = sum(group["tokens"] for group in groups)
-    threshold = settings.thresholds.observation_tokens
     return ReflectorInput(
         log=log,
         tokens=tokens,
-        target=max(1, min(threshold, round(tokens * REFLECTION_TARGET))),
+        target=_target(settings, tokens),
         instruction=settings.reflection.instruction,
         prompt=settings.observation.prompt,
     )

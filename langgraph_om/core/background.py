@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from langgraph_om.core.asking import ask_observer, ask_reflector
+from langgraph_om.core.asking import ask_observer
 from langgraph_om.core.chunks import covered_count, entries_digest, live_chunks
 from langgraph_om.core.collect import JobState, collected, over, size_of
 from langgraph_om.core.cycle import (
+    condensed,
     hints_of,
     observe_cycle,
     reflect_cycle,
     title_change,
-    written_groups,
 )
 from langgraph_om.core.events import Event, iso
 from langgraph_om.core.flow import CycleFlow, CycleInfo, Tally, Wait
@@ -47,6 +47,7 @@ __all__ = [
     "buffer_in_place",
     "buffer_job",
     "deferred",
+    "job_of",
 ]
 
 
@@ -85,7 +86,7 @@ def _observation_job(
     tokens = window.weight(start, stop)
     cycle = CycleInfo(settings, record, "observation", cycle_id, tokens, now, "buffer")
     covers = {"ids": [entry.key for entry in entries], "digest": digest}
-    return _job(cycle, covers, _observe_ahead(cycle, entries, digest, [p.chunk for p in live]))
+    return job_of(cycle, covers, _observe_ahead(cycle, entries, digest, [p.chunk for p in live]))
 
 
 def _reflection_job(settings: Settings, record: MemoryRecord, now: datetime) -> Job:
@@ -94,12 +95,13 @@ def _reflection_job(settings: Settings, record: MemoryRecord, now: datetime) -> 
     cycle_id = derive_id("buffer-reflection", record["id"], attempt, *ids)
     tokens = log_tokens(record)
     cycle = CycleInfo(settings, record, "reflection", cycle_id, tokens, now, "buffer")
-    return _job(cycle, {"group_ids": ids}, _reflect_ahead(cycle))
+    return job_of(cycle, {"group_ids": ids}, _reflect_ahead(cycle))
 
 
-def _job(cycle: CycleInfo, covers: Mapping[str, Any], flow: CycleFlow) -> Job:
+def job_of(cycle: CycleInfo, covers: Mapping[str, Any], flow: CycleFlow, **fields: Any) -> Job:
+    """Describe the job of a cycle."""
     key = f"{cycle.record['id']}:{cycle.operation}"
-    return Job(cycle.cycle_id, key, cycle.start("buffering-start", covers=covers), flow)
+    return Job(cycle.cycle_id, key, cycle.start("buffering-start", covers=covers, **fields), flow)
 
 
 def deferred(settings: Settings, record: MemoryRecord, window: Window, job: Job) -> Event:
@@ -120,17 +122,17 @@ def deferred(settings: Settings, record: MemoryRecord, window: Window, job: Job)
 
 
 def buffer_in_place(
-    settings: Settings, record: MemoryRecord, window: Window, decision: Decision, now: datetime
+    settings: Settings, record: MemoryRecord, window: Window, job: Job, now: datetime
 ) -> CycleFlow:
     """Do a job where it is due, without an executor: its start, its calls, its result."""
-    job = buffer_job(settings, record, window, decision, now)
     yield job.start
-    states: dict[str, JobState] = {"observation": "running", "reflection": "running"}
+    operation = job.start["operation"]
+    states: dict[str, JobState] = dict.fromkeys(record["pending"], "running")
     try:
         item = next(job.flow)
         while True:
             if isinstance(item, dict):
-                states[decision.operation] = item
+                states[operation] = item
                 item = job.flow.send(None)
             else:
                 item = job.flow.send((yield item))
@@ -216,12 +218,11 @@ def _reflect_ahead(cycle: CycleInfo) -> CycleFlow:
     groups = cycle.record["log"]
     tally = Tally(cycle.started)
     try:
-        result = yield from ask_reflector(cycle, tally, groups)
+        written, text, _ = yield from condensed(cycle, tally, groups)
     except ObserverError as error:
         partial = error.observations or None
         yield cycle.end("buffering-failed", tally, error=str(error), observations=partial)
         return
-    written = written_groups(cycle, groups, result, tally)
     tokens = sum(group["tokens"] for group in written)
     buffered = {
         "cycle_id": cycle.cycle_id,
@@ -236,7 +237,7 @@ def _reflect_ahead(cycle: CycleInfo) -> CycleFlow:
         tally,
         reflection=buffered,
         observation_tokens=tokens,
-        observations=result.text,
+        observations=text,
     )
 
 
@@ -259,7 +260,7 @@ def blocking_cycle(
             why = "overtaken: the turn could not wait for the job any longer"
             events = [over(record, operation, pending, now, why)]
         else:
-            states: dict[str, JobState] = {"observation": "running", "reflection": "running"}
+            states: dict[str, JobState] = dict.fromkeys(record["pending"], "running")
             states[operation] = state if isinstance(state, dict) else None
             events = collected(settings, record, window, states, now)
         yield from events

@@ -34,7 +34,9 @@ LINE_BREAKS: Final = ("\r\n", "\r", "\x0b", "\x0c", "\x85", "\u2028", "\u2029")
 CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f]+")
 SURROGATE = re.compile("[\ud800-\udfff]")
 SPACES = re.compile(r"\s+")
-LABEL_END = re.compile(r":(?=\s|$)")
+HIDDEN = re.compile("[\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
+"""What would hide or reorder the letters of a label; what emoji are joined by is not among them."""
+LABEL_END = re.compile(r":(?=[\s\u200c\u200d\ufe00-\ufe0f]|$)")
 ENCODED = re.compile(r"(?:data:[^,]{0,200},)?[A-Za-z0-9+/_=-]{40,}")
 
 
@@ -50,8 +52,11 @@ def one_line(value: object) -> str:
     """A name, an id or another short label, which can not end the label it stands in."""
     if not isinstance(value, str | int):
         return ""
+    if isinstance(value, int) and value.bit_length() >= LARGE_INTEGER_BITS:
+        return ""
     # A label is short, so only the head of a long one is worth reading.
-    text = SPACES.sub(" ", clean(str(value)[: LABEL_CHARACTERS * 10])).strip()
+    text = HIDDEN.sub("", clean(str(value)[: LABEL_CHARACTERS * 10]))
+    text = SPACES.sub(" ", text).strip()
     text = LABEL_END.sub("", text.replace("[", "(").replace("]", ")")).strip()
     return text if len(text) <= LABEL_CHARACTERS else f"{text[:LABEL_CHARACTERS]}…"
 

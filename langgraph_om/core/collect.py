@@ -6,6 +6,7 @@ said to be over, and its messages stay as they are.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
@@ -20,6 +21,7 @@ from langgraph_om.core.record import (
     position_of_groups,
 )
 from langgraph_om.core.settings import Settings
+from langgraph_om.core.threads.others import others_tokens
 from langgraph_om.core.window import Window
 
 __all__ = ["JobState", "collected", "outdated", "over", "size_of"]
@@ -82,11 +84,15 @@ def collected(
 
 
 def size_of(operation: str, record: MemoryRecord, window: Window) -> int:
-    """Count what an operation is about: the window's tokens, or the log's."""
+    """Count what an operation is about: tokens of the window, of the log, or of other threads."""
+    if operation == "others":
+        return others_tokens(record["others"])
     return window.tokens if operation == "observation" else log_tokens(record)
 
 
 def _blocking_size(settings: Settings, record: MemoryRecord, window: Window, operation: str) -> int:
+    if operation == "others":
+        return sys.maxsize  # no turn waits for other threads while there is buffering
     if operation == "observation":
         return settings.thresholds.block_messages_at(log_tokens(record))
     return settings.thresholds.block_observations_at(window.tokens)
@@ -119,6 +125,8 @@ def _misfit(
 ) -> str | None:
     """Tell why a job's result can not be used, if so."""
     covers = pending["covers"]
+    if operation == "others":
+        return None  # the shared log takes in what of it still fits
     if operation == "reflection":
         if position_of_groups(record["log"], covers["group_ids"]) is None:
             return "superseded: the log was reflected otherwise"

@@ -135,6 +135,10 @@ class RetrievalConfig:
     """Added to the guidance the Actor gets about recall."""
 
 
+OTHERS_PART = 0.2
+"""How much of the window's threshold the unobserved messages of other threads may take."""
+
+
 @dataclass(frozen=True, slots=True)
 class Thresholds:
     """Every limit of the memory, in tokens."""
@@ -162,8 +166,15 @@ class Thresholds:
             return self.message_tokens
         return max(self.message_tokens, self.total_tokens - log_tokens)
 
+    @property
+    def others_tokens(self) -> int:
+        """Tell how many tokens of other threads' unobserved messages the Actor is shown."""
+        return max(1, round(self.message_tokens * OTHERS_PART))
+
     def due(self, operation: str) -> int:
-        """Tell the size at which an operation is due: the window's, or the log's."""
+        """Tell the size at which an operation is due: of the window, the log, or other threads."""
+        if operation == "others":
+            return self.others_tokens
         return self.message_tokens if operation == "observation" else self.observation_tokens
 
     def block_messages_at(self, log_tokens: int) -> int:

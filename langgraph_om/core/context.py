@@ -21,9 +21,12 @@ from langgraph_om.core.prompts import load
 from langgraph_om.core.recall import range_line
 from langgraph_om.core.record import Group, MemoryRecord, log_tokens
 from langgraph_om.core.tags import escape
+from langgraph_om.core.threads.log import section_frames
+from langgraph_om.core.threads.others import others_text
+from langgraph_om.core.threads.tags import ShowId
 from langgraph_om.core.window import CONTINUATION_ID, Window, safe_cuts
 
-__all__ = ["RecallGuide", "assemble", "dropped_from_view", "recall_tokens"]
+__all__ = ["RecallGuide", "assemble", "dropped_from_view", "extra_tokens"]
 
 _FIXED_TOKENS = 600
 """At least what our constant instructions, the reminder and the tags cost."""
@@ -40,6 +43,13 @@ class RecallGuide:
 
     text: str
     tokens: int
+
+
+def extra_tokens(record: MemoryRecord, guide: RecallGuide | None) -> int:
+    """Estimate what stands in the prompt beside window and log: recall, and other threads."""
+    return recall_tokens(record, guide) + sum(
+        len(each["text"]) // 3 for each in record["others"] if each["text"]
+    )
 
 
 def recall_tokens(record: MemoryRecord, guide: RecallGuide | None) -> int:
@@ -63,6 +73,7 @@ def assemble(
     system: str | SystemMessage | None = None,
     max_input_tokens: int | None = None,
     guide: RecallGuide | None = None,
+    show_id: ShowId | None = None,
 ) -> list[BaseMessage]:
     """Put together the Actor's input.
 
@@ -74,14 +85,16 @@ def assemble(
         system: The agent's own system prompt, if it is not among the messages.
         max_input_tokens: Above this, the oldest messages of the window are left out of the view.
         guide: With recall, what the Actor is told about it; groups then name their messages.
+        show_id: With a shared log, how a thread's id is shown; observations then stand in sections.
 
     Returns:
         At most one system message, then the conversation. Without observations these are the given
         messages as they are.
     """
     head = _own_system(system, messages)
-    memory = _memory_blocks(record, today, lead="\n\n" if _blocks(head) else "", guide=guide)
-    extra = recall_tokens(record, guide) if max_input_tokens is not None else 0
+    lead = "\n\n" if _blocks(head) else ""
+    memory = _memory_blocks(record, today, lead=lead, guide=guide, show_id=show_id)
+    extra = extra_tokens(record, guide) if max_input_tokens is not None else 0
     dropped = dropped_from_view(window, log_tokens(record), max_input_tokens, extra=extra)
     shown: list[BaseMessage] = [entry.message for entry in window.entries[dropped:]]
     out: list[BaseMessage] = []
@@ -92,8 +105,8 @@ def assemble(
         )
     elif head is not None:
         out.append(head)
-    if memory or dropped:
-        reminder = load("continuation" if memory else "trimmed")
+    if record["log"] or dropped:
+        reminder = load("continuation" if record["log"] else "trimmed")
         out.append(HumanMessage(reminder, id=CONTINUATION_ID))
     request = _pinned_request(window, dropped)
     if request is not None:
@@ -129,21 +142,51 @@ def _text(text: str) -> dict[str, Any]:
 
 
 def _memory_blocks(
-    record: MemoryRecord, today: date, *, lead: str, guide: RecallGuide | None
+    record: MemoryRecord,
+    today: date,
+    *,
+    lead: str,
+    guide: RecallGuide | None,
+    show_id: ShowId | None,
 ) -> list[ContentBlock]:
     """Render the memory as content blocks; `lead` parts the first from what precedes it."""
-    if not record["log"]:
+    others = others_text(record["others"]) if show_id is not None else ""
+    if not record["log"] and not others:
         return []
-    instructions = load("actor_instructions") + (f"\n\n{guide.text}" if guide is not None else "")
-    blocks: list[ContentBlock] = [_text(f"{lead}{instructions}\n\n<observations>\n")]
+    told = [load("actor_instructions")]
+    if show_id is not None:
+        told.append(load("actor_threads"))
+    if guide is not None:
+        told.append(guide.text)
+    instructions = "\n\n".join(told)
+    blocks = [f"{lead}{instructions}"]
+    if record["log"]:
+        blocks = [f"{blocks[0]}\n\n<observations>\n", *_log_blocks(record, today, guide, show_id)]
+    if others:
+        blocks.append(f"\n\n{others}")
+    if hints := _hints(record):
+        blocks.append(hints)
+    return [_text(block) for block in blocks]
+
+
+def _log_blocks(
+    record: MemoryRecord, today: date, guide: RecallGuide | None, show_id: ShowId | None
+) -> list[str]:
+    """Render the log, a text for each group; a text stays as it is when the log grows."""
+    groups = _shown_groups(record)
+    frames = [""] * (len(groups) + 1)
+    if show_id is not None:
+        frames = section_frames(groups, show_id, current=record["thread_id"])
+    blocks: list[str] = []
     previous: date | None = None
-    for group in _shown_groups(record):
+    for group, frame in zip(groups, frames, strict=False):
+        if frame.strip():  # the days of another thread begin anew
+            previous = None
         told, previous = _told(group["text"], today, previous)
         line = _range_line(group) if guide is not None else ""
-        blocks.append(_text(f"{told}\n{line}\n\n" if line else f"{told}\n\n"))
-    blocks.append(_text("</observations>"))
-    hints = _hints(record)
-    return [*blocks, _text(hints)] if hints else blocks
+        end = "" if show_id is not None else "\n\n"
+        blocks.append(f"{frame}{told}\n{line}{end}" if line else f"{frame}{told}{end}")
+    return [*blocks, f"{frames[-1]}\n</observations>" if frames[-1] else "</observations>"]
 
 
 def _shown_groups(record: MemoryRecord) -> list[Group]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from datetime import datetime
 
-from langgraph_om.core.asking import ask_observer, ask_reflector
+from langgraph_om.core.asking import ask_observer, ask_reflector, ask_reflector_of_threads
 from langgraph_om.core.events import iso
-from langgraph_om.core.flow import CycleFlow, CycleInfo, Tally
+from langgraph_om.core.flow import Answer, CycleFlow, CycleInfo, Step, Tally
 from langgraph_om.core.groups import reflected_groups
 from langgraph_om.core.parsing import Parsed
 from langgraph_om.core.record import (
@@ -18,25 +18,36 @@ from langgraph_om.core.record import (
     log_tokens,
     newest_observed,
 )
-from langgraph_om.core.reflector import Reflection
 from langgraph_om.core.settings import Settings
 from langgraph_om.core.window import Window
 from langgraph_om.errors import ModelTierError, ObserverError
 
-__all__ = ["hints_of", "observe_cycle", "reflect_cycle", "title_change", "written_groups"]
+__all__ = ["condensed", "failed", "hints_of", "observe_cycle", "reflect_cycle", "title_change"]
 
 
-def written_groups(
-    cycle: CycleInfo, sources: Sequence[Group], result: Reflection, tally: Tally
-) -> list[Group]:
-    """Make the groups that take the place of those a reflection read."""
-    return reflected_groups(
+def condensed(
+    cycle: CycleInfo, tally: Tally, sources: Sequence[Group]
+) -> Generator[Step, Answer, tuple[list[Group], str, str | None]]:
+    """Have groups condensed; with a shared log, each thread's for themselves.
+
+    Returns:
+        The groups that take their place, what was written, and the current task.
+
+    Raises:
+        ObserverError: When there is no usable answer, or a hook failed.
+    """
+    if cycle.settings.scope == "resource":
+        groups, text = yield from ask_reflector_of_threads(cycle, tally, sources)
+        return groups, text, None
+    result = yield from ask_reflector(cycle, tally, sources)
+    groups = reflected_groups(
         sources,
         result.text,
         cycle_id=cycle.cycle_id,
         reflected_at=iso(tally.at),
         counter=cycle.settings.counter,
     )
+    return groups, result.text, result.current_task
 
 
 # --- Observation ---------------------------------------------------------------------------------
@@ -66,7 +77,7 @@ def observe_cycle(
     try:
         parsed = yield from ask_observer(cycle, tally, entries, known=record["log"], hints=record)
     except ObserverError as error:
-        yield from _failed(cycle, tally, error, window.tokens, window.last_key)
+        yield from failed(cycle, tally, error, window.tokens, window.last_key)
         return
     text = parsed.observations
     written = settings.counter.count_text(text)
@@ -108,7 +119,7 @@ def title_change(cycle: CycleInfo, at: datetime, title: str | None) -> CycleFlow
         yield cycle.event("thread-update", at, old_title=old, new_title=title)
 
 
-def _failed(
+def failed(
     cycle: CycleInfo, tally: Tally, error: ObserverError, size: int, last_message: str | None
 ) -> CycleFlow:
     """Say that nothing came of the cycle, and what follows from that.
@@ -119,7 +130,7 @@ def _failed(
     Raises:
         ObserverError: The given one, with `on_error="raise"`.
     """
-    failed = cycle.failures(size)
+    back_off = cycle.failures(size)
     partial = error.observations or None
     yield cycle.end(
         "observation-failed",
@@ -127,7 +138,7 @@ def _failed(
         error=str(error),
         observations=partial,
         last_message=last_message,
-        **failed,
+        **back_off,
     )
     if cycle.settings.on_error == "raise":
         raise error
@@ -157,11 +168,10 @@ def reflect_cycle(
     tally = Tally(started)
     yield cycle.start("observation-start")
     try:
-        result = yield from ask_reflector(cycle, tally, groups)
+        written, text, current_task = yield from condensed(cycle, tally, groups)
     except ObserverError as error:
-        yield from _failed(cycle, tally, error, tokens, window.last_key)
+        yield from failed(cycle, tally, error, tokens, window.last_key)
         return
-    written = written_groups(cycle, groups, result, tally)
     size = sum(group["tokens"] for group in written)
     yield cycle.end(
         "observation-end",
@@ -169,7 +179,7 @@ def reflect_cycle(
         group_ids=[group["id"] for group in groups],
         groups=written,
         observation_tokens=size,
-        observations=result.text,
-        current_task=result.current_task,
+        observations=text,
+        current_task=current_task,
         **cycle.rest_after(size),
     )

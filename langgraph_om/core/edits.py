@@ -38,6 +38,7 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "usage": (dict,),
     "others": (list,),
     "revision": (int,),
+    "outbox": (list,),
     "tripwire": _MAPPING_OR_NONE,
     "archived": _TEXT_OR_NONE,
     "evicted": _TEXT_OR_NONE,

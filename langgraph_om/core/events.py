@@ -13,7 +13,7 @@ from typing import Any
 from langgraph_om.core.chunks import live_chunks
 from langgraph_om.core.config import Thresholds
 from langgraph_om.core.plan import activation_count
-from langgraph_om.core.record import MemoryRecord, log_tokens
+from langgraph_om.core.record import MemoryRecord, log_tokens, outward
 from langgraph_om.core.window import Window
 
 __all__ = ["PART_FIELDS", "Event", "Part", "iso", "status_data", "to_part"]
@@ -106,6 +106,8 @@ def to_part(event: Mapping[str, Any]) -> Part | None:
     if names is None:
         return None
     data = {name: event[key] for key, name in names.items() if event.get(key) is not None}
+    if "operationType" in data:
+        data["operationType"] = outward(data["operationType"])
     return {"type": f"data-om-{kind}", "data": data}
 
 

@@ -7,7 +7,7 @@ waits. Nothing here calls, sleeps or stores.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, TypeVar
@@ -16,10 +16,10 @@ from langgraph_om.core.events import Event, iso
 from langgraph_om.core.hooks import HookCall, HookReply
 from langgraph_om.core.observer import Flow, ModelCall, ModelReply
 from langgraph_om.core.plan import Operation, back_off
-from langgraph_om.core.record import MemoryRecord, failures_of
+from langgraph_om.core.record import MemoryRecord, failures_of, outward
 from langgraph_om.core.settings import Settings
 
-__all__ = ["Answer", "CycleFlow", "CycleInfo", "Step", "Tally", "Wait", "hooked"]
+__all__ = ["Answer", "CycleFlow", "CycleInfo", "Step", "Tally", "Together", "Wait", "hooked"]
 
 ResultT = TypeVar("ResultT")
 
@@ -31,11 +31,18 @@ class Wait:
     cycle_id: str
 
 
-Step = ModelCall | HookCall | Wait | Event
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Flows that go on at the same time; none of them yields anything but calls."""
+
+    flows: Sequence[Generator[Any, Any, Any]]
+
+
+Step = ModelCall | HookCall | Wait | Together | Event
 """What a cycle yields."""
-Answer = ModelReply | HookReply | Event | str | None
-"""What it is sent: a reply to a `ModelCall` or `HookCall`, a job's state to a `Wait`, nothing to an
-event."""
+Answer = ModelReply | HookReply | Event | list[Any] | str | None
+"""What it is sent: a reply to a `ModelCall` or `HookCall`, a job's state to a `Wait`, what each
+flow returned to a `Together`, nothing to an event."""
 
 CycleFlow = Generator[Step, Answer, None]
 
@@ -84,6 +91,13 @@ class Tally:
             result: ResultT = done.value
             return result
 
+    def add(self, other: Tally) -> None:
+        """Take in what another part of the cycle cost."""
+        self.at = max(self.at, other.at)
+        self.calls += other.calls
+        self.input_tokens += other.input_tokens
+        self.output_tokens += other.output_tokens
+
     def usage(self) -> dict[str, int]:
         """Return the costs as they stand in events and in the record."""
         return {
@@ -110,7 +124,7 @@ class CycleInfo:
     def about(self) -> dict[str, Any]:
         """Say which cycle it is, for traces and hooks."""
         return {
-            "operation": self.operation,
+            "operation": outward(self.operation),
             "trigger": self.trigger,
             "cycle_id": self.cycle_id,
             "record_id": self.record["id"],
@@ -137,9 +151,11 @@ class CycleInfo:
         return self.event(
             kind,
             self.started,
-            thread_ids=[self.record["thread_id"]],
-            config=self.settings.marker(),
-            **fields,
+            **{
+                "thread_ids": [self.record["thread_id"]],
+                "config": self.settings.marker(),
+                **fields,
+            },
         )
 
     def end(self, kind: str, tally: Tally, **fields: Any) -> Event:

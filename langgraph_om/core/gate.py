@@ -10,7 +10,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.collect import JobState, collected, outdated
-from langgraph_om.core.context import dropped_from_view, recall_tokens
+from langgraph_om.core.context import dropped_from_view, extra_tokens
 from langgraph_om.core.events import Event, iso, status_data
 from langgraph_om.core.plan import PROCEED, Decision, plan
 from langgraph_om.core.record import (
@@ -23,7 +23,7 @@ from langgraph_om.core.record import (
 from langgraph_om.core.settings import Identity, Settings
 from langgraph_om.core.window import Window, open_window
 
-__all__ = ["Look", "look", "trim_notice"]
+__all__ = ["Look", "conclude", "gather", "look", "trim_notice"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Look:
         return [key for ids in gone for key in ids]
 
 
-def look(
+def gather(
     settings: Settings,
     record: MemoryRecord,
     messages: Sequence[BaseMessage],
@@ -52,11 +52,8 @@ def look(
     now: datetime,
     *,
     jobs: Mapping[str, JobState] | None = None,
-    must_proceed: bool = False,
-    buffering_waits: bool = False,
-    is_final: bool = False,
 ) -> Look:
-    """Count what is new, collect what is done, decide, and state both windows.
+    """Count what is new and collect what is done; decide nothing.
 
     Args:
         settings: The settings in force.
@@ -65,18 +62,35 @@ def look(
         identity: Whose conversation it is.
         now: The current time.
         jobs: Per pending operation, what the executor knows of the job.
+    """
+    opening = _opening(settings, record, identity)
+    is_new = not record["id"]
+    record = fold(record, [opening])
+    window = open_window(record, messages, settings.counter)
+    counting = _counting(settings, record, window, now, first_look=is_new)
+    record = fold(record, [counting])
+    done = [*outdated(record, window, now), *collected(settings, record, window, jobs or {}, now)]
+    return Look(fold(record, [done]), window, PROCEED, [*opening, *counting, *done])
+
+
+def conclude(
+    settings: Settings,
+    seen: Look,
+    now: datetime,
+    *,
+    must_proceed: bool = False,
+    buffering_waits: bool = False,
+) -> Look:
+    """Decide from what was gathered, and state both windows when the Actor goes on.
+
+    Args:
+        settings: The settings in force.
+        seen: What was gathered.
+        now: The current time.
         must_proceed: Whether there is no room left for work (few supersteps remain).
         buffering_waits: Whether the Actor goes on only after the buffering that is due.
-        is_final: Whether the Actor has answered, so that nothing is due and no step begins.
     """
-    window = open_window(record, messages, settings.counter)
-    events = [*_opening(settings, record, identity), *_counting(settings, record, window, now)]
-    record = fold(record, [events])
-    done = [*outdated(record, window, now), *collected(settings, record, window, jobs or {}, now)]
-    record = fold(record, [done])
-    events += done
-    if is_final:
-        return Look(record, window, PROCEED, events)
+    record, window, events = seen.record, seen.window, list(seen.events)
     decision = plan(record, window, settings.thresholds, now)
     if decision.kind == "abort":
         events.append(_tripwire(record, now))
@@ -90,6 +104,22 @@ def look(
         events += [stepped, *trim_notice(settings, record, window)]
         events.append({"type": "status", "data": data})
     return Look(record, window, decision, events)
+
+
+def look(
+    settings: Settings,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    identity: Identity,
+    now: datetime,
+    *,
+    jobs: Mapping[str, JobState] | None = None,
+    must_proceed: bool = False,
+    buffering_waits: bool = False,
+) -> Look:
+    """Gather and conclude."""
+    seen = gather(settings, record, messages, identity, now, jobs=jobs)
+    return conclude(settings, seen, now, must_proceed=must_proceed, buffering_waits=buffering_waits)
 
 
 def _tripwire(record: MemoryRecord, now: datetime) -> Event:
@@ -117,7 +147,7 @@ def trim_notice(settings: Settings, record: MemoryRecord, window: Window) -> lis
     limit = settings.max_input_tokens
     if limit is None:
         return []
-    extra = recall_tokens(record, settings.guide)
+    extra = extra_tokens(record, settings.guide)
     dropped = dropped_from_view(window, log_tokens(record), limit, extra=extra)
     left_out = [entry for entry in window.entries[:dropped] if entry.key != window.request]
     if not left_out:
@@ -151,7 +181,7 @@ def _opening(settings: Settings, record: MemoryRecord, identity: Identity) -> li
 
 
 def _counting(
-    settings: Settings, record: MemoryRecord, window: Window, now: datetime
+    settings: Settings, record: MemoryRecord, window: Window, now: datetime, *, first_look: bool
 ) -> list[Event]:
     """Note the tokens of new window messages, and when they were first seen.
 
@@ -162,7 +192,6 @@ def _counting(
     valid = valid_counts(record, settings.counter.identity)
     counts: dict[str, list[Any]] = {}
     stamps: dict[str, str] = {}
-    first_look = not record["id"]
     for at, entry in enumerate(window.entries):
         cached = valid.get(entry.key)
         if cached is None or cached[0] != entry.digest:

@@ -14,6 +14,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.bounded import clean
+from langgraph_om.core.record import outward
 from langgraph_om.errors import ObserverError
 
 __all__ = [
@@ -143,6 +144,7 @@ def _told(event: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     keys = _TOLD if kind in _STARTS else (*_TOLD, *_TOLD_AT_END)
     told = {key: deepcopy(event.get(key)) for key in keys}
+    told["operation"] = outward(event["operation"])
     told["trigger"] = "buffer" if kind.startswith("buffering") else "turn"
     return told
 
@@ -153,7 +155,7 @@ def lifecycle_call(event: Mapping[str, Any]) -> HookCall | None:
     if told is None:
         return None
     moment = "start" if event["type"] in _STARTS else "end"
-    return HookCall(f"on_{event['operation']}_{moment}", (told,))
+    return HookCall(f"on_{told['operation']}_{moment}", (told,))
 
 
 def debug_event(event: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -164,4 +166,4 @@ def debug_event(event: Mapping[str, Any]) -> dict[str, Any] | None:
     if told is None:
         return None
     moment = "triggered" if event["type"] in _STARTS else "complete"
-    return {"type": f"{event['operation']}_{moment}", **told}
+    return {"type": f"{told['operation']}_{moment}", **told}

@@ -176,7 +176,7 @@ def attachment_kind(block: Mapping[Any, Any], stated: str) -> str:
 def inline_document(block: Mapping[Any, Any]) -> str:
     """The text of a document that came as text; nothing when it came in another form."""
     source = block.get("source")
-    if isinstance(source, dict) and source.get("type") in {"text", "content"}:
+    if isinstance(source, dict) and source.get("type") in ("text", "content"):
         return _joined_texts(source.get("data", source.get("content")))
     return _joined_texts(block.get("text"))
 

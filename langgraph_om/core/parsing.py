@@ -1,8 +1,8 @@
 """What the Observer or Reflector wrote becomes typed parts, or a failure with a name.
 
-The steps, in order: reasoning is dropped, the spelling of the tags is settled, the text is split
-at its structural tags, and what lies between them is tidied and judged. Every step is linear in
-the length of the text, and parsed text never holds a structural tag.
+The steps, in order: control characters and reasoning are dropped, the spelling of the tags is
+settled, the text is split at its structural tags, and what lies between them is tidied and judged.
+Every step is linear in the length of the text, and parsed text never holds a structural tag.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from langgraph_om.core.bounded import clean
 from langgraph_om.core.repetition import is_degenerate
 from langgraph_om.core.splitting import (
     ITEM,
@@ -34,6 +35,7 @@ __all__ = [
     "Status",
     "parse_output",
     "render_output",
+    "without_reasoning",
 ]
 
 Status = Literal["ok", "none", "empty", "malformed", "degenerate", "cut_off"]
@@ -108,8 +110,9 @@ def parse_output(text: str, *, cut_off: bool = False) -> Parsed:
         cut_off: Whether the provider said that the answer ended too early. The status is then
             `cut_off`, and `observations` holds what arrived, for display only.
     """
+    text = clean(text[:_MAX_SHOWN_CHARS] if cut_off else text)
     if cut_off:
-        partial = _read(_PARTIAL_TAG.sub("", text[:_MAX_SHOWN_CHARS]))
+        partial = _read(_PARTIAL_TAG.sub("", text))
         return replace(partial, status="cut_off", problem=_PROBLEMS["cut_off"])
     if text.strip() and is_degenerate(text):
         return _failed("degenerate")
@@ -141,7 +144,7 @@ def render_output(parsed: Parsed) -> str:
 
 
 def _read(text: str) -> Parsed:
-    text = _without_reasoning(text.replace("\r\n", "\n").replace("\r", "\n"))
+    text = without_reasoning(text)
     if not text.strip():
         return _failed("empty")
     split = split_best(text)
@@ -299,7 +302,7 @@ def _fence_partners(lines: list[str]) -> dict[int, int]:
 # --- Reasoning: what the model thought before it answered --------------------------------------
 
 
-def _without_reasoning(text: str) -> str:
+def without_reasoning(text: str) -> str:
     """Drop what stands in think tags before the first block, even when one tag is missing."""
     kept, at = [], 0
     while (head := _HEAD_HERE.match(text, at) or _HEAD_LINE.search(text, at)) and head["think"]:

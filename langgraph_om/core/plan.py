@@ -6,9 +6,12 @@ The order of the checks is the policy, and the first that applies wins:
 2. a buffered reflection is there and the log has reached its threshold -> activate it;
 3. chunks are there and the window has reached its threshold -> activate them;
 4. the window has reached its blocking threshold -> observe the oldest part of it, in batches;
-5. the log has reached its blocking threshold -> reflect it;
-6. the window has grown by an interval, or the log is on its way to its threshold -> buffer;
-7. otherwise -> proceed to the Actor.
+5. with a shared log and without buffering, other threads have more unobserved messages than may be
+   shown -> observe these;
+6. the log has reached its blocking threshold -> reflect it;
+7. the window has grown by an interval, other threads have more than may be shown, or the log is on
+   its way to its threshold -> buffer;
+8. otherwise -> proceed to the Actor.
 
 What needs no model comes first. Observation comes before reflection because it bounds the larger
 text. Each activation and observation moves the cursor, each reflection and each failure moves the
@@ -33,11 +36,13 @@ from langgraph_om.core.chunks import (
 )
 from langgraph_om.core.config import Thresholds
 from langgraph_om.core.record import MemoryRecord, log_tokens, position_of_groups
+from langgraph_om.core.threads.others import others_due, others_tokens
 from langgraph_om.core.window import Window, safe_cuts
 
 __all__ = ["ABORT", "PROCEED", "Decision", "activation_count", "back_off", "plan"]
 
-Operation = Literal["observation", "reflection"]
+Operation = Literal["observation", "reflection", "others"]
+"""What is done: observing this thread, condensing the log, or observing other threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,7 @@ class Decision:
 
     kind: Literal["proceed", "abort", "activate", "observe", "reflect", "buffer"]
     operation: Operation = "observation"
-    """To activate or buffer: which of the two."""
+    """To activate, observe or buffer: which of them."""
     count: int = 0
     """To observe or buffer: where the messages end, as a count of the window's oldest. To activate:
     how many chunks."""
@@ -78,11 +83,9 @@ def plan(record: MemoryRecord, window: Window, thresholds: Thresholds, now: date
         count = activation_count(live, window.tokens, thresholds, log_tokens(record))
         return Decision("activate", "observation", count)
     if not _has_just_failed(record, window):
-        count = _messages_to_observe(record, window, thresholds)
-        if count:
-            return Decision("observe", "observation", count)
-        if _reflection_due(record, window, thresholds):
-            return Decision("reflect", "reflection")
+        blocking = _blocking(record, window, thresholds)
+        if blocking is not None:
+            return blocking
     return _to_buffer(record, window, thresholds, live)
 
 
@@ -133,6 +136,18 @@ def activation_count(
 # --- Blocking work -------------------------------------------------------------------------------
 
 
+def _blocking(record: MemoryRecord, window: Window, thresholds: Thresholds) -> Decision | None:
+    """Decide what the turn has to wait for, if anything."""
+    count = _messages_to_observe(record, window, thresholds)
+    if count:
+        return Decision("observe", "observation", count)
+    if thresholds.buffer_tokens is None and _others_due(record, thresholds):
+        return Decision("observe", "others")
+    if _reflection_due(record, window, thresholds):
+        return Decision("reflect", "reflection")
+    return None
+
+
 def _messages_to_observe(record: MemoryRecord, window: Window, thresholds: Thresholds) -> int:
     log = log_tokens(record)
     due = thresholds.block_messages_at(log)
@@ -164,6 +179,13 @@ def _longest(cuts: Sequence[int], removed: Sequence[int], most: int) -> int:
     return fitting[-1] if fitting else (cuts[0] if cuts else 0)
 
 
+def _others_due(record: MemoryRecord, thresholds: Thresholds) -> bool:
+    budget = thresholds.others_tokens
+    if not others_due(record["others"], budget):
+        return False
+    return _may_buffer(record, "others", others_tokens(record["others"]))
+
+
 def _reflection_due(record: MemoryRecord, window: Window, thresholds: Thresholds) -> bool:
     tokens = log_tokens(record)
     due = thresholds.block_observations_at(window.tokens)
@@ -185,6 +207,8 @@ def _to_buffer(
         )
         if end:
             return Decision("buffer", "observation", end)
+    if thresholds.buffer_tokens is not None and _others_due(record, thresholds):
+        return Decision("buffer", "others")
     log = log_tokens(record)
     start = thresholds.reflect_buffer_at
     if start is None or log < max(1, start) or record["reflection"] is not None:

@@ -138,8 +138,8 @@ def _messages(asked: Recall, source: RecallSource, scope: RecallScope, writer: W
         return _part(asked, asked.part_index, anchor, writer)
     if asked.char_offset:
         msg = (
-            f"`charOffset` is {asked.char_offset} without `partIndex`; write also the index of the "
-            "part it belongs to"
+            f"`charOffset` is {shown(asked.char_offset)} without `partIndex`; write also the index "
+            "of the part it belongs to"
         )
         raise RefusedError(msg)
     number = asked.page or 1
@@ -149,7 +149,7 @@ def _messages(asked: Recall, source: RecallSource, scope: RecallScope, writer: W
     answer: Answer = {
         "messages": "(no messages on this page)" if page.cursor else "(no messages)",
         "count": 0,
-        "cursor": None if page.cursor is None else shown_key(page.cursor),
+        "cursor": None if page.cursor is None else escape(shown_key(page.cursor)),
         "page": number,
         "limit": limit,
         "hasNextPage": bool(page.later),

@@ -32,7 +32,8 @@ __all__ = ["Writer", "shown_key", "shown_time"]
 
 Answer = dict[str, Any]
 
-KEY_CHARACTERS: Final = 200
+KEY_UNITS: Final = 200
+"""Of UTF-16: a character beyond the basic plane counts twice, and so it does in tokens."""
 LEAST_ROOM: Final = 12
 """With fewer tokens left than this, nothing more is expanded."""
 
@@ -50,8 +51,12 @@ UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 def shown_key(key: str) -> str:
     """Write an id on one line, unchanged unless it is unfit to be one."""
-    text = " ".join(clean(key).split())
-    return text if len(text) <= KEY_CHARACTERS else f"{text[:KEY_CHARACTERS]}…"
+    # Only the head is worth reading: what is longer is cut anyway.
+    text = " ".join(clean(key[: KEY_UNITS * 10]).split())
+    units = text.encode("utf-16-le")
+    if len(units) <= 2 * KEY_UNITS:
+        return text
+    return f"{units[: 2 * KEY_UNITS].decode('utf-16-le', 'ignore')}…"
 
 
 def shown_time(moment: datetime | None, timezone: tzinfo) -> str:
@@ -225,7 +230,7 @@ class Writer:
         def build(end: int) -> Answer:
             answer: Answer = {
                 "text": escape(_readable(text[offset:end])),
-                "messageId": shown_key(message.key),
+                "messageId": escape(shown_key(message.key)),
                 "partIndex": index,
                 "role": role_of(message.message),
                 "type": part.kind,

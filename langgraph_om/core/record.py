@@ -24,6 +24,7 @@ from langgraph_om.errors import ConfigurationError
 __all__ = [
     "CURSOR_TAIL",
     "FOLDED_TYPES",
+    "HINTS",
     "RECORD_VERSION",
     "Group",
     "MemoryRecord",
@@ -34,6 +35,8 @@ __all__ = [
     "fold_one",
     "log_tokens",
     "newest_observed",
+    "outward",
+    "own_groups",
     "position_of_groups",
     "readable",
     "valid_counts",
@@ -42,10 +45,11 @@ __all__ = [
 RECORD_VERSION = 1
 """Version of the record's form; a record of a later version is refused, never guessed at."""
 
+HINTS = ("current_task", "suggested_response", "thread_title")
+"""What an observation may say beside its items."""
+
 CURSOR_TAIL = 16
 """How many of the newest observed message ids the cursor keeps, in case some are removed."""
-
-Operation = Literal["observation", "reflection"]
 
 
 class Group(TypedDict):
@@ -97,7 +101,11 @@ class MemoryRecord(TypedDict, total=False):
     usage: dict[str, Any]
     """Per operation: `calls`, `inputTokens`, `outputTokens` so far."""
     others: list[dict[str, Any]]
+    """With a shared log, the other threads of the resource that have unobserved messages."""
     revision: int
+    """The revision of the shared log that `log` is a copy of; 0 in thread scope."""
+    outbox: list[dict[str, Any]]
+    """Changes of the log that the shared one does not have yet, oldest first."""
     tripwire: NotRequired[dict[str, Any] | None]
     """Why the turn was ended, and the last message id then; `None` in normal operation."""
     archived: str | None
@@ -130,6 +138,7 @@ def blank_record() -> MemoryRecord:
         "version": RECORD_VERSION,
         "others": [],
         "revision": 0,
+        "outbox": [],
         "turn": {"request": None, "step": -1},
         "archived": None,
         "evicted": None,
@@ -149,6 +158,11 @@ def derive_id(prefix: str, *parts: object) -> str:
         digest.update(str(part).encode("utf-8", "surrogatepass"))
         digest.update(b"\x1f")
     return f"{prefix}-{digest.hexdigest()}"
+
+
+def outward(operation: str) -> str:
+    """Name an operation for those who look on: to observe other threads is to observe."""
+    return "observation" if operation == "others" else operation
 
 
 def log_tokens(record: MemoryRecord) -> int:
@@ -200,6 +214,13 @@ def readable(value: object) -> MemoryRecord:
     if len(value) == len(RECORD_KEYS):
         return cast("MemoryRecord", value)
     return cast("MemoryRecord", {**blank_record(), **value})
+
+
+def own_groups(record: MemoryRecord) -> list[Group]:
+    """Return the groups of a log that are about the record's own conversation."""
+    if record["scope"] != "resource":
+        return record["log"]
+    return [group for group in record["log"] if group["thread_id"] == record["thread_id"]]
 
 
 def position_of_groups(log: Sequence[Group], ids: Sequence[str]) -> int | None:
@@ -274,8 +295,58 @@ def _opened(record: _Draft, event: Mapping[str, Any]) -> None:
     """The thread is looked at for the first time, or under a new identity (a copied thread)."""
     if record["thread_id"] != event["thread_id"]:
         record["archived"] = None  # nothing of it is archived under its new id yet
+    if event["scope"] == "resource":
+        _join(record, event)
     for key in ("id", "thread_id", "resource_id", "scope"):
         record[key] = event[key]
+
+
+def _join(record: _Draft, event: Mapping[str, Any]) -> None:
+    """The thread takes part in a shared log from now on, with what it remembers by itself."""
+    was_shared = record["scope"] == "resource"
+    record["outbox"] = []
+    record["revision"] = 0
+    if was_shared and record["resource_id"] != event["resource_id"]:
+        # The log is that of somebody else.
+        record["log"], record["cursor"], record["chunks"] = [], [], []
+        record["reflection"], record["others"] = None, []
+    elif record["cursor"]:
+        own = [] if was_shared else [{**g, "thread_id": event["thread_id"]} for g in record["log"]]
+        _send(record, event["id"], kind="join", groups=own, thread_id=event["thread_id"])
+
+
+def _send(record: dict[str, Any], cycle_id: str, **change: Any) -> None:
+    """Note a change that the shared log does not have yet; without a thread there is none."""
+    if not record["thread_id"]:
+        return
+    hints = {name: record[name] for name in HINTS}
+    item = {"id": cycle_id, "cursor": record["cursor"], "hints": hints, **change}
+    record["outbox"] = [*record["outbox"], item]
+
+
+def _synced(record: _Draft, event: Mapping[str, Any]) -> None:
+    """The log is again what the shared one is; changes that it has, or refused, are done."""
+    bodies = {group["id"]: group for group in [*record["log"], *event["groups"]]}
+    record["log"] = [bodies[key] for key in event["order"] if key in bodies]
+    record["outbox"] = [each for each in record["outbox"] if each["id"] not in event["sent"]]
+    for key in ("generation", "revision", "cursor"):
+        record[key] = event[key]
+    _take_hints(record, event)
+
+
+def _others_read(record: _Draft, event: Mapping[str, Any]) -> None:
+    """What the other threads of the resource have that is not observed."""
+    record["others"] = event["others"]
+
+
+def _others_observed(record: _Draft, event: Mapping[str, Any]) -> None:
+    """Messages of other threads were observed; the shared log takes that in."""
+    known = {each["id"] for each in [*record["outbox"], *record["log"]]}
+    sections = [each for each in event["sections"] if each["groups"][0]["id"] not in known]
+    for section in sections:
+        _send(record, section["groups"][0]["id"], kind="extend", **section)
+    if sections:
+        _succeeded(record, event)
 
 
 def _counted(record: _Draft, event: Mapping[str, Any]) -> None:
@@ -319,6 +390,17 @@ def _extend_log(record: dict[str, Any], event: Mapping[str, Any], groups: Sequen
         return False
     record["log"] = [*record["log"], *groups]
     record["cursor"] = list(event["cursor"])
+    if record["scope"] == "resource":
+        hints = {name: event.get(name) for name in HINTS}
+        _send(
+            record,
+            event["cycle_id"],
+            kind="extend",
+            thread_id=record["thread_id"],
+            after=event["after"],
+            groups=list(groups),
+            hints=hints,
+        )
     return True
 
 
@@ -330,18 +412,22 @@ def _replace_groups(record: _Draft, event: Mapping[str, Any]) -> bool:
     log = record["log"]
     record["log"] = [*log[:start], *event["groups"], *log[start + len(read) :]]
     record["generation"] = record["generation"] + 1
+    if record["scope"] == "resource":
+        groups = list(event["groups"])
+        _send(record, event["cycle_id"], kind="replace", group_ids=list(read), groups=groups)
     return True
 
 
 def _take_hints(record: _Draft, event: Mapping[str, Any]) -> None:
     """Take over what was said; what was not said stays as it is."""
-    for hint in ("current_task", "suggested_response", "thread_title"):
+    for hint in HINTS:
         if event.get(hint) is not None:
             record[hint] = event[hint]
 
 
 def _finished(record: _Draft, event: Mapping[str, Any]) -> None:
-    (_observed if event["operation"] == "observation" else _reflected)(record, event)
+    effects = {"observation": _observed, "reflection": _reflected, "others": _others_observed}
+    effects[event["operation"]](record, event)
 
 
 def _succeeded(record: _Draft, event: Mapping[str, Any]) -> None:
@@ -394,6 +480,9 @@ def _buffering_started(record: _Draft, event: Mapping[str, Any]) -> None:
 def _buffering_ended(record: _Draft, event: Mapping[str, Any]) -> None:
     """A job's result is kept until it is needed."""
     if not _was_pending(record, event):
+        return
+    if event["operation"] == "others":
+        _others_observed(record, event)
         return
     if event["operation"] == "observation":
         record["chunks"] = [*record["chunks"], event["chunk"]]
@@ -479,6 +568,8 @@ _EFFECTS: dict[str, Callable[[_Draft, Mapping[str, Any]], None]] = {
     "archived": _archived,
     "evicted": _evicted,
     "tripwire": _nothing,
+    "synced": _synced,
+    "others": _others_read,
 }
 
 FOLDED_TYPES = frozenset(kind for kind, effect in _EFFECTS.items() if effect is not _nothing)

@@ -11,6 +11,7 @@ from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.config import ObservationConfig, ReflectionConfig, Thresholds
 from langgraph_om.core.context import RecallGuide
+from langgraph_om.core.threads.tags import hidden_id
 from langgraph_om.core.tokens import TokenCounter
 from langgraph_om.core.window import Entry, message_time
 
@@ -32,8 +33,14 @@ class Settings:
     max_input_tokens: int | None = None
     transforms: frozenset[str] = frozenset()
     """The transform hooks that the user has set."""
+    hides_ids: bool = False
+    """Whether models are shown thread ids in a hashed form only."""
     guide: RecallGuide | None = None
     """With recall, what the Actor is told about it."""
+
+    def show_id(self, thread_id: str) -> str:
+        """Write a thread id as models are shown it."""
+        return hidden_id(thread_id) if self.hides_ids else thread_id
 
     def marker(self) -> dict[str, Any]:
         """Describe the limits in force, for start and activation parts."""

@@ -14,7 +14,13 @@ from typing import Any, NamedTuple, cast
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langgraph_om.core.digest import content_digest
-from langgraph_om.core.record import CURSOR_TAIL, MemoryRecord, derive_id, valid_counts
+from langgraph_om.core.record import (
+    CURSOR_TAIL,
+    MemoryRecord,
+    derive_id,
+    own_groups,
+    valid_counts,
+)
 from langgraph_om.core.tokens import CONVERSATION_OVERHEAD, TokenCounter
 from langgraph_om.errors import ConfigurationError
 
@@ -209,7 +215,7 @@ def _after_cursor(record: MemoryRecord, messages: Sequence[BaseMessage]) -> tupl
     ids and removed messages are told apart by reading the whole list.
     """
     cursor = record["cursor"]
-    if not cursor and not record["log"]:
+    if not cursor and (not record["log"] or record["scope"] == "resource"):
         keyed = keyed_messages(messages)
         return keyed, 0
     quick = _walk_back(cursor, messages)
@@ -258,13 +264,13 @@ def _search(record: MemoryRecord, positions: dict[str, int]) -> int:
     # Messages that were counted were in the window when memory last looked.
     counts = record["token_cache"]["counts"]
     unobserved = min((positions[key] for key in counts if key in positions), default=0)
-    ranges = [ends for group in record["log"] for ends in group["ranges"]]
-    for first, last in reversed(ranges):
+    ranges = [ends for group in own_groups(record) for ends in group["ranges"]]
+    for passed, (first, last) in enumerate(reversed(ranges)):
         if last in positions:
-            return positions[last] + 1
+            return max(positions[last] + 1, unobserved if passed else 0)
         if first in positions:
             return max(positions[first] + 1, unobserved)
-    return 0
+    return unobserved if ranges else 0
 
 
 def keyed_messages(messages: Sequence[BaseMessage]) -> Keyed:

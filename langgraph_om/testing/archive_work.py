@@ -79,8 +79,28 @@ def one_writer_replaces_a_record(archive: Any, name: str) -> None:
         times = [(generation, revision, at(minutes)) for generation, revision, minutes in wanted]
         expect(found, times, f"history with {options}")
     bad = {"generation": "2"}
+    expect(archive.record_revision(name), 5, "the revision")
+    expect(archive.record_revision(f"{name} s"), 0, "the revision of no record")
     expect_refusal(lambda: archive.commit_record(name, bad, expected=5, now=at(6)), "`generation`")
     expect(archive.load_record(name), (record, 5), "the record after a refusal")
+
+
+def a_rewrite_changes_all_generations(archive: Any, name: str) -> None:
+    def emptied(record: dict[str, Any]) -> dict[str, Any]:
+        return {**record, "log": []}
+
+    archive.rewrite_records(name, emptied, at(0))
+    expect(archive.load_record(name), (None, 0), "a rewrite of nothing")
+    for expected, generation in ((0, 0), (1, 0), (2, 1)):
+        record = {"generation": generation, "log": [{"text": "x"}]}
+        archive.commit_record(name, record, expected=expected, now=at(expected))
+    archive.rewrite_records(name, emptied, at(9))
+    expect(archive.load_record(name), ({"generation": 1, "log": []}, 4), "the record")
+    kept = [each["record"] for each in archive.record_history(name)]
+    wanted = [{"generation": 1, "log": []}, {"generation": 0, "log": []}]
+    expect(kept, wanted, "the history")
+    stale = archive.commit_record(name, {"generation": 2}, expected=3, now=at(10))
+    expect_not(stale, "a commit of what was computed before the rewrite")
 
 
 # --- Jobs ----------------------------------------------------------------------------------------
@@ -245,6 +265,7 @@ def workers_do_not_lose_each_others_work(archive: Any, name: str) -> None:
 WORK_CHECKS = (
     groups_only_grow,
     one_writer_replaces_a_record,
+    a_rewrite_changes_all_generations,
     one_owner_holds_a_job,
     an_abandoned_job_is_taken_over,
     jobs_are_given_back_and_forgotten,

@@ -77,6 +77,15 @@ class ExtractiveObserver(OfflineChatModel):
             messages: The messages of one Observer call.
         """
         prompt, transcript = _last_block(messages, "conversation")
+        sections = _sections(transcript)
+        if sections:
+            return _in_sections(
+                [(tag, self._answer(prompt, body)) for tag, body in sections],
+            )
+        return self._answer(prompt, transcript)
+
+    def _answer(self, prompt: str, transcript: str) -> str:
+        """Return the observations of one conversation."""
         notes = self._notes(_transcript_lines(transcript))
         items = self._items(notes, max(_SMALL_LOG, len(transcript) // 4))
         if not items:
@@ -192,6 +201,13 @@ class ExtractiveReflector(OfflineChatModel):
             messages: The messages of one Reflector call.
         """
         log = _last_block(messages, "observation-log")[1].strip()
+        sections = _sections(log)
+        if sections:
+            return _in_sections([(tag, self._answer(body.strip())) for tag, body in sections])
+        return self._answer(log)
+
+    def _answer(self, log: str) -> str:
+        """Return the condensed observations of one conversation."""
         items = _log_items(log)
         if not items:
             return _NONE
@@ -230,6 +246,7 @@ _HEAD = re.compile(
     r"(?P<reasoning> reasoning)?(?: \[[^\]]{0,200}\])?:(?: (?P<text>.*))?",
 )
 _LOG_ITEM = re.compile(r"[*-] (?:(🔴|🟡|🟢|✅)\ufe0f? ?)?(?:\((\d{1,2}:\d\d)\) ?)?(.*)")
+_SECTION = re.compile(r'<thread id="[^"<>]*">')
 _NUMBER_OR_LIST = re.compile(r"\d|^ *[-*•] ", re.MULTILINE)
 
 
@@ -297,6 +314,25 @@ def _last_block(messages: list[BaseMessage], tag: str) -> tuple[str, str]:
     if start < 0:
         return text, ""
     return text[:start] + text[end:], text[start + len(tag) + 2 : end]
+
+
+def _sections(text: str) -> list[tuple[str, str]]:
+    """Return the sections of several threads in a text: the tag that opens each, and its text."""
+    sections: list[tuple[str, list[str]]] = []
+    is_open = False
+    for line in text.split("\n"):
+        if _SECTION.fullmatch(line):
+            sections.append((line, []))
+            is_open = True
+        elif line == "</thread>":
+            is_open = False
+        elif is_open:
+            sections[-1][1].append(line)
+    return [(tag, "\n".join(lines)) for tag, lines in sections]
+
+
+def _in_sections(answers: list[tuple[str, str]]) -> str:
+    return "\n".join(f"{tag}\n{answer}\n</thread>" for tag, answer in answers)
 
 
 def _transcript_lines(transcript: str) -> Iterator[_TranscriptLine]:

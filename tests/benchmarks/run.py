@@ -13,12 +13,14 @@ import platform
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import bench_archive
 import bench_blocking
 import bench_bytes
 import bench_evict
+import bench_peers
 import bench_prefix
 import bench_step
 from report import Budget, Options, Report, markdown_table, text_table
@@ -30,8 +32,9 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "bytes": bench_bytes.run,
     "archive": bench_archive.run,
     "evict": bench_evict.run,
+    "peers": bench_peers.run,
 }
-LONG = ("archive", "evict")
+LONG = ("archive", "evict", "peers")
 """Run only by name or with `--all`."""
 
 
@@ -47,10 +50,11 @@ def machine() -> str:
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure memory against its budgets.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
-    parser.add_argument("--all", action="store_true", help=f"also {' and '.join(LONG)}")
+    parser.add_argument("--all", action="store_true", help=f"also {', '.join(LONG)}")
     parser.add_argument("--quick", action="store_true", help="smaller and less exact")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures there")
-    parser.add_argument("--file", type=Path, help="a conversation for `prefix` to replay")
+    parser.add_argument("--file", type=Path, help="a conversation for `prefix`, `peers` to replay")
+    parser.add_argument("--picture", type=Path, metavar="FOLDER", help="where `peers` draws one")
     options = parser.parse_args()
     unknown = sorted(set(options.names) - set(BENCHMARKS))
     if unknown:
@@ -60,14 +64,18 @@ def read_options() -> argparse.Namespace:
 
 def main() -> None:
     chosen = read_options()
+    usual = [name for name in BENCHMARKS if chosen.all or name not in LONG]
+    names = usual if chosen.all else chosen.names or usual
+    if "peers" in names:
+        bench_peers.check(chosen.picture)
+    benchmarks = {**BENCHMARKS, "peers": partial(bench_peers.run, picture=chosen.picture)}
     options = Options(quick=chosen.quick, file=chosen.file)
     figures: dict[str, object] = {"machine": machine()}
     say(machine())
     budgets: list[Budget] = []
-    names = [name for name in BENCHMARKS if chosen.all or name not in LONG]
-    for name in names if chosen.all else chosen.names or names:
+    for name in names:
         started = time.perf_counter()
-        report = BENCHMARKS[name](options)
+        report = benchmarks[name](options)
         budgets += report.budgets
         figures[name] = asdict(report)
         say(f"\n{text_table(report)}\n  ({name}: {time.perf_counter() - started:.0f} s)")

@@ -28,6 +28,7 @@ OBSERVER_RULES = fill("observer_legacy", output_format="", custom="")
 
 SAMPLES: dict[str, dict[str, str]] = {
     "actor_instructions": {},
+    "actor_threads": {},
     "continuation": {},
     "trimmed": {},
     "observer_condensed": {"output_format": OBSERVER_FORM, "custom": CUSTOM},
@@ -42,6 +43,19 @@ SAMPLES: dict[str, dict[str, str]] = {
         ),
         "hints": "<current-task>\nPlan Saturday's dinner.\n</current-task>",
         "conversation": "Date: Mar 3, 2026\nUser (09:12): Make it six people, Ilse is coming too.",
+    },
+    "observer_threads_output": {"section_form": REFLECTOR_FORM},
+    "observer_threads_retry": {"problem": "the answer holds no `<thread id=...>` section."},
+    "observer_threads_task": {
+        "previous_observations": (
+            '<previous-observations>\n<thread id="a1">\nDate: Mar 2, 2026\n'
+            "* 🔴 (18:05) User is allergic to walnuts\n</thread>\n</previous-observations>"
+        ),
+        "threads": (
+            '<thread id="a1">\n<current-task>Plan the dinner.</current-task>\n'
+            "Date: Mar 3, 2026\nUser (09:12): Make it six people.\n</thread>\n\n"
+            '<thread id="b2">\nDate: Mar 3, 2026\nUser (09:30): Rename `rates.py`.\n</thread>'
+        ),
     },
     "observer_title": {},
     "recall": {
@@ -60,6 +74,13 @@ SAMPLES: dict[str, dict[str, str]] = {
     "reflector_level_2": LEVELS,
     "reflector_level_3": LEVELS,
     "reflector_level_4": LEVELS,
+    "reflector_threads_task": {
+        "observations": (
+            '<thread id="a1">\nDate: Mar 2, 2026\n'
+            "* 🔴 (18:05) User is allergic to walnuts\n</thread>"
+        ),
+        "level_guidance": fill("reflector_level_1", **LEVELS),
+    },
     "reflector_task": {
         "observations": "Date: Mar 2, 2026\n* 🔴 (18:05) User is allergic to walnuts",
         "level_guidance": fill("reflector_level_1", **LEVELS),
@@ -68,6 +89,7 @@ SAMPLES: dict[str, dict[str, str]] = {
 
 MAX_TOKENS = {  # of the file alone, its slots open
     "actor_instructions": 350,
+    "actor_threads": 250,
     "continuation": 100,
     "trimmed": 100,
     "observer_condensed": 1200,
@@ -76,6 +98,9 @@ MAX_TOKENS = {  # of the file alone, its slots open
     "observer_output": 800,
     "observer_retry": 150,
     "observer_task": 200,
+    "observer_threads_output": 550,
+    "observer_threads_retry": 200,
+    "observer_threads_task": 250,
     "observer_title": 100,
     "recall": 300,
     "recall_search": 50,
@@ -86,6 +111,7 @@ MAX_TOKENS = {  # of the file alone, its slots open
     "reflector_level_3": 150,
     "reflector_level_4": 150,
     "reflector_task": 120,
+    "reflector_threads_task": 250,
 }
 
 

@@ -61,9 +61,9 @@ from langgraph_om import (
 )
 from langgraph_om.archive import MessageArchive, SQLAlchemyArchive
 from langgraph_om.core.recall import guidance
+from langgraph_om.core.threads.tags import hidden_id
 from langgraph_om.errors import ArchiveError
 from langgraph_om.search import StoreIndex
-from langgraph_om.sources import hidden_id
 from langgraph_om.testing import ScriptedChatModel
 
 RANGE = re.compile(r"^_range: `(.+):(.+)`_$", re.MULTILINE)

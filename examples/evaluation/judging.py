@@ -1,0 +1,44 @@
+"""Who judges: a model that says yes or no, or, without one, a search for the reference's words."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from evaluation import doubles
+from evaluation.formats import Benchmark, Question
+from evaluation.memories import langchain_name
+from evaluation.rules import contains, judge_prompt, read_verdict
+from evaluation.spending import Meter
+
+
+class Judge(Protocol):
+    """Tells whether an answer is right."""
+
+    name: str
+
+    def score(self, benchmark: Benchmark, question: Question, answer: str, meter: Meter) -> float:
+        """Return 1 or 0; the meter hears what it costs."""
+
+
+class WordForWord:
+    """Finds the reference in the answer, or not."""
+
+    name = doubles.NAME
+
+    def score(self, benchmark: Benchmark, question: Question, answer: str, meter: Meter) -> float:  # noqa: ARG002 any judge's
+        return contains(question, answer)
+
+
+class ModelJudge:
+    """Asks a model, at temperature 0 as both benchmarks do."""
+
+    def __init__(self, name: str, temperature: float | None = 0.0) -> None:
+        from langchain.chat_models import init_chat_model  # noqa: PLC0415 an extra
+
+        self.name = name
+        settings: Any = {} if temperature is None else {"temperature": temperature}
+        self._model = init_chat_model(langchain_name(name), **settings)
+
+    def score(self, benchmark: Benchmark, question: Question, answer: str, meter: Meter) -> float:
+        prompt = judge_prompt(benchmark, question, answer)
+        return read_verdict(self._model.invoke(prompt, {"callbacks": [meter]}).text)

@@ -1,0 +1,1 @@
+"""Resource scope: one log over all threads of a resource."""

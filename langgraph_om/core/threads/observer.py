@@ -1,0 +1,160 @@
+"""The conversation with the Observer about several threads: one question, a section for each.
+
+`observe_threads` is a flow like `observe`. A thread is in its result only when the answer says
+something valid on it, by its id; the messages of all others stay unobserved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+
+from langgraph_om.core.attachments import Attachment
+from langgraph_om.core.observer import Flow, ModelCall, ModelReply, output_format
+from langgraph_om.core.parsing import Parsed
+from langgraph_om.core.prompts import fill
+from langgraph_om.core.tags import escape
+from langgraph_om.core.threads.sections import Answers, parse_sections
+from langgraph_om.core.threads.tags import attribute, in_section
+from langgraph_om.errors import ObserverError
+
+__all__ = ["ThreadInput", "ThreadsInput", "observe_threads"]
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadInput:
+    """What the Observer is told of one thread."""
+
+    thread_id: str
+    shown_id: str
+    """The id as the Observer is shown it: the same, or a hash of it."""
+    transcript: str
+    title: str | None = None
+    """Its title as it stands, where titles are asked for."""
+    hints: Mapping[str, str | None] = field(default_factory=dict)
+    """`current_task` and `suggested_response` as they stand."""
+    attachments: Sequence[Attachment] = ()
+    """Of that which the transcript names, what may be shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadsInput:
+    """All that the Observer is told of several threads."""
+
+    threads: Sequence[ThreadInput]
+    previous: Sequence[tuple[str, str]] = ()
+    """Shown id and earlier observations of threads, these or others, already cut to their budget.
+    """
+    instruction: str | None = None
+    prompt: str = "default"
+    thread_title: bool = False
+    by_profile: bool = True
+    """Whether a model is shown only what its profile says that it takes."""
+
+
+def observe_threads(request: ThreadsInput) -> Flow[dict[str, Parsed]]:
+    """Ask the Observer about several threads, and once more when nothing of its answer is usable.
+
+    Sections that are complete before the end of an answer that was cut off are used: each holds
+    all there is to say on its thread. The section that was cut is not.
+
+    Returns:
+        By thread id, what was answered, `ok` or `none`. A thread that is missing was not answered,
+        or not in the form: it is not observed.
+
+    Raises:
+        ObserverError: When the call failed, or the second answer holds nothing usable either.
+        ValueError: When two threads are shown by the same id.
+    """
+    names = _thread_ids(request.threads)
+    if not names:
+        return {}
+    messages = _question(request)
+    reply = yield _call(request, messages)
+    answers = _read(reply, names)
+    if not answers.threads:
+        again = [*messages, *_quoted(reply, answers), _asking_again(answers)]
+        reply = yield _call(request, again)
+        answers = _read(reply, names)
+    if not answers.threads:
+        msg = f"the Observer's answer is {answers.status}: {answers.problem}"
+        error = ObserverError(msg)
+        error.observations = ""
+        raise error
+    return {names[shown_id]: parsed for shown_id, parsed in answers.threads.items()}
+
+
+def _thread_ids(threads: Sequence[ThreadInput]) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for thread in threads:
+        if thread.shown_id in names:
+            msg = (
+                f"two threads have the `shown_id` {thread.shown_id!r}; show each thread once, and "
+                "every one by an id of its own"
+            )
+            raise ValueError(msg)
+        names[thread.shown_id] = thread.thread_id
+    return names
+
+
+def _call(request: ThreadsInput, messages: list[BaseMessage]) -> ModelCall:
+    attachments = [
+        replace(each, label=f'thread "{attribute(thread.shown_id)}": {each.label}')
+        for thread in request.threads
+        for each in thread.attachments
+    ]
+    return ModelCall("observer", messages, attachments=attachments, by_profile=request.by_profile)
+
+
+def _read(reply: ModelReply, names: Mapping[str, str]) -> Answers:
+    if reply.error is not None:
+        msg = f"the Observer failed: {type(reply.error).__name__}: {reply.error}"
+        raise ObserverError(msg) from reply.error
+    return parse_sections(reply.text, names.keys(), cut_off=reply.cut_off)
+
+
+def _quoted(reply: ModelReply, answers: Answers) -> list[BaseMessage]:
+    """Show the model its own answer, unless that is a flood or nothing."""
+    return [AIMessage(reply.text)] if answers.status == "malformed" else []
+
+
+def _asking_again(answers: Answers) -> HumanMessage:
+    return HumanMessage(fill("observer_threads_retry", problem=answers.problem))
+
+
+def _question(request: ThreadsInput) -> list[BaseMessage]:
+    form = fill(
+        "observer_threads_output", section_form=output_format(thread_title=request.thread_title)
+    )
+    system = fill(
+        f"observer_{request.prompt}", output_format=form, custom=request.instruction or ""
+    )
+    shown = [_thread_section(thread, request) for thread in request.threads]
+    task = fill(
+        "observer_threads_task",
+        previous_observations=_previous_section(request.previous),
+        threads="\n\n".join(shown),
+    )
+    return [SystemMessage(system), HumanMessage(task)]
+
+
+def _thread_section(thread: ThreadInput, request: ThreadsInput) -> str:
+    """Show the hints of a thread as they stand, each in its tag, and what was said in it."""
+    hints = {
+        "current-task": thread.hints.get("current_task"),
+        "suggested-response": thread.hints.get("suggested_response"),
+        "thread-title": thread.title if request.thread_title else None,
+    }
+    tagged = [f"<{tag}>{escape(text)}</{tag}>" for tag, text in hints.items() if text]
+    lines = [*tagged, escape(thread.transcript)]
+    return in_section(thread.shown_id, "\n".join(lines))
+
+
+def _previous_section(previous: Sequence[tuple[str, str]]) -> str:
+    shown = [in_section(shown_id, escape(text)) for shown_id, text in previous if text]
+    if not shown:
+        return "There are no earlier observations."
+    sections = "\n\n".join(shown)
+    return f"<previous-observations>\n{sections}\n</previous-observations>"

@@ -1,0 +1,381 @@
+"""Memory beside what a user would pick instead: one conversation, the same models, the same sizes.
+
+By itself: `python tests/benchmarks/bench_peers.py [--quick] [--file FILE] [--picture FOLDER]`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from agents import on_thread
+from bench_bytes import new_saver, stored_bytes
+from bench_prefix import Reuse, rendered
+from conversation import Turn, conversation, load, turns
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from peers import AGENTS, FULL, OURS, PACKAGES, RECALLING, Agent, Fact, Metered, answered, require
+from picture import draw
+from report import Budget, Options, Report, text_table
+
+THRESHOLDS = (6_000, 2_000)
+CACHED_PRICE, OUTPUT_PRICE = 0.1, 5.0
+"""What a token costs that is read from the provider's cache, and one that is written, against one
+that is read anew. Providers ask for about these."""
+FACT_EVERY = 7
+"""In which messages of a generated conversation a fact is told; odd, so that both tell some."""
+RARE = 3
+"""A word tells a message from others when no more messages have it."""
+QUESTION = "Before we stop: what do you remember of all the things I told you?"
+_WORD = re.compile(r"\w[\w'-]*")
+KIB = 1024
+NOTES = f"""\
+The summariser and the Observer are the same rule: it quotes the most telling sentence of a message
+in up to 16 words, and condenses by weight. Which facts stay in a prompt follows from that rule and
+from the room there is, not from what real models would keep.
+A summary has the room of the messages kept beside it, 20 % of the threshold (langmem keeps none, it
+has no option for it); memory's log is condensed at 4/3 of the threshold, its default proportion.
+Unchanged prefix: of the prompts' text, what stood there in the call before as well.
+Billed: a token from the cache costs {CACHED_PRICE:g}, a written one {OUTPUT_PRICE:g}. The calls of
+summariser, Observer and Reflector are in it; the Actor's answers and tool definitions are not.
+CPU: own time per call of the Actor, all models' left out, less that of full history.
+By one tool call: `recall`, or `read_file` of what deepagents put aside, with the best arguments
+that the prompt allows; whether a model would choose them is not measured.""".splitlines()
+
+
+# --- What is asked at the end --------------------------------------------------------------------
+
+_PLANTED = (
+    "The code for {thing} in {place} is {code}.",
+    "{name} wrote down {code} as the number of the locker.",
+    "Ask for {code} when you call about {thing}.",
+    "Our booking with {name} has the reference {code}.",
+    "The key with the label {code} opens the door in {place}.",
+)
+_THINGS = ("the bicycle", "the server", "the contract", "the camera", "the shelf", "the report")
+_PLACES = ("Lisbon", "Kyoto", "Bergen", "Quito", "Tartu", "Cork", "Oaxaca")
+_NAMES = ("Ana", "Jonas", "Mei", "Farid", "Olga", "Priya", "Kofi")
+
+
+def words_of(text: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(text.replace("\\n", " ").lower()))
+
+
+def with_facts(messages: Sequence[BaseMessage]) -> tuple[list[BaseMessage], list[Fact]]:
+    """Add a sentence with a code of its own to some messages, at any place in them."""
+    random = Random("facts")  # noqa: S311 repeatable text, no secret
+    told: list[BaseMessage] = []
+    facts: list[Fact] = []
+    spoken = 0
+    for message in messages:
+        is_speech = message.type != "tool" and message.text
+        spoken += bool(is_speech)
+        if not is_speech or spoken % FACT_EVERY:
+            told.append(message)
+            continue
+        code = f"{random.choice('ABCDEFGH')}{random.choice('KLMNPR')}-{1000 + len(facts) * 7}"
+        sentence = random.choice(_PLANTED).format(
+            thing=random.choice(_THINGS),
+            place=random.choice(_PLACES),
+            name=random.choice(_NAMES),
+            code=code,
+        )
+        sentences = re.split(r"(?<=[.?!]) ", message.text)
+        sentences.insert(random.randint(0, len(sentences)), sentence)
+        text = " ".join(sentences)
+        told.append(message.model_copy(update={"content": text}))
+        facts.append(Fact(str(message.id), text, words_of(code), 1))
+    return told, facts
+
+
+def facts_of(file: Path, messages: Sequence[BaseMessage]) -> list[Fact]:
+    """The messages that answer the file's questions, without what can not be answered."""
+    questions: list[dict[str, Any]] = json.loads(file.read_text("utf-8")).get("questions", [])
+    texts = {str(message.id): message.text for message in messages}
+    common = Counter(word for text in texts.values() for word in words_of(text))
+    wanted = dict.fromkeys(
+        each
+        for question in questions
+        if question.get("answer") is not None
+        for each in question.get("evidence", ())
+        if each in texts
+    )
+    facts: list[Fact] = []
+    for each in wanted:
+        rare = frozenset(word for word in words_of(texts[each]) if common[word] <= RARE)
+        facts.append(Fact(each, texts[each], rare, max(1, -(-len(rare) // 2))))
+    return facts
+
+
+# --- Replaying -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Outcome:
+    """What one agent came to over a conversation."""
+
+    agent: str
+    threshold: int
+    prompts: Reuse
+    sizes: list[int] = field(default_factory=list)
+    """Tokens of the last prompt of each turn."""
+    waits: int = 0
+    """Model calls that a turn waited for, beside the Actor's."""
+    extra_calls: int = 0
+    extra_input: float = 0.0
+    """Of the calls beside the Actor's, what was read of the cache at its price."""
+    extra_output: int = 0
+    seconds: float = 0.0
+    """The processor's time in all turns, without that in models."""
+    bytes: int = 0
+    answers: int = 0
+    facts: int = 0
+    shown: int = 0
+    """Facts in the last prompt."""
+    reached: int = 0
+    """Facts in the last prompt, or in the answer to one tool call."""
+
+    @property
+    def turns(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def billed(self) -> float:
+        """What all calls cost, in tokens that are read anew; the Actor's answers left out."""
+        return read_price(self.prompts) + self.extra_input + OUTPUT_PRICE * self.extra_output
+
+
+def read_price(prompts: Reuse) -> float:
+    if not prompts.calls:
+        return 0.0
+    return prompts.tokens * (1 - prompts.share * (1 - CACHED_PRICE))
+
+
+def replay(name: str, threshold: int, runs: Sequence[Turn], facts: Sequence[Fact]) -> Outcome:
+    """Run a conversation through an agent, ask at the end, and look up what is not shown."""
+    calls: list[BaseMessage] = []
+    actor = Metered(
+        actor=[
+            *(answer for _, said in runs for answer in said),
+            "That is what I remember.",
+            lambda _: calls.pop(),  # type: ignore[arg-type, return-value]
+            "Now I know more.",
+        ]
+    )
+    outcome = Outcome(name, threshold, actor.prompts)
+    with new_saver() as saver:
+        agent = AGENTS[name](actor, threshold, saver)
+        try:
+            closing: Turn = ([HumanMessage(QUESTION, id="closing")], [])
+            for inputs, _ in [*runs, closing]:
+                prompt = _turn(agent, actor, inputs, outcome)
+            outcome.bytes = stored_bytes(saver.conn)["all"]
+            _judge_models(agent, outcome)
+            _ask(agent, prompt, facts, calls, outcome)
+        finally:
+            agent.close()
+    return outcome
+
+
+def _turn(
+    agent: Agent, actor: Metered, inputs: list[BaseMessage], outcome: Outcome
+) -> Sequence[BaseMessage]:
+    """Run one turn, and return the last prompt in it."""
+    models = [actor, *agent.models]
+    in_models = sum(model.seconds for model in models)
+    started = time.process_time()
+    parts = list(agent.graph.stream({"messages": inputs}, on_thread(), stream_mode="custom"))
+    agent.after_turn()
+    spent = time.process_time() - started
+    outcome.seconds += spent - (sum(model.seconds for model in models) - in_models)
+    outcome.waits += sum(part["type"] == "data-om-observation-start" for part in parts)
+    prompt = actor.calls[-1]["messages"]
+    outcome.sizes.append(actor.measure()[-1])
+    outcome.answers += 1
+    agent.note()
+    return prompt
+
+
+def _judge_models(agent: Agent, outcome: Outcome) -> None:
+    for model in agent.models:
+        model.measure()
+        outcome.extra_calls += model.prompts.calls
+        outcome.extra_input += read_price(model.prompts)
+        outcome.extra_output += model.written
+    if agent.waits:
+        outcome.waits = outcome.extra_calls
+
+
+def _ask(
+    agent: Agent,
+    prompt: Sequence[BaseMessage],
+    facts: Sequence[Fact],
+    calls: list[BaseMessage],
+    outcome: Outcome,
+) -> None:
+    """See which facts the last prompt holds, and let the agent look up each of the others."""
+    text = "".join(map(rendered, prompt))
+    words = words_of(text)
+    missing = [fact for fact in facts if not fact.is_in(text, words)]
+    outcome.facts = len(facts)
+    outcome.shown = outcome.reached = len(facts) - len(missing)
+    values: Mapping[str, Any] = agent.graph.get_state(on_thread()).values
+    wanted = {fact.message_id: agent.look_up(text, values, fact) for fact in missing}
+    asked = [{**call, "id": key, "type": "tool_call"} for key, call in wanted.items() if call]
+    if not asked:
+        return
+    calls.append(AIMessage("", tool_calls=asked))
+    after = agent.graph.invoke(
+        {"messages": [HumanMessage("Look it all up.", id="look-up")]}, on_thread()
+    )
+    found = answered(after["messages"])
+    outcome.reached += sum(
+        fact.is_in(found.get(fact.message_id, ""), words_of(found.get(fact.message_id, "")))
+        for fact in missing
+    )
+
+
+# --- The report ----------------------------------------------------------------------------------
+
+
+def compare(
+    messages: Sequence[BaseMessage],
+    facts: Sequence[Fact],
+    *,
+    names: Iterable[str] = tuple(AGENTS),
+    thresholds: Sequence[int] = THRESHOLDS,
+) -> list[Outcome]:
+    """Replay a conversation through agents, full history once and the others at each threshold."""
+    runs = turns(messages)
+    replayed = {str(each.id) for inputs, said in runs for each in (*inputs, *said)}
+    asked = [fact for fact in facts if fact.message_id in replayed]
+    return [
+        replay(name, threshold, runs, asked)
+        for number, threshold in enumerate(thresholds)
+        for name in names
+        if name != FULL or number == 0
+    ]
+
+
+def measure(options: Options) -> list[Outcome]:
+    """Replay the chosen conversation through all agents."""
+    if options.file is not None:
+        messages = load(options.file)
+        return compare(messages, facts_of(options.file, messages))
+    return compare(*with_facts(conversation(options.pick(700, 160), words=30, seed=4)))
+
+
+COLUMNS = [
+    "agent",
+    "threshold",
+    "prompt tokens",
+    "of full history",
+    "largest prompt",
+    "unchanged prefix",
+    "billed",
+    "of full history",
+    "calls waited for",
+    "other calls",
+    "CPU per call, beyond bare",
+    "checkpoint per turn",
+    "facts in the prompt",
+    "or by one tool call",
+]
+
+
+def check(picture: Path | None) -> None:
+    """Refuse to begin without what the agents, and a picture, need."""
+    require(*PACKAGES, *(["matplotlib"] if picture else []))
+
+
+def run(options: Options, picture: Path | None = None) -> Report:
+    """Measure all agents, and draw their prompts when a folder is given."""
+    check(picture)
+    outcomes = measure(options)
+    if picture:
+        draw(outcomes, picture)
+    return report_on(outcomes)
+
+
+def report_on(outcomes: Sequence[Outcome]) -> Report:
+    full = outcomes[0]
+    return Report(
+        f"Memory beside its peers, {full.turns} turns, {full.facts} facts",
+        COLUMNS,
+        [_row(each, full) for each in outcomes],
+        [_budget(outcomes, threshold) for threshold in _thresholds(outcomes)],
+        NOTES,
+        {
+            f"{each.agent}/{each.threshold}": {
+                **{key: value for key, value in vars(each).items() if key != "prompts"},
+                "billed": each.billed,
+                "prompts": vars(each.prompts) | {"_before": ""},
+            }
+            for each in outcomes
+        },
+    )
+
+
+def _thresholds(outcomes: Sequence[Outcome]) -> list[int]:
+    return sorted({each.threshold for each in outcomes}, reverse=True)
+
+
+def _row(each: Outcome, full: Outcome) -> list[object]:
+    beyond = each.seconds / each.prompts.calls - full.seconds / full.prompts.calls
+    return [
+        each.agent,
+        "-" if each is full else each.threshold,
+        f"{each.prompts.tokens:,}",
+        f"{each.prompts.tokens / full.prompts.tokens:.2f}",
+        f"{each.prompts.largest:,}",
+        f"{each.prompts.share:.3f}",
+        f"{each.billed:,.0f}",
+        f"{each.billed / full.billed:.2f}",
+        each.waits,
+        each.extra_calls - each.waits,
+        "-" if each is full else f"{beyond * 1000:+.1f} ms",
+        f"{each.bytes / each.turns / KIB:,.0f} KiB",
+        f"{each.shown}/{each.facts}",
+        f"{each.reached}/{each.facts}",
+    ]
+
+
+def _budget(outcomes: Sequence[Outcome], threshold: int) -> Budget:
+    at = {each.agent: each for each in outcomes if each.threshold in {threshold, 0}}
+    ours, recalling = at[OURS], at[RECALLING]
+    others = [each for name, each in at.items() if not name.startswith(OURS) and name != FULL]
+    most = max(each.shown for each in others)
+    return Budget(
+        f"facts in the last prompt, and with one recall, at {threshold} tokens",
+        f">= {most} (best of the peers), all {recalling.facts}",
+        f"{ours.shown}, {recalling.reached}",
+        ours.shown >= most and recalling.reached == recalling.facts,
+    )
+
+
+def markdown(report: Report) -> str:
+    """The table of a report as Markdown."""
+    rows = [report.columns, ["---"] * len(report.columns), *report.rows]
+    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Compare memory with what a user may pick.")
+    parser.add_argument("--quick", action="store_true", help="a shorter conversation")
+    parser.add_argument("--file", type=Path, help="a conversation to replay")
+    parser.add_argument("--picture", type=Path, metavar="FOLDER", help="draw the prompts there")
+    parser.add_argument("--markdown", action="store_true", help="the table as Markdown")
+    chosen = parser.parse_args()
+    report = run(Options(quick=chosen.quick, file=chosen.file), chosen.picture)
+    print(markdown(report) if chosen.markdown else text_table(report))  # noqa: T201 its output
+
+
+if __name__ == "__main__":
+    main()

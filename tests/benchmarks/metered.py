@@ -1,0 +1,144 @@
+"""Models that measure themselves, and a summariser that notes what the Observer would."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import unescape
+from typing import Any
+
+from bench_prefix import KEEP, Reuse
+from conversation import COUNTER, tokens
+from langchain_core.callbacks import CallbackManagerForLLMRun
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.outputs import ChatResult
+from langchain_core.runnables import RunnableConfig
+from pydantic import PrivateAttr
+
+from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
+
+
+class Metered(ScriptedChatModel):
+    """A scripted model that measures its prompts, its answers and the time in it.
+
+    The time is that of the calling thread, so that other threads may work meanwhile.
+    """
+
+    _prompts: Reuse = PrivateAttr(default_factory=Reuse)
+    _written: list[int] = PrivateAttr(default_factory=list)
+    _seconds: list[float] = PrivateAttr(default_factory=list)
+
+    @property
+    def prompts(self) -> Reuse:
+        """What the prompts came to, of calls that were measured."""
+        return self._prompts
+
+    @property
+    def written(self) -> int:
+        """Tokens of all answers."""
+        return sum(self._written)
+
+    @property
+    def seconds(self) -> float:
+        return sum(self._seconds)
+
+    def measure(self) -> list[int]:
+        """Add the calls since the last time, and return the size of each prompt."""
+        sizes: list[int] = []
+        for call in self.calls:
+            before = self._prompts.tokens
+            self._prompts.add(call["messages"])
+            sizes.append(self._prompts.tokens - before)
+        self.calls.clear()
+        return sizes
+
+    def invoke(
+        self,
+        input: LanguageModelInput,  # noqa: A002 the name is the base class's
+        config: RunnableConfig | None = None,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,
+    ) -> AIMessage:
+        started = time.thread_time()
+        try:
+            return super().invoke(input, config, stop=stop, **kwargs)
+        finally:
+            self._seconds.append(time.thread_time() - started)
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        result = super()._generate(messages, stop, run_manager, **kwargs)
+        self._written.append(tokens([result.generations[0].message]))
+        return result
+
+
+# --- A summariser --------------------------------------------------------------------------------
+
+# What langchain, deepagents and langmem put around the messages and the summary before.
+_XML = re.compile(r'<message type="(\w+)"[^>]{0,200}>(.*?)</message>', re.DOTALL)
+_CONTENT = re.compile(r"<content>(.*?)</content>", re.DOTALL)
+_TOOL_CALL = re.compile(r'<tool_call [^>]{0,200}name="([^"]*)">(.*?)</tool_call>', re.DOTALL)
+_NOTE = re.compile(r"(?:^|: )(\* [🔴🟡🟢✅].*|  \* .*)$", re.MULTILINE)
+_SUMMARY = ("Here is a summary of the conversation", "You are in the middle of a conversation")
+_SPEAKERS = {"human": "User", "ai": "Assistant", "tool": "Tool result lookup"}
+
+
+@dataclass(frozen=True, slots=True)
+class Summariser:
+    """Writes what the Observer would, and condenses it as the Reflector would."""
+
+    room: int
+    """Tokens of a summary."""
+
+    def reply(self, messages: list[BaseMessage]) -> str:
+        transcript = "\n".join(f"{who}: {_indented(text)}" for who, text in _said(messages) if text)
+        answer = ExtractiveObserver().reply(
+            [HumanMessage(f"<conversation>\n{transcript}\n</conversation>")]
+        )
+        shown = unescape("\n".join(message.text for message in messages))
+        return self._condensed("\n".join([*_NOTE.findall(shown), *_NOTE.findall(answer)]))
+
+    def _condensed(self, text: str) -> str:
+        size = COUNTER.count_text(text)
+        if size <= self.room:
+            return text
+        log = HumanMessage(f"<observation-log>\n{text}\n</observation-log>")
+        answer = ExtractiveReflector(ratio=self.room / size).reply([log])
+        return "\n".join(line for line in answer.splitlines() if line.startswith("* "))
+
+
+def _said(messages: Sequence[BaseMessage]) -> Iterator[tuple[str, str]]:
+    """Yield who said what, without summaries: their lines are carried over as they are."""
+    in_text = messages[-1].text.rpartition("\n<messages>\n")[2]
+    for kind, body in _XML.findall(in_text):
+        content = _CONTENT.search(body)
+        calls = _TOOL_CALL.findall(body)
+        text = unescape(content[1] if content else "" if calls else body)
+        if not text.startswith(_SUMMARY):
+            yield _SPEAKERS[kind], text
+        for name, arguments in calls:
+            yield f"Tool call {name}", unescape(arguments)
+    # langmem shows messages as they are, and asks at the end.
+    for message in messages[:-1]:
+        if message.type in _SPEAKERS:
+            yield _SPEAKERS[message.type], message.text
+        for call in message.tool_calls if isinstance(message, AIMessage) else ():
+            yield f"Tool call {call['name']}", str(call["args"])
+
+
+def _indented(text: str) -> str:
+    return text.replace("\n", "\n  ")
+
+
+def summariser(threshold: int) -> Metered:
+    """A summariser whose summaries are as long as what is kept of the messages beside them."""
+    return Metered(actor=Summariser(round(threshold * KEEP)).reply)

@@ -1,0 +1,108 @@
+"""Whatever an Observer writes becomes clean, bounded parts without a tag of ours, or a failure."""
+
+from __future__ import annotations
+
+import json
+from typing import get_args
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from hostile.material import CONTROL, FRAGMENTS, disguised_tags, examples, fragments, tags_in, texts
+from langgraph_om.core.parsing import (
+    MAX_LINE_CHARS,
+    MAX_TITLE_CHARS,
+    MIN_TITLE_CHARS,
+    Parsed,
+    Status,
+    parse_output,
+    render_output,
+)
+from langgraph_om.core.splitting import find_tags
+from langgraph_om.core.tags import escape
+
+PARTS = ("observations", "current_task", "suggested_response", "thread_title")
+BLOCKS = ("observations", "current-task", "suggested-response", "thread-title")
+
+
+def parts_of(parsed: Parsed) -> list[str]:
+    return [value for name in PARTS if (value := getattr(parsed, name))]
+
+
+items = st.builds(
+    lambda mark, text: f"{mark}{text}",
+    st.sampled_from(["* ", "- ", "* 🔴 (09:00) ", "  * -> ", "1. ", "", "Date: Dec 4, 2025\n* "]),
+    texts,
+)
+blocks = st.builds(
+    lambda name, body, opens, closes, gap: (
+        f"{f'<{name}>' if opens else ''}{gap}{body}{gap}{f'</{name}>' if closes else ''}"
+    ),
+    st.sampled_from(BLOCKS),
+    st.lists(items, max_size=4).map("\n".join),
+    st.sampled_from([True, True, False]),
+    st.sampled_from([True, True, False]),
+    st.sampled_from(["\n", "\n", "", "\r\n", "\u2028"]),
+)
+answers = st.lists(blocks | fragments, max_size=6).map("\n".join)
+"""Answers as the grammar has them, with anything between, inside and in place of the tags."""
+
+
+@examples(120)
+@given(answers)
+@example("<observations>\n* \x00\x1b[31m\ud83d tea\n</observations>")
+@example("<observations>\n* a\n<\x00/observations>\n* b\n</observations>")
+@example("<observations>\n* a\r</obser\x07vations>\r* b\n</observations>")
+@example("<observations>\n* a\u2028</observations>\u2028* b")
+def test_an_answer_is_read_or_fails_by_name(text: str) -> None:
+    for cut_off in (False, True):
+        parsed = parse_output(text, cut_off=cut_off)
+        assert parsed.status in get_args(Status)
+        assert bool(parsed.problem) is (parsed.status not in {"ok", "none"})
+        for part in parts_of(parsed):
+            assert not CONTROL.search(part)
+            assert len(part) <= 4 * len(text)
+            assert max(map(len, part.split("\n"))) <= MAX_LINE_CHARS
+            assert not any(name.startswith("/") for name in tags_in(escape(part)))
+            assert tags_in(escape(part)) == []
+        log = find_tags(f"<observations>\n{parsed.observations}")[1:]
+        assert not any(tag.leads for tag in log)
+        if parsed.thread_title is not None:
+            assert "\n" not in parsed.thread_title
+            assert MIN_TITLE_CHARS <= len(parsed.thread_title) <= MAX_TITLE_CHARS + 3
+
+
+@examples(120)
+@given(answers)
+def test_rendering_and_reading_undo_each_other(text: str) -> None:
+    parsed = parse_output(text)
+    if parsed.status in {"ok", "none"}:
+        back = parse_output(render_output(parsed))
+        assert back == parsed or back.status == "degenerate"
+
+
+@examples(40)
+@given(answers)
+def test_what_was_read_can_be_stored(text: str) -> None:
+    kept = {name: getattr(parse_output(text), name) for name in PARTS}
+    serde = JsonPlusSerializer()
+    assert serde.loads_typed(serde.dumps_typed({**kept, "keys": dict.fromkeys(kept, 1)}))
+    assert json.loads(json.dumps(kept, ensure_ascii=False).encode()) == kept
+
+
+@pytest.mark.parametrize("fragment", FRAGMENTS)
+def test_no_fragment_hides_the_items_around_it(fragment: str) -> None:
+    text = f"<observations>\n* User likes {fragment} tea\n* User has a dog\n</observations>"
+    parsed = parse_output(text)
+    assert parsed.status == "ok"
+    assert parsed.observations.startswith("* User likes")
+    assert parsed.observations.endswith("* User has a dog")
+
+
+@examples(200)
+@given(disguised_tags())
+def test_no_disguise_of_a_tag_gets_through(tag: str) -> None:
+    assert tags_in(tag), "the eye knows it"
+    assert tags_in(escape(f"before {tag} after")) == []

@@ -1,0 +1,224 @@
+"""No text of users, tools or models opens or closes a tag of ours, whatever prompt it stands in."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime
+from typing import Any
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+
+from hostile.material import (
+    CONTROL,
+    COUNTERS,
+    deep,
+    examples,
+    fragments,
+    ids,
+    long_texts,
+    tags_in,
+    texts,
+)
+from langgraph_om.core.context import RecallGuide, assemble
+from langgraph_om.core.observer import ObserverInput, observe
+from langgraph_om.core.prompts import fill, load
+from langgraph_om.core.recall import guidance
+from langgraph_om.core.record import Group, MemoryRecord, blank_record
+from langgraph_om.core.reflector import ReflectorInput, reflect
+from langgraph_om.core.tags import escape
+from langgraph_om.core.transcript import TimedMessage, TranscriptLimits, render_transcript
+from langgraph_om.core.window import open_window
+
+COUNTER = COUNTERS[0]
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+LIMITS = TranscriptLimits(arguments_tokens=200, result_tokens=200, text_tokens=200)
+
+# --- The transcript ------------------------------------------------------------------------------
+
+names = st.none() | texts | ids
+values: st.SearchStrategy[Any] = st.one_of(
+    texts,
+    st.none() | st.booleans() | st.floats() | st.binary(max_size=9),
+    st.sampled_from([10**5000, -(10**30), float("nan"), float("inf"), deep(400), deep(10_000)]),
+    st.dictionaries(texts, texts | st.floats(), max_size=3),
+    st.lists(texts, max_size=3),
+)
+KEYS = ("id", "name", "filename", "url", "title", "mime_type", "args", "input", "extras", "value")
+blocks = st.builds(
+    lambda kind, text, fields: {**fields, "type": kind, "text": text, "content": text},
+    st.sampled_from(["text", "image", "file", "tool_use", "tool_result", "thinking", "odd"])
+    | texts,
+    texts,
+    st.dictionaries(st.sampled_from(KEYS), values, max_size=3),
+)
+said = long_texts | st.lists(texts | blocks, max_size=3)
+calls = st.lists(
+    st.fixed_dictionaries({"name": ids, "args": st.dictionaries(ids, values), "id": ids}),
+    max_size=2,
+)
+messages = st.one_of(
+    st.builds(HumanMessage, said, name=names),
+    st.builds(AIMessage, said, name=names, tool_calls=calls),
+    st.builds(ToolMessage, said, name=names, tool_call_id=ids),
+    st.builds(lambda text, role: ChatMessage(content=text, role=role), texts, ids),
+)
+times = st.none() | st.datetimes(timezones=st.just(UTC))
+
+CLOCK = r"(?: \(\d\d:\d\d\))?"
+OURS = re.compile(
+    r"Date: (?:unknown|[A-Z][a-z]{2} \d{1,2}, \d{1,4})"
+    rf"|(?!Date|Tool )\S.*?{CLOCK}(?: reasoning)?: .*"
+    rf"|Tool (?:call|result|error) .+?{CLOCK}(?: \[[^\[\]]+\])?: .*"
+)
+
+
+def at_the_edge(transcript: str) -> list[str]:
+    """The lines at the left edge, which are ours alone."""
+    return [line for line in transcript.splitlines() if line and not line.startswith(" ")]
+
+
+@examples(50)
+@given(st.lists(st.builds(TimedMessage, messages, times), min_size=1, max_size=4))
+def test_a_transcript_holds_no_line_and_no_tag_of_ours_but_ours(timed: list[TimedMessage]) -> None:
+    text = render_transcript(timed, timezone=UTC, counter=COUNTER, limits=LIMITS)
+    text.encode()
+    assert not CONTROL.search(text)
+    assert not {"conversation", "/conversation"} & set(tags_in(text))
+    assert all(OURS.fullmatch(line) for line in at_the_edge(text))
+
+
+@examples(50)
+@given(st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=4))
+def test_there_are_as_many_speakers_as_messages(said: list[tuple[str, str, str]]) -> None:
+    timed = [
+        TimedMessage(message, NOON)
+        for name, text, call in said
+        for message in (
+            HumanMessage(f"x{text}", name=name),
+            AIMessage(f"x{text}", name=call),
+            ToolMessage(text, name=name, tool_call_id=call),
+        )
+    ]
+    lines = at_the_edge(render_transcript(timed, timezone=UTC, counter=COUNTER, limits=LIMITS))
+    assert [line.partition(" ")[0] for line in lines] == [
+        "Date:",
+        *["User", "Assistant", "Tool"] * len(said),
+    ]
+
+
+# --- What the Observer and the Reflector are asked -----------------------------------------------
+
+
+def question(flow: Any) -> str:
+    """The text of the first question of a flow, without the rules."""
+    return "\n".join(str(message.content) for message in next(flow).messages[1:])
+
+
+@examples(60)
+@given(texts, texts, texts, texts, st.lists(messages, max_size=2))
+def test_the_observer_reads_each_text_inside_its_own_tag(
+    previous: str, task: str, reply: str, title: str, talk: list[BaseMessage]
+) -> None:
+    timed = [TimedMessage(message, NOON) for message in talk]
+    transcript = render_transcript(timed, timezone=UTC, counter=COUNTER, limits=LIMITS)
+    hints = {"current_task": task, "suggested_response": reply, "thread_title": title}
+    text = question(observe(ObserverInput(transcript, previous=previous, hints=hints)))
+    before, opened, rest = text.partition("\n<conversation>\n")
+    conversation, closed, request = rest.rpartition("</conversation>\n")
+    assert opened
+    assert closed
+    assert conversation.strip("\n") == transcript.strip("\n")
+    assert request.startswith("\n## Request\n")
+    assert tags_in(request) == ["observations"]
+    given = {"previous-observations": previous, "current-task": task}
+    given |= {"suggested-response": reply, "thread-title": title}
+    tags = [tag for name, value in given.items() if value for tag in (name, f"/{name}")]
+    assert tags_in(before) == tags
+
+
+@examples(60)
+@given(long_texts)
+def test_the_reflector_reads_the_log_inside_its_tag(log: str) -> None:
+    request = ReflectorInput(log=log, tokens=10, target=5, instruction=None, prompt="default")
+    text = question(reflect(request, COUNTER))
+    constant = fill("reflector_task", observations="", level_guidance="")
+    assert tags_in(text) == tags_in(constant)
+
+
+# --- What the Actor gets -------------------------------------------------------------------------
+
+
+def group(text: str, first: str, last: str) -> Group:
+    return {
+        "id": "g",
+        "kind": "observation",
+        "ranges": [[f"of {first}", last], [first, f"of {last}"]],
+        "thread_id": "t",
+        "observed_at": "",
+        "text": text,
+        "tokens": 1,
+    }
+
+
+GUIDE = RecallGuide(guidance("resource", True, None), 1)  # noqa: FBT003
+INTRO = {
+    None: load("actor_instructions"),
+    GUIDE: f"{load('actor_instructions')}\n\n{GUIDE.text}",
+}
+
+
+@examples(70)
+@given(
+    st.lists(st.builds(group, long_texts.filter(bool), ids, ids), min_size=1, max_size=4),
+    st.none() | texts,
+    st.none() | texts,
+    st.sampled_from([None, GUIDE]),
+    st.lists(st.builds(HumanMessage, texts), min_size=1, max_size=3),
+    st.sampled_from([date(2026, 3, 2), date.min, date.max]),
+)
+def test_one_system_message_opens_and_closes_the_memory_once(  # noqa: PLR0917 by place
+    log: list[Group],
+    task: str | None,
+    reply: str | None,
+    guide: RecallGuide | None,
+    talk: list[BaseMessage],
+    today: date,
+) -> None:
+    record: MemoryRecord = {
+        **blank_record(),
+        "log": log,
+        "cursor": ["gone"],
+        "current_task": task,
+        "suggested_response": reply,
+    }
+    window = open_window(record, talk, COUNTER)
+    shown = assemble(record, talk, window, today=today, system="Own.", guide=guide)
+    assert [isinstance(message, SystemMessage) for message in shown].count(True) == 1
+    content: Any = shown[0].content
+    text = "".join(block["text"] for block in content)
+    assert text.startswith(f"Own.\n\n{INTRO[guide]}\n\n<observations>\n")
+    memory = text.removeprefix(f"Own.\n\n{INTRO[guide]}\n\n")
+    tags = ["observations", "/observations"]
+    tags += ["current-task", "/current-task"] if task else []
+    tags += ["suggested-response", "/suggested-response"] if reply else []
+    assert tags_in(memory) == tags
+    assert memory.count("\n_range: `") >= (len(log) if guide else 0)
+    assert shown[2:] == talk, "raw messages stay word for word"
+
+
+@examples(60)
+@given(st.lists(fragments, max_size=30).map("\n".join))
+@example("<observations>" * 3)
+@example("&lt;observations&gt;")
+def test_escaping_twice_changes_nothing(text: str) -> None:
+    assert escape(escape(text)) == escape(text)
+    assert tags_in(escape(text)) == []

@@ -1,0 +1,298 @@
+"""Recall answers whatever a model writes, within its budget, and never from others' threads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+
+from hostile.material import CONTROL, COUNTERS, deep, examples, ids, long_texts, tags_in, texts
+from langgraph_om import ObservationalMemory
+from langgraph_om.archive import SQLAlchemyArchive
+from langgraph_om.core.recall import (
+    RECALL_ARGUMENTS,
+    RecallHit,
+    RecallLimits,
+    RecallScope,
+    RecallThread,
+    StateSource,
+    recall,
+)
+from langgraph_om.core.tokens import TokenCounter
+from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
+
+NOON = datetime(2026, 3, 15, 12, tzinfo=UTC)
+BUDGET = RecallLimits().answer_tokens
+KINDS = {"error", "hint", "messages", "threads", "results", "text"}
+
+junk = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | texts | st.binary(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=5,
+)
+likely = st.sampled_from(
+    [
+        *("messages", "threads", "search", "low", "high", "current", "m0", "m1", "m2", "x0", "1"),
+        *("m0:m2", "_range: `m0:m2`_", ":", "," * 1000, ":" * 1000, "x" * 100_000, "9" * 5000),
+        *("2026-03-15", "0001-01-01", "9999-12-31T23:59:59.999999-23:59", "2026-W11-7", "\ud800"),
+        *(
+            10**400,
+            10**5000,
+            -(10**5000),
+            1e308,
+            float("nan"),
+            float("inf"),
+            -0.0,
+            0,
+            1,
+            2,
+            -1,
+            999,
+        ),
+        *(deep(2000), object(), b"m1", {"m1"}, Ellipsis, 1j, "thread-0000000000000000"),
+    ]
+)
+arguments = st.dictionaries(
+    st.sampled_from([*RECALL_ARGUMENTS]) | ids, likely | ids | junk, max_size=5
+)
+"""Anything a model may write, and much that none would."""
+
+pieces: st.SearchStrategy[list[str | dict[Any, Any]]] = st.lists(
+    texts | texts.map(lambda text: {"type": "image", "filename": text, "url": "https://x.org/a"}),
+    max_size=3,
+)
+messages = st.one_of(
+    st.builds(HumanMessage, long_texts | pieces, name=st.none() | ids),
+    st.builds(
+        lambda text, name, call: AIMessage(
+            text, tool_calls=[{"name": name, "args": {call: text}, "id": call}]
+        ),
+        texts,
+        ids,
+        ids,
+    ),
+    st.builds(ToolMessage, long_texts, name=ids, tool_call_id=ids),
+)
+
+
+class Searched(StateSource):
+    """The messages of a thread, all of which any search finds."""
+
+    def search(self, query: str, limit: int) -> list[RecallHit]:
+        """Find all messages."""
+        thread = RecallThread(self.thread_id, self.title)
+        return [
+            RecallHit(thread, key, 0.5, str(message.content), key)
+            for key, message, _ in self.entries
+        ]
+
+
+def check(answer: dict[str, Any], counter: TokenCounter) -> None:
+    text = json.dumps(answer, ensure_ascii=False)
+    text.encode()
+    assert counter.count_text(text) <= BUDGET
+    assert len(KINDS & set(answer)) == 1
+    shown = [value for value in answer.values() if isinstance(value, str)]
+    assert all(tags_in(value) == [] for value in shown)
+    assert not any(
+        CONTROL.search(value.replace("\r", "").replace("\u2028", "").replace("\u2029", ""))
+        for value in shown
+    )
+
+
+@examples(50)
+@given(
+    st.lists(st.tuples(ids, messages), max_size=3),
+    arguments,
+    ids,
+    texts,
+    st.sampled_from(["thread", "resource"]),
+    st.booleans(),
+    st.sampled_from(COUNTERS),
+)
+def test_no_argument_and_no_content_breaks_an_answer(  # noqa: PLR0917 examples come by place
+    said: list[tuple[str, BaseMessage]],
+    written: dict[str, Any],
+    thread: str,
+    title: str,
+    reach: Literal["thread", "resource"],
+    has_search: bool,  # noqa: FBT001
+    counter: TokenCounter,
+) -> None:
+    entries = [
+        ("m0", HumanMessage("first"), None),
+        *((key, message, NOON) for key, message in said),
+    ]
+    source = Searched(thread, entries, title)
+    scope = RecallScope(reach, thread, has_search=has_search, timezone=UTC)
+    keys = [key for key, _, _ in entries]
+    for asked in (
+        written,
+        {},
+        {"page": -1},
+        {"mode": "threads"},
+        {"mode": "search", "query": "x"},
+        *({"cursor": key, "detail": "high"} for key in keys),
+        *({"cursor": key, "partIndex": 0} for key in keys),
+    ):
+        check(recall(asked, source, scope, counter), counter)
+
+
+ODD_VALUES: dict[str, Any] = {
+    "huge": 10**5000,
+    "very low": -(10**5000),
+    "deep": deep(10_000),
+    "no number": float("nan"),
+    "infinite": float("inf"),
+    "bytes": b"m0",
+    "complex": 1j,
+}
+
+
+@pytest.mark.parametrize("name", RECALL_ARGUMENTS)
+@pytest.mark.parametrize("kind", ODD_VALUES)
+def test_no_value_of_an_argument_raises(name: str, kind: str) -> None:
+    value = ODD_VALUES[kind]
+    source = StateSource("t", [("m0", HumanMessage("first"), NOON)])
+    scope = RecallScope("resource", "t", has_search=True, timezone=UTC)
+    asked = {name: value}
+    for more in ({}, {"mode": "threads"}, {"mode": "search"}, {"cursor": "m0", "partIndex": 0}):
+        check(recall({**more, **asked}, source, scope, COUNTERS[0]), COUNTERS[0])
+
+
+# --- Who may see what ----------------------------------------------------------------------------
+
+HIDDEN = "zebra pin 7431"
+OWN = "own words of ana"
+HERS, HIS = "ana", "bob"
+RESOURCES = (HIS, "an", "ana2", "Ana", "ana ", "ana\x00", "ana\\", "ana%", "an_", None)
+"""Whose threads ana must not see, though their names are near to hers."""
+THREADS = ("t-ana", "t-ana-2")
+
+
+@pytest.fixture(scope="module")
+def archive() -> Iterator[SQLAlchemyArchive]:
+    with closing(SQLAlchemyArchive("sqlite:///:memory:")) as archive:
+        for at, thread in enumerate(THREADS):
+            said = [
+                (f"{thread}-{n}", HumanMessage(f"{OWN} {n}", id=f"{thread}-{n}"), True)
+                for n in range(3)
+            ]
+            archive.append(
+                thread, HERS, said, after=None, now=NOON + timedelta(minutes=at), title="own"
+            )
+        for at, resource in enumerate(RESOURCES):
+            keys = (f"s{at}", "t-ana-0", "shared")
+            hidden = [(key, HumanMessage(f"{HIDDEN} {key}", id=key), True) for key in keys]
+            archive.append(f"t-secret-{at}", resource, hidden, after=None, now=NOON, title=HIDDEN)
+        yield archive
+
+
+@pytest.fixture(scope="module", params=["thread", "resource"])
+def memory(request: pytest.FixtureRequest, archive: SQLAlchemyArchive) -> ObservationalMemory:
+    model = ScriptedChatModel(observer=ExtractiveObserver().reply)
+    return ObservationalMemory(model, retrieval={"scope": request.param}, archive=archive)
+
+
+HIDDEN_NAMES = [f"t-secret-{at}" for at in range(len(RESOURCES))]
+TRICKS = ("%", "_", "*", "t-%", "' OR 1=1 --", "t-secret-0' --", "\\", "", "../t-secret-0", "[s0]")
+names = st.sampled_from(
+    [
+        *(*HIDDEN_NAMES, *THREADS, *TRICKS),
+        *("s0", "s9", "shared", "t-ana-0", "t-ana-2-0", "current", "s0:s1"),
+    ]
+)
+
+
+@examples(80)
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "mode": st.sampled_from(["messages", "threads"]),
+            "cursor": names | ids,
+            "threadId": names | ids,
+            "page": st.integers(-3, 3),
+            "limit": st.integers(1, 20),
+            "detail": st.sampled_from(["low", "high"]),
+            "partIndex": st.integers(0, 2),
+            "before": st.sampled_from(["2999-01-01", "2026-03-15T12:00:30"]),
+            "after": st.sampled_from(["1999-01-01", "2026-03-15"]),
+            "resource_id": names,
+            "resourceId": names,
+        },
+    )
+)
+@example({"cursor": "shared"})
+@example({"cursor": "t-ana-0"})
+@example({"threadId": "t-secret-0"})
+@example({"cursor": "s0", "threadId": "t-ana", "partIndex": 0})
+def test_nobody_reads_the_threads_of_somebody_else(
+    memory: ObservationalMemory, written: dict[str, Any]
+) -> None:
+    config: Any = {"configurable": {"thread_id": "t-ana", "resource_id": HERS}}
+    state = {"messages": []}
+    answer = memory.answer_recall(state, written, config=config)
+    assert HIDDEN not in json.dumps(answer)
+    guessed = memory.answer_recall(
+        state, {key: _unknown(value) for key, value in written.items()}, config=config
+    )
+    if set(written) <= {"cursor", "threadId"} and _is_secret(written):
+        assert _without_values(answer, written) == _without_values(guessed, written)
+
+
+def _is_secret(written: dict[str, Any]) -> bool:
+    return any(value in {*HIDDEN_NAMES, "s0", "s9", "shared"} for value in written.values())
+
+
+def _unknown(value: object) -> object:
+    """A name of the same length that nobody has."""
+    return "q" * len(value) if value in {*HIDDEN_NAMES, "s0", "s9", "shared"} else value
+
+
+def _without_values(answer: dict[str, Any], written: dict[str, Any]) -> str:
+    text = json.dumps(answer)
+    for value in written.values():
+        text = text.replace(str(value), "?").replace(str(_unknown(value)), "?")
+    return text
+
+
+def test_a_run_without_a_resource_reads_its_own_thread_alone(archive: SQLAlchemyArchive) -> None:
+    model = ScriptedChatModel(observer=ExtractiveObserver().reply)
+    memory = ObservationalMemory(model, retrieval={"scope": "resource"}, archive=archive)
+    config: Any = {"configurable": {"thread_id": "t-new"}}
+    for written in ({"threadId": "t-ana"}, {"cursor": "t-ana-0"}, {"mode": "threads"}, {}):
+        answer = memory.answer_recall({"messages": []}, written, config=config)
+        assert OWN not in json.dumps(answer)
+        assert HIDDEN not in json.dumps(answer)
+    # Both belong to nobody, which makes them no one's together.
+    last = HIDDEN_NAMES[RESOURCES.index(None)]
+    answer = memory.answer_recall({"messages": []}, {"threadId": last}, config=config)
+    assert HIDDEN not in json.dumps(answer)
+
+
+@pytest.mark.parametrize(
+    "unit", ["😀🎉", "界", "zqxj", "<thread>", "\U00012000", "e\u0301", "𝐨", "\x00 "]
+)
+@pytest.mark.parametrize("counter", COUNTERS)
+def test_long_names_and_ids_keep_to_the_budget(unit: str, counter: TokenCounter) -> None:
+    name = (unit * 300)[:300]
+    said = [
+        HumanMessage(["a" * 5000, "b"], name=name),
+        AIMessage("", tool_calls=[{"name": name, "args": {"x": "y" * 9000}, "id": name}] * 2),
+        ToolMessage("r" * 9000, name=name, tool_call_id=name),
+    ]
+    source = Searched(name, [(f"{at}{name}", each, NOON) for at, each in enumerate(said * 3)], name)
+    scope = RecallScope("resource", name, has_search=True, timezone=UTC)
+    for key, _, _ in source.entries[3:6]:
+        for more in ({"detail": "high"}, {"detail": "high", "page": -1}, {"partIndex": 0}, {}):
+            check(recall({"cursor": key, **more}, source, scope, counter), counter)
+    for asked in ({"page": -1}, {"mode": "threads"}, {"mode": "search", "query": "x"}):
+        check(recall(asked, source, scope, counter), counter)

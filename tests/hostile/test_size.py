@@ -1,0 +1,300 @@
+"""Size hurts nobody but who sends it: time grows with the text, and answers stay within bounds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+
+from hostile.material import COUNTERS, deep
+from langgraph_om import InlineBuffering, ObservationalMemory
+from langgraph_om.archive import SQLAlchemyArchive
+from langgraph_om.core.bounded import clean, one_line
+from langgraph_om.core.context import assemble
+from langgraph_om.core.dates import annotate
+from langgraph_om.core.gate import look
+from langgraph_om.core.groups import previous_observations, reflected_groups
+from langgraph_om.core.parsing import parse_output
+from langgraph_om.core.record import Group, blank_record, fold
+from langgraph_om.core.settings import Identity
+from langgraph_om.core.tags import escape
+from langgraph_om.core.transcript import TimedMessage, render_transcript
+from langgraph_om.core.window import open_window
+from langgraph_om.testing import ExtractiveReflector, ScriptedChatModel
+from simulation import settings
+
+NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
+COUNTER = COUNTERS[0]
+MOST = 3.2
+"""How much longer twice as much may take; four times would be quadratic."""
+LEAST_SECONDS = 0.05
+
+
+def seconds(work: Callable[[], object]) -> float:
+    begun = time.process_time()
+    work()
+    return time.process_time() - begun
+
+
+def check_growth(prepare: Callable[[int], Callable[[], object]], size: int) -> None:
+    """Work on so much, and on twice as much: the best of three tries of each."""
+    once, twice = (min(seconds(prepare(size * n)) for _ in range(3)) for n in (1, 2))
+    assert twice <= MOST * max(once, LEAST_SECONDS), f"{once:.3f} s, then {twice:.3f} s"
+
+
+# --- Many messages -------------------------------------------------------------------------------
+
+
+def tiny(count: int) -> list[BaseMessage]:
+    kinds = (HumanMessage, AIMessage)
+    return [kinds[at % 2]("x", id=f"m{at}") for at in range(count)]
+
+
+def nameless(count: int) -> list[BaseMessage]:
+    return [message.model_copy(update={"id": None}) for message in tiny(count)]
+
+
+def doubled(count: int) -> list[BaseMessage]:
+    return [message.model_copy(update={"id": "m"}) for message in tiny(count)]
+
+
+def one_call_id(count: int) -> list[BaseMessage]:
+    call: Any = {"name": "f", "args": {}, "id": "c"}
+    kinds: Sequence[Callable[[], BaseMessage]] = (
+        lambda: AIMessage("", tool_calls=[call]),
+        lambda: ToolMessage("r", tool_call_id="c"),
+    )
+    return [kinds[at % 2]().model_copy(update={"id": f"m{at}"}) for at in range(count)]
+
+
+def open_calls(count: int) -> list[BaseMessage]:
+    calls: list[Any] = [{"name": "f", "args": {}, "id": f"c{at}"} for at in range(count)]
+    return [AIMessage("", id=f"m{at}", tool_calls=[call]) for at, call in enumerate(calls)]
+
+
+def many_results(count: int) -> list[BaseMessage]:
+    calls: list[Any] = [{"name": "f", "args": {}, "id": f"c{at}"} for at in range(count)]
+    results = [ToolMessage("r", id=f"r{at}", tool_call_id=f"c{at}") for at in range(count)]
+    return [HumanMessage("x", id="h"), AIMessage("", id="a", tool_calls=calls), *results]
+
+
+CONVERSATIONS = {
+    make.__name__: make for make in (tiny, nameless, doubled, one_call_id, open_calls, many_results)
+}
+
+
+@pytest.mark.parametrize("name", CONVERSATIONS)
+def test_a_look_takes_time_in_proportion_to_the_messages(name: str) -> None:
+    def prepare(count: int) -> Callable[[], object]:
+        messages = CONVERSATIONS[name](count)
+
+        def work() -> None:
+            seen = look(settings(count // 4), blank_record(), messages, Identity("t"), NOW)
+            assemble(seen.record, messages, seen.window, today=NOW.date(), max_input_tokens=999)
+
+        return work
+
+    check_growth(prepare, 2000)
+
+
+@pytest.mark.xfail(
+    strict=False, reason="`_exchanges_of` puts each result before those it has, one by one"
+)
+def test_bringing_back_calls_takes_time_in_proportion_to_the_results() -> None:
+    def prepare(count: int) -> Callable[[], object]:
+        messages = many_results(count)
+        record = {**blank_record(), "cursor": ["h", "a"], "log": [group("* a", "h", "a")]}
+        window = open_window(record, messages, COUNTER)
+        return lambda: assemble(record, messages, window, today=NOW.date())
+
+    once, twice = (seconds(prepare(count)) for count in (20_000, 40_000))
+    assert twice <= MOST * once
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_messages_pass_through_memory() -> None:
+    def observer(_: Any) -> str:
+        return "<observations>\n* User wrote x\n</observations>"
+
+    def prepare(count: int) -> Callable[[], object]:
+        messages = tiny(count)
+        model = ScriptedChatModel(observer=observer, reflector=ExtractiveReflector().reply)
+        memory = ObservationalMemory(
+            model,
+            observation={"message_tokens": count, "buffer_tokens": False},
+            buffering=InlineBuffering(),
+        )
+
+        def work() -> None:
+            result = memory.step(None, messages, thread_id="t")
+            assert len(result.record["log"]) > 1
+            assert len(result.messages) < count // 2
+            again = memory.step(result.record, messages, thread_id="t")
+            assert again.messages == result.messages
+
+        return work
+
+    little, much = (seconds(prepare(count)) for count in (25_000, 100_000))
+    assert much <= 2 * MOST * little
+
+
+def test_archiving_takes_time_in_proportion_to_the_messages() -> None:
+    def prepare(count: int) -> Callable[[], object]:
+        archive = SQLAlchemyArchive("sqlite:///:memory:")
+        rows = [(str(message.id), message, True) for message in tiny(count)]
+
+        def work() -> None:
+            archive.append("t", None, rows, after=None, now=NOW)
+            archive.append("t", None, rows, after=None, now=NOW)
+            archive.append("t", None, rows[::-1], after=None, now=NOW)
+            archive.close()
+
+        return work
+
+    check_growth(prepare, 1500)
+
+
+def test_folding_takes_time_in_proportion_to_the_events() -> None:
+    def prepare(count: int) -> Callable[[], object]:
+        events = [
+            {
+                "type": "counted",
+                "counter": "c",
+                "counts": {f"m{at}": ["d", 1]},
+                "stamps": {},
+                "gone": [f"m{at - 9}"],
+            }
+            for at in range(count)
+        ]
+        return lambda: fold(None, [events])
+
+    check_growth(prepare, 20_000)
+
+
+# --- Long texts ----------------------------------------------------------------------------------
+
+BIG = 10_000_000
+UNITS = {
+    "one letter": "a",
+    "spaces": " ",
+    "line feeds": "\n",
+    "angle brackets": "<",
+    "opened and left": "</observations ",
+    "hidden": "<\u200b\u200b",
+    "disguised": "＜оbserv",
+    "carriage returns": "\r",
+    "separators": "\u2028",
+    "NUL": "\x00",
+    "half characters": "\ud83d",
+    "dates": "(meaning Dec 12, 2025) ",
+    "headings": "Date: Dec 4, 2025\n",
+    "backticks": "`",
+    "brackets": "[{",
+    "colons": ": ",
+    "items": "* a\n",
+    "speech": "User (10:00): x\n",
+}
+READERS: dict[str, Callable[[str], object]] = {
+    "escape": escape,
+    "clean": clean,
+    "one_line": one_line,
+    "parse": lambda text: parse_output(f"<observations>\n* a{text}\n</observations>"),
+    "parse cut off": lambda text: parse_output(text, cut_off=True),
+    "annotate": lambda text: annotate(text, date(2026, 3, 2)),
+}
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("reader", READERS)
+def test_a_reader_takes_time_in_proportion_to_the_text(reader: str, unit: str) -> None:
+    def prepare(size: int) -> Callable[[], object]:
+        text = UNITS[unit] * (size // len(UNITS[unit]))
+        return lambda: READERS[reader](text)
+
+    once, twice = (seconds(prepare(size)) for size in (50_000, 100_000))
+    if twice > MOST * max(once, LEAST_SECONDS):
+        check_growth(prepare, 50_000)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("unit", ["disguised", "one letter"])
+def test_ten_megabytes_pass_through_memory(unit: str) -> None:
+    text = UNITS[unit] * (BIG // len(UNITS[unit]))
+    call: Any = {"name": "f", "args": {"x": text[: BIG // 10]}, "id": "c"}
+    messages = [
+        HumanMessage(text, id="h"),
+        AIMessage("", id="a", tool_calls=[call]),
+        ToolMessage(text[: BIG // 10], id="r", tool_call_id="c"),
+        AIMessage("done", id="z"),
+    ]
+    asked: list[int] = []
+
+    def observer(question: Sequence[BaseMessage]) -> str:
+        asked.append(sum(len(str(message.content)) for message in question))
+        return "<observations>\n* User sent much\n</observations>"
+
+    model = ScriptedChatModel(observer=observer)
+    memory = ObservationalMemory(
+        model,
+        observation={"message_tokens": 1000, "buffer_tokens": False},
+        buffering=InlineBuffering(),
+        retrieval=True,
+    )
+    result = memory.step(None, messages, thread_id="t")
+    assert result.record["log"]
+    assert max(asked) < 500_000, "no more than its limits is shown to the Observer"
+    state = {"messages": messages, "om": result.record}
+    answer = memory.recall(state, {"configurable": {"thread_id": "t"}})
+    assert answer["count"] >= len(messages) - 1, "a message of blanks shows nothing"
+
+
+# --- The log -------------------------------------------------------------------------------------
+
+
+def group(text: str, first: str = "m0", last: str = "m1") -> Group:
+    return {
+        "id": f"g{first}",
+        "kind": "observation",
+        "ranges": [[first, last]],
+        "thread_id": "t",
+        "observed_at": "",
+        "text": text,
+        "tokens": COUNTER.count_text(text),
+    }
+
+
+@pytest.mark.parametrize(
+    "line", ["* a", "Date: Dec 4, 2025", "🔴", "Date: Feb 31, 2026\n* x", "Date: Jan 1, 1\n* y"]
+)
+def test_a_log_of_many_lines_is_cut_and_condensed_in_time(line: str) -> None:
+    def prepare(count: int) -> Callable[[], object]:
+        log = [group("\n".join([line] * 20), f"m{at}", f"m{at}x") for at in range(count // 20)]
+
+        def work() -> None:
+            for budget in (3, 50, 999):
+                shown = previous_observations(log, budget, COUNTER)
+                assert COUNTER.count_text(shown) <= budget
+            text = "\n".join(each["text"] for each in log)
+            written = reflected_groups(log, text, cycle_id="c", reflected_at="", counter=COUNTER)
+            ranges = [ends for each in written for ends in each["ranges"]]
+            assert ranges[0][0] == "m0"
+            assert ranges[-1][-1] == log[-1]["ranges"][0][1]
+
+        return work
+
+    check_growth(prepare, 2000)
+
+
+def test_a_transcript_of_deep_and_wide_values_is_bounded() -> None:
+    wide = {f"key {at}": [at] * 50 for at in range(20_000)}
+    said = [
+        AIMessage("", tool_calls=[{"name": "f", "args": args, "id": "c"}])
+        for args in (deep(10_000), wide, {"x": wide}, {"a": deep(500), "b": "y" * 1_000_000})
+    ]
+    timed = [TimedMessage(message, NOW) for message in said]
+    text = render_transcript(timed, timezone=UTC, counter=COUNTER)
+    assert COUNTER.count_text(text) < 2500 * len(said)

@@ -1,0 +1,274 @@
+"""What must be true of every conversation with memory; each law returns what breaks it.
+
+A law looks at a moment, the point at which the Actor is called: what the state held then, and the
+prompt that the Actor really got. What was said in truth is known from `Told`, a plain list that
+memory never touches.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from itertools import pairwise
+from typing import Any, get_args
+
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
+
+from langgraph_om.archive import MessageArchive
+from langgraph_om.core.digest import content_digest
+from langgraph_om.core.parsing import Parsed, parse_output, render_output
+from langgraph_om.core.record import derive_id
+from langgraph_om.testing import Provider, check_message_sequence
+
+Record = Mapping[str, Any]
+
+
+@dataclass
+class Told:
+    """What was said in a thread up to a point, with what the user took back or changed."""
+
+    messages: dict[str, BaseMessage] = field(default_factory=dict)
+    """By id, in the order in which they were said; edited ones as they are now."""
+    taken_back: set[str] = field(default_factory=set)
+    """Ids of what the user removed."""
+
+    def learn(self, messages: Iterable[BaseMessage]) -> None:
+        """Take note of what a state shows."""
+        for message in messages:
+            if not isinstance(message, SystemMessage):
+                self.messages[str(message.id)] = message
+
+    def copy(self) -> Told:
+        return Told(dict(self.messages), set(self.taken_back))
+
+    @property
+    def places(self) -> dict[str, int]:
+        return {key: at for at, key in enumerate(self.messages)}
+
+    @property
+    def standing(self) -> list[str]:
+        """Ids of what the user did not remove."""
+        return [key for key in self.messages if key not in self.taken_back]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A call of the Actor."""
+
+    thread: str
+    told: Told
+    messages: list[BaseMessage]
+    """The conversation in the state."""
+    record: Record
+    prompt: list[BaseMessage]
+    """What the Actor got."""
+    left_out: int
+    """How many messages memory said to leave out of the view."""
+    today: date
+
+
+# --- 1: every message is shown verbatim, or covered by exactly one range of the log ---------------
+
+
+def lost_or_doubled(now: Moment, archive: MessageArchive | None = None) -> list[str]:
+    """Messages that are neither shown nor noted, or noted twice."""
+    times = times_covered(now)
+    shown = {message.id: message for message in now.prompt}
+    present = {message.id for message in now.messages}
+    problems = [f"{key} is covered {count} times" for key, count in times.items() if count > 1]
+    open_ones = [key for key in now.told.standing if not times[key]]
+    problems += [f"{key} left the state uncovered" for key in open_ones if key not in present]
+    lost = [key for key in open_ones if shown.get(key) != now.told.messages[key]]
+    if len(lost) != now.left_out or not set(lost) <= set(open_ones[: len(lost) + 1]):
+        # Of the oldest ones, only the live request may be shown while newer ones are not.
+        problems.append(f"{lost} are not shown as they are, {now.left_out} were said to be")
+    gone = [key for key in now.told.standing if key not in present]
+    return [*problems, *_not_archived(now, gone, archive)]
+
+
+def request_not_shown(now: Moment) -> list[str]:
+    """The live user request stays in the prompt, observed or not."""
+    humans = [key for key in now.told.standing if now.told.messages[key].type == "human"]
+    is_shown = not humans or now.told.messages[humans[-1]] in now.prompt
+    return [] if is_shown else [f"the live request {humans[-1]} is not in the prompt"]
+
+
+def _not_archived(now: Moment, keys: list[str], archive: MessageArchive | None) -> list[str]:
+    """What left the state and is not in the archive, word for word."""
+    if not keys:
+        return []
+    if archive is None:
+        return [f"{key} left the state without an archive" for key in keys]
+    missing = set(keys) - archive.contains(now.thread, keys)
+    if missing:
+        return [f"{key} left the state and is not in the archive" for key in sorted(missing)]
+    stored = archive.branch(now.thread, keys)
+    return [
+        f"{key} is in the archive with other words"
+        for key, message in zip(keys, stored, strict=True)
+        if _essence(message) != _essence(now.told.messages[key])
+    ]
+
+
+def _essence(message: BaseMessage) -> tuple[Any, ...]:
+    return (message.type, message.content, getattr(message, "tool_calls", None))
+
+
+def times_covered(now: Moment) -> dict[str, int]:
+    """How many ranges of the log cover each message of the thread."""
+    counts = [0] * len(now.told.messages)
+    for first, last in ranges_of(now.record["log"], now.thread):
+        for at in range(now.told.places[first], now.told.places[last] + 1):
+            counts[at] += 1
+    return dict(zip(now.told.messages, counts, strict=True))
+
+
+def ranges_of(groups: Iterable[Mapping[str, Any]], thread: str) -> list[list[str]]:
+    """The ranges of one thread; a log may be about several."""
+    mine = (group for group in groups if group["thread_id"] in (None, thread))
+    return [ends for group in mine for ends in group["ranges"]]
+
+
+def chunks_out_of_place(now: Moment) -> list[str]:
+    """Chunks have to follow the observed messages and each other, leaving nothing out."""
+    covered = times_covered(now)
+    open_ones = [key for key in now.told.standing if not covered[key]]
+    expected, problems = 0, []
+    for first, last in ranges_of(now.record["chunks"], now.thread):
+        if first not in open_ones or last not in open_ones:
+            problems.append(f"chunk {first}..{last} is about what is observed or gone")
+        elif open_ones.index(first) != expected:
+            problems.append(f"chunk {first}..{last} does not begin at {open_ones[expected]}")
+        else:
+            expected = open_ones.index(last) + 1
+    return problems
+
+
+def chunks_of_other_words(now: Moment) -> list[str]:
+    """Chunks whose messages were edited since; what they say is about other words."""
+    problems = []
+    for chunk in now.record["chunks"]:
+        for first, last in ranges_of([chunk], now.thread):
+            places = now.told.places
+            said = [
+                f"{key}:{content_digest(now.told.messages[key])}"
+                for key in now.told.standing
+                if places[first] <= places[key] <= places[last]
+            ]
+            if derive_id("messages", *said) != chunk["digest"]:
+                problems.append(f"chunk {first}..{last} was made of other words")
+    return problems
+
+
+# --- 3: the cursor never moves back --------------------------------------------------------------
+
+
+def cursor_moved_back(before: Moment, now: Moment) -> list[str]:
+    """On one line of a thread's history, what was observed stays observed."""
+    if not before.record["cursor"]:
+        return []
+    if not now.record["cursor"]:
+        return ["the cursor is gone"]
+    old, new = before.record["cursor"][-1], now.record["cursor"][-1]
+    is_back = now.told.places[new] < now.told.places[old]
+    return [f"the cursor moved back from {old} to {new}"] if is_back else []
+
+
+# --- 4: no cut splits a tool exchange, and no provider refuses a prompt ---------------------------
+
+
+def refused(now: Moment) -> list[str]:
+    """What a provider would refuse in the prompt."""
+    return [
+        f"{provider}: {problem}"
+        for provider in get_args(Provider)
+        for problem in check_message_sequence(now.prompt, provider)
+    ]
+
+
+def split_exchanges(now: Moment) -> list[str]:
+    """Calls of tools that are covered without their results, or the other way round."""
+    covered, callers = times_covered(now), dict[str, str]()
+    for key in now.told.standing:
+        message = now.told.messages[key]
+        if isinstance(message, AIMessage):
+            callers.update({str(call["id"]): key for call in message.tool_calls})
+    return [
+        f"{key} and its call are parted"
+        for key in now.told.standing
+        if isinstance(message := now.told.messages[key], ToolMessage)
+        and covered[callers[message.tool_call_id]] != covered[key]
+    ]
+
+
+# --- 6: the prefix of the prompt moves only with memory or the day --------------------------------
+
+
+def prefix_moved(before: Moment, now: Moment) -> list[str]:
+    """The system message up to the end of the log has to stay, byte for byte."""
+    old, new = ([group["id"] for group in each.record["log"]] for each in (before, now))
+    if before.today != now.today:
+        return []
+    was, is_now = _prefix(before), _prefix(now)
+    if old == new and was != is_now:
+        return ["the prefix moved although nothing was observed or reflected"]
+    if old and new[: len(old)] == old and is_now[: len(was) - 1] != was[:-1]:
+        return ["the log grew, and what stood before changed"]
+    return []
+
+
+def _prefix(now: Moment) -> list[Any]:
+    first = now.prompt[0]
+    if not isinstance(first, SystemMessage):
+        return []
+    if isinstance(first.content, str):
+        return [first.content]
+    texts = [block["text"] if isinstance(block, dict) else block for block in first.content]
+    end = texts.index("</observations>") if "</observations>" in texts else len(texts)
+    return texts[: end + 1]
+
+
+# --- 8: rendering and parsing are inverse on what was committed -----------------------------------
+
+
+def not_rendered_back(now: Moment) -> list[str]:
+    """Groups whose text would be read otherwise than it was written; records that are not JSON."""
+    problems = []
+    for group in [*now.record["log"], *now.record["chunks"]]:
+        text = group["text"]
+        if not text:
+            continue
+        read = parse_output(render_output(Parsed("ok", text)))
+        if (read.status, read.observations) != ("ok", text):
+            problems.append(f"{group['id']}: {text!r} is read as {read}")
+    if json.loads(json.dumps(now.record)) != now.record:
+        problems.append("the record is no JSON")
+    return problems
+
+
+# --- All of them ---------------------------------------------------------------------------------
+
+
+def broken(
+    moments: Sequence[Moment], before: Moment | None, archive: MessageArchive | None
+) -> list[str]:
+    """What is wrong with the calls of a turn, and with their order."""
+    problems = [
+        problem
+        for now in moments
+        for problem in (
+            *lost_or_doubled(now, archive),
+            *request_not_shown(now),
+            *chunks_out_of_place(now),
+            *chunks_of_other_words(now),
+            *refused(now),
+            *split_exchanges(now),
+            *not_rendered_back(now),
+        )
+    ]
+    line = [before, *moments] if before is not None else [*moments]
+    for earlier, later in pairwise(line):
+        problems += [*cursor_moved_back(earlier, later), *prefix_moved(earlier, later)]
+    return problems

@@ -1,0 +1,85 @@
+"""Law 7: every door, sync or async, gives the same record, the same events and the same prompts.
+
+The same random conversation is held through all doors, with buffering inside of the step, where
+nothing depends on when a job ends. `create_memory_agent` is the one that the others are compared
+to.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from graph_fixtures import dumped
+from laws.cast import CONDENSES, MOODS
+from laws.doors import DOORS
+from laws.world import Rules, World
+
+EXAMPLES = int(os.environ.get("OM_EXAMPLES", "1"))
+
+Turn = tuple[int, list[list[int]], str, str]
+"""Words of the request, of the results of its tools, and the moods of both models."""
+
+turns = st.lists(
+    st.tuples(
+        st.sampled_from([1, 12, 40, 90, 250]),
+        st.lists(st.lists(st.sampled_from([2, 60, -4]), min_size=1, max_size=2), max_size=2),
+        st.sampled_from(["short", "long", "two days", *MOODS]),
+        st.sampled_from([CONDENSES, CONDENSES, *MOODS]),
+    ),
+    min_size=1,
+    max_size=8,
+)
+LONG_TALK: list[Turn] = [(60, [], "long", CONDENSES)] * 9
+
+
+def held(rules: Rules, said: list[Turn], *, is_async: bool) -> dict[str, Any]:
+    """Hold a conversation through one door; tell what came of it."""
+    world = World(rules, workers=1)
+    thread, (worker,) = world.threads["a"], world.workers
+    parts: list[Any] = []
+    try:
+        for size, rounds, observer, reflector in said:
+            world.oracle.observer, world.oracle.reflector = observer, reflector
+            parts += world.talk(thread, worker, size, rounds=rounds, is_async=is_async)
+            world.clock.advance(minutes=10)
+        state = worker.graph.get_state(thread.config).values
+    finally:
+        world.close()
+    return {
+        "record": state["om"],
+        "parts": parts,
+        "messages": dumped(state["messages"]),
+        "prompts": [dumped(_without_system(prompt)) for prompt in world.actor.prompts],
+        "questions": world.oracle.asked,
+    }
+
+
+def _without_system(prompt: list[Any]) -> list[Any]:
+    """The prompt without the agent's own system text, which `memory.step` is not given here."""
+    return [message for message in prompt if message.type != "system"]
+
+
+SETTINGS = [Rules(buffering="inline", storage=kind) for kind in ("checkpoints", "evicting")]
+SETTINGS.append(Rules(buffering="off", shares_budget=True, recalls=True, max_input_tokens=900))
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("door", DOORS)
+@hypothesis_settings(deadline=None, max_examples=EXAMPLES)
+@example(SETTINGS[0], LONG_TALK)
+@given(st.sampled_from(SETTINGS), turns)
+def test_every_door_remembers_the_same(
+    door: str, mode: str, rules: Rules, said: list[Turn]
+) -> None:
+    expected = held(replace(rules, door="agent"), said, is_async=False)
+    found = held(replace(rules, door=door), said, is_async=mode == "async")
+    for key in expected:
+        assert found[key] == expected[key], f"another {key}"
+    assert said != LONG_TALK or found["record"]["generation"] > 0
