@@ -703,6 +703,18 @@ def test_recall_reads_own_threads_and_no_one_elses() -> None:
     assert other.endswith("Agent: I find no code.")
 
 
+# --- resource_scope ------------------------------------------------------------------------------
+
+
+def test_threads_of_a_user_share_what_they_know() -> None:
+    printed = succeed("resource_scope.py")
+    noor, _, bob = printed.partition("\nbob, ")
+    assert "Agent: No walnuts. Adaeze is your lead." in noor
+    assert noor.count('<thread id="thread-') >= 2
+    assert '<other-conversation id="thread-' in noor
+    assert "Agent: I know of nothing. I do not know Adaeze." in bob
+
+
 # --- postgres ------------------------------------------------------------------------------------
 
 
