@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -38,10 +39,13 @@ THREADS = ("trips", "work", "home")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def archive(request: pytest.FixtureRequest, tmp_path: Any) -> SQLAlchemyArchive:
+def archive(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[SQLAlchemyArchive]:
+    url = f"sqlite:///{tmp_path}/memory.db"
     if request.param == "postgres":
-        return SQLAlchemyArchive(request.getfixturevalue("postgres_sqlalchemy_url"))
-    return SQLAlchemyArchive(f"sqlite:///{tmp_path}/memory.db")
+        url = request.getfixturevalue("postgres_sqlalchemy_url")
+    opened = SQLAlchemyArchive(url)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture
