@@ -19,17 +19,24 @@ from typing import Any, cast
 from langchain_core.messages import BaseMessage, ToolMessage
 
 from langgraph_om.archive import MessageArchive
+from langgraph_om.core.bounded import LARGE_INTEGER_BITS, short_json
 from langgraph_om.core.digest import content_digest
 from langgraph_om.core.events import Event
 from langgraph_om.core.keeping import evictable, unarchived
 from langgraph_om.core.parts import is_visible
 from langgraph_om.core.record import MemoryRecord, fold
+from langgraph_om.core.values import repr_text
 from langgraph_om.core.window import Keyed
 from langgraph_om.errors import ArchiveError, ConfigurationError
 
 __all__ = ["Archiving"]
 
 logger = logging.getLogger("langgraph_om")
+
+MOST_LEVELS = 50
+"""How deep values stay as they are in a message that is no JSON value."""
+OUTLINE_CHARACTERS = 2000
+"""About how much is told of a value that stands deeper."""
 
 MOST_GROUPS_REMEMBERED = 10_000
 """How many groups and threads a process remembers to have archived, so that it does not ask again.
@@ -230,10 +237,35 @@ def _storable(message: BaseMessage) -> BaseMessage:
 def _plain(message: BaseMessage) -> BaseMessage:
     """Write what is no JSON value as text."""
     fields = {
-        name: json.loads(json.dumps(getattr(message, name), default=str, skipkeys=True))
-        for name in ("content", "additional_kwargs", "response_metadata")
+        name: _json_value(value, frozenset())
+        for name, value in message
+        if name not in {"id", "name", "type"}
     }
     return message.model_copy(update=fields)
+
+
+def _json_value(value: object, parents: frozenset[int]) -> Any:
+    """Return the JSON value nearest to a value; what is nested too deep is outlined as text."""
+    if isinstance(value, int) and value.bit_length() >= LARGE_INTEGER_BITS:
+        return "[large integer]"
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if not isinstance(value, dict | list | tuple):
+        return repr_text(value) if isinstance(value, bytes) else _text(value)
+    if len(parents) >= MOST_LEVELS or id(value) in parents:
+        return short_json(value, OUTLINE_CHARACTERS)
+    inside = parents | {id(value)}
+    if isinstance(value, dict):
+        return {_text(key): _json_value(each, inside) for key, each in value.items()}
+    return [_json_value(each, inside) for each in value]
+
+
+def _text(value: object) -> str:
+    """Return the text of a key or value that JSON does not have."""
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 a value of any type may refuse
+        return repr_text(value)
 
 
 def _is_json(message: ToolMessage) -> bool:

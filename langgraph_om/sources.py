@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from langchain_core.messages import BaseMessage
 
@@ -24,6 +24,9 @@ __all__ = ["ArchiveSource", "FindGroups", "IndexedStateSource", "read_hidden_id"
 
 FindGroups = Callable[[str, int], list[RecallHit]]
 """Finds groups by meaning: a query, and how many at most."""
+
+_Span: TypeAlias = tuple[str, int | None, int | None, bool]
+"""Thread, first position, position to stop before, and whether its last message is meant."""
 
 THREADS_PER_READ = 200
 MOST_THREADS_READ = 20_000
@@ -89,10 +92,11 @@ class ArchiveSource:
         if thread_id is None and self._is_shared:
             found = self.archive.find(key, resource_id=self.who.resource_id)
         else:
-            thread_id = self.who.thread_id if thread_id is None else thread_id
-            allowed = self._own(thread_id) is not None
-            found = self.archive.find(key, thread_id=thread_id) if allowed else None
-        return self._message(found) if found is not None and found.is_current else None
+            found = self._find_in(self.who.thread_id if thread_id is None else thread_id, key)
+        if found is None:
+            return None
+        self._readable.add(found.thread_id)
+        return self._message(found) if found.is_current else None
 
     def messages(
         self,
@@ -103,13 +107,32 @@ class ArchiveSource:
         limit: int,
         newest_first: bool,
     ) -> list[RecallMessage]:
-        """Return visible messages of the span, in the order of the conversation."""
-        if limit <= 0 or self._own(thread_id) is None:
+        """Return visible messages of the span, in the order of the conversation.
+
+        The message beside the span is read along with it: a page asks for it next, to tell whether
+        more follow.
+        """
+        if limit <= 0 or (stop is not None and stop <= 0) or not self._may_read(thread_id):
             return []
-        found = self.archive.messages(
-            thread_id, start=start, stop=stop, limit=limit, newest_first=newest_first
-        )
-        return [self._message(message) for message in found]
+        beside = self._beside.get((thread_id, start, stop, newest_first))
+        if limit == 1 and beside is not None:
+            return [beside]
+        first, last, most = start, stop, limit
+        if start and stop is None and not newest_first:
+            first, most = start - 1, limit + 1
+        elif start is None and stop is not None and newest_first:
+            last, most = stop + 1, limit + 1
+        found = [
+            self._message(each)
+            for each in self.archive.messages(
+                thread_id, start=first, stop=last, limit=most, newest_first=newest_first
+            )
+        ]
+        if first != start and found and found[0].position == first:
+            self._beside[thread_id, None, start, True] = found.pop(0)
+        if last != stop and found and found[-1].position == stop:
+            self._beside[thread_id, stop, None, False] = found.pop()
+        return found[-limit:] if newest_first else found[:limit]
 
     def search(self, query: str, limit: int) -> list[RecallHit]:
         """Return the groups nearest in meaning whose threads may be seen, the best first."""
@@ -126,10 +149,45 @@ class ArchiveSource:
         """Whether there are other threads to see."""
         return self.scope == "resource" and bool(self.who.resource_id)
 
+    def _find_in(self, thread_id: str, key: str) -> ArchivedMessage | None:
+        """Return a message of a thread that may be seen, on whatever branch."""
+        resource = self.who.resource_id
+        if not self._is_near(thread_id):
+            return None
+        if resource is not None and thread_id not in self._looked_up:
+            # One question where it is theirs, as it nearly always is.
+            found = self.archive.find(key, thread_id=thread_id, resource_id=resource)
+            own = None if found is not None else self._own(thread_id)
+            if own is None or own.resource_id == resource:
+                return found
+        return self.archive.find(key, thread_id=thread_id) if self._may_read(thread_id) else None
+
+    def _may_read(self, thread_id: str) -> bool:
+        """Tell whether the messages of a thread may be seen; one that is not there has none."""
+        if thread_id in self._readable:
+            return True
+        if self.who.resource_id is None:
+            return self._is_near(thread_id)
+        return self._own(thread_id) is not None
+
+    @cached_property
+    def _readable(self) -> set[str]:
+        """Threads in which a message was found."""
+        return set()
+
+    @cached_property
+    def _beside(self) -> dict[_Span, RecallMessage]:
+        """Per span of which one message was asked, that message; they were read with others."""
+        return {}
+
+    def _is_near(self, thread_id: str) -> bool:
+        """Tell whether a thread is the current one, or others may be seen too."""
+        return bool(thread_id) and (thread_id == self.who.thread_id or self._is_shared)
+
     def _own(self, thread_id: str) -> ArchivedThread | None:
         """Return a thread that may be seen."""
         is_current = thread_id == self.who.thread_id
-        if not thread_id or not (is_current or self._is_shared):
+        if not self._is_near(thread_id):
             return None
         if thread_id in self._looked_up:
             return self._looked_up[thread_id]

@@ -12,8 +12,8 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import ExitStack, contextmanager
+from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import (
     Connection,
@@ -25,7 +25,6 @@ from sqlalchemy import (
     insert,
     inspect,
     select,
-    text,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
@@ -112,7 +111,7 @@ def _open(given: object) -> Engine:
     return engine
 
 
-_BOUND_WAITS = text(
+_BOUND_WAITS = (
     f"SELECT set_config('lock_timeout', '{_PATIENCE}s', true) "
     "WHERE current_setting('lock_timeout') = '0'"
 )
@@ -120,8 +119,10 @@ _BOUND_WAITS = text(
 
 
 def _server_options(url: URL) -> dict[str, Any]:
-    options: dict[str, Any] = {"pool_pre_ping": True}  # a server may have been started anew
-    if url.get_driver_name() == "psycopg" and "connect_timeout" not in url.query:
+    if url.get_driver_name() != "psycopg":
+        return {"pool_pre_ping": True}  # a server may have been started anew
+    options: dict[str, Any] = {"isolation_level": "AUTOCOMMIT"}  # we begin ourselves
+    if "connect_timeout" not in url.query:
         options["connect_args"] = {"connect_timeout": _PATIENCE}
     return options
 
@@ -180,6 +181,42 @@ def _prepare_sqlite(connection: Any, record: object) -> None:
     cursor.close()
 
 
+# --- Beginning -----------------------------------------------------------------------------------
+
+
+class _Begin(NamedTuple):
+    """How a transaction begins."""
+
+    statement: str | None
+    """What is executed first."""
+    level: Literal["READ COMMITTED", "REPEATABLE READ"] | None = None
+    """What the driver begins with."""
+
+
+class _Begins(NamedTuple):
+    read: _Begin
+    write: _Begin
+
+
+def _how_to_begin(engine: Engine, *, is_own: bool) -> _Begins:
+    """Tell how to begin: a reader sees one state, a writer locks what it looks at.
+
+    Writers in PostgreSQL lock rows before they read them, for which the lower level is right: they
+    then see what whoever had the lock has written.
+    """
+    if engine.dialect.name == "sqlite":
+        # The driver would begin at the first write, too late for a lock.
+        return _Begins(_Begin("BEGIN"), _Begin("BEGIN IMMEDIATE"))
+    if is_own and engine.dialect.driver == "psycopg":
+        # One way to the server and back, where ping, begin and limit would be three.
+        return _Begins(
+            _Begin(f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {_BOUND_WAITS}"),
+            _Begin(f"BEGIN ISOLATION LEVEL READ COMMITTED; {_BOUND_WAITS}"),
+        )
+    bound = _BOUND_WAITS if is_own else None
+    return _Begins(_Begin(bound, "REPEATABLE READ"), _Begin(bound, "READ COMMITTED"))
+
+
 # --- Using ---------------------------------------------------------------------------------------
 
 
@@ -194,10 +231,8 @@ class Database:
         self._is_own = not isinstance(url_or_engine, Engine)
         engine = url_or_engine if isinstance(url_or_engine, Engine) else _open(url_or_engine)
         _check_dialect(engine.dialect, repr(engine))
-        if engine.dialect.name == "postgresql":
-            # Rows are locked before they are looked at, which is what this level is good for.
-            engine = engine.execution_options(isolation_level="READ COMMITTED")
         self.engine = engine
+        self._begins = _how_to_begin(engine, is_own=self._is_own)
         self._is_ready = False
         self._lock = threading.Lock()
         self._process = os.getpid()
@@ -214,7 +249,7 @@ class Database:
         """
         with _errors_of(operation):
             self._make_ready()
-            with self._transaction("BEGIN") as connection:
+            with self._transaction(self._begins.read) as connection:
                 yield connection
 
     @contextmanager
@@ -229,7 +264,7 @@ class Database:
         """
         with _errors_of(operation):
             self._make_ready()
-            with self._transaction("BEGIN IMMEDIATE") as connection:
+            with self._transaction(self._begins.write) as connection:
                 yield connection
 
     def setup(self) -> None:
@@ -250,17 +285,31 @@ class Database:
             self._is_ready = False
 
     @contextmanager
-    def _transaction(self, begin: str) -> Iterator[Connection]:
-        with self.engine.connect() as connection, connection.begin():
-            # The driver would begin at the first write, too late for a lock; a caller's engine may
-            # have begun by its own means.
-            raw: Any = connection.connection.dbapi_connection
-            if connection.dialect.name == "sqlite":
-                if not raw.in_transaction:
-                    connection.exec_driver_sql(begin)
-            elif self._is_own:
-                connection.execute(_BOUND_WAITS)
+    def _transaction(self, begin: _Begin) -> Iterator[Connection]:
+        with ExitStack() as stack:
+            try:
+                connection = self._begun(stack, begin)
+            except DBAPIError as error:
+                if not error.connection_invalidated:
+                    raise
+                # The server was started anew, or had closed what was idle; nothing is done yet.
+                connection = self._begun(stack, begin)
             yield connection
+
+    def _begun(self, stack: ExitStack, begin: _Begin) -> Connection:
+        """Begin a transaction that ends with the stack."""
+        with ExitStack() as attempt:
+            connection = attempt.enter_context(self.engine.connect())
+            if begin.level is not None:
+                connection.execution_options(isolation_level=begin.level)
+            attempt.enter_context(connection.begin())
+            # A caller's engine for SQLite may have begun by its own means.
+            raw: Any = connection.connection.dbapi_connection
+            is_begun = connection.dialect.name == "sqlite" and raw.in_transaction
+            if begin.statement is not None and not is_begun:
+                connection.exec_driver_sql(begin.statement)
+            stack.push(attempt.pop_all())
+        return connection
 
     def _make_ready(self) -> None:
         if self._is_own and self._process != os.getpid():
@@ -274,12 +323,12 @@ class Database:
                 self._is_ready = self._is_current() or self._migrate()
 
     def _is_current(self) -> bool:
-        with self._transaction("BEGIN") as connection:
+        with self._transaction(self._begins.read) as connection:
             return _version(connection) == len(MIGRATIONS)
 
     def _migrate(self) -> bool:
         """Apply one migration, and tell whether it was the last one."""
-        with self._transaction("BEGIN IMMEDIATE") as connection:
+        with self._transaction(self._begins.write) as connection:
             is_sqlite = connection.dialect.name == "sqlite"
             if not is_sqlite:
                 connection.execute(select(func.pg_advisory_xact_lock(_SETUP_LOCK)))

@@ -134,6 +134,9 @@ def check_seconds(option: str, value: float) -> None:
 
 # --- JSON ----------------------------------------------------------------------------------------
 
+_MOST_LEVELS = 200
+"""Deeper values might be written, and not be read by a caller that is itself deep in calls."""
+
 
 def encode_json(what: str, value: Mapping[str, Any]) -> str:
     """Write JSON in ASCII.
@@ -183,37 +186,39 @@ def decode_message(key: str, body: str) -> BaseMessage:
     """
     try:
         return messages_from_dict([json.loads(body)])[0]
-    except (TypeError, ValueError, KeyError) as error:
+    except (TypeError, ValueError, KeyError, RecursionError) as error:
         msg = f"the archive holds a message {key!r} that can not be read: {_first_line(error)}"
         raise ArchiveError(msg) from error
 
 
-def _strict_json(value: object) -> str:
+def _strict_json(value: Mapping[str, Any]) -> str:
     text = json.dumps(value, separators=(",", ":"))
-    _check_keys(value)
+    _check_values(value)
     return text
 
 
-def _check_keys(value: object) -> None:
-    """Refuse mappings whose keys JSON would turn into text.
+def _check_values(value: Mapping[str, Any]) -> None:
+    """Refuse mappings whose keys JSON would turn into text, and values that are nested too deep.
 
     Raises:
-        TypeError: When there is one.
+        TypeError: When a key is no text.
+        ValueError: When a value is nested too deep.
     """
-    left = [value]
-    while left:
-        each = left.pop()
-        if isinstance(each, dict):
-            for key in each:
-                if not isinstance(key, str):
-                    msg = f"the key {key!r} is no text"
-                    raise TypeError(msg)
-            left.extend(v for v in each.values() if isinstance(v, dict | list | tuple))
-        elif isinstance(each, list | tuple):
-            left.extend(v for v in each if isinstance(v, dict | list | tuple))
+    left: list[Any] = [value]
+    for _ in range(_MOST_LEVELS):
+        for each in left:
+            if isinstance(each, dict) and (odd := [k for k in each if not isinstance(k, str)]):
+                msg = f"the key {odd[0]!r} is no text"
+                raise TypeError(msg)
+        inner = (each.values() if isinstance(each, dict) else each for each in left)
+        left = [v for values in inner for v in values if isinstance(v, dict | list | tuple)]
+        if not left:
+            return
+    msg = f"it is nested deeper than {_MOST_LEVELS} levels"
+    raise ValueError(msg)
 
 
-def _refused(value: object) -> bool:
+def _refused(value: Mapping[str, Any]) -> bool:
     try:
         _strict_json(value)
     except (TypeError, ValueError, RecursionError):

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
@@ -33,6 +33,11 @@ _FIXED_TOKENS = 600
 
 _REMINDER_TOKENS = 80
 """What the reminder costs that stands for left-out messages where there are no observations."""
+
+_TAG_ENDS = (
+    *("thread", "observations", "log", "conversation", "task", "response", "title", "reminder"),
+)
+"""What makes one of our tags of a text that ends in its sign, or in the first word of its name."""
 
 ContentBlock = str | dict[str, Any]
 
@@ -202,7 +207,10 @@ def _range_line(group: Group) -> str:
 @lru_cache(maxsize=1024)
 def _told(text: str, today: date, previous: date | None) -> tuple[str, date | None]:
     """Render a group as of a day; kept, because groups never change and every call shows them."""
-    return annotate(escape(text), today, previous)
+    text = escape(text)
+    for rest in _TAG_ENDS:  # the group after this one may begin with it
+        text = escape(f"{text}{rest}").removesuffix(rest)
+    return annotate(text, today, previous)
 
 
 def _hints(record: Mapping[str, Any]) -> str:
@@ -241,21 +249,21 @@ def _exchanges_of(call_ids: set[str], messages: Sequence[BaseMessage]) -> list[B
     """Find the newest messages that make these calls, each with its other results."""
     brought: list[BaseMessage] = []
     missing = set(call_ids)
-    results: list[BaseMessage] = []
+    results: list[ToolMessage] = []
     for message in reversed(messages):
         if not missing:
             break
         if isinstance(message, ToolMessage):
-            results.insert(0, message)
+            results.append(message)
             continue
         if isinstance(message, AIMessage):
             ids = {str(call["id"]) for call in message.tool_calls}
             if ids & missing:
                 missing -= ids
-                own = [r for r in results if cast("ToolMessage", r).tool_call_id in ids]
-                brought = [message, *own, *brought]
+                brought += [r for r in results if r.tool_call_id in ids]
+                brought.append(message)
         results = []
-    return brought
+    return brought[::-1]
 
 
 def dropped_from_view(window: Window, log: int, limit: int | None, *, extra: int = 0) -> int:

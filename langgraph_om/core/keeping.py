@@ -12,7 +12,13 @@ from itertools import takewhile
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.record import CURSOR_TAIL, MemoryRecord
-from langgraph_om.core.window import Keyed, is_conversation, keyed_messages, observed_messages
+from langgraph_om.core.window import (
+    Keyed,
+    is_conversation,
+    key_of,
+    keyed_messages,
+    observed_messages,
+)
 
 __all__ = ["evictable", "unarchived"]
 
@@ -33,8 +39,7 @@ def unarchived(
     last, missing = record["archived"], set(changed)
     found: dict[str, BaseMessage] = {}
     for message in reversed(messages):
-        key = message.id
-        if last is None or key is None or key in found:
+        if last is None or not message.id or (key := key_of(message)) in found:
             break
         if key == last and not missing:
             return last, [*found.items()][::-1]
@@ -53,7 +58,7 @@ def evictable(
 
     These are the observed ones before the live user request, but for as many as the cursor names,
     by which the window is found: always the conversation's beginning, so that what stays is in one
-    piece. System messages stay.
+    piece. System messages stay, and so does a message whose id does not name it in the archive.
 
     Args:
         record: The memory of the thread.
@@ -61,5 +66,5 @@ def evictable(
         request: The key of the live user request.
     """
     observed = observed_messages(record, messages)[:-CURSOR_TAIL]
-    old = takewhile(lambda message: message.id not in (None, request), observed)
+    old = takewhile(lambda message: message.id == key_of(message) != request, observed)
     return [str(message.id) for message in old]

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from langgraph_om.core.attachments import Attachment
+from langgraph_om.core.bounded import clean, omit_middle
 from langgraph_om.core.parsing import Parsed, parse_output
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.tags import escape
@@ -23,10 +24,17 @@ __all__ = [
     "ModelCall",
     "ModelReply",
     "ObserverInput",
+    "failure",
     "observe",
     "observer_rules",
     "output_format",
+    "quoted",
 ]
+
+MOST_ERROR_CHARACTERS = 1000
+"""Of what a provider says, which is logged and may be kept in memory."""
+MOST_QUOTED_CHARACTERS = 20_000
+"""Of an answer that is shown to the model again."""
 
 ResultT = TypeVar("ResultT")
 
@@ -114,14 +122,24 @@ def _call(request: ObserverInput, messages: list[BaseMessage]) -> ModelCall:
 
 def _read(reply: ModelReply) -> Parsed:
     if reply.error is not None:
-        msg = f"the Observer failed: {type(reply.error).__name__}: {reply.error}"
-        raise ObserverError(msg) from reply.error
+        raise failure(reply.error, "Observer") from reply.error
     return parse_output(reply.text, cut_off=reply.cut_off)
 
 
 def _quoted(reply: ModelReply, parsed: Parsed) -> list[BaseMessage]:
     """Show the model its own answer, unless that is a flood or nothing."""
-    return [AIMessage(reply.text)] if parsed.status == "malformed" else []
+    return [quoted(reply)] if parsed.status == "malformed" else []
+
+
+def failure(error: Exception, model: str) -> ObserverError:
+    """Say why the Observer or the Reflector gave no answer, in so much text as can be kept."""
+    told = clean(str(error)[:MOST_ERROR_CHARACTERS])
+    return ObserverError(f"the {model} failed: {type(error).__name__}: {told}")
+
+
+def quoted(reply: ModelReply) -> AIMessage:
+    """Show a model its answer, in a form that any provider takes."""
+    return AIMessage(omit_middle(clean(reply.text), MOST_QUOTED_CHARACTERS))
 
 
 def _asking_again(parsed: Parsed) -> HumanMessage:

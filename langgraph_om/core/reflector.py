@@ -14,6 +14,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langgraph_om.core.observer import (
     Flow,
     ModelCall,
+    failure,
     observer_rules,
     output_format,
 )
@@ -64,8 +65,7 @@ def reflect(request: ReflectorInput, counter: TokenCounter) -> Flow[Reflection]:
         reply = yield ModelCall("reflector", _question(request, level, tokens))
         if reply.error is not None:
             if best is None:
-                msg = f"the Reflector failed: {type(reply.error).__name__}: {reply.error}"
-                raise ObserverError(msg) from reply.error
+                raise failure(reply.error, "Reflector") from reply.error
             break
         parsed = parse_output(reply.text, cut_off=reply.cut_off)
         if parsed.status != "ok":

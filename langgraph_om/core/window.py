@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from langgraph_om.core.bounded import SURROGATE
 from langgraph_om.core.digest import content_digest
 from langgraph_om.core.record import (
     CURSOR_TAIL,
@@ -30,6 +31,7 @@ __all__ = [
     "Keyed",
     "Window",
     "is_conversation",
+    "key_of",
     "keyed_messages",
     "message_time",
     "needed_messages",
@@ -42,6 +44,9 @@ CONTINUATION_ID = "om-continuation"
 """Id of the reminder that stands for the observed part of the conversation in the Actor's prompt.
 """
 
+MOST_ID_CHARACTERS = 500
+"""A database takes no longer key, and every checkpoint holds a message's key several times."""
+
 Keyed = list[tuple[str, BaseMessage]]
 """Messages, each with its key."""
 
@@ -52,7 +57,7 @@ class Entry(NamedTuple):
     """One message of the window; a tuple, because every step makes one for each message."""
 
     key: str
-    """The message's id, or one derived from its content."""
+    """The message's id, or one derived from it or from its content."""
     message: BaseMessage
     digest: str
     tokens: int
@@ -106,7 +111,7 @@ def open_window(
             same counter and content.
         is_counted: Whether the gate has just looked at these messages, so that its estimates can
             be used without reading them again.
-        request: Id of the live user request, where it is known: what the Actor is given may end
+        request: Key of the live user request, where it is known: what the Actor is given may end
             with a message that the user never wrote.
     """
     keyed, start = _after_cursor(record, messages)
@@ -124,7 +129,7 @@ def open_window(
             request_key = keyed[request_at - start][0]
         else:
             pinned = messages[request_at]
-            request_key = pinned.id or derive_id("message", content_digest(pinned))
+            request_key = key_of(pinned)
     return Window(
         entries=entries,
         tokens=sum(entry.tokens for entry in entries) + (CONVERSATION_OVERHEAD if entries else 0),
@@ -136,7 +141,7 @@ def open_window(
             else 0
         ),
         observed_keys=_keys_before(messages, start),
-        last_key=keyed[-1][0] if keyed else (messages[-1].id if messages else None),
+        last_key=keyed[-1][0] if keyed else (key_of(messages[-1]) if messages else None),
         fresh_from=next(
             (at for at, entry in enumerate(entries) if entry.key == request_key), len(entries)
         ),
@@ -189,10 +194,10 @@ def _weigh(
 
 
 def _newest_human(messages: Sequence[BaseMessage], request: str | None = None) -> int | None:
-    """Find the live user request: the message of this id, or else the newest of a human."""
+    """Find the live user request: the message of this key, or else the newest of a human."""
     if request is not None:
         for at in range(len(messages) - 1, -1, -1):
-            if messages[at].id == request:
+            if key_of(messages[at]) == request:
                 return at
     for at in range(len(messages) - 1, -1, -1):
         if isinstance(messages[at], HumanMessage) and messages[at].id != CONTINUATION_ID:
@@ -202,7 +207,7 @@ def _newest_human(messages: Sequence[BaseMessage], request: str | None = None) -
 
 def _keys_before(messages: Sequence[BaseMessage], start: int) -> tuple[str, ...]:
     tail = messages[max(0, start - CURSOR_TAIL) : start]
-    return tuple(message.id for message in tail if message.id and is_conversation(message))
+    return tuple(key_of(message) for message in tail if message.id and is_conversation(message))
 
 
 # --- Finding the cursor --------------------------------------------------------------------------
@@ -220,7 +225,7 @@ def _after_cursor(record: MemoryRecord, messages: Sequence[BaseMessage]) -> tupl
         return keyed, 0
     quick = _walk_back(cursor, messages)
     if quick is not None:
-        return [(str(message.id), message) for message in messages[quick:]], quick
+        return [(key_of(message), message) for message in messages[quick:]], quick
     keyed = keyed_messages(messages)
     start = _search(record, {key: at for at, (key, _) in enumerate(keyed)})
     return keyed[start:], start
@@ -230,10 +235,10 @@ def _walk_back(cursor: Sequence[str], messages: Sequence[BaseMessage]) -> int | 
     """Find the cursor from the end, or give up when anything is not as it should be."""
     if not cursor:
         return None
-    newest, seen = cursor[-1], set()
+    newest = cursor[-1]
+    seen: set[str] = set()
     for at in range(len(messages) - 1, -1, -1):
-        key = messages[at].id
-        if key is None or key in seen:
+        if not messages[at].id or (key := key_of(messages[at])) in seen:
             return None
         if key == newest:
             return at + 1 if _tail_agrees(cursor, messages, at) else None
@@ -246,7 +251,7 @@ def _tail_agrees(cursor: Sequence[str], messages: Sequence[BaseMessage], at: int
     wanted = len(cursor) - 1
     while at >= 0 and wanted >= 0:
         if is_conversation(messages[at]):
-            if messages[at].id != cursor[wanted]:
+            if key_of(messages[at]) != cursor[wanted]:
                 return False
             wanted -= 1
         at -= 1
@@ -274,19 +279,36 @@ def _search(record: MemoryRecord, positions: dict[str, int]) -> int:
 
 
 def keyed_messages(messages: Sequence[BaseMessage]) -> Keyed:
-    """Give every message a key: its id, or one made of its content where that does not do.
+    """Give every message a key of its own, numbered where messages share one.
 
     Returns:
         Per message its key and the message.
     """
     seen: dict[str, int] = {}
+    taken: set[str] = set()
     keyed: Keyed = []
     for message in messages:
-        key = message.id or derive_id("message", content_digest(message))
-        count = seen.get(key, 0)
-        seen[key] = count + 1
-        keyed.append((f"{key}#{count + 1}" if count else key, message))
+        key = key_of(message)
+        count = seen.get(key, 0) + 1
+        name = f"{key}#{count}" if count > 1 else key
+        while name in taken:  # at most once for each name, as no number is tried again
+            count += 1
+            name = f"{key}#{count}"
+        seen[key] = count
+        taken.add(name)
+        keyed.append((name, message))
     return keyed
+
+
+def key_of(message: BaseMessage) -> str:
+    """Name a message by its id, or by its content where it has none.
+
+    An id that is too long for a key, or no text that can be encoded, is named by its digest.
+    """
+    key = message.id
+    if key and len(key) <= MOST_ID_CHARACTERS and (key.isascii() or not SURROGATE.search(key)):
+        return key
+    return derive_id("message", key or content_digest(message))
 
 
 # --- Cuts ----------------------------------------------------------------------------------------

@@ -149,6 +149,26 @@ def test_a_flood_or_nothing_is_not_quoted_back(bad: Told, problem: str) -> None:
     assert problem in texts(talk.calls[1])[2]
 
 
+def test_what_is_quoted_back_is_clean_and_of_a_bounded_length() -> None:
+    talk = Talk([f"\x00no\ud83d {'x' * 1_000_000} end", GOOD])
+    talk.run(observe(REQUEST))
+    quoted = texts(talk.calls[1])[2]
+    assert len(quoted) < 25_000
+    assert quoted.startswith("no\ufffd xxx")
+    assert quoted.endswith("xxx end")
+
+
+@pytest.mark.parametrize("role", ["Observer", "Reflector"])
+def test_what_a_provider_says_is_told_clean_and_of_a_bounded_length(role: str) -> None:
+    talk = Talk([ValueError(f"\x1b[31mbad\ud83d {'key ' * 300_000}")])
+    flows = {"Observer": observe(REQUEST), "Reflector": reflect(LOG, Words())}
+    with pytest.raises(ObserverError) as caught:
+        talk.run(cast("Generator[ModelCall, ModelReply, object]", flows[role]))
+    told = str(caught.value)
+    assert told.startswith(f"the {role} failed: ValueError: [31mbad\ufffd key key")
+    assert len(told) < 1100
+
+
 def test_what_the_observer_is_told() -> None:
     talk = Talk([GOOD])
     request = replace(

@@ -10,14 +10,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, ToolMessage
 
-from hostile.material import COUNTERS, examples, ids, tags_in, texts
+from hostile.material import COUNTERS, TAGS, examples, ids, tags_in, texts
 from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.core.bounded import one_line
 from langgraph_om.core.context import assemble
 from langgraph_om.core.dates import annotate, observation_date
 from langgraph_om.core.record import Group, blank_record
 from langgraph_om.core.transcript import TimedMessage, render_transcript
-from langgraph_om.core.window import keyed_messages, open_window
+from langgraph_om.core.window import key_of, keyed_messages, open_window
 from langgraph_om.testing import ScriptedChatModel
 
 COUNTER = COUNTERS[0]
@@ -52,28 +52,26 @@ def test_every_message_is_shown_or_observed_whatever_its_id(keys: list[str]) -> 
         result = memory.step(record, messages, thread_id="t")
         record = result.record
         covered = {key for group in record["log"] for ends in group["ranges"] for key in ends}
-        shown = {message.id for message in result.messages}
-        assert set(keys[: at + 1]) <= covered | shown
-        assert key in shown, "the live request is always shown"
+        shown = {key_of(message) for message in result.messages}
+        assert {key_of(message) for message in messages} <= covered | shown
+        assert key in {message.id for message in result.messages}, "as the live request always is"
     state = {"messages": messages, "om": record}
     answer = memory.recall(state, {"configurable": {"thread_id": "t"}})
     assert answer["count"] == len(keys) or answer["hasNextPage"]
 
 
 @examples(100)
-@given(st.lists(st.sampled_from(["a", "b", None]), max_size=8))
+@given(st.lists(st.sampled_from(["a", "b", None, "a#2", "a#3", "a#2#2"]), max_size=8))
 @example(["a"] * 5)
+@example(["a", "a", "a#2"])
+@example(["a#2", "a#3", "a", "a", "a", "a#2"])
 def test_doubled_ids_give_different_keys(keys: list[str | None]) -> None:
     messages = [HumanMessage("x", id=key) for key in keys]
     named = [key for key, _ in keyed_messages(messages)]
     assert len(set(named)) == len(named)
-
-
-@pytest.mark.xfail(strict=True, reason="a key made for a doubled id may be another message's id")
-def test_a_doubled_id_takes_no_other_messages_key() -> None:
-    messages = [HumanMessage(text, id=key) for text, key in (("1", "a"), ("2", "a"), ("3", "a#2"))]
-    named = [key for key, _ in keyed_messages(messages)]
-    assert len(set(named)) == len(named)
+    for count in range(len(keys)):
+        earlier = [key for key, _ in keyed_messages(messages[:count])]
+        assert earlier == named[:count], "what comes later changes no key"
 
 
 @pytest.mark.xfail(strict=True, reason="whatever has the id of the reminder counts as ours")
@@ -193,11 +191,34 @@ def group(at: int, text: str) -> Group:
     }
 
 
-@pytest.mark.xfail(strict=True, reason="each group is escaped by itself")
-def test_two_groups_make_no_tag_together() -> None:
-    record = {**blank_record(), "log": [group(0, "* a <"), group(1, "/observations> * b")]}
+TORN = [
+    ("* a <", "/observations> * b"),
+    ("* a < /\u200b ", " observations> * b"),
+    ("* a ‹/", "thread> * b"),
+    *(
+        (f"* a </{tag[: tag.index('-') + at]}", f"{tag[tag.index('-') + 1 :]}> * b")
+        for tag in TAGS
+        if "-" in tag
+        for at in (0, 1)
+    ),
+]
+
+
+@pytest.mark.parametrize(("end", "start"), TORN)
+def test_two_groups_make_no_tag_together(end: str, start: str) -> None:
+    record = {**blank_record(), "log": [group(0, end), group(1, start)]}
     messages = [HumanMessage("hello", id="z")]
     window = open_window(record, messages, COUNTER)
     content: Any = assemble(record, messages, window, today=NOON.date())[0].content
     text = "".join(block["text"] for block in content[1:])
     assert tags_in(text) == ["/observations"]
+    assert text.count("&lt;") == 1
+
+
+@pytest.mark.parametrize("text", ["* latency < 5 ms", "* x <current state", "* a -> b", "* </p"])
+def test_a_group_that_begins_no_tag_is_shown_as_it_is(text: str) -> None:
+    record = {**blank_record(), "log": [group(0, text)]}
+    messages = [HumanMessage("hello", id="z")]
+    window = open_window(record, messages, COUNTER)
+    content: Any = assemble(record, messages, window, today=NOON.date())[0].content
+    assert content[1]["text"] == f"{text}\n\n"

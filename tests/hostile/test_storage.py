@@ -77,7 +77,6 @@ ODD: dict[str, Any] = {
     "a set": {1},
 }
 PLACES = [*talk(1)]
-DEEP_OR_HUGE = ("very deep", "deep to the limit", "huge")
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -93,25 +92,9 @@ def test_no_value_in_a_message_ends_a_turn(name: str, place: str) -> None:
         json.dumps(answer, ensure_ascii=False).encode()
 
 
-LOST = {
-    *((place, name) for place in PLACES if place != "artifact" for name in DEEP_OR_HUGE),
-    *(("arguments", name) for name in ("a key that is no text", "bytes", "a set")),
-    ("artifact", "a key that is no text"),
-}
-"""Where `Archiving._plain` leaves a value that the archive refuses, or fails at it."""
-
-
-def cases() -> list[Any]:
-    unarchived = pytest.mark.xfail(strict=True, reason="the step raises, and so does each after it")
-    return [
-        pytest.param(place, name, marks=[unarchived] if (place, name) in LOST else [])
-        for place in PLACES
-        for name in ODD
-    ]
-
-
-@pytest.mark.parametrize(("place", "name"), cases())
-def test_what_is_no_json_is_archived_as_text(place: str, name: str) -> None:
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("place", PLACES)
+def test_what_is_no_json_is_archived_as_text(name: str, place: str) -> None:
     messages = talk(ODD[name])[place]
     with closing(SQLAlchemyArchive("sqlite:///:memory:")) as archive:
         memory = remembering(scripted(), archive=archive)
@@ -161,18 +144,27 @@ def test_every_checkpointer_keeps_a_conversation_with_any_ids(
     assert agent.get_state(config).values["om"]["log"]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=TypeError,
-    reason="ids are keys of the record, and msgpack takes no such key",
-)
-def test_an_id_with_half_a_character_does_not_end_the_thread(
-    checkpointer: BaseCheckpointSaver[Any],
+ODD_IDS = {
+    "half a character": "m\ud83d",
+    "a whole in halves": "\ud83d\ude00",
+    "long": "m" * 1_000_000,
+    "long, of other letters": "界" * 600,
+}
+
+
+@pytest.mark.parametrize("name", ODD_IDS)
+def test_an_id_that_no_storage_takes_as_a_key_does_not_end_the_thread(
+    checkpointer: BaseCheckpointSaver[Any], name: str
 ) -> None:
     model = scripted()
     agent = create_memory_agent(model, memory=remembering(model), checkpointer=checkpointer)
     config: Any = {"configurable": {"thread_id": "t"}}
-    agent.invoke({"messages": [HumanMessage("hello", id="m\ud83d")]}, config)
+    for number in range(2):
+        message = HumanMessage(LONG, id=f"{ODD_IDS[name]}{number}")
+        agent.invoke({"messages": [message]}, config)
+    values = agent.get_state(config).values
+    assert len(values["om"]["log"]) > 1
+    assert len(json.dumps(values["om"])) < 20_000, "memory holds no long id"
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
@@ -237,3 +229,35 @@ def test_observations_with_any_text_are_archived(archive: SQLAlchemyArchive) -> 
     assert archive.add_groups("groups", None, [group], NOW) == [group["id"]]
     assert archive.groups(thread_id="groups") == [group]
     archive.delete_thread("groups")
+
+
+@pytest.mark.parametrize("name", ODD_IDS)
+def test_a_message_with_an_odd_id_is_archived_and_never_evicted(
+    archive: SQLAlchemyArchive, name: str
+) -> None:
+    archive.delete_thread("odd")
+    memory = remembering(scripted(), archive=archive, evict=True)
+    record, odd = None, ODD_IDS[name]
+    messages: list[BaseMessage] = [HumanMessage(LONG, id=f"a{number}") for number in range(5)]
+    messages.append(HumanMessage(LONG, id=odd))
+    messages += [HumanMessage(LONG, id=f"b{number}") for number in range(25)]
+    for number in range(1, len(messages) + 1):
+        result = memory.step(record, messages[:number], thread_id="odd")
+        record = result.record
+    assert result.evicted == [f"a{number}" for number in range(5)], "up to the odd one"
+    kept = archive.messages("odd", limit=99)
+    assert [each.message.text for each in kept] == [LONG] * 31
+    assert joined(str(kept[5].message.id)) == joined(odd)
+    archive.delete_thread("odd")
+
+
+@pytest.mark.parametrize(
+    ("artifact", "kept"),
+    [((1, (2,)), [1, [2]]), ({1: 2}, {"1": 2}), ({1}, None), (10**5000, None), ("x", "x")],
+)
+def test_an_artifact_is_archived_as_near_as_json_comes(artifact: Any, kept: object) -> None:
+    messages = talk(artifact)["artifact"]
+    with closing(SQLAlchemyArchive("sqlite:///:memory:")) as archive:
+        remembering(scripted(), archive=archive).step(None, messages, thread_id="t")
+        found = archive.messages("t", limit=9, visible_only=False)
+    assert [each.message.artifact for each in found if each.key == "odd"] == [kept]

@@ -8,8 +8,9 @@ a background job ends when it is let go.
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any
@@ -25,6 +26,7 @@ from graph_fixtures import live_request
 from langgraph_om import BackgroundBuffering
 from langgraph_om.core.collect import JobState
 from langgraph_om.core.events import Event
+from langgraph_om.core.threads.tags import hidden_id
 from langgraph_om.testing import ExtractiveReflector
 
 
@@ -181,6 +183,9 @@ MOODS: dict[str, Callable[[str], str | AIMessage]] = {
 }
 """What the Observer, or the Reflector, makes of what it is shown."""
 
+SECTION_MOODS = ("leaves out", "wrong names", "unclosed", "twice", "breaks off")
+"""What may be wrong with an answer about several threads; one about a single thread is short."""
+
 HANGS = "hangs"
 """The mood in which no answer comes before the deadline."""
 CONDENSES = "condenses"
@@ -197,6 +202,8 @@ class Oracle:
     """The operation of each call."""
     over: threading.Event = field(default_factory=threading.Event)
     """Set once those that hang may end."""
+    read: dict[str, set[int]] = field(default_factory=dict)
+    """Per mark in an answer, the requests about which the question was."""
 
     @property
     def hangs(self) -> bool:
@@ -212,10 +219,51 @@ class Oracle:
             self.over.wait(60)
         mood = self.observer if operation == "observation" else self.reflector
         if mood == CONDENSES:
-            said: str | AIMessage = ExtractiveReflector().reply(messages)
+            return AIMessage(ExtractiveReflector().reply(messages))
+        seen = "\n".join(message.text for message in messages)
+        sections = _sections(seen)
+        for text in (seen, *(text for _, text in sections)):
+            self.read[_mark(text)] = spoken(text)
+        if sections and mood not in ("prose", "empty", "loop"):
+            said: str | AIMessage = _in_sections(mood, sections)
         else:
-            said = MOODS.get(mood, _fails)("\n".join(message.text for message in messages))
+            said = MOODS.get("short" if mood in SECTION_MOODS else mood, _fails)(seen)
         return said if isinstance(said, AIMessage) else AIMessage(said)
+
+
+def spoken(text: str) -> set[int]:
+    """The numbers of the requests from whose turns a text has words."""
+    return set(map(int, re.findall(r"\bu(\d+)[\w.]*:\d", text)))
+
+
+def _sections(seen: str) -> list[tuple[str, str]]:
+    """Id and text of each thread that a question is about; none for a single thread's."""
+    found = re.findall(r"^<(conversation|observation-log)>$\n(.*?)\n</\1>$", seen, re.M | re.S)
+    if not found:
+        return []
+    pattern = r'^<thread id="([^"]*)">\n(.*?)\n</thread>$'
+    return [(key, text) for key, text in re.findall(pattern, found[-1][1], re.M | re.S)]
+
+
+def _in_sections(mood: str, sections: Sequence[tuple[str, str]]) -> str | AIMessage:
+    """Answer about several threads, with a section for each; the mood tells what goes wrong."""
+    each = MOODS.get("short" if mood in (*SECTION_MOODS, "cut") else mood, _fails)
+    parts = [f'<thread id="{key}">\n{each(text)}\n</thread>' for key, text in sections]
+    if mood == "leaves out":
+        parts = parts[1:]
+    elif mood == "wrong names":
+        nobody, own = (f'<thread id="{key}">' for key in ("nobody", hidden_id("a")))
+        parts = [re.sub("<thread id=.*>", nobody, parts[0]), *parts[1:]]
+        parts.append(re.sub("<thread id=.*>", own, parts[0]))
+    elif mood == "unclosed":
+        parts[0] = parts[0].removesuffix("\n</thread>")
+    elif mood == "twice":
+        parts.append(parts[0])
+    elif mood in ("cut", "breaks off"):
+        kept = len(parts) - 1 if mood == "cut" else 1
+        text = "\n".join([*parts[:kept], sections[-1][0].join(('<thread id="', '">\n<obs'))])
+        return AIMessage(text, response_metadata={"finish_reason": "length"})
+    return "\n".join(parts)
 
 
 # --- Background jobs -----------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from langgraph_om.archive import MessageArchive
 from langgraph_om.core.digest import content_digest
 from langgraph_om.core.parsing import Parsed, parse_output, render_output
 from langgraph_om.core.record import derive_id
+from langgraph_om.core.window import CONTINUATION_ID
 from langgraph_om.testing import Provider, check_message_sequence
 
 Record = Mapping[str, Any]
@@ -33,15 +34,28 @@ class Told:
     """By id, in the order in which they were said; edited ones as they are now."""
     taken_back: set[str] = field(default_factory=set)
     """Ids of what the user removed."""
+    former: dict[str, str | None] = field(default_factory=dict)
+    """Per message of any branch, the one before it."""
 
     def learn(self, messages: Iterable[BaseMessage]) -> None:
         """Take note of what a state shows."""
         for message in messages:
             if not isinstance(message, SystemMessage):
+                self.former.setdefault(str(message.id), next(reversed(self.messages), None))
                 self.messages[str(message.id)] = message
 
     def copy(self) -> Told:
-        return Told(dict(self.messages), set(self.taken_back))
+        return Told(dict(self.messages), set(self.taken_back), self.former)
+
+    def within(self, first: str, last: str) -> range:
+        """Places of the messages from one to another, which may be one of another branch."""
+        places, key = self.places, str(last)
+        while key not in places:
+            before = self.former[key]
+            if before is None or key == first:
+                return range(0)
+            key = before
+        return range(places[first], places[key] + 1) if first in places else range(0)
 
     @property
     def places(self) -> dict[str, int]:
@@ -67,6 +81,12 @@ class Moment:
     left_out: int
     """How many messages memory said to leave out of the view."""
     today: date
+    is_forked: bool = False
+    """Whether the log is shared and knows other branches of the thread too."""
+
+    @property
+    def is_shared(self) -> bool:
+        return bool(self.record["scope"] == "resource")
 
 
 # --- 1: every message is shown verbatim, or covered by exactly one range of the log ---------------
@@ -77,7 +97,8 @@ def lost_or_doubled(now: Moment, archive: MessageArchive | None = None) -> list[
     times = times_covered(now)
     shown = {message.id: message for message in now.prompt}
     present = {message.id for message in now.messages}
-    problems = [f"{key} is covered {count} times" for key, count in times.items() if count > 1]
+    often = [key for key, count in times.items() if count > 1]
+    problems = [] if now.is_forked else [f"{key} is covered {times[key]} times" for key in often]
     open_ones = [key for key in now.told.standing if not times[key]]
     problems += [f"{key} left the state uncovered" for key in open_ones if key not in present]
     lost = [key for key in open_ones if shown.get(key) != now.told.messages[key]]
@@ -120,7 +141,7 @@ def times_covered(now: Moment) -> dict[str, int]:
     """How many ranges of the log cover each message of the thread."""
     counts = [0] * len(now.told.messages)
     for first, last in ranges_of(now.record["log"], now.thread):
-        for at in range(now.told.places[first], now.told.places[last] + 1):
+        for at in now.told.within(first, last):
             counts[at] += 1
     return dict(zip(now.told.messages, counts, strict=True))
 
@@ -137,6 +158,8 @@ def chunks_out_of_place(now: Moment) -> list[str]:
     open_ones = [key for key in now.told.standing if not covered[key]]
     expected, problems = 0, []
     for first, last in ranges_of(now.record["chunks"], now.thread):
+        if now.is_shared and not {first, last} <= set(open_ones[expected:]):
+            break  # another thread observed its messages; the next step drops it
         if first not in open_ones or last not in open_ones:
             problems.append(f"chunk {first}..{last} is about what is observed or gone")
         elif open_ones.index(first) != expected:
@@ -172,6 +195,8 @@ def cursor_moved_back(before: Moment, now: Moment) -> list[str]:
     if not now.record["cursor"]:
         return ["the cursor is gone"]
     old, new = before.record["cursor"][-1], now.record["cursor"][-1]
+    if now.is_forked and not {old, new} <= now.told.messages.keys():
+        return []
     is_back = now.told.places[new] < now.told.places[old]
     return [f"the cursor moved back from {old} to {new}"] if is_back else []
 
@@ -226,8 +251,19 @@ def _prefix(now: Moment) -> list[Any]:
     if isinstance(first.content, str):
         return [first.content]
     texts = [block["text"] if isinstance(block, dict) else block for block in first.content]
-    end = texts.index("</observations>") if "</observations>" in texts else len(texts)
-    return texts[: end + 1]
+    ends = [at for at, text in enumerate(texts) if text.endswith("</observations>")]
+    return texts[: ends[0] + 1] if ends else []
+
+
+def others_among_own(now: Moment) -> list[str]:
+    """Messages in the prompt that were never said in this thread."""
+    return [
+        f"{message.id} was not said here"
+        for message in now.prompt
+        if message.type != "system"
+        and message.id != CONTINUATION_ID
+        and message.id not in now.told.messages
+    ]
 
 
 # --- 8: rendering and parsing are inverse on what was committed -----------------------------------
@@ -266,6 +302,7 @@ def broken(
             *refused(now),
             *split_exchanges(now),
             *not_rendered_back(now),
+            *others_among_own(now),
         )
     ]
     line = [before, *moments] if before is not None else [*moments]

@@ -15,11 +15,13 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from laws.cast import CONDENSES, HANGS, MOODS
+from laws.cast import CONDENSES, HANGS, MOODS, SECTION_MOODS
 from laws.doors import DOORS
+from laws.shares import AWAY
 from laws.world import Rules, Thread, Worker, World, exchanges, turns
 
 EXAMPLES = int(os.environ.get("OM_EXAMPLES", "1"))
+SCOPES = os.environ.get("OM_SCOPES", "thread resource").split()
 
 SIZES = st.sampled_from([1, 3, 12, 12, 40, 40, 90, 250, 700])
 ROUNDS = st.lists(
@@ -41,7 +43,7 @@ RULES = st.builds(
     max_input_tokens=st.sampled_from([None, None, None, 900]),
     shares_budget=st.sampled_from([False, False, True]),
     recalls=st.booleans(),
-    scope=st.sampled_from(["thread"]),
+    scope=st.sampled_from(SCOPES),
 )
 
 
@@ -54,6 +56,8 @@ class Conversations(RuleBasedStateMachine):
     def begin(self, rules: Rules, said: list[int]) -> None:
         if rules.buffering == "parallel" and rules.door.startswith("middleware"):
             rules = replace(rules, buffering="inline")
+        if rules.scope == "resource" and rules.storage == "checkpoints":
+            rules = replace(rules, storage="archive")
         self.world = World(rules)
         self.threads: list[Thread] = list(self.world.threads.values())
         for size in said:
@@ -74,7 +78,7 @@ class Conversations(RuleBasedStateMachine):
     # --- Conversation ---
 
     @rule(
-        thread=st.sampled_from([0, 0, 0, 1]),
+        thread=st.sampled_from([0, 0, 1, 0, 2, 1, 3]),
         worker=st.integers(0, 1),
         size=SIZES,
         rounds=ROUNDS,
@@ -97,7 +101,7 @@ class Conversations(RuleBasedStateMachine):
     ) -> None:
         world: Any = self.world
         world.talk(
-            self.threads[thread],
+            self.threads[thread % len(self.threads)],
             self._worker(worker),
             size,
             is_async=is_async and world.saver_kind == "memory" and self._all_patient(),
@@ -113,6 +117,21 @@ class Conversations(RuleBasedStateMachine):
         for size in sizes:
             self.world.talk(self.threads[0], self._worker(worker), size, answer=10)
 
+    @precondition(lambda self: len(self.threads) > 2)
+    @rule(worker=st.integers(0, 1), sizes=st.lists(SIZES, min_size=3, max_size=8))
+    def user_talks_everywhere(self, worker: int, sizes: list[int]) -> None:
+        assert self.world is not None
+        for at, size in enumerate(sizes):
+            self.world.clock.advance(seconds=1)
+            self.world.talk(self.threads[at % len(self.threads)], self._worker(worker), size)
+
+    @precondition(lambda self: self.world.shares is not None)
+    @rule(how=st.sampled_from(["", *AWAY]))
+    def archive_changes(self, how: str) -> None:
+        assert self.world is not None
+        assert self.world.archive is not None
+        self.world.archive.away = how
+
     @rule(hours=st.sampled_from([1, 24]))
     def time_passes(self, hours: int) -> None:
         assert self.world is not None
@@ -120,7 +139,7 @@ class Conversations(RuleBasedStateMachine):
 
     # --- Models ---
 
-    @rule(mood=st.sampled_from([*GOOD, *GOOD, *MOODS, HANGS]))
+    @rule(mood=st.sampled_from([*GOOD, *GOOD, *MOODS, *SECTION_MOODS, HANGS]))
     def observer_changes(self, mood: str) -> None:
         assert self.world is not None
         self.world.oracle.observer = mood
@@ -185,7 +204,7 @@ class Conversations(RuleBasedStateMachine):
         keys = [str(message.id) for message in self.world.standing(thread, who)]
         assume(keys)
         key = keys[-1 - data.draw(st.integers(0, len(keys) - 1))]
-        self.world.edit(thread, who, key, f"edited {self.world.said} " + "again " * size)
+        self.world.edit(thread, who, key, f"edited {key}:{self.world.said} " + "again " * size)
 
     @rule(data=st.data(), worker=st.integers(0, 1), most=st.sampled_from([1, 1, 2, 5, 30]))
     def user_takes_back(self, data: st.DataObject, worker: int, most: int) -> None:

@@ -29,13 +29,13 @@ from langgraph.types import StateSnapshot
 from clock import Clock
 from graph_fixtures import Graph, Part, Saver, dumped, of_kind
 from langgraph_om import InlineBuffering, ObservationalMemory, ParallelBuffering
-from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.chunks import MIN_REMAINING
 from langgraph_om.core.record import fold
 from langgraph_om.core.window import open_window
 from laws.cast import Actor, ActorDownError, Held, HeldBuffering, Oracle, request
 from laws.doors import actor_node, build, last_node
 from laws.laws import Moment, Record, Told, broken
+from laws.shares import Shares, Unreliable
 from words import Words
 
 MOST_SUPERSTEPS = 100_000
@@ -103,10 +103,13 @@ class Thread:
     points: list[Point] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
     """Checkpoints that were looked at."""
+    resource: str = "ana"
+    is_forked: bool = False
+    """Whether a shared log knows several branches of it."""
 
     @property
     def config(self) -> RunnableConfig:
-        whose = {"thread_id": self.name, "resource_id": "ana"}
+        whose = {"thread_id": self.name, "resource_id": self.resource}
         return {"configurable": whose, "recursion_limit": MOST_SUPERSTEPS}
 
 
@@ -121,12 +124,16 @@ class World:
         self.said = 0
         self.gates: list[HeldBuffering] = []
         self.dead: list[HeldBuffering] = []
-        self.archive: SQLAlchemyArchive | None = None
+        self.archive: Unreliable | None = None
         if rules.storage != "checkpoints":
-            self.archive = SQLAlchemyArchive("sqlite:///:memory:")
+            self.archive = Unreliable("sqlite:///:memory:")
         self.saver_kind = rules.saver
         self.saver = self._new_saver(rules.saver)
         self.threads = {name: Thread(name) for name in ("a", "b")}
+        self.shares: Shares | None = None
+        if rules.scope == "resource" and self.archive is not None:
+            self.threads |= {"c": Thread("c"), "z": Thread("z", resource="bob")}
+            self.shares = Shares(self.archive, self.oracle)
         self.workers = [self._new_worker() for _ in range(workers)]
 
     # --- What is real ----------------------------------------------------------------------------
@@ -207,8 +214,12 @@ class World:
         """
         if number is None:
             self.said, number = self.said + 1, self.said
+        if self.shares is not None:
+            self.shares.spoken[number] = thread.resource
         given: Any = {"messages": [request(number, size, **plan)]}
-        where = {**thread.config, **config} if config else thread.config
+        where: RunnableConfig = {**thread.config}
+        if config:
+            where["configurable"] = {**where["configurable"], **config["configurable"]}
         parts, fell = self._run(thread, worker, given, where, is_async=is_async)
         if fell and resumes:
             again, fell = self._run(
@@ -252,13 +263,18 @@ class World:
             assert thread.last is not None
             assert dumped(got[0]) == dumped(thread.last.prompt), "a resumed turn has its own prompt"
         moments = self._moments(thread, steps, got[1:] if is_resumed else got, parts)
+        thread.told.learn(steps[-1].values["messages"])
         problems = broken(moments, thread.last, self.archive)
         problems += self._folded_otherwise(thread, steps)
         problems += self._endless(len(got), steps, asked)
         problems += self._lost_jobs(parts)
+        if self.shares is not None:
+            known = {each.name: each.told for each in self.threads.values()}
+            forked = {each.name for each in self.threads.values() if each.is_forked}
+            problems += self.shares.broken(thread.resource, moments, steps[-1].values["om"])
+            problems += self.shares.wrong_in_archive(known, forked)
         assert problems == [], "\n".join(problems)
         thread.last = moments[-1] if moments else thread.last
-        thread.told.learn(steps[-1].values["messages"])
         return parts, fell
 
     def _set_deadline(self, worker: Worker) -> None:
@@ -304,6 +320,7 @@ class World:
                     prompt=prompt,
                     left_out=left_out,
                     today=self.clock.now.date(),
+                    is_forked=thread.is_forked,
                 )
             )
         return moments
@@ -315,7 +332,15 @@ class World:
         return Point(state.config, thread.told.copy(), thread.last, state.values, view)
 
     def fork(self, thread: Thread, worker: Worker, point: Point, size: int, **plan: Any) -> None:
-        """Go on from an earlier point, twice: the memory is that of the point both times."""
+        """Go on from an earlier point, twice: the memory is that of the point both times.
+
+        A shared log does not go back: with one, the thread is as it was until its next step.
+        """
+        if self.shares is not None:
+            self._go_back(thread, worker, point)
+            thread.is_forked = True
+            self.talk(thread, worker, size, config=point.config, **plan)
+            return
         outcomes = []
         self.said, number = self.said + 1, self.said
         patience = [gate.is_patient for gate in self.gates]
@@ -447,6 +472,8 @@ class World:
     def _endless(self, calls: int, steps: Sequence[StateSnapshot], asked: int) -> list[str]:
         """Law 2: the gate ends, after as many supersteps and questions as there are messages."""
         rounds = len(steps[-1].values["messages"]) + 3
+        if self.shares is not None:  # other threads may be observed too
+            rounds += sum(len(thread.told.messages) for thread in self.threads.values())
         questions = len(self.oracle.asked) - asked
         problems = []
         if len(steps) > 4 * calls + 4 * rounds:

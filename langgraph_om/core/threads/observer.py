@@ -9,10 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from langgraph_om.core.attachments import Attachment
-from langgraph_om.core.observer import Flow, ModelCall, ModelReply, output_format
+from langgraph_om.core.observer import (
+    Flow,
+    ModelCall,
+    ModelReply,
+    failure,
+    output_format,
+    quoted,
+)
 from langgraph_om.core.parsing import Parsed
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.tags import escape
@@ -110,14 +117,13 @@ def _call(request: ThreadsInput, messages: list[BaseMessage]) -> ModelCall:
 
 def _read(reply: ModelReply, names: Mapping[str, str]) -> Answers:
     if reply.error is not None:
-        msg = f"the Observer failed: {type(reply.error).__name__}: {reply.error}"
-        raise ObserverError(msg) from reply.error
+        raise failure(reply.error, "Observer") from reply.error
     return parse_sections(reply.text, names.keys(), cut_off=reply.cut_off)
 
 
 def _quoted(reply: ModelReply, answers: Answers) -> list[BaseMessage]:
     """Show the model its own answer, unless that is a flood or nothing."""
-    return [AIMessage(reply.text)] if answers.status == "malformed" else []
+    return [quoted(reply)] if answers.status == "malformed" else []
 
 
 def _asking_again(answers: Answers) -> HumanMessage:

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
-from langgraph_om.core.observer import Flow, ModelCall, observer_rules, output_format
+from langgraph_om.core.observer import (
+    Flow,
+    ModelCall,
+    failure,
+    observer_rules,
+    output_format,
+)
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record import Group
 from langgraph_om.core.reflector import HIGHEST_LEVEL
@@ -64,8 +70,7 @@ def reflect_threads(
         reply = yield ModelCall("reflector", _question(request, level, tokens))
         if reply.error is not None:
             if best is None:
-                msg = f"the Reflector failed: {type(reply.error).__name__}: {reply.error}"
-                raise ObserverError(msg) from reply.error
+                raise failure(reply.error, "Reflector") from reply.error
             break
         answers = parse_sections(reply.text, names.keys(), cut_off=reply.cut_off)
         texts = _condensed(answers, names, sizes, counter)
