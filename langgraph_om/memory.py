@@ -500,6 +500,8 @@ class ObservationalMemory(MemoryWork):
                 change = partial(without_thread, thread_id=thread_id)
                 self._archiving.archive.rewrite_records(owner, change, self._clock())
             self._archiving.archive.delete_thread(thread_id)
+            if owner is not None:  # what was at work on it may have come to the log meanwhile
+                self._archiving.archive.rewrite_records(owner, change, self._clock())
             self._archiving.forget(thread_id)
         if store is not None:
             (self._index or StoreIndex()).delete_thread(thread_id, owner, store)

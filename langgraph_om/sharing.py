@@ -11,17 +11,17 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, cast
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.archive import ArchivedThread, MessageArchive
+from langgraph_om.archive import ArchivedMessage, ArchivedThread, MessageArchive
 from langgraph_om.core.digest import content_digest
 from langgraph_om.core.events import Event
-from langgraph_om.core.record import MemoryRecord, newest_observed
+from langgraph_om.core.record import CURSOR_TAIL, Group, MemoryRecord, fold, newest_observed
 from langgraph_om.core.settings import Identity, Settings
 from langgraph_om.core.threads.others import OtherThread, excerpts
 from langgraph_om.core.threads.shared import (
@@ -31,7 +31,13 @@ from langgraph_om.core.threads.shared import (
     readable_log,
     rewound,
 )
-from langgraph_om.core.window import Entry, Window, is_conversation, open_window
+from langgraph_om.core.window import (
+    Entry,
+    Window,
+    is_conversation,
+    keyed_messages,
+    open_window,
+)
 from langgraph_om.errors import ArchiveError, ConfigurationError
 
 __all__ = ["Sharing", "check_shares"]
@@ -56,7 +62,7 @@ class Sharing:
     archive: MessageArchive
     settings: Settings
     _logs: OrderedDict[str, tuple[int, SharedLog]] = field(default_factory=OrderedDict, repr=False)
-    _quiet: OrderedDict[tuple[str, datetime, str | None], None] = field(
+    _quiet: OrderedDict[tuple[str, int | None, str | None], None] = field(
         default_factory=OrderedDict, repr=False
     )
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -80,10 +86,11 @@ class Sharing:
             The events to fold.
         """
         resource = str(record["resource_id"])
+        is_new_turn = window.request != record["turn"]["request"]
         try:
-            events = self._exchanged(resource, record, messages, now)
-            if events or window.request != record["turn"]["request"]:
-                events += self._read_others(resource, record)
+            events = self._exchanged(resource, record, messages, now, is_new_turn=is_new_turn)
+            if events or is_new_turn:
+                events += self._read_others(fold(record, [events]))
         except ArchiveError as error:
             logger.warning(
                 "thread %r: the shared log can not be reached, the thread goes on with its copy: "
@@ -102,9 +109,13 @@ class Sharing:
         record: MemoryRecord,
         messages: Sequence[BaseMessage],
         now: datetime,
+        *,
+        is_new_turn: bool,
     ) -> list[Event]:
         changes = record["outbox"]
-        if not changes and self.archive.record_revision(resource) == record["revision"]:
+        # Once in a turn the log itself is read: one that was begun anew counts from 1 again.
+        is_quick = not changes and not is_new_turn
+        if is_quick and self.archive.record_revision(resource) == record["revision"]:
             return []
         for _ in range(MOST_COMMITS):
             stored, revision = self.archive.load_record(resource)
@@ -114,13 +125,14 @@ class Sharing:
                 break
             if self.archive.commit_record(resource, dict(shared), expected=revision, now=now):
                 revision += 1
-                self._archive_groups(resource, record, changes, now)
                 break
         else:
             msg = f"the shared log of {resource!r} changed {MOST_COMMITS} times while it was read"
             raise ArchiveError(msg)
         self._remember(resource, revision, shared)
-        return [difference(record, shared, revision, changes)]
+        self._archive_groups(resource, record, shared, now)
+        event = difference(record, shared, revision, changes)
+        return [event] if fold(record, [event]) != record else []
 
     def _remember(self, resource: str, revision: int, shared: SharedLog) -> None:
         with self._lock:
@@ -152,14 +164,45 @@ class Sharing:
         known = shared["threads"].get(thread_id)
         if known is None or not known["cursor"] or not messages:
             return shared
-        present = {message.id for message in messages}
-        if not present.isdisjoint(known["cursor"]) or record["evicted"] in known["cursor"]:
+        newest = known["cursor"][-1]
+        own = [group for group in shared["log"] if group["thread_id"] == thread_id]
+        ends = {last for group in own for _, last in group["ranges"]}
+        for message in reversed(messages):
+            if message.id == newest:
+                return shared
+            if message.id in ends:
+                break
+        keys = [key for key, each in keyed_messages(messages) if is_conversation(each)]
+        places = {key: at for at, key in enumerate(keys)}
+        if record["evicted"] in known["cursor"]:
             return shared
-        if present.isdisjoint(record["cursor"]):
-            own = [group for group in shared["log"] if group["thread_id"] == thread_id]
-            record = cast("MemoryRecord", {**record, "log": own, "cursor": known["cursor"]})
-        keys = open_window(record, messages, self.settings.counter).observed_keys
-        return rewound(shared, thread_id, keys)
+        stop = max(
+            self._own_end(record, messages, own, known["cursor"], places),
+            max((places[key] + 1 for key in known["cursor"] if key in places), default=0),
+            _covered_until(own, places),
+        )
+        if stop and keys[stop - 1] == newest:
+            return shared
+        return rewound(shared, thread_id, keys[:stop][-CURSOR_TAIL:])
+
+    def _own_end(
+        self,
+        record: MemoryRecord,
+        messages: Sequence[BaseMessage],
+        own: Sequence[Group],
+        cursor: Sequence[str],
+        places: Mapping[str, int],
+    ) -> int:
+        """Count the messages that are observed as the thread knows it, unsent ones left out."""
+        if places.keys().isdisjoint(record["cursor"]):
+            record = cast("MemoryRecord", {**record, "log": own, "cursor": cursor})
+        window = open_window(record, messages, self.settings.counter)
+        stop = len(places) - len(window.entries)
+        for change in record["outbox"]:
+            if change["kind"] == "extend" and change["thread_id"] == record["thread_id"]:
+                sent = places.get(change["after"], -1) + 1
+                return min(stop, sent)
+        return stop
 
     def _real(
         self, record: MemoryRecord, changes: Sequence[dict[str, Any]]
@@ -175,31 +218,40 @@ class Sharing:
         ]
 
     def _archive_groups(
-        self,
-        resource: str,
-        record: MemoryRecord,
-        changes: Sequence[dict[str, Any]],
-        now: datetime,
+        self, resource: str, record: MemoryRecord, shared: SharedLog, now: datetime
     ) -> None:
-        """Keep groups of other threads; those of its own the thread archives itself."""
-        others: dict[str, list[Any]] = {}
-        for change in changes:
-            for group in change["groups"]:
+        """Keep what the log took of other threads; of its own the thread archives it itself.
+
+        Raises:
+            ArchiveError: When the storage fails; the next step tries again.
+        """
+        taken = {group["id"] for group in shared["log"]}
+        others: dict[str, list[Group]] = {}
+        titles: dict[str, str] = {}
+        for change in record["outbox"]:
+            groups = [group for group in change["groups"] if group["id"] in taken]
+            for group in groups:
                 if group["thread_id"] not in (None, record["thread_id"]):
-                    others.setdefault(group["thread_id"], []).append(group)
+                    others.setdefault(str(group["thread_id"]), []).append(group)
             title = change["hints"].get("thread_title")
-            if change["kind"] == "extend" and change["thread_id"] != record["thread_id"] and title:
-                self.archive.set_title(change["thread_id"], title, now)
+            is_other = change.get("thread_id") != record["thread_id"]
+            if groups and change["kind"] == "extend" and is_other and title:
+                titles[change["thread_id"]] = title
         for thread_id, groups in others.items():
             if self.archive.thread(thread_id) is not None:
                 self.archive.add_groups(thread_id, resource, groups, now)
+        for thread_id, title in titles.items():
+            try:
+                self.archive.set_title(thread_id, title, now)
+            except (ArchiveError, ConfigurationError) as error:  # no storage takes every text
+                logger.warning("thread %r: its title is not kept: %s", thread_id, error)
 
     # --- Other threads ---------------------------------------------------------------------------
 
-    def _read_others(self, resource: str, record: MemoryRecord) -> list[Event]:
+    def _read_others(self, record: MemoryRecord) -> list[Event]:
         """Describe the other threads, when that is news."""
         found = excerpts(
-            self.others(resource, record["thread_id"]),
+            self.others(record),
             self.settings.thresholds.others_tokens,
             self.settings.counter,
             self.settings.show_id,
@@ -207,13 +259,16 @@ class Sharing:
         )
         return [{"type": "others", "others": found}] if found != record["others"] else []
 
-    def others(self, resource: str, thread_id: str) -> list[OtherThread]:
+    def others(self, record: MemoryRecord) -> list[OtherThread]:
         """Return the other threads of a resource with their unobserved messages.
+
+        What the thread could not send yet counts as observed: it is not asked for once more.
 
         Raises:
             ArchiveError: When the storage fails.
         """
-        shared = self._log(resource)
+        resource, thread_id = str(record["resource_id"]), record["thread_id"]
+        shared = applied(self._log(resource), record["outbox"])
         threads, _ = self.archive.threads(resource, page=0, limit=MOST_THREADS)
         found: list[OtherThread] = []
         for thread in threads:
@@ -227,7 +282,12 @@ class Sharing:
         """Return a thread's unobserved messages; `None` when it has none."""
         known = shared["threads"].get(thread.id)
         cursor = known["cursor"] if known else []
-        mark = (thread.id, thread.updated, newest_observed({"cursor": cursor}))
+        # Not by when it was updated: the clocks of workers differ, or stand still.
+        mark = (
+            thread.id,
+            self.archive.last_position(thread.id),
+            newest_observed({"cursor": cursor}),
+        )
         with self._lock:
             if mark in self._quiet:
                 return None
@@ -236,12 +296,21 @@ class Sharing:
             thread.id, start=start, limit=MOST_MESSAGES, visible_only=False
         )
         told = [each for each in read if is_conversation(each.message)]
+        last = read[-1].position if len(read) == MOST_MESSAGES else None
         if not told:
             with self._lock:
                 self._quiet[mark] = None
                 while len(self._quiet) > MOST_QUIET:
                     self._quiet.popitem(last=False)
             return None
+        entries, times = self._entries(told)
+        hints = known["hints"] if known else {}
+        found = OtherThread(thread.id, thread.title, thread.updated, cursor, entries, times, hints)
+        return found if last is None else self._with_rest(found, last)
+
+    def _entries(
+        self, told: Sequence[ArchivedMessage]
+    ) -> tuple[list[Entry], list[datetime | None]]:
         counter = self.settings.counter
         entries = [
             Entry(
@@ -252,9 +321,22 @@ class Sharing:
             )
             for each in told
         ]
-        times = _filled([self.settings.time_of(entry, {}) for entry in entries])
-        hints = known["hints"] if known else {}
-        return OtherThread(thread.id, thread.title, thread.updated, cursor, entries, times, hints)
+        return entries, _filled([self.settings.time_of(entry, {}) for entry in entries])
+
+    def _with_rest(self, thread: OtherThread, last: int) -> OtherThread:
+        """Add what is shown of a backlog that is too long to be read as a whole: its end."""
+        end = self.archive.last_position(thread.thread_id)
+        if end is None or end <= last:
+            return thread
+        read = self.archive.messages(
+            thread.thread_id,
+            start=last + 1,
+            limit=MOST_MESSAGES,
+            newest_first=True,
+            visible_only=False,
+        )
+        newest, times = self._entries([each for each in read if is_conversation(each.message)])
+        return replace(thread, rest=end - last, newest=newest, newest_times=times)
 
     def _start(self, thread_id: str, cursor: Sequence[str], shared: SharedLog) -> int:
         """Find the position of a thread's first unobserved message on its current branch."""
@@ -269,6 +351,17 @@ class Sharing:
             if found is not None and found.is_current:
                 return found.position + 1
         return 0
+
+
+def _covered_until(groups: Sequence[Group], places: Mapping[str, int]) -> int:
+    """Count the messages up to the end of the last range that lies in a conversation."""
+    ends = [
+        places[last] + 1
+        for group in groups
+        for first, last in group["ranges"]
+        if first in places and last in places
+    ]
+    return max(ends, default=0)
 
 
 def _filled(times: Sequence[datetime | None]) -> list[datetime | None]:

@@ -243,11 +243,11 @@ class MemoryWork:
 
     def _others(self, record: MemoryRecord) -> list[OtherThread]:
         """Return the other threads of the resource; none when the archive fails."""
-        sharing, resource = cast("Sharing", self._sharing), str(record["resource_id"])
         try:
-            return sharing.others(resource, record["thread_id"])
+            return cast("Sharing", self._sharing).others(record)
         except ArchiveError as error:
-            logger.warning("thread %r: other threads can not be read: %s", resource, error)
+            thread_id = record["thread_id"]
+            logger.warning("thread %r: other threads can not be read: %s", thread_id, error)
             return []
 
     def start_job(

@@ -32,6 +32,7 @@ from langgraph_om.core.record import (
     derive_id,
     failures_of,
     fold,
+    log_owner,
     log_tokens,
     newest_observed,
     position_of_groups,
@@ -92,7 +93,7 @@ def _observation_job(
 def _reflection_job(settings: Settings, record: MemoryRecord, now: datetime) -> Job:
     ids = [group["id"] for group in record["log"]]
     attempt = failures_of(record, "reflection")
-    cycle_id = derive_id("buffer-reflection", record["id"], attempt, *ids)
+    cycle_id = derive_id("buffer-reflection", log_owner(record), attempt, *ids)
     tokens = log_tokens(record)
     cycle = CycleInfo(settings, record, "reflection", cycle_id, tokens, now, "buffer")
     return job_of(cycle, {"group_ids": ids}, _reflect_ahead(cycle))

@@ -276,14 +276,15 @@ def dropped_from_view(window: Window, log: int, limit: int | None, *, extra: int
         window: The unobserved messages.
         log: Tokens of the observation log.
         limit: Tokens of observations and messages together; `None`: no limit.
-        extra: What recall adds to the observations, as `recall_tokens` tells.
+        extra: What recall and other threads add to the observations, as `extra_tokens` tells.
     """
     if limit is None:
         return 0
-    room = limit - window.request_tokens - ((log + _FIXED_TOKENS + extra) if log else 0)
+    told = log or extra
+    room = limit - window.request_tokens - ((log + _FIXED_TOKENS + extra) if told else 0)
     if window.tokens <= room:
         return 0
-    room -= 0 if log else _REMINDER_TOKENS
+    room -= 0 if told else _REMINDER_TOKENS
     size, before, dropped = window.tokens, 0, 0
     for cut in safe_cuts(window.entries):
         if cut == len(window.entries) or size <= room:

@@ -15,6 +15,7 @@ from langgraph_om.core.record import (
     MemoryRecord,
     derive_id,
     failures_of,
+    log_owner,
     log_tokens,
     newest_observed,
 )
@@ -163,7 +164,8 @@ def reflect_cycle(
     groups = record["log"]
     tokens = log_tokens(record)
     attempt = failures_of(record, "reflection")
-    cycle_id = derive_id("reflect", record["id"], attempt, *(group["id"] for group in groups))
+    ids = [group["id"] for group in groups]
+    cycle_id = derive_id("reflect", log_owner(record), attempt, *ids)
     cycle = CycleInfo(settings, record, "reflection", cycle_id, tokens, started)
     tally = Tally(started)
     yield cycle.start("observation-start")
@@ -176,7 +178,7 @@ def reflect_cycle(
     yield cycle.end(
         "observation-end",
         tally,
-        group_ids=[group["id"] for group in groups],
+        group_ids=ids,
         groups=written,
         observation_tokens=size,
         observations=text,

@@ -65,6 +65,8 @@ def evictable(
         messages: The whole conversation.
         request: The key of the live user request.
     """
+    if record["outbox"]:  # others may have observed these messages otherwise meanwhile
+        return []
     observed = observed_messages(record, messages)[:-CURSOR_TAIL]
     old = takewhile(lambda message: message.id == key_of(message) != request, observed)
     return [str(message.id) for message in old]

@@ -33,6 +33,7 @@ __all__ = [
     "failures_of",
     "fold",
     "fold_one",
+    "log_owner",
     "log_tokens",
     "newest_observed",
     "outward",
@@ -216,6 +217,12 @@ def readable(value: object) -> MemoryRecord:
     return cast("MemoryRecord", {**blank_record(), **value})
 
 
+def log_owner(record: MemoryRecord) -> str:
+    """Name whose log it is: threads that share one name what they do to it alike."""
+    is_shared = record["scope"] == "resource"
+    return f"{record['resource_id']}" if is_shared else record["id"]
+
+
 def own_groups(record: MemoryRecord) -> list[Group]:
     """Return the groups of a log that are about the record's own conversation."""
     if record["scope"] != "resource":
@@ -297,6 +304,8 @@ def _opened(record: _Draft, event: Mapping[str, Any]) -> None:
         record["archived"] = None  # nothing of it is archived under its new id yet
     if event["scope"] == "resource":
         _join(record, event)
+    elif record["scope"] == "resource":
+        _part(record)
     for key in ("id", "thread_id", "resource_id", "scope"):
         record[key] = event[key]
 
@@ -307,12 +316,22 @@ def _join(record: _Draft, event: Mapping[str, Any]) -> None:
     record["outbox"] = []
     record["revision"] = 0
     if was_shared and record["resource_id"] != event["resource_id"]:
-        # The log is that of somebody else.
-        record["log"], record["cursor"], record["chunks"] = [], [], []
-        record["reflection"], record["others"] = None, []
+        # The log is that of somebody else, and so is what is at work.
+        kept = ("id", "thread_id", "resource_id", "scope", "stamps", "token_cache", "usage")
+        record.update({**blank_record(), **{key: record[key] for key in kept}})
     elif record["cursor"]:
-        own = [] if was_shared else [{**g, "thread_id": event["thread_id"]} for g in record["log"]]
-        _send(record, event["id"], kind="join", groups=own, thread_id=event["thread_id"])
+        groups = own_groups(cast("MemoryRecord", record))
+        own = [{**group, "thread_id": event["thread_id"]} for group in groups]
+        thread_id = record["thread_id"] = event["thread_id"]
+        _send(record, event["id"], kind="join", groups=own, thread_id=thread_id)
+
+
+def _part(record: _Draft) -> None:
+    """The thread remembers by itself from now on, with what was observed of its own messages."""
+    record["log"] = own_groups(cast("MemoryRecord", record))
+    record["outbox"], record["others"], record["revision"] = [], [], 0
+    pending = record["pending"]
+    record["pending"] = {key: job for key, job in pending.items() if key == "observation"}
 
 
 def _send(record: dict[str, Any], cycle_id: str, **change: Any) -> None:

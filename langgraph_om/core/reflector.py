@@ -24,7 +24,7 @@ from langgraph_om.core.tags import escape
 from langgraph_om.core.tokens import TokenCounter
 from langgraph_om.errors import ObserverError
 
-__all__ = ["Reflection", "ReflectorInput", "reflect"]
+__all__ = ["HIGHEST_LEVEL", "Reflection", "ReflectorInput", "reflect", "reflector_question"]
 
 HIGHEST_LEVEL = 4
 
@@ -90,21 +90,53 @@ def _problem(parsed: Parsed) -> str:
     return f"it is {parsed.status}: {parsed.problem}"
 
 
-def _question(request: ReflectorInput, level: int, previous_tokens: int) -> list[BaseMessage]:
+def reflector_question(
+    task: str,
+    log: str,
+    level: int,
+    previous_tokens: int,
+    *,
+    target: int,
+    instruction: str | None,
+    prompt: str,
+) -> list[BaseMessage]:
+    """Write the question to the Reflector.
+
+    Args:
+        task: The prompt that holds the log.
+        log: The log, its tags escaped.
+        level: How dense the answer has to be, 0 to 4.
+        previous_tokens: Tokens of the answer before.
+        target: Tokens to stay under.
+        instruction: The developer's own.
+        prompt: Which of the Observer's prompts wrote the log.
+    """
     system = fill(
         "reflector",
         output_format=output_format(thread_title=False),
-        observer_rules=observer_rules(request.prompt),
-        custom=request.instruction or "",
+        observer_rules=observer_rules(prompt),
+        custom=instruction or "",
     )
     guidance = (
         fill(
             f"reflector_level_{level}",
             previous_tokens=str(previous_tokens),
-            target_tokens=str(request.target),
+            target_tokens=str(target),
         )
         if level
         else ""
     )
-    task = fill("reflector_task", observations=escape(request.log), level_guidance=guidance)
-    return [SystemMessage(system), HumanMessage(task)]
+    asked = fill(task, observations=log, level_guidance=guidance)
+    return [SystemMessage(system), HumanMessage(asked)]
+
+
+def _question(request: ReflectorInput, level: int, previous_tokens: int) -> list[BaseMessage]:
+    return reflector_question(
+        "reflector_task",
+        escape(request.log),
+        level,
+        previous_tokens,
+        target=request.target,
+        instruction=request.instruction,
+        prompt=request.prompt,
+    )

@@ -8,9 +8,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from langchain.agents import create_agent
 from langchain_core.messages import BaseMessage, HumanMessage, RemoveMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
 
 from langgraph_om import (
@@ -18,12 +20,14 @@ from langgraph_om import (
     InlineBuffering,
     ObservationalMemory,
     SQLAlchemyArchive,
+    add_observational_memory,
     create_memory_agent,
 )
 from langgraph_om.buffering import BackgroundBuffering
 from langgraph_om.core.threads.tags import hidden_id
 from langgraph_om.core.window import open_window
 from langgraph_om.errors import ArchiveError
+from langgraph_om.middleware import ObservationalMemoryMiddleware
 from langgraph_om.testing import ScriptedChatModel
 from shared_world import (
     Agent,
@@ -581,6 +585,35 @@ def test_without_a_graph(files: SQLAlchemyArchive) -> None:
                 done.record, messages, config=config(thread), final=True
             ).record
     assert {group["thread_id"] for group in records["work"]["log"]} == {"trips", "work"}
+
+
+@pytest.mark.parametrize("door", ["typed", "middleware"])
+def test_through_other_doors(files: SQLAlchemyArchive, door: str) -> None:
+    memory = sharing(files)
+    model, saver = ScriptedChatModel(actor=answer), InMemorySaver()
+    if door == "middleware":
+        middleware = [ObservationalMemoryMiddleware(memory)]
+        graph: Any = create_agent(model, middleware=middleware, checkpointer=saver)
+    else:
+
+        def agent(state: MessagesState) -> dict[str, Any]:
+            return {"messages": [model.invoke(memory.llm_input_messages(state))]}
+
+        builder = StateGraph(MessagesState)
+        builder.add_node("agent", agent)
+        builder.add_edge(START, add_observational_memory(builder, memory, before="agent"))
+        builder.add_edge("agent", "om_finish")
+        graph = builder.compile(checkpointer=saver)
+    told = Agent(memory, saver)
+    told.graph = graph
+    for number in range(10):
+        for thread in THREADS:
+            graph.invoke({"messages": [said(thread, number)]}, config(thread))
+    for thread in THREADS:
+        graph.invoke({"messages": [said(thread, 10)]}, config(thread))
+        check_thread(told, thread)
+    owners = {group["thread_id"] for group in told.state("home")[0]["log"]}
+    assert owners == set(THREADS)
 
 
 # --- What is refused -----------------------------------------------------------------------------

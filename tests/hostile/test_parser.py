@@ -50,7 +50,7 @@ answers = st.lists(blocks | fragments, max_size=6).map("\n".join)
 """Answers as the grammar has them, with anything between, inside and in place of the tags."""
 
 
-@examples(120)
+@examples(70)
 @given(answers)
 @example("<observations>\n* \x00\x1b[31m\ud83d tea\n</observations>")
 @example("<observations>\n* a\n<\x00/observations>\n* b\n</observations>")
@@ -74,7 +74,7 @@ def test_an_answer_is_read_or_fails_by_name(text: str) -> None:
             assert MIN_TITLE_CHARS <= len(parsed.thread_title) <= MAX_TITLE_CHARS + 3
 
 
-@examples(120)
+@examples(70)
 @given(answers)
 def test_rendering_and_reading_undo_each_other(text: str) -> None:
     parsed = parse_output(text)
@@ -83,7 +83,7 @@ def test_rendering_and_reading_undo_each_other(text: str) -> None:
         assert back == parsed or back.status == "degenerate"
 
 
-@examples(40)
+@examples(25)
 @given(answers)
 def test_what_was_read_can_be_stored(text: str) -> None:
     kept = {name: getattr(parse_output(text), name) for name in PARTS}
@@ -101,7 +101,7 @@ def test_no_fragment_hides_the_items_around_it(fragment: str) -> None:
     assert parsed.observations.endswith("* User has a dog")
 
 
-@examples(200)
+@examples(120)
 @given(disguised_tags())
 def test_no_disguise_of_a_tag_gets_through(tag: str) -> None:
     assert tags_in(tag), "the eye knows it"

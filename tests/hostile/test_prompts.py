@@ -86,7 +86,7 @@ def at_the_edge(transcript: str) -> list[str]:
     return [line for line in transcript.splitlines() if line and not line.startswith(" ")]
 
 
-@examples(50)
+@examples(30)
 @given(st.lists(st.builds(TimedMessage, messages, times), min_size=1, max_size=4))
 def test_a_transcript_holds_no_line_and_no_tag_of_ours_but_ours(timed: list[TimedMessage]) -> None:
     text = render_transcript(timed, timezone=UTC, counter=COUNTER, limits=LIMITS)
@@ -96,7 +96,7 @@ def test_a_transcript_holds_no_line_and_no_tag_of_ours_but_ours(timed: list[Time
     assert all(OURS.fullmatch(line) for line in at_the_edge(text))
 
 
-@examples(50)
+@examples(30)
 @given(st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=4))
 def test_there_are_as_many_speakers_as_messages(said: list[tuple[str, str, str]]) -> None:
     timed = [
@@ -123,7 +123,7 @@ def question(flow: Any) -> str:
     return "\n".join(str(message.content) for message in next(flow).messages[1:])
 
 
-@examples(60)
+@examples(35)
 @given(texts, texts, texts, texts, st.lists(messages, max_size=2))
 def test_the_observer_reads_each_text_inside_its_own_tag(
     previous: str, task: str, reply: str, title: str, talk: list[BaseMessage]
@@ -145,7 +145,7 @@ def test_the_observer_reads_each_text_inside_its_own_tag(
     assert tags_in(before) == tags
 
 
-@examples(60)
+@examples(35)
 @given(long_texts)
 def test_the_reflector_reads_the_log_inside_its_tag(log: str) -> None:
     request = ReflectorInput(log=log, tokens=10, target=5, instruction=None, prompt="default")
@@ -176,7 +176,7 @@ INTRO = {
 }
 
 
-@examples(70)
+@examples(40)
 @given(
     st.lists(st.builds(group, long_texts.filter(bool), ids, ids), min_size=1, max_size=4),
     st.none() | texts,
@@ -215,7 +215,7 @@ def test_one_system_message_opens_and_closes_the_memory_once(  # noqa: PLR0917 b
     assert shown[2:] == talk, "raw messages stay word for word"
 
 
-@examples(60)
+@examples(35)
 @given(st.lists(fragments, max_size=30).map("\n".join))
 @example("<observations>" * 3)
 @example("&lt;observations&gt;")

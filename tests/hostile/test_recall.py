@@ -107,7 +107,7 @@ def check(answer: dict[str, Any], counter: TokenCounter) -> None:
     )
 
 
-@examples(50)
+@examples(30)
 @given(
     st.lists(st.tuples(ids, messages), max_size=3),
     arguments,
@@ -211,7 +211,7 @@ names = st.sampled_from(
 )
 
 
-@examples(80)
+@examples(45)
 @given(
     st.fixed_dictionaries(
         {},

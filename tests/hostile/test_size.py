@@ -14,16 +14,16 @@ from hostile.material import COUNTERS, deep, examples
 from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.bounded import clean, one_line
-from langgraph_om.core.context import assemble
+from langgraph_om.core.context import _exchanges_of, assemble
 from langgraph_om.core.dates import annotate
 from langgraph_om.core.gate import look
 from langgraph_om.core.groups import previous_observations, reflected_groups
 from langgraph_om.core.parsing import parse_output
-from langgraph_om.core.record import CURSOR_TAIL, Group, blank_record, fold
+from langgraph_om.core.record import Group, blank_record, fold
 from langgraph_om.core.settings import Identity
 from langgraph_om.core.tags import escape
 from langgraph_om.core.transcript import TimedMessage, render_transcript
-from langgraph_om.core.window import keyed_messages, open_window
+from langgraph_om.core.window import keyed_messages
 from langgraph_om.testing import ExtractiveReflector, ScriptedChatModel
 from simulation import settings
 
@@ -98,35 +98,29 @@ def test_a_look_takes_time_in_proportion_to_the_messages(name: str) -> None:
 
         return work
 
-    check_growth(prepare, 2000)
+    check_growth(prepare, 1500)
 
 
-def late_results(count: int) -> list[BaseMessage]:
-    """Calls in a message each, then all of their results."""
-    calls = open_calls(count)[1:]
-    results = [ToolMessage("r", id=f"r{at}", tool_call_id=f"c{at}") for at in range(1, count)]
-    return [HumanMessage("x", id="h"), *calls, *results]
+def call_of_many(count: int) -> list[BaseMessage]:
+    calls: list[Any] = [{"name": "f", "args": {}, "id": "c0"}]
+    return [AIMessage("", tool_calls=calls), *[ToolMessage("r", tool_call_id="c0")] * count]
 
 
-@pytest.mark.parametrize("make", [many_results, late_results])
-def test_bringing_back_calls_takes_time_in_proportion_to_the_results(
+@pytest.mark.parametrize("make", [call_of_many, open_calls])
+def test_bringing_back_calls_takes_time_in_proportion_to_the_messages(
     make: Callable[[int], list[BaseMessage]],
 ) -> None:
+    everything = make(40_000)
+
     def prepare(count: int) -> Callable[[], object]:
-        messages = make(count)
-        asked = [str(message.id) for message in messages if message.type != "tool"]
-        cursor = asked[-CURSOR_TAIL:]
-        record = {**blank_record(), "cursor": cursor, "log": [group("* a", "h", asked[-1])]}
-        window = open_window(record, messages, COUNTER)
-        assert len(window.entries) == len(messages) - len(asked)
+        messages, called = everything[:count], {f"c{at}" for at in range(count)}
 
         def work() -> None:
-            shown = assemble(record, messages, window, today=NOW.date())
-            assert [m for m in shown[2:] if m.id != "h"] == messages[1:], "calls, then results"
+            assert _exchanges_of(called, messages) == messages, "in their order"
 
         return work
 
-    check_growth(prepare, 10_000)
+    check_growth(prepare, 20_000)
 
 
 def test_keys_of_doubled_ids_are_found_in_time() -> None:
@@ -135,7 +129,7 @@ def test_keys_of_doubled_ids_are_found_in_time() -> None:
         messages = [HumanMessage("x", id=name) for name in names]
         return lambda: keyed_messages(messages)
 
-    check_growth(prepare, 10_000)
+    check_growth(prepare, 3000)
 
 
 def test_very_many_messages_pass_through_memory() -> None:
@@ -178,7 +172,7 @@ def test_archiving_takes_time_in_proportion_to_the_messages() -> None:
 
         return work
 
-    check_growth(prepare, 1500)
+    check_growth(prepare, 1000)
 
 
 def test_folding_takes_time_in_proportion_to_the_events() -> None:
@@ -195,7 +189,7 @@ def test_folding_takes_time_in_proportion_to_the_events() -> None:
         ]
         return lambda: fold(None, [events])
 
-    check_growth(prepare, 20_000)
+    check_growth(prepare, 10_000)
 
 
 # --- Long texts ----------------------------------------------------------------------------------
@@ -309,7 +303,7 @@ def test_a_log_of_many_lines_is_cut_and_condensed_in_time(line: str) -> None:
 
         return work
 
-    check_growth(prepare, 2000)
+    check_growth(prepare, 1500)
 
 
 def test_a_transcript_of_deep_and_wide_values_is_bounded() -> None:

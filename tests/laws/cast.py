@@ -231,6 +231,9 @@ class Oracle:
         return said if isinstance(said, AIMessage) else AIMessage(said)
 
 
+_LINES = re.MULTILINE | re.DOTALL
+
+
 def spoken(text: str) -> set[int]:
     """The numbers of the requests from whose turns a text has words."""
     return set(map(int, re.findall(r"\bu(\d+)[\w.]*:\d", text)))
@@ -238,11 +241,13 @@ def spoken(text: str) -> set[int]:
 
 def _sections(seen: str) -> list[tuple[str, str]]:
     """Id and text of each thread that a question is about; none for a single thread's."""
-    found = re.findall(r"^<(conversation|observation-log)>$\n(.*?)\n</\1>$", seen, re.M | re.S)
+    found = re.findall(
+        r"^<(conversation|observation-log)>$\n(.*?)\n</\1>$", seen, re.MULTILINE | re.DOTALL
+    )
     if not found:
         return []
     pattern = r'^<thread id="([^"]*)">\n(.*?)\n</thread>$'
-    return [(key, text) for key, text in re.findall(pattern, found[-1][1], re.M | re.S)]
+    return [(key, text) for key, text in re.findall(pattern, found[-1][1], _LINES)]
 
 
 def _in_sections(mood: str, sections: Sequence[tuple[str, str]]) -> str | AIMessage:

@@ -83,6 +83,9 @@ class Moment:
     today: date
     is_forked: bool = False
     """Whether the log is shared and knows other branches of the thread too."""
+    noted: frozenset[str] = frozenset()
+    """Of such a thread, what the shared log ever covered: a reflection over several branches names
+    only where the first begins and the last ends."""
 
     @property
     def is_shared(self) -> bool:
@@ -102,7 +105,11 @@ def lost_or_doubled(now: Moment, archive: MessageArchive | None = None) -> list[
     open_ones = [key for key in now.told.standing if not times[key]]
     problems += [f"{key} left the state uncovered" for key in open_ones if key not in present]
     lost = [key for key in open_ones if shown.get(key) != now.told.messages[key]]
-    if len(lost) != now.left_out or not set(lost) <= set(open_ones[: len(lost) + 1]):
+    # With a shared log, other threads' messages may leave the prompt after it was announced, and
+    # what was observed on another branch may be in the window again.
+    if not (0 if now.is_shared else now.left_out) <= len(lost) <= now.left_out or not set(
+        lost
+    ) <= set(open_ones[: len(lost) + 1]):
         # Of the oldest ones, only the live request may be shown while newer ones are not.
         problems.append(f"{lost} are not shown as they are, {now.left_out} were said to be")
     gone = [key for key in now.told.standing if key not in present]
@@ -125,6 +132,8 @@ def _not_archived(now: Moment, keys: list[str], archive: MessageArchive | None) 
     missing = set(keys) - archive.contains(now.thread, keys)
     if missing:
         return [f"{key} left the state and is not in the archive" for key in sorted(missing)]
+    if now.is_forked:  # an edit on one branch is the archive's text for all of them
+        return []
     stored = archive.branch(now.thread, keys)
     return [
         f"{key} is in the archive with other words"
@@ -143,7 +152,8 @@ def times_covered(now: Moment) -> dict[str, int]:
     for first, last in ranges_of(now.record["log"], now.thread):
         for at in now.told.within(first, last):
             counts[at] += 1
-    return dict(zip(now.told.messages, counts, strict=True))
+    times = dict(zip(now.told.messages, counts, strict=True))
+    return times | {key: max(times[key], 1) for key in now.noted & times.keys()}
 
 
 def ranges_of(groups: Iterable[Mapping[str, Any]], thread: str) -> list[list[str]]:
@@ -158,7 +168,7 @@ def chunks_out_of_place(now: Moment) -> list[str]:
     open_ones = [key for key in now.told.standing if not covered[key]]
     expected, problems = 0, []
     for first, last in ranges_of(now.record["chunks"], now.thread):
-        if now.is_shared and not {first, last} <= set(open_ones[expected:]):
+        if now.is_forked or (now.is_shared and not {first, last} <= set(open_ones[expected:])):
             break  # another thread observed its messages; the next step drops it
         if first not in open_ones or last not in open_ones:
             problems.append(f"chunk {first}..{last} is about what is observed or gone")
@@ -192,6 +202,8 @@ def cursor_moved_back(before: Moment, now: Moment) -> list[str]:
     """On one line of a thread's history, what was observed stays observed."""
     if not before.record["cursor"]:
         return []
+    if now.is_shared and before.record["cursor"][-1] in now.told.taken_back:
+        return []  # to a shared log this is as a fork
     if not now.record["cursor"]:
         return ["the cursor is gone"]
     old, new = before.record["cursor"][-1], now.record["cursor"][-1]
@@ -224,7 +236,7 @@ def split_exchanges(now: Moment) -> list[str]:
         f"{key} and its call are parted"
         for key in now.told.standing
         if isinstance(message := now.told.messages[key], ToolMessage)
-        and covered[callers[message.tool_call_id]] != covered[key]
+        and bool(covered[callers[message.tool_call_id]]) != bool(covered[key])
     ]
 
 
@@ -238,7 +250,7 @@ def prefix_moved(before: Moment, now: Moment) -> list[str]:
         return []
     was, is_now = _prefix(before), _prefix(now)
     if old == new and was != is_now:
-        return ["the prefix moved although nothing was observed or reflected"]
+        return [f"the prefix moved though nothing was observed or reflected: {was} to {is_now}"]
     if old and new[: len(old)] == old and is_now[: len(was) - 1] != was[:-1]:
         return ["the log grew, and what stood before changed"]
     return []
@@ -249,7 +261,7 @@ def _prefix(now: Moment) -> list[Any]:
     if not isinstance(first, SystemMessage):
         return []
     if isinstance(first.content, str):
-        return [first.content]
+        return []
     texts = [block["text"] if isinstance(block, dict) else block for block in first.content]
     ends = [at for at, text in enumerate(texts) if text.endswith("</observations>")]
     return texts[: ends[0] + 1] if ends else []

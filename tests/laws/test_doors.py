@@ -42,14 +42,18 @@ LONG_TALK: list[Turn] = [(60, [], "long", CONDENSES)] * 9
 def held(rules: Rules, said: list[Turn], *, is_async: bool) -> dict[str, Any]:
     """Hold a conversation through one door; tell what came of it."""
     world = World(rules, workers=1)
-    thread, (worker,) = world.threads["a"], world.workers
+    threads, (worker,) = (
+        [world.threads[name] for name in "ab"[: 1 + rules.is_shared]],
+        world.workers,
+    )
     parts: list[Any] = []
     try:
-        for size, rounds, observer, reflector in said:
+        for number, (size, rounds, observer, reflector) in enumerate(said):
+            thread = threads[number % len(threads)]
             world.oracle.observer, world.oracle.reflector = observer, reflector
             parts += world.talk(thread, worker, size, rounds=rounds, is_async=is_async)
             world.clock.advance(minutes=10)
-        state = worker.graph.get_state(thread.config).values
+        state = worker.graph.get_state(threads[0].config).values
     finally:
         world.close()
     return {
@@ -67,6 +71,7 @@ def _without_system(prompt: list[Any]) -> list[Any]:
 
 
 SETTINGS = [Rules(buffering="inline", storage=kind) for kind in ("checkpoints", "evicting")]
+SETTINGS.append(Rules(buffering="inline", storage="archive", scope="resource"))
 SETTINGS.append(Rules(buffering="off", shares_budget=True, recalls=True, max_input_tokens=900))
 
 
@@ -74,6 +79,7 @@ SETTINGS.append(Rules(buffering="off", shares_budget=True, recalls=True, max_inp
 @pytest.mark.parametrize("door", DOORS)
 @hypothesis_settings(deadline=None, max_examples=EXAMPLES)
 @example(SETTINGS[0], LONG_TALK)
+@example(SETTINGS[2], LONG_TALK[:5])
 @given(st.sampled_from(SETTINGS), turns)
 def test_every_door_remembers_the_same(
     door: str, mode: str, rules: Rules, said: list[Turn]

@@ -7,6 +7,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from clock import Clock
 from langgraph_om import ObservationalMemory
 from langgraph_om.testing import ScriptedChatModel
+from laws.world import Rules, World
 from words import Words
 
 
@@ -31,3 +32,24 @@ def test_messages_between_removed_ends_of_a_range_stay_observed() -> None:
     left = [message for message in said if message.id not in removed]
     shown = {message.id for message in memory.step(record, left, thread_id="t").messages}
     assert shown & observed == set()
+
+
+def test_what_is_observed_but_not_shared_yet_survives_a_fork() -> None:
+    """The archive is away; meanwhile another branch of the thread goes on and is shared."""
+    world = World(Rules(buffering="off", storage="archive", scope="resource", messages=60))
+    thread, worker, archive = world.threads["a"], world.workers[0], world.archive
+    assert archive is not None
+    try:
+        world.talk(thread, worker, 3)
+        archive.away = "before"
+        for _ in range(3):
+            world.talk(thread, worker, 40)
+        early, *_, head = thread.points
+        assert head.values["om"]["outbox"]
+        archive.away = ""
+        world.fork(thread, worker, early, 40)
+        for _ in range(10):
+            world.talk(thread, worker, 40)
+        world.fork(thread, worker, head, 3)
+    finally:
+        world.close()

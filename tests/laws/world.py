@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise, takewhile
 from typing import Any
 
@@ -66,6 +66,10 @@ class Rules:
     recalls: bool = False
     scope: str = "thread"
     """"resource": all threads share one log, of which each channel carries a copy."""
+
+    @property
+    def is_shared(self) -> bool:
+        return self.scope == "resource"
 
 
 @dataclass
@@ -131,7 +135,7 @@ class World:
         self.saver = self._new_saver(rules.saver)
         self.threads = {name: Thread(name) for name in ("a", "b")}
         self.shares: Shares | None = None
-        if rules.scope == "resource" and self.archive is not None:
+        if rules.is_shared and self.archive is not None:
             self.threads |= {"c": Thread("c"), "z": Thread("z", resource="bob")}
             self.shares = Shares(self.archive, self.oracle)
         self.workers = [self._new_worker() for _ in range(workers)]
@@ -323,6 +327,9 @@ class World:
                     is_forked=thread.is_forked,
                 )
             )
+        if thread.is_forked and self.shares is not None:
+            noted = self.shares.noted(thread.resource, thread.name, thread.told.former)
+            moments = [replace(moment, noted=noted) for moment in moments]
         return moments
 
     def _point(self, thread: Thread, worker: Worker) -> Point:

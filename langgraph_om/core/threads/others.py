@@ -51,6 +51,11 @@ class OtherThread:
     times: Sequence[datetime | None]
     """When each of them was said, as far as anything knows."""
     hints: Mapping[str, str | None]
+    rest: int = 0
+    """How many more messages there are behind `entries`."""
+    newest: Sequence[Entry] = ()
+    """Of the rest, the end."""
+    newest_times: Sequence[datetime | None] = ()
 
 
 class _Characters:
@@ -98,14 +103,15 @@ def excerpts(
     left = budget
     shown: list[dict[str, Any]] = []
     for thread in reversed(ordered):
-        whole = _block(thread, len(thread.entries), show_id, timezone)
+        whole = _block(thread, len(_end(thread)[0]), show_id, timezone)
         tokens = counter.count_text(whole)
         text = whole if tokens <= left else _newest(thread, left, counter, show_id, timezone)
         left -= counter.count_text(text) if text else 0
         shown.append(
             {
                 "thread_id": thread.thread_id,
-                "messages": len(thread.entries),
+                "messages": len(thread.entries) + thread.rest,
+                "rest": thread.rest,
                 "tokens": tokens,
                 "observable": counts[thread.thread_id],
                 "text": text,
@@ -118,7 +124,7 @@ def _newest(
     thread: OtherThread, room: int, counter: TokenCounter, show_id: ShowId, timezone: tzinfo
 ) -> str:
     """Show as many of the newest messages as fit."""
-    fits, over, text = 0, len(thread.entries), ""
+    fits, over, text = 0, len(_end(thread)[0]), ""
     while over - fits > 1:
         count = (fits + over) // 2
         block = _block(thread, count, show_id, timezone)
@@ -130,14 +136,23 @@ def _newest(
 
 
 def _block(thread: OtherThread, count: int, show_id: ShowId, timezone: tzinfo) -> str:
-    start = len(thread.entries) - count
-    newest = zip(thread.entries[start:], thread.times[start:], strict=True)
+    entries, times = _end(thread)
+    first = len(entries) - count
+    newest = zip(entries[first:], times[first:], strict=True)
+    start = len(thread.entries) + thread.rest - count
     timed = [TimedMessage(entry.message, time) for entry, time in newest]
     text = render_transcript(timed, timezone=timezone, counter=_BY_CHARACTER, limits=_LIMITS)
     left_out = f"[{start} earlier message{'' if start == 1 else 's'} left out]\n" if start else ""
     title = f' title="{attribute(thread.title)}"' if thread.title else ""
     name = f'id="{attribute(show_id(thread.thread_id))}"{title}'
     return f"<other-conversation {name}>\n{left_out}{escape(text)}\n</other-conversation>"
+
+
+def _end(thread: OtherThread) -> tuple[Sequence[Entry], Sequence[datetime | None]]:
+    """Return the newest messages of a thread that are at hand, with their times."""
+    if thread.rest:
+        return thread.newest, thread.newest_times
+    return thread.entries, thread.times
 
 
 def others_text(others: Sequence[Mapping[str, Any]]) -> str:
@@ -156,7 +171,7 @@ def others_tokens(others: Sequence[Mapping[str, Any]]) -> int:
 
 def others_due(others: Sequence[Mapping[str, Any]], budget: int) -> int:
     """Count the messages of other threads to observe now: none while all of them can be shown."""
-    if others_tokens(others) <= budget:
+    if others_tokens(others) <= budget and not any(each.get("rest") for each in others):
         return 0
     return sum(each["observable"] for each in others)
 
@@ -174,6 +189,9 @@ def counts_to_observe(threads: Sequence[OtherThread], budget: int) -> dict[str, 
     for thread in sorted(threads, key=lambda each: (each.updated, each.thread_id), reverse=True):
         cuts = [0, *_turn_ends(thread.entries)]
         kept = sum(entry.tokens for entry in thread.entries)
+        if thread.rest:
+            counts[thread.thread_id] = cuts[-1]
+            continue
         before = count = 0
         for cut in cuts:
             kept -= sum(entry.tokens for entry in thread.entries[before:cut])

@@ -9,18 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.observer import (
     Flow,
     ModelCall,
     failure,
-    observer_rules,
-    output_format,
 )
-from langgraph_om.core.prompts import fill
 from langgraph_om.core.record import Group
-from langgraph_om.core.reflector import HIGHEST_LEVEL
+from langgraph_om.core.reflector import HIGHEST_LEVEL, reflector_question
 from langgraph_om.core.threads.log import render_for_reflector
 from langgraph_om.core.threads.sections import Answers, parse_sections
 from langgraph_om.core.threads.tags import ShowId
@@ -120,21 +117,12 @@ def _tokens_with(groups: Sequence[Group], texts: Mapping[str, str], counter: Tok
 def _question(
     request: ThreadsReflectorInput, level: int, previous_tokens: int
 ) -> list[BaseMessage]:
-    system = fill(
-        "reflector",
-        output_format=output_format(thread_title=False),
-        observer_rules=observer_rules(request.prompt),
-        custom=request.instruction or "",
+    return reflector_question(
+        "reflector_threads_task",
+        render_for_reflector(request.groups, request.show_id),
+        level,
+        previous_tokens,
+        target=request.target,
+        instruction=request.instruction,
+        prompt=request.prompt,
     )
-    guidance = (
-        fill(
-            f"reflector_level_{level}",
-            previous_tokens=str(previous_tokens),
-            target_tokens=str(request.target),
-        )
-        if level
-        else ""
-    )
-    log = render_for_reflector(request.groups, request.show_id)
-    task = fill("reflector_threads_task", observations=log, level_guidance=guidance)
-    return [SystemMessage(system), HumanMessage(task)]

@@ -82,9 +82,22 @@ def _extended(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
 
 
 def _joined(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
-    """A thread that remembered by itself, or was copied, takes part from now on."""
-    if change["thread_id"] in shared["threads"]:
-        return shared
+    """A thread that remembered by itself, or was copied, takes part from now on.
+
+    One that took part before puts its observations in the place of those that it took along then;
+    it does not, when others observed more of it meanwhile.
+    """
+    thread_id = change["thread_id"]
+    known = shared["threads"].get(thread_id)
+    if known is not None:
+        ends = {last for group in change["groups"] for _, last in group["ranges"]}
+        if newest_observed(known) not in {*ends, *change["cursor"]} or not change["groups"]:
+            return shared
+        others = [group for group in shared["log"] if group["thread_id"] != thread_id]
+        brought = {group["id"] for group in change["groups"]}
+        if all(g["id"] in brought for g in shared["log"] if g["thread_id"] == thread_id):
+            others = shared["log"]
+        shared = {**shared, "log": others}
     return _with_thread(shared, change, change["groups"])
 
 
@@ -150,7 +163,7 @@ def difference(
         revision: The revision of that log.
         sent: The thread's own changes that were put into it, or refused.
     """
-    present = {group["id"] for group in record["log"]}
+    present = {group["id"]: group for group in record["log"]}
     own = shared["threads"].get(record["thread_id"])
     cursor = list(own["cursor"]) if own else []
     event: dict[str, Any] = {
@@ -158,7 +171,7 @@ def difference(
         "revision": revision,
         "generation": shared["generation"],
         "order": [group["id"] for group in shared["log"]],
-        "groups": [group for group in shared["log"] if group["id"] not in present],
+        "groups": [group for group in shared["log"] if present.get(group["id"]) != group],
         "cursor": cursor,
         "sent": [change["id"] for change in sent],
     }
