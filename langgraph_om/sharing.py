@@ -48,6 +48,8 @@ MOST_THREADS = 200
 """How many of a resource's threads are looked at for unobserved messages, newest updated first."""
 MOST_MESSAGES = 400
 """How many unobserved messages of another thread are read at once, the oldest."""
+MOST_ENDS = 4
+"""How many of a thread's newest ranges are looked at for where its unobserved messages begin."""
 MOST_COMMITS = 50
 """How often a commit is tried before the step goes on without it."""
 MOST_LOGS = 256
@@ -339,18 +341,30 @@ class Sharing:
         return replace(thread, rest=end - last, newest=newest, newest_times=times)
 
     def _start(self, thread_id: str, cursor: Sequence[str], shared: SharedLog) -> int:
-        """Find the position of a thread's first unobserved message on its current branch."""
+        """Find the position of a thread's first unobserved message on its current branch.
+
+        The cursor may stand before messages that were observed and then removed by hand: the
+        archive has these still, and ranges of the log tell that they are observed.
+        """
+        if not cursor:
+            return 0
         ends = [
             last
             for group in reversed(shared["log"])
             if group["thread_id"] == thread_id
             for _, last in reversed(group["ranges"])
         ]
-        for key in [*reversed(cursor), *(ends if cursor else [])]:
-            found = self.archive.find(key, thread_id=thread_id)
-            if found is not None and found.is_current:
-                return found.position + 1
-        return 0
+        newest = max(self._behind(thread_id, key) for key in [cursor[-1], *ends[:MOST_ENDS]])
+        for key in [] if newest else [*reversed(cursor[:-1]), *ends[MOST_ENDS:]]:
+            newest = self._behind(thread_id, key)
+            if newest:
+                break
+        return newest
+
+    def _behind(self, thread_id: str, key: str) -> int:
+        """Return the position behind a message; 0 when it is not on the current branch."""
+        found = self.archive.find(key, thread_id=thread_id)
+        return found.position + 1 if found is not None and found.is_current else 0
 
 
 def _covered_until(groups: Sequence[Group], places: Mapping[str, int]) -> int:

@@ -38,7 +38,11 @@ from langgraph_om.core.plan import Decision, plan
 from langgraph_om.core.record import FOLDED_TYPES, MemoryRecord, fold
 from langgraph_om.core.settings import Identity, Settings
 from langgraph_om.core.state import conversation_of, values_of
-from langgraph_om.core.threads.cycle import observe_others_ahead, observe_others_cycle
+from langgraph_om.core.threads.cycle import (
+    observe_others_ahead,
+    observe_others_cycle,
+    others_left,
+)
 from langgraph_om.core.threads.others import OtherThread
 from langgraph_om.core.window import (
     Window,
@@ -60,8 +64,6 @@ YieldT = TypeVar("YieldT")
 ResultT = TypeVar("ResultT")
 
 POLL_SECONDS = 0.02
-NO_OTHERS: Event = {"type": "others", "others": []}
-"""Other threads were observed meanwhile; the next turn reads them anew."""
 JOB_DEADLINES = 5
 """A background job may take so many times the `deadline` of a turn."""
 
@@ -226,7 +228,7 @@ class MemoryWork:
         if decision.kind == "buffer":
             job = self._job(record, window, decision, now)
             if job is None:
-                return _nothing_left()
+                return _only(others_left(record))
             return buffer_in_place(self.settings, record, window, job, now)
         if decision.operation == "others":
             others = self._others(record)
@@ -265,7 +267,7 @@ class MemoryWork:
         window = self._window(record, messages)
         job = self._job(record, window, decision, self._clock())
         if job is None:
-            return dict(NO_OTHERS)
+            return others_left(record)
         context = self._cycle_context(config)
         context = replace(
             context,
@@ -399,8 +401,9 @@ class MemoryWork:
         await self.aclose()
 
 
-def _nothing_left() -> CycleFlow:
-    yield dict(NO_OTHERS)
+def _only(event: Event) -> CycleFlow:
+    """Make a cycle of one event."""
+    yield event
 
 
 def _place(configurable: Mapping[str, Any]) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ from shared_world import (
     answer,
     check_thread,
     config,
+    covered,
     extractive,
     said,
     sharing,
@@ -641,3 +642,35 @@ def test_removed_messages_do_not_bring_back_what_is_observed(files: SQLAlchemyAr
     present = {str(message.id) for message in messages}
     assert not present & {key.id for key in gone}
     assert record["outbox"] == []
+
+
+def test_messages_removed_after_they_were_observed_are_not_observed_by_others(
+    files: SQLAlchemyArchive,
+) -> None:
+    agent = Agent(sharing(files), InMemorySaver())
+    for _ in range(9):
+        agent.say("trips")
+    record, _ = agent.state("trips")
+    newest = record["cursor"][-2:]
+    gone = [RemoveMessage(id=key) for key in newest]
+    agent.graph.update_state(config("trips"), {"messages": gone}, as_node="agent")
+    for _ in range(9):
+        agent.say("trips")
+        agent.say("work")
+    record, _ = agent.state("work")
+    archived = [each.key for each in files.messages("trips", limit=100, visible_only=False)]
+    counts = covered(record, "trips", archived)
+    assert all(counts[key] <= 1 for key in newest)
+
+
+def test_other_threads_stay_in_view_when_they_can_not_be_observed(
+    files: SQLAlchemyArchive,
+) -> None:
+    def broken(messages: list[BaseMessage]) -> str:
+        return "no" if "Conversations to observe" in messages[-1].text else "(none)"
+
+    memory = sharing(files, extractive(observer=broken), observation={"message_tokens": 400})
+    agent = Agent(memory, InMemorySaver())
+    for number in range(9):
+        agent.say(f"t{number}")
+        assert number == 0 or f"t{number - 1}-000" in agent.prompt()

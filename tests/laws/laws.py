@@ -100,7 +100,11 @@ def lost_or_doubled(now: Moment, archive: MessageArchive | None = None) -> list[
     times = times_covered(now)
     shown = {message.id: message for message in now.prompt}
     present = {message.id for message in now.messages}
-    often = [key for key, count in times.items() if count > 1]
+    often = [
+        key
+        for key, count in times.items()
+        if count > 1 and not (now.is_shared and key in now.told.taken_back)
+    ]
     problems = [] if now.is_forked else [f"{key} is covered {times[key]} times" for key in often]
     open_ones = [key for key in now.told.standing if not times[key]]
     problems += [f"{key} left the state uncovered" for key in open_ones if key not in present]

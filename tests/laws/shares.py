@@ -194,7 +194,8 @@ def _covered_twice(name: str, log: Sequence[Mapping[str, Any]], told: Told) -> l
     problems = []
     for group in log:
         for first, last in group["ranges"] if group["thread_id"] == name else []:
-            places = set(told.within(first, last))
+            removed = {told.places[key] for key in told.taken_back}
+            places = set(told.within(first, last)) - removed
             if places & seen:
                 problems.append(f"{first}..{last} of {name} are in the log already")
             seen |= places

@@ -14,7 +14,7 @@ from langgraph_om.core.asking import ask_observer_of_threads
 from langgraph_om.core.background import Job, job_of
 from langgraph_om.core.chunks import entries_digest
 from langgraph_om.core.cycle import failed, hints_of
-from langgraph_om.core.events import iso
+from langgraph_om.core.events import Event, iso
 from langgraph_om.core.flow import Answer, CycleFlow, CycleInfo, Step, Tally, Together
 from langgraph_om.core.groups import log_text
 from langgraph_om.core.parsing import Parsed
@@ -36,7 +36,7 @@ from langgraph_om.core.threads.others import (
 from langgraph_om.core.window import Window
 from langgraph_om.errors import ObserverError
 
-__all__ = ["observe_others_ahead", "observe_others_cycle"]
+__all__ = ["observe_others_ahead", "observe_others_cycle", "others_left"]
 
 _Part = tuple[OtherThread, int]
 _Outcome = tuple[dict[str, Parsed], Tally, ObserverError | None]
@@ -59,8 +59,8 @@ def observe_others_cycle(
         started: The current time.
     """
     parts = _parts(settings, threads)
-    if not parts:  # they were observed meanwhile; the next look reads them anew
-        yield {"type": "others", "others": []}
+    if not parts:
+        yield others_left(record)
         return
     cycle = _cycle(settings, record, parts, started, "turn")
     tally = Tally(started)
@@ -71,6 +71,15 @@ def observe_others_cycle(
         return
     yield cycle.end("observation-end", tally, **_told(sections))
     yield from _titles(cycle, tally, threads, sections)
+
+
+def others_left(record: MemoryRecord) -> Event:
+    """Say that nothing of other threads is to be observed in this turn, after all.
+
+    They were observed meanwhile, or can not be read; the next turn looks at them anew.
+    """
+    shown = [{**each, "observable": 0} for each in record["others"]]
+    return {"type": "others", "others": shown}
 
 
 def observe_others_ahead(
