@@ -61,7 +61,10 @@ MIXES = [
 def test_threads_of_one_user_are_served_by_killed_workers(place: Place, buffering: str) -> None:
     place = replace(place, buffering=buffering, evict=False, lease=0.5, turns=8 * ROUNDS)
     with open_saver(place.saver, place.checkpoints) as saver:
-        shared_worker.agent(place, saver).say("t0", 800)
+        first = shared_worker.agent(place, saver)
+        first.say("t0", 800)
+        first.memory.close()
+        first.memory.archive.close()  # type: ignore[union-attr]
     chance = random.Random(f"{buffering}{place.saver}")  # noqa: S311 - not for secrets
     # At first each has threads of its own, then all have the same ones.
     shares = [["t0"], ["t1", "t2"]]
