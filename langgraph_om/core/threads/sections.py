@@ -64,12 +64,9 @@ def parse_sections(text: str, known: Collection[str], *, cut_off: bool = False) 
     if not sections:
         alone = parse_output(plain, cut_off=cut_off)
         if alone.status in ("ok", "none"):
-            known_one = next(iter(known)) if len(known) == 1 else None
-            return (
-                Answers({}, _NO_SECTION, "malformed")
-                if known_one is None
-                else Answers({known_one: alone})
-            )
+            if len(known) == 1:
+                return Answers({next(iter(known)): alone})
+            return Answers({}, _NO_SECTION, "malformed")
         problem = _NO_SECTION if alone.status == "malformed" else alone.problem
         return Answers({}, problem, alone.status)
     found: dict[str, Parsed] = {}
