@@ -62,13 +62,7 @@ def parse_sections(text: str, known: Collection[str], *, cut_off: bool = False) 
     plain = without_reasoning(text.replace("\r\n", "\n").replace("\r", "\n"))
     sections = _sections(plain)
     if not sections:
-        alone = parse_output(plain, cut_off=cut_off)
-        if alone.status in ("ok", "none"):
-            if len(known) == 1:
-                return Answers({next(iter(known)): alone})
-            return Answers({}, _NO_SECTION, "malformed")
-        problem = _NO_SECTION if alone.status == "malformed" else alone.problem
-        return Answers({}, problem, alone.status)
+        return _without_sections(plain, known, cut_off=cut_off)
     found: dict[str, Parsed] = {}
     counts: dict[str, int] = {}
     worst: Parsed | None = None
@@ -91,6 +85,16 @@ def parse_sections(text: str, known: Collection[str], *, cut_off: bool = False) 
     if worst is not None:
         return Answers({}, worst.problem, worst.status)
     return Answers({}, _NO_SECTION, "malformed")
+
+
+def _without_sections(text: str, known: Collection[str], *, cut_off: bool) -> Answers:
+    """Read an answer that has no section: who was asked about one thread may leave it out."""
+    alone = parse_output(text, cut_off=cut_off)
+    if alone.status in ("ok", "none") and len(known) == 1:
+        return Answers({next(iter(known)): alone})
+    if alone.status in ("ok", "none", "malformed"):
+        return Answers({}, _NO_SECTION, "malformed")
+    return Answers({}, alone.problem, alone.status)
 
 
 def _sections(text: str) -> list[_Section]:
