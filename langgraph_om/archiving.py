@@ -24,7 +24,7 @@ from langgraph_om.core.digest import content_digest
 from langgraph_om.core.events import Event
 from langgraph_om.core.keeping import evictable, unarchived
 from langgraph_om.core.parts import is_visible
-from langgraph_om.core.record import MemoryRecord, fold
+from langgraph_om.core.record import MemoryRecord, fold, own_groups
 from langgraph_om.core.values import repr_text
 from langgraph_om.core.window import Keyed
 from langgraph_om.errors import ArchiveError, ConfigurationError
@@ -121,9 +121,7 @@ class Archiving:
         if new:
             title = record["thread_title"]
             self._append(thread, resource, new, after=after, now=now, title=title)
-        own = [
-            g for g in record["log"] if record["scope"] != "resource" or g["thread_id"] == thread
-        ]
+        own = own_groups(record)
         groups = [group for group in own if (thread, group["id"]) not in self._groups]
         if groups:
             self.archive.add_groups(thread, resource, groups, now)

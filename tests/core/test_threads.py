@@ -17,17 +17,17 @@ from langgraph_om.core.groups import log_text
 from langgraph_om.core.observer import ModelCall, ModelReply
 from langgraph_om.core.parsing import Parsed, parse_output, render_output
 from langgraph_om.core.record import Group
+from langgraph_om.core.tags import escape
 from langgraph_om.core.threads.log import (
     previous_sections,
     reflected_thread_groups,
     render_for_reflector,
-    render_log,
     section_frames,
 )
 from langgraph_om.core.threads.observer import ThreadInput, ThreadsInput, observe_threads
 from langgraph_om.core.threads.reflector import ThreadsReflectorInput, reflect_threads
 from langgraph_om.core.threads.sections import parse_sections
-from langgraph_om.core.threads.tags import in_section, opening, read_id
+from langgraph_om.core.threads.tags import ShowId, in_section, opening, read_id
 from langgraph_om.errors import ObserverError
 from words import Words
 
@@ -440,6 +440,14 @@ def test_threads_that_look_the_same_are_refused() -> None:
 
 
 # --- The log -------------------------------------------------------------------------------------
+
+
+def render_log(groups: Sequence[Group], show_id: ShowId, *, current: str | None = None) -> str:
+    """Put the frames around the texts."""
+    told = [group for group in groups if group["text"]]
+    frames = section_frames(told, show_id, current=current)
+    texts = [escape(group["text"]) for group in told]
+    return "".join(part for pair in zip(frames, [*texts, ""], strict=True) for part in pair)
 
 
 def group(name: str, text: str, thread: str | None, first: int = 0, last: int = 0) -> Group:

@@ -19,26 +19,11 @@ __all__ = [
     "previous_sections",
     "reflected_thread_groups",
     "render_for_reflector",
-    "render_log",
     "section_frames",
 ]
 
 
 # --- What the Actor is shown ---------------------------------------------------------------------
-
-
-def render_log(groups: Sequence[Group], show_id: ShowId, *, current: str | None = None) -> str:
-    """Render the log in sections; neighbouring groups of one thread share theirs.
-
-    Args:
-        groups: The log.
-        show_id: Tells how a thread's id is shown.
-        current: The thread that the Actor is in; its sections are marked.
-    """
-    told = [group for group in groups if group["text"]]
-    frames = section_frames(told, show_id, current=current)
-    texts = [escape(group["text"]) for group in told]
-    return "".join(part for pair in zip(frames, [*texts, ""], strict=True) for part in pair)
 
 
 def section_frames(
