@@ -5,20 +5,18 @@ from __future__ import annotations
 import typing as _typing
 from importlib.metadata import version as _version
 
-from langgraph_om.agent import create_memory_agent
 from langgraph_om.archive import MessageArchive, SQLAlchemyArchive
-from langgraph_om.buffering import BackgroundBuffering, InlineBuffering, ParallelBuffering
 from langgraph_om.core.calibration import CalibratedCounter, calibration_of
-from langgraph_om.core.config import (
+from langgraph_om.core.config.options import (
     ObservationConfig,
     ReflectionConfig,
     RetrievalConfig,
     Thresholds,
 )
-from langgraph_om.core.counters import TiktokenCounter, TokenxCounter
-from langgraph_om.core.estimate import EstimatingCounter
-from langgraph_om.core.record import MemoryRecord
-from langgraph_om.core.tokens import TokenCounter
+from langgraph_om.core.record.record import MemoryRecord
+from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.tokens.counters import TiktokenCounter, TokenxCounter
+from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.view import MemoryView
 from langgraph_om.errors import (
     ArchiveError,
@@ -27,13 +25,15 @@ from langgraph_om.errors import (
     ObservationalMemoryError,
     ObserverError,
 )
-from langgraph_om.graph import ObservationalMemoryState, add_observational_memory
+from langgraph_om.integrations.agent import create_memory_agent
+from langgraph_om.integrations.state_graph import ObservationalMemoryState, add_observational_memory
+from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory, StepResult
-from langgraph_om.stream import MemoryTransformer
-from langgraph_om.tiers import ModelByInputTokens
+from langgraph_om.models.model_value import ModelByInputTokens
+from langgraph_om.runtime.executors import BackgroundBuffering, InlineBuffering, ParallelBuffering
 
 if _typing.TYPE_CHECKING:
-    from langgraph_om.middleware import (
+    from langgraph_om.integrations.middleware import (
         ObservationalMemoryAgentState,
         ObservationalMemoryMiddleware,
     )
@@ -87,7 +87,7 @@ def __getattr__(name: str) -> _typing.Any:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
     try:
-        from langgraph_om import middleware  # noqa: PLC0415 langchain takes a second to import
+        from langgraph_om.integrations import middleware  # noqa: PLC0415 langchain takes a second to import
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "langchain":
             raise

@@ -2,14 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "ArchiveError",
-    "ConfigurationError",
-    "ModelTierError",
-    "ObservationalMemoryError",
-    "ObserverError",
-]
-
 
 class ObservationalMemoryError(Exception):
     """The base of all errors of this package."""

@@ -20,12 +20,10 @@ from langchain_core.tools import BaseTool
 from sqlalchemy import Engine
 
 from langgraph_om.archive import MessageArchive
-from langgraph_om.archiving import Archiving
-from langgraph_om.buffering import (
-    BackgroundBuffering,
-    Buffering,
-)
-from langgraph_om.core.checks import (
+from langgraph_om.archive.log_cache import Sharing
+from langgraph_om.archive.writer import Archiving
+from langgraph_om.core.actor.prompt import extra_tokens
+from langgraph_om.core.config.checks import (
     check_callable,
     check_choice,
     check_clock,
@@ -34,7 +32,7 @@ from langgraph_om.core.checks import (
     check_key,
     check_seconds,
 )
-from langgraph_om.core.config import (
+from langgraph_om.core.config.options import (
     SCOPES,
     ObservationConfig,
     ReflectionConfig,
@@ -44,23 +42,24 @@ from langgraph_om.core.config import (
     resolve_retrieval,
     resolve_thresholds,
 )
-from langgraph_om.core.context import extra_tokens
+from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.cycles.cycle import CycleFlow
 from langgraph_om.core.events import Event, Part, status_data, to_part
-from langgraph_om.core.flow import CycleFlow
-from langgraph_om.core.gate import trim_notice
-from langgraph_om.core.record import MemoryRecord, fold, log_tokens, readable
-from langgraph_om.core.settings import Settings
-from langgraph_om.core.state import record_of, stored_record, values_of
-from langgraph_om.core.threads.shared import without_thread
-from langgraph_om.core.tokens import TokenCounter, count_messages
+from langgraph_om.core.record.record import MemoryRecord, fold, log_tokens, readable
+from langgraph_om.core.record.shared_log import without_thread
+from langgraph_om.core.record.window import Window, open_window
+from langgraph_om.core.step.inspect import trim_notice
+from langgraph_om.core.tokens.counter import TokenCounter, count_messages
 from langgraph_om.core.view import MemoryView
-from langgraph_om.core.window import (
-    Window,
-    open_window,
-)
-from langgraph_om.drivers import Ended, advance
 from langgraph_om.errors import ArchiveError, ConfigurationError
-from langgraph_om.hooks import check_hooks
+from langgraph_om.inspection import (
+    history,
+    observations_as_of,
+    resource_as_of,
+    resource_history,
+    restore_resource,
+)
+from langgraph_om.models.model_value import ModelValue
 from langgraph_om.options import (
     check_archive,
     check_buffering,
@@ -74,20 +73,13 @@ from langgraph_om.options import (
     system_clock,
     with_prompt_switch,
 )
-from langgraph_om.past import (
-    history,
-    observations_as_of,
-    resource_as_of,
-    resource_history,
-    restore_resource,
-)
-from langgraph_om.recalling import Recalling, recall_guide
-from langgraph_om.search import StoreIndex
-from langgraph_om.sharing import Sharing
-from langgraph_om.tiers import ModelValue
-from langgraph_om.work import MemoryWork, remaining, unseen
-
-__all__ = ["ObservationalMemory", "StepResult"]
+from langgraph_om.recall.recalling import Recalling, recall_guide
+from langgraph_om.recall.search import StoreIndex
+from langgraph_om.runtime.drivers import Ended, advance
+from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
+from langgraph_om.runtime.hooks import check_hooks
+from langgraph_om.runtime.runner import MemoryWork, remaining, unseen
+from langgraph_om.runtime.state import record_of, stored_record, values_of
 
 logger = logging.getLogger("langgraph_om")
 
@@ -274,7 +266,7 @@ class ObservationalMemory(MemoryWork):
         if self._recalling is None or not self.enabled:
             return None
         # It needs this class, which the other modules only need an object of.
-        from langgraph_om.recall_tool import build_recall_tool  # noqa: PLC0415
+        from langgraph_om.recall.tool import build_recall_tool  # noqa: PLC0415
 
         config = self._recalling.config
         return build_recall_tool(

@@ -13,47 +13,29 @@ from langchain_core.runnables import RunnableConfig
 from sqlalchemy import Engine
 
 from langgraph_om.archive import MessageArchive, SQLAlchemyArchive
-from langgraph_om.buffering import (
-    BackgroundBuffering,
-    Buffering,
-    InlineBuffering,
-    ParallelBuffering,
-)
-from langgraph_om.clients import AgentModels, check_settings_apply
-from langgraph_om.core.checks import check_flag
-from langgraph_om.core.config import (
+from langgraph_om.core.config.checks import check_flag
+from langgraph_om.core.config.options import (
     DEFAULT_MODEL,
     ObservationConfig,
     ReflectionConfig,
     Thresholds,
     select_models,
 )
-from langgraph_om.core.estimate import EstimatingCounter
-from langgraph_om.core.model_settings import (
-    OBSERVER_SETTINGS,
-    REFLECTOR_SETTINGS,
-    written_settings,
-)
+from langgraph_om.core.model_settings import OBSERVER_SETTINGS, REFLECTOR_SETTINGS, written_settings
 from langgraph_om.core.sizes import observer_question_tokens, reflector_question_tokens
-from langgraph_om.core.tokens import TokenCounter
+from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.models import check_value
-from langgraph_om.sampling import Sampling
-from langgraph_om.tiers import ModelValue, covers, leaves_of
-
-__all__ = [
-    "check_archive",
-    "check_buffering",
-    "check_counter",
-    "check_evict",
-    "check_hides_ids",
-    "check_resource",
-    "check_scope",
-    "check_zone",
-    "choose_models",
-    "system_clock",
-    "with_prompt_switch",
-]
+from langgraph_om.models.model_value import ModelValue, covers, leaves_of
+from langgraph_om.models.parameters import Sampling
+from langgraph_om.models.pool import AgentModels, check_settings_apply
+from langgraph_om.models.providers import check_value
+from langgraph_om.runtime.executors import (
+    BackgroundBuffering,
+    Buffering,
+    InlineBuffering,
+    ParallelBuffering,
+)
 
 _PROMPT_SWITCHES = {
     "OM_USE_CONDENSED_PROMPT": "condensed",

@@ -40,9 +40,12 @@ from langgraph_om import (
     add_observational_memory,
     create_memory_agent,
 )
-from langgraph_om.core.messages import messages_reducer
-from langgraph_om.core.window import CONTINUATION_ID
-from langgraph_om.middleware import ObservationalMemoryAgentState, ObservationalMemoryMiddleware
+from langgraph_om.core.record.window import CONTINUATION_ID
+from langgraph_om.integrations.channels import messages_reducer
+from langgraph_om.integrations.middleware import (
+    ObservationalMemoryAgentState,
+    ObservationalMemoryMiddleware,
+)
 from langgraph_om.testing import (
     ExtractiveObserver,
     ExtractiveReflector,

@@ -32,9 +32,9 @@ from graph_fixtures import (
 )
 from langgraph_om import BackgroundBuffering
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.collect import JobState
+from langgraph_om.core.cycles.results import JobState
 from langgraph_om.errors import ArchiveError
-from langgraph_om.leases import Leases
+from langgraph_om.runtime.leases import Leases
 from langgraph_om.testing import ExtractiveObserver
 from lease_workers import CONFIG, Place
 from simulation import Simulation, settings

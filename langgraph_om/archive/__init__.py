@@ -13,7 +13,7 @@ from langgraph_om.archive.protocol import (
     JobView,
     MessageArchive,
 )
-from langgraph_om.archive.sql import SQLAlchemyArchive
+from langgraph_om.archive.sql.archive import SQLAlchemyArchive
 
 __all__ = [
     "ArchivedMessage",

@@ -19,8 +19,6 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from langchain_core.messages import BaseMessage
 
-__all__ = ["ArchivedMessage", "ArchivedThread", "Claim", "JobView", "MessageArchive"]
-
 Claim: TypeAlias = Literal["mine", "taken", "done"]
 """What a worker gets that asks for a job."""
 

@@ -10,11 +10,9 @@ from collections.abc import Sequence
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from langgraph_om.core.checks import check_number
-from langgraph_om.core.tokens import TokenCounter
+from langgraph_om.core.config.checks import check_number
+from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.errors import ConfigurationError
-
-__all__ = ["CalibratedCounter", "calibration_of"]
 
 LEAST, MOST = 0.5, 2.0
 """Bounds of a factor: beyond them the reports are about something else than these messages."""

@@ -10,13 +10,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from langgraph_om.core.chunks import live_chunks
-from langgraph_om.core.config import Thresholds
+from langgraph_om.core.config.options import Thresholds
 from langgraph_om.core.plan import activation_count
-from langgraph_om.core.record import MemoryRecord, log_tokens, outward
-from langgraph_om.core.window import Window
-
-__all__ = ["PART_FIELDS", "Event", "Part", "iso", "status_data", "to_part"]
+from langgraph_om.core.record.chunks import live_chunks
+from langgraph_om.core.record.record import MemoryRecord, log_tokens, outward
+from langgraph_om.core.record.window import Window
 
 Event = dict[str, Any]
 """A memory event."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from langgraph_om.core.groups import log_text
-from langgraph_om.core.record import MemoryRecord
-
-__all__ = ["last_of_generations", "log_as_of", "newest_by"]
+from langgraph_om.core.record.record import MemoryRecord
+from langgraph_om.core.reflect.regroup import log_text
 
 Dated = tuple[datetime | None, MemoryRecord]
 """A record and when it was saved."""

@@ -13,20 +13,9 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.bounded import clean
-from langgraph_om.core.record import outward
+from langgraph_om.core.content.text import clean
+from langgraph_om.core.record.record import outward
 from langgraph_om.errors import ObserverError
-
-__all__ = [
-    "HOOKS",
-    "TRANSFORMS",
-    "HookCall",
-    "HookReply",
-    "debug_event",
-    "lifecycle_call",
-    "transformed_messages",
-    "transformed_text",
-]
 
 TRANSFORMS = ("before_observation", "after_observation", "before_reflection", "after_reflection")
 """Hooks whose result is used in the place of what they are given."""

@@ -7,14 +7,6 @@ from typing import Any, Final
 
 from langgraph_om.errors import ConfigurationError
 
-__all__ = [
-    "OBSERVER_SETTINGS",
-    "REFLECTOR_SETTINGS",
-    "DefaultSettings",
-    "check_settings",
-    "written_settings",
-]
-
 
 class DefaultSettings(dict[str, Any]):
     """Default settings that can be told from the same ones written by the user."""

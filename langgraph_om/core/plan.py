@@ -27,19 +27,17 @@ from datetime import datetime
 from itertools import accumulate
 from typing import Any, Literal
 
-from langgraph_om.core.chunks import (
+from langgraph_om.core.config.options import Thresholds
+from langgraph_om.core.observe.other_threads import others_due, others_tokens
+from langgraph_om.core.record.chunks import (
     LiveChunk,
     chunks_to_activate,
     covered_count,
     live_chunks,
     next_chunk_end,
 )
-from langgraph_om.core.config import Thresholds
-from langgraph_om.core.record import MemoryRecord, log_tokens, position_of_groups
-from langgraph_om.core.threads.others import others_due, others_tokens
-from langgraph_om.core.window import Window, safe_cuts
-
-__all__ = ["ABORT", "PROCEED", "Decision", "activation_count", "back_off", "plan"]
+from langgraph_om.core.record.record import MemoryRecord, log_tokens, position_of_groups
+from langgraph_om.core.record.window import Window, safe_cuts
 
 Operation = Literal["observation", "reflection", "others"]
 """What is done: observing this thread, condensing the log, or observing other threads."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from langgraph_om.core.config import ObservationConfig, ReflectionConfig, Thresholds
-from langgraph_om.core.observer import ObserverInput, observe
-from langgraph_om.core.reflector import ReflectorInput, reflect
-from langgraph_om.core.tokens import TokenCounter, count_messages
-
-__all__ = ["observer_question_tokens", "reflector_question_tokens"]
+from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig, Thresholds
+from langgraph_om.core.observe.observer import ObserverInput, observe
+from langgraph_om.core.reflect.reflector import ReflectorInput, reflect
+from langgraph_om.core.tokens.counter import TokenCounter, count_messages
 
 
 def observer_question_tokens(

@@ -7,8 +7,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-__all__ = ["as_mapping", "as_sequence", "json_text", "json_without_payloads", "repr_text"]
-
 UNREADABLE: Final = "[unreadable]"
 OMITTED: Final = "[omitted]"
 

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from langgraph_om.core.groups import log_text
-from langgraph_om.core.record import MemoryRecord
-
-__all__ = ["MemoryView"]
+from langgraph_om.core.record.record import MemoryRecord
+from langgraph_om.core.reflect.regroup import log_text
 
 _BAR = 24
 """Characters of a full progress bar."""

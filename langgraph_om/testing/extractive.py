@@ -13,8 +13,6 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.testing.offline import OfflineChatModel, Reply, Role, text_of
 from langgraph_om.testing.quoting import QUESTION_MARKS, READ, cut, telling, terse, weight
 
-__all__ = ["ExtractiveObserver", "ExtractiveReflector"]
-
 
 class ExtractiveObserver(OfflineChatModel):
     """Write valid observations by quoting the conversation it is shown; no model behind it.

@@ -14,12 +14,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, cast, get_args
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import (
-    AIMessage,
-    AIMessageChunk,
-    BaseMessage,
-    message_chunk_to_message,
-)
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, message_chunk_to_message
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
@@ -28,8 +23,6 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langgraph_om.errors import ConfigurationError
-
-__all__ = ["OfflineChatModel", "RecordedCall", "Reply", "Role", "Tape", "text_of"]
 
 Role: TypeAlias = Literal["actor", "observer", "reflector"]
 """Who a model call speaks for."""

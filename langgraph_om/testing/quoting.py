@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["QUESTION_MARKS", "READ", "cut", "telling", "terse", "weight"]
-
 READ = 4_000
 """Characters of one message that are looked at."""
 

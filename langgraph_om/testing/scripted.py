@@ -10,8 +10,6 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.testing.offline import OfflineChatModel, Reply, Role, Tape
 
-__all__ = ["ScriptedChatModel"]
-
 
 class ScriptedChatModel(OfflineChatModel):
     """Answer what a test wrote down, by role: one model for Actor, Observer and Reflector.

@@ -16,8 +16,6 @@ from langchain_core.messages import (
 
 from langgraph_om.errors import ConfigurationError
 
-__all__ = ["Provider", "check_message_sequence"]
-
 Provider: TypeAlias = Literal["openai", "anthropic", "gemini"]
 """Whose rules `check_message_sequence` applies."""
 

@@ -19,7 +19,7 @@ from sqlalchemy.pool import StaticPool
 
 import archive_workers
 from langgraph_om.archive import MessageArchive, SQLAlchemyArchive
-from langgraph_om.archive.schema import MIGRATIONS, metadata
+from langgraph_om.archive.sql.schema import MIGRATIONS, metadata
 from langgraph_om.errors import ArchiveError, ConfigurationError, ObservationalMemoryError
 from langgraph_om.testing import archive_conformance
 

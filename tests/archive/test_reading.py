@@ -15,10 +15,11 @@ from sqlalchemy import create_engine, event, text
 from archive_workers import NOW
 from langgraph_om import EstimatingCounter
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.parts import is_visible
-from langgraph_om.core.recall import RecallScope, StateSource, recall
-from langgraph_om.core.settings import Identity
-from langgraph_om.sources import ArchiveSource
+from langgraph_om.core.config.settings import Identity
+from langgraph_om.core.content.parts import is_visible
+from langgraph_om.recall.answer import recall
+from langgraph_om.recall.archive_source import ArchiveSource
+from langgraph_om.recall.source import RecallScope, StateSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -36,12 +36,12 @@ from sqlalchemy import Table, insert, text
 
 from langgraph_om import ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.archive.database import Database
-from langgraph_om.archive.schema import message_rows, thread_rows
-from langgraph_om.archive.values import encode_message
-from langgraph_om.core.record import Group, fold
-from langgraph_om.core.settings import Identity
-from langgraph_om.search import StoreIndex
+from langgraph_om.archive.sql.database import Database
+from langgraph_om.archive.sql.schema import message_rows, thread_rows
+from langgraph_om.archive.sql.values import encode_message
+from langgraph_om.core.config.settings import Identity
+from langgraph_om.core.record.record import Group, fold
+from langgraph_om.recall.search import StoreIndex
 
 BUDGET = 0.010
 """Seconds that a page or a list may take."""

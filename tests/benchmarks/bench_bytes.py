@@ -36,7 +36,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from report import Budget, Options, Report
 
 from langgraph_om import create_memory_agent
-from langgraph_om.buffering import InlineBuffering
+from langgraph_om.runtime.executors import InlineBuffering
 from langgraph_om.testing import ScriptedChatModel
 
 SIZES = (200, 1_000)

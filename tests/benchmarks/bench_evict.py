@@ -30,7 +30,7 @@ from report import Budget, Options, Report, markdown_table, median, milliseconds
 
 from langgraph_om import create_memory_agent
 from langgraph_om.archive import MessageArchive, SQLAlchemyArchive
-from langgraph_om.core.record import CURSOR_TAIL
+from langgraph_om.core.record.record import CURSOR_TAIL
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector
 
 MARKS = (100, 1_000, 10_000, 100_000)

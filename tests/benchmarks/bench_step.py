@@ -27,8 +27,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from report import Budget, Options, Report, median, milliseconds, percent, seconds
 
 from langgraph_om import ObservationalMemory, create_memory_agent
-from langgraph_om.buffering import InlineBuffering
-from langgraph_om.core.record import MemoryRecord
+from langgraph_om.core.record.record import MemoryRecord
+from langgraph_om.runtime.executors import InlineBuffering
 
 WINDOW_TOKENS = 28_000
 LONG, SHORT = 260, 11

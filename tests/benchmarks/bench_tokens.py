@@ -14,10 +14,10 @@ from statistics import median
 
 from texts import Sample, samples
 
-from langgraph_om.core import estimate
-from langgraph_om.core.counters import TokenxCounter
-from langgraph_om.core.estimate import EstimatingCounter
-from langgraph_om.core.tokens import TokenCounter
+from langgraph_om.core.tokens import estimate
+from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.tokens.counters import TokenxCounter
+from langgraph_om.core.tokens.estimate import EstimatingCounter
 
 ROUNDS = 5
 MEGA = 1e6

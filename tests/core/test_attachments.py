@@ -19,8 +19,9 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core import attachments as room
-from langgraph_om.core.attachments import (
+from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig, resolve_thresholds
+from langgraph_om.core.content import attachments as room
+from langgraph_om.core.content.attachments import (
     MOST_ATTACHED_CHARACTERS,
     MOST_ATTACHMENTS,
     Attachment,
@@ -29,11 +30,15 @@ from langgraph_om.core.attachments import (
     selected,
     with_attachments,
 )
-from langgraph_om.core.config import ObservationConfig, ReflectionConfig, resolve_thresholds
-from langgraph_om.core.counters import TokenxCounter
-from langgraph_om.core.observer import ModelCall, ModelReply, ObserverInput, observe
-from langgraph_om.core.tokens import count_messages
-from langgraph_om.core.transcript import CONVERSATION_TAG, TimedMessage, Transcript, transcribe
+from langgraph_om.core.observe.observer import ModelCall, ModelReply, ObserverInput, observe
+from langgraph_om.core.observe.transcript import (
+    CONVERSATION_TAG,
+    TimedMessage,
+    Transcript,
+    transcribe,
+)
+from langgraph_om.core.tokens.counter import count_messages
+from langgraph_om.core.tokens.counters import TokenxCounter
 from langgraph_om.errors import ConfigurationError
 
 NOON = datetime(2025, 12, 4, 12, 0, tzinfo=UTC)

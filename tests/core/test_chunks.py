@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langgraph_om.core.chunks import chunks_to_activate, next_chunk_end
-from langgraph_om.core.counters import TokenxCounter
-from langgraph_om.core.record import blank_record
-from langgraph_om.core.window import Window, open_window
+from langgraph_om.core.record.chunks import chunks_to_activate, next_chunk_end
+from langgraph_om.core.record.record import blank_record
+from langgraph_om.core.record.window import Window, open_window
+from langgraph_om.core.tokens.counters import TokenxCounter
 
 K = 1000
 

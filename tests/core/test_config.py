@@ -17,7 +17,12 @@ from langgraph_om import (
     Thresholds,
     TokenxCounter,
 )
-from langgraph_om.core.config import DEFAULT_MODEL, as_config, resolve_thresholds, select_models
+from langgraph_om.core.config.options import (
+    DEFAULT_MODEL,
+    as_config,
+    resolve_thresholds,
+    select_models,
+)
 from langgraph_om.testing import ScriptedChatModel
 
 MODEL = ScriptedChatModel()

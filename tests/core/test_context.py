@@ -16,11 +16,11 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core.context import assemble, dropped_from_view
+from langgraph_om.core.actor.prompt import assemble, dropped_from_view
+from langgraph_om.core.content.escape import escape
 from langgraph_om.core.prompts import load
-from langgraph_om.core.record import MemoryRecord, blank_record, fold
-from langgraph_om.core.tags import escape
-from langgraph_om.core.window import CONTINUATION_ID, open_window
+from langgraph_om.core.record.record import MemoryRecord, blank_record, fold
+from langgraph_om.core.record.window import CONTINUATION_ID, open_window
 from langgraph_om.testing import check_message_sequence
 from words import Words
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_om.core.parsing import parse_output
-from langgraph_om.core.repetition import is_degenerate
+from langgraph_om.core.observe.parse_answer import parse_output
+from langgraph_om.core.observe.repetition import is_degenerate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

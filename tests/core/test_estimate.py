@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
-from langgraph_om.core.counters import TokenxCounter
-from langgraph_om.core.estimate import EstimatingCounter
-from langgraph_om.core.tokens import TokenCounter
+from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.tokens.counters import TokenxCounter
+from langgraph_om.core.tokens.estimate import EstimatingCounter
 
 COUNTER = EstimatingCounter()
 DATA = Path(__file__).parents[1] / "data"

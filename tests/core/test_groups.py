@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_om.core.groups import log_text, previous_observations, reflected_groups
-from langgraph_om.core.record import Group
+from langgraph_om.core.record.record import Group
+from langgraph_om.core.reflect.regroup import log_text, previous_observations, reflected_groups
 from words import Words
 
 AT = "2026-03-02T09:00:00+00:00"

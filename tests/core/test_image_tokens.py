@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
-from langgraph_om.core.counters import TokenxCounter
-from langgraph_om.core.image_tokens import (
+from langgraph_om.core.tokens.counters import TokenxCounter
+from langgraph_om.core.tokens.images import (
     FILE_FALLBACK_TOKENS,
     AttachmentFormula,
     ImageSize,

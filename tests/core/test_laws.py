@@ -11,9 +11,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from clock import Clock
 from langgraph_om import ObservationalMemory, ObserverError, StepResult
-from langgraph_om.core.cycle import observe_cycle
-from langgraph_om.core.record import blank_record
-from langgraph_om.core.window import open_window
+from langgraph_om.core.cycles.observation import observe_cycle
+from langgraph_om.core.record.record import blank_record
+from langgraph_om.core.record.window import open_window
 from langgraph_om.testing import Reply, ScriptedChatModel
 from words import Words
 

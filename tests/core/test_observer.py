@@ -8,15 +8,16 @@ from typing import Any, Literal, TypeVar, cast
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from langgraph_om.core.config import ObservationConfig, ReflectionConfig, resolve_thresholds
-from langgraph_om.core.cycle import CycleFlow, observe_cycle, reflect_cycle
+from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig, resolve_thresholds
+from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.cycles.cycle import CycleFlow
+from langgraph_om.core.cycles.observation import observe_cycle, reflect_cycle
 from langgraph_om.core.events import to_part
-from langgraph_om.core.observer import ModelCall, ModelReply, ObserverInput, observe
+from langgraph_om.core.observe.observer import ModelCall, ModelReply, ObserverInput, observe
 from langgraph_om.core.plan import plan
-from langgraph_om.core.record import MemoryRecord, blank_record, fold
-from langgraph_om.core.reflector import Reflection, ReflectorInput, reflect
-from langgraph_om.core.settings import Settings
-from langgraph_om.core.window import Window, open_window
+from langgraph_om.core.record.record import MemoryRecord, blank_record, fold
+from langgraph_om.core.record.window import Window, open_window
+from langgraph_om.core.reflect.reflector import Reflection, ReflectorInput, reflect
 from langgraph_om.errors import ObserverError
 from words import Words
 

@@ -11,7 +11,12 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from langgraph_om.core.parsing import MAX_LINE_CHARS, Parsed, parse_output, render_output
+from langgraph_om.core.observe.parse_answer import (
+    MAX_LINE_CHARS,
+    Parsed,
+    parse_output,
+    render_output,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

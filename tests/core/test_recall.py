@@ -21,24 +21,20 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core.counters import TokenxCounter
-from langgraph_om.core.parts import part_text, parts_of
-from langgraph_om.core.recall import (
-    RECALL_ARGUMENTS,
+from langgraph_om.core.content.parts import is_visible, part_text, parts_of
+from langgraph_om.core.record.record import Group
+from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.tokens.counters import TokenxCounter
+from langgraph_om.recall.answer import guidance, range_line, recall, with_range
+from langgraph_om.recall.arguments import RECALL_ARGUMENTS
+from langgraph_om.recall.source import (
     RecallHit,
     RecallLimits,
     RecallMessage,
     RecallScope,
     RecallThread,
     StateSource,
-    guidance,
-    is_visible,
-    range_line,
-    recall,
-    with_range,
 )
-from langgraph_om.core.record import Group
-from langgraph_om.core.tokens import TokenCounter
 
 NOON = datetime(2026, 3, 15, 12, 0, tzinfo=UTC)
 BUDGET = RecallLimits().answer_tokens

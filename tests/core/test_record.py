@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_om.core.record import (
+from langgraph_om.core.record.record import (
     CURSOR_TAIL,
     FOLDED_TYPES,
     MemoryRecord,

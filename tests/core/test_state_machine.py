@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from langgraph_om.core.config import ObservationConfig
-from langgraph_om.core.observer import ModelCall
-from langgraph_om.core.record import MemoryRecord, fold
+from langgraph_om.core.config.options import ObservationConfig
+from langgraph_om.core.observe.observer import ModelCall
+from langgraph_om.core.record.record import MemoryRecord, fold
 from langgraph_om.testing import check_message_sequence
 from simulation import GOOD, NOTHING, Reply, Simulation, settings
 

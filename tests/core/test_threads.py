@@ -12,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
-from langgraph_om.core.attachments import Attachment
-from langgraph_om.core.groups import log_text
-from langgraph_om.core.observer import ModelCall, ModelReply
-from langgraph_om.core.parsing import Parsed, parse_output, render_output
-from langgraph_om.core.record import Group
-from langgraph_om.core.tags import escape
+from langgraph_om.core.content.attachments import Attachment
+from langgraph_om.core.content.escape import escape
+from langgraph_om.core.observe.observer import ModelCall, ModelReply
+from langgraph_om.core.observe.parse_answer import Parsed, parse_output, render_output
+from langgraph_om.core.observe.thread_sections import ShowId, in_section, opening, read_id
+from langgraph_om.core.record.record import Group
+from langgraph_om.core.reflect.regroup import log_text
 from langgraph_om.core.threads.log import (
     previous_sections,
     reflected_thread_groups,
@@ -27,7 +28,6 @@ from langgraph_om.core.threads.log import (
 from langgraph_om.core.threads.observer import ThreadInput, ThreadsInput, observe_threads
 from langgraph_om.core.threads.reflector import ThreadsReflectorInput, reflect_threads
 from langgraph_om.core.threads.sections import parse_sections
-from langgraph_om.core.threads.tags import ShowId, in_section, opening, read_id
 from langgraph_om.errors import ObserverError
 from words import Words
 

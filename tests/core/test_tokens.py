@@ -20,16 +20,16 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core.counters import TiktokenCounter, TokenxCounter
-from langgraph_om.core.digest import content_digest
-from langgraph_om.core.tokens import (
+from langgraph_om.core.content.message_keys import content_digest
+from langgraph_om.core.tokens.counter import (
     CONVERSATION_OVERHEAD,
     EMPTY_RESULT,
-    FILE_FALLBACK_TOKENS,
     MessageCounter,
     TokenCounter,
     count_messages,
 )
+from langgraph_om.core.tokens.counters import TiktokenCounter, TokenxCounter
+from langgraph_om.core.tokens.images import FILE_FALLBACK_TOKENS
 from langgraph_om.errors import ConfigurationError
 
 if TYPE_CHECKING:

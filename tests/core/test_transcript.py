@@ -20,7 +20,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core.transcript import (
+from langgraph_om.core.observe.transcript import (
     CONVERSATION_TAG,
     TimedMessage,
     TranscriptLimits,

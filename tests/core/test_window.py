@@ -17,8 +17,8 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core.record import CURSOR_TAIL, MemoryRecord, blank_record, fold
-from langgraph_om.core.window import (
+from langgraph_om.core.record.record import CURSOR_TAIL, MemoryRecord, blank_record, fold
+from langgraph_om.core.record.window import (
     CONTINUATION_ID,
     Entry,
     Window,

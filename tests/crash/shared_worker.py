@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from crash.workers import EXECUTORS, Place, die, turn_of
 from langgraph_om import SQLAlchemyArchive
-from langgraph_om.buffering import BackgroundBuffering
+from langgraph_om.runtime.executors import BackgroundBuffering
 from savers import open_saver
 from shared_world import Agent, extractive, sharing
 

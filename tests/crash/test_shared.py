@@ -13,7 +13,7 @@ from crash import shared_worker
 from crash.checks import ROUNDS, start
 from crash.shared_worker import USER
 from crash.workers import Place
-from langgraph_om.core.window import open_window
+from langgraph_om.core.record.window import open_window
 from savers import open_saver
 from shared_world import check_thread, covered
 

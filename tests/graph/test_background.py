@@ -33,8 +33,8 @@ from langgraph_om import (
     ObservationalMemory,
     ParallelBuffering,
 )
-from langgraph_om.buffering import Buffering
-from langgraph_om.core.tokens import count_messages
+from langgraph_om.core.tokens.counter import count_messages
+from langgraph_om.runtime.executors import Buffering
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 
 EXECUTORS = {

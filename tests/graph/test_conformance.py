@@ -35,7 +35,7 @@ from graph_fixtures import (
     uncovered,
 )
 from langgraph_om import ObservationalMemory, add_observational_memory, create_memory_agent
-from langgraph_om.middleware import ObservationalMemoryMiddleware
+from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
 from langgraph_om.testing import ScriptedChatModel
 from savers import SaverKind
 

@@ -46,8 +46,8 @@ from langgraph_om import (
     ObserverError,
     add_observational_memory,
 )
-from langgraph_om.core.record import fold
-from langgraph_om.core.window import CONTINUATION_ID
+from langgraph_om.core.record.record import fold
+from langgraph_om.core.record.window import CONTINUATION_ID
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector
 
 CONFIG = on_thread()

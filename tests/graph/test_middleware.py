@@ -47,8 +47,11 @@ from langgraph_om import (
     ObserverError,
     ParallelBuffering,
 )
-from langgraph_om.core.window import CONTINUATION_ID
-from langgraph_om.middleware import ObservationalMemoryAgentState, ObservationalMemoryMiddleware
+from langgraph_om.core.record.window import CONTINUATION_ID
+from langgraph_om.integrations.middleware import (
+    ObservationalMemoryAgentState,
+    ObservationalMemoryMiddleware,
+)
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 
 CONFIG = on_thread()

@@ -60,10 +60,10 @@ from langgraph_om import (
     create_memory_agent,
 )
 from langgraph_om.archive import MessageArchive, SQLAlchemyArchive
-from langgraph_om.core.recall import guidance
-from langgraph_om.core.threads.tags import hidden_id
+from langgraph_om.core.observe.thread_sections import hidden_id
 from langgraph_om.errors import ArchiveError
-from langgraph_om.search import StoreIndex
+from langgraph_om.recall.answer import guidance
+from langgraph_om.recall.search import StoreIndex
 from langgraph_om.testing import ScriptedChatModel
 
 RANGE = re.compile(r"^_range: `(.+):(.+)`_$", re.MULTILINE)

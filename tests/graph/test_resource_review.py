@@ -10,9 +10,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import InlineBuffering, ObservationalMemory, SQLAlchemyArchive
-from langgraph_om.buffering import BackgroundBuffering
-from langgraph_om.core.window import open_window
+from langgraph_om.core.record.window import open_window
 from langgraph_om.errors import ArchiveError
+from langgraph_om.runtime.executors import BackgroundBuffering
 from shared_world import (
     Agent,
     check_thread,
@@ -320,7 +320,7 @@ def test_a_copied_thread_keeps_what_it_had_observed(
 def test_a_very_long_backlog_of_small_messages_is_observed_in_the_end(
     files: SQLAlchemyArchive,
 ) -> None:
-    from langgraph_om import sharing as module  # noqa: PLC0415
+    from langgraph_om.archive import log_cache as module  # noqa: PLC0415
 
     many = [(f"m{n}", HumanMessage(f"I say {n}", id=f"m{n}"), True) for n in range(500)]
     memory = sharing(files, observation={"message_tokens": 60_000})

@@ -23,11 +23,11 @@ from langgraph_om import (
     add_observational_memory,
     create_memory_agent,
 )
-from langgraph_om.buffering import BackgroundBuffering
-from langgraph_om.core.threads.tags import hidden_id
-from langgraph_om.core.window import open_window
+from langgraph_om.core.observe.thread_sections import hidden_id
+from langgraph_om.core.record.window import open_window
 from langgraph_om.errors import ArchiveError
-from langgraph_om.middleware import ObservationalMemoryMiddleware
+from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
+from langgraph_om.runtime.executors import BackgroundBuffering
 from langgraph_om.testing import ScriptedChatModel
 from shared_world import (
     Agent,

@@ -34,8 +34,8 @@ from graph_fixtures import (
     values,
 )
 from langgraph_om import EstimatingCounter
-from langgraph_om.models import NO_STREAM
-from langgraph_om.stream import MemoryTransformer
+from langgraph_om.integrations.stream import MemoryTransformer
+from langgraph_om.models.providers import NO_STREAM
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 
 CONFIG = on_thread()

@@ -10,9 +10,9 @@ from typing import Any, Final
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from langgraph_om.core.counters import TokenxCounter
-from langgraph_om.core.estimate import EstimatingCounter
-from langgraph_om.core.tokens import TokenCounter
+from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.tokens.counters import TokenxCounter
+from langgraph_om.core.tokens.estimate import EstimatingCounter
 
 COUNTERS: Final[tuple[TokenCounter, ...]] = (EstimatingCounter(), TokenxCounter())
 

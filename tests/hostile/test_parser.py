@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from hostile.material import CONTROL, FRAGMENTS, disguised_tags, examples, fragments, tags_in, texts
-from langgraph_om.core.parsing import (
+from langgraph_om.core.content.escape import escape
+from langgraph_om.core.observe.answer_tags import find_tags
+from langgraph_om.core.observe.parse_answer import (
     MAX_LINE_CHARS,
     MAX_TITLE_CHARS,
     MIN_TITLE_CHARS,
@@ -20,8 +22,6 @@ from langgraph_om.core.parsing import (
     parse_output,
     render_output,
 )
-from langgraph_om.core.splitting import find_tags
-from langgraph_om.core.tags import escape
 
 PARTS = ("observations", "current_task", "suggested_response", "thread_title")
 BLOCKS = ("observations", "current-task", "suggested-response", "thread-title")

@@ -28,15 +28,15 @@ from hostile.material import (
     tags_in,
     texts,
 )
-from langgraph_om.core.context import RecallGuide, assemble
-from langgraph_om.core.observer import ObserverInput, observe
+from langgraph_om.core.actor.prompt import RecallGuide, assemble
+from langgraph_om.core.content.escape import escape
+from langgraph_om.core.observe.observer import ObserverInput, observe
+from langgraph_om.core.observe.transcript import TimedMessage, TranscriptLimits, render_transcript
 from langgraph_om.core.prompts import fill, load
-from langgraph_om.core.recall import guidance
-from langgraph_om.core.record import Group, MemoryRecord, blank_record
-from langgraph_om.core.reflector import ReflectorInput, reflect
-from langgraph_om.core.tags import escape
-from langgraph_om.core.transcript import TimedMessage, TranscriptLimits, render_transcript
-from langgraph_om.core.window import open_window
+from langgraph_om.core.record.record import Group, MemoryRecord, blank_record
+from langgraph_om.core.record.window import open_window
+from langgraph_om.core.reflect.reflector import ReflectorInput, reflect
+from langgraph_om.recall.answer import guidance
 
 COUNTER = COUNTERS[0]
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)

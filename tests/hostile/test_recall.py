@@ -16,16 +16,16 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from hostile.material import CONTROL, COUNTERS, deep, examples, ids, long_texts, tags_in, texts
 from langgraph_om import ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.recall import (
-    RECALL_ARGUMENTS,
+from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.recall.answer import recall
+from langgraph_om.recall.arguments import RECALL_ARGUMENTS
+from langgraph_om.recall.source import (
     RecallHit,
     RecallLimits,
     RecallScope,
     RecallThread,
     StateSource,
-    recall,
 )
-from langgraph_om.core.tokens import TokenCounter
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 
 NOON = datetime(2026, 3, 15, 12, tzinfo=UTC)

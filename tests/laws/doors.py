@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from graph_fixtures import MIDDLEWARE, SCHEMAS, SYSTEM, Graph, Saver
 from langgraph_om import ObservationalMemory, add_observational_memory, create_memory_agent
-from langgraph_om.middleware import ObservationalMemoryMiddleware
+from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
 from laws.cast import Actor, look_up
 
 DOORS = ("agent", "plain", "delta", "middleware", "middleware-delta", "step")

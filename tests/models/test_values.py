@@ -33,8 +33,8 @@ from langgraph_om import (
     ObserverError,
     StepResult,
 )
-from langgraph_om.models import read_reply
-from langgraph_om.retries import backoff, is_transient, retry_after
+from langgraph_om.models.providers import read_reply
+from langgraph_om.models.retries import backoff, is_transient, retry_after
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 
 NOTED = "<observations>\nDate: Mar 2, 2026\n* 🔴 (09:00) User goes to Lisbon\n</observations>"

@@ -9,19 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
-from langgraph_om.core.groups import log_text, previous_observations, reflected_groups
-from langgraph_om.core.record import Group, derive_id
-from langgraph_om.core.tags import escape
-from langgraph_om.core.threads.tags import CLOSE, ShowId, in_section, opening
-from langgraph_om.core.tokens import TokenCounter
-
-__all__ = [
-    "previous_sections",
-    "reflected_thread_groups",
-    "render_for_reflector",
-    "section_frames",
-]
-
+from langgraph_om.core.content.escape import escape
+from langgraph_om.core.observe.thread_sections import CLOSE, ShowId, in_section, opening
+from langgraph_om.core.record.record import Group, derive_id
+from langgraph_om.core.reflect.regroup import log_text, previous_observations, reflected_groups
+from langgraph_om.core.tokens.counter import TokenCounter
 
 # --- What the Actor is shown ---------------------------------------------------------------------
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
-from langgraph_om.core.attachments import Attachment
-from langgraph_om.core.observer import (
+from langgraph_om.core.content.attachments import Attachment
+from langgraph_om.core.content.escape import escape
+from langgraph_om.core.observe.observer import (
     Flow,
     ModelCall,
     ModelReply,
@@ -20,14 +21,11 @@ from langgraph_om.core.observer import (
     output_format,
     quoted,
 )
-from langgraph_om.core.parsing import Parsed
+from langgraph_om.core.observe.parse_answer import Parsed
+from langgraph_om.core.observe.thread_sections import attribute, in_section
 from langgraph_om.core.prompts import fill
-from langgraph_om.core.tags import escape
 from langgraph_om.core.threads.sections import Answers, parse_sections
-from langgraph_om.core.threads.tags import attribute, in_section
 from langgraph_om.errors import ObserverError
-
-__all__ = ["ThreadInput", "ThreadsInput", "observe_threads"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,20 +11,14 @@ from dataclasses import dataclass
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.observer import (
-    Flow,
-    ModelCall,
-    failure,
-)
-from langgraph_om.core.record import Group
-from langgraph_om.core.reflector import HIGHEST_LEVEL, reflector_question
+from langgraph_om.core.observe.observer import Flow, ModelCall, failure
+from langgraph_om.core.observe.thread_sections import ShowId
+from langgraph_om.core.record.record import Group
+from langgraph_om.core.reflect.reflector import HIGHEST_LEVEL, reflector_question
 from langgraph_om.core.threads.log import render_for_reflector
 from langgraph_om.core.threads.sections import Answers, parse_sections
-from langgraph_om.core.threads.tags import ShowId
-from langgraph_om.core.tokens import TokenCounter
+from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.errors import ObserverError
-
-__all__ = ["ThreadsReflection", "ThreadsReflectorInput", "reflect_threads"]
 
 
 @dataclass(frozen=True, slots=True)

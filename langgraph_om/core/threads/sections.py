@@ -12,11 +12,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from langgraph_om.core.parsing import Parsed, parse_output, without_reasoning
-from langgraph_om.core.splitting import ITEM_START
-from langgraph_om.core.threads.tags import CLOSE, read_id
-
-__all__ = ["Answers", "parse_sections"]
+from langgraph_om.core.observe.answer_tags import ITEM_START
+from langgraph_om.core.observe.parse_answer import Parsed, parse_output, without_reasoning
+from langgraph_om.core.observe.thread_sections import CLOSE, read_id
 
 _OPENS: Final = re.compile(r"<thread(?P<attributes>[ \t][^<>]*+)>")
 _JOINED: Final = re.compile(r"^([ \t]*+</thread>)[ \t]*+(?=<thread[ \t])", re.MULTILINE)

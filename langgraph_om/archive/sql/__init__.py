@@ -1,0 +1,1 @@
+"""The archive in SQLite or PostgreSQL."""

@@ -1,0 +1,162 @@
+"""Threads: whose they are, how they are listed, and how all that they hold is deleted."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Connection, delete, select, update
+
+from langgraph_om.archive.protocol import ArchivedThread
+from langgraph_om.archive.sql.database import Database, insert_into
+from langgraph_om.archive.sql.schema import (
+    group_rows,
+    history_rows,
+    job_rows,
+    message_rows,
+    record_rows,
+    thread_rows,
+    version_rows,
+)
+from langgraph_om.archive.sql.values import check_count, check_time
+from langgraph_om.errors import ConfigurationError
+
+_CHUNK = 500
+"""How many values one statement names; databases have a limit of some thousands."""
+
+
+def chunks(values: list[str]) -> list[list[str]]:
+    """Part values into lists that a statement can name."""
+    rest = iter(values)
+    return list(iter(lambda: list(islice(rest, _CHUNK)), []))
+
+
+def own_thread(
+    connection: Connection, thread_id: str, resource_id: str | None, now: datetime
+) -> str | None:
+    """Lock a thread for this transaction, made if it is new, and return its title.
+
+    Raises:
+        ConfigurationError: When it belongs to another resource.
+    """
+    new = insert_into(connection, thread_rows).values(
+        id=thread_id, resource_id=resource_id, created=now, updated=now
+    )
+    # An update that changes nothing locks the row, in the same statement that may insert it.
+    same = {"updated": thread_rows.c.updated}
+    connection.execute(new.on_conflict_do_update(index_elements=["id"], set_=same))
+    is_it = thread_rows.c.id == thread_id
+    found = connection.execute(
+        select(thread_rows.c.resource_id, thread_rows.c.title).where(is_it)
+    ).one()
+    if resource_id is not None and found.resource_id != resource_id:
+        if found.resource_id is not None:
+            msg = (
+                f"`resource_id` is {resource_id!r}, and the thread {thread_id!r} belongs to the "
+                f"resource {found.resource_id!r}; write to it under that one, or to another thread"
+            )
+            raise ConfigurationError(msg)
+        for table, column in (
+            (thread_rows, thread_rows.c.id),
+            (group_rows, group_rows.c.thread_id),
+            (job_rows, job_rows.c.thread_id),
+        ):
+            where = (column == thread_id, table.c.resource_id.is_(None))
+            connection.execute(update(table).where(*where).values(resource_id=resource_id))
+    title: str | None = found.title
+    return title
+
+
+def touch(connection: Connection, thread_id: str, now: datetime, **values: Any) -> None:
+    """Note that something is new in a thread; time never goes back."""
+    is_it = thread_rows.c.id == thread_id
+    updated = connection.execute(select(thread_rows.c.updated).where(is_it)).scalar()
+    if updated is not None:
+        values["updated"] = max(updated, now)
+        connection.execute(update(thread_rows).where(is_it).values(**values))
+
+
+class SQLThreads:
+    """The threads of an archive in SQL."""
+
+    _database: Database
+
+    def set_title(self, thread_id: str, title: str | None, now: datetime) -> None:
+        """Name a thread; one that is not there is not made."""
+        check_time("now", now)
+        with self._database.write("set a title") as connection:
+            row = connection.execute(_lock_thread(thread_id)).one_or_none()
+            if row is not None and row.title != title:
+                touch(connection, thread_id, now, title=title)
+
+    def thread(self, thread_id: str) -> ArchivedThread | None:
+        """Return a thread."""
+        with self._database.read("read a thread") as connection:
+            query = select(thread_rows).where(thread_rows.c.id == thread_id)
+            row = connection.execute(query).one_or_none()
+        return None if row is None else _thread(row)
+
+    def threads(
+        self,
+        resource_id: str,
+        *,
+        page: int = 0,
+        limit: int = 20,
+        before: datetime | None = None,
+        after: datetime | None = None,
+    ) -> tuple[list[ArchivedThread], bool]:
+        """Return a page of a resource's threads, newest updated first, and whether more follow."""
+        check_count("page", page)
+        check_count("limit", limit)
+        check_time("before", before)
+        check_time("after", after)
+        query = (
+            select(thread_rows)
+            .where(thread_rows.c.resource_id == resource_id)
+            .order_by(thread_rows.c.updated.desc(), thread_rows.c.id)
+            .offset(page * limit)
+            .limit(limit + 1)
+        )
+        if before is not None:
+            query = query.where(thread_rows.c.created < before)
+        if after is not None:
+            query = query.where(thread_rows.c.created > after)
+        with self._database.read("list threads") as connection:
+            found = [_thread(row) for row in connection.execute(query)]
+        return found[:limit], len(found) > limit
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Delete a thread with its messages, groups and jobs; running ones can not finish."""
+        with self._database.write("delete a thread") as connection:
+            connection.execute(_lock_thread(thread_id))
+            _delete_threads(connection, [thread_id])
+
+    def delete_resource(self, resource_id: str) -> None:
+        """Delete a resource's threads with all they hold, its record and history, and its jobs."""
+        with self._database.write("delete a resource") as connection:
+            # In one order, so that two deletions never wait for each other.
+            query = (
+                select(thread_rows.c.id)
+                .where(thread_rows.c.resource_id == resource_id)
+                .order_by(thread_rows.c.id)
+                .with_for_update()
+            )
+            _delete_threads(connection, list(connection.execute(query).scalars()))
+            for table in (job_rows, record_rows, history_rows):
+                connection.execute(delete(table).where(table.c.resource_id == resource_id))
+
+
+def _lock_thread(thread_id: str) -> Any:
+    return select(thread_rows).where(thread_rows.c.id == thread_id).with_for_update()
+
+
+def _delete_threads(connection: Connection, thread_ids: list[str]) -> None:
+    for ids in chunks(thread_ids):
+        for table in (job_rows, group_rows, version_rows, message_rows):
+            connection.execute(delete(table).where(table.c.thread_id.in_(ids)))
+        connection.execute(delete(thread_rows).where(thread_rows.c.id.in_(ids)))
+
+
+def _thread(row: Any) -> ArchivedThread:
+    return ArchivedThread(row.id, row.resource_id, row.title, row.created, row.updated)

@@ -1,0 +1,294 @@
+"""What the Actor sees: one system message, a reminder, and the messages that are not observed yet.
+
+The order keeps the longest prefix unchanged from call to call, so that a provider's prompt cache
+can hold it: the agent's own prompt, our constant instructions, the observations group by group, and
+only then what changes often. Text of users and models is escaped, so that none of it closes or
+opens a tag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import lru_cache
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+
+from langgraph_om.core.content.dates import annotate
+from langgraph_om.core.content.escape import escape
+from langgraph_om.core.observe.other_threads import others_text
+from langgraph_om.core.observe.thread_sections import ShowId
+from langgraph_om.core.prompts import load
+from langgraph_om.core.record.record import Group, MemoryRecord, log_tokens
+from langgraph_om.core.record.window import CONTINUATION_ID, Window, safe_cuts
+from langgraph_om.core.threads.log import section_frames
+from langgraph_om.recall.answer import range_line
+
+_FIXED_TOKENS = 600
+"""At least what our constant instructions, the reminder and the tags cost."""
+
+_REMINDER_TOKENS = 80
+"""What the reminder costs that stands for left-out messages where there are no observations."""
+
+_TAG_ENDS = (
+    *("thread", "observations", "log", "conversation", "task", "response", "title", "reminder"),
+)
+"""What makes one of our tags of a text that ends in its sign, or in the first word of its name."""
+
+ContentBlock = str | dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RecallGuide:
+    """What the Actor is told about recall, the same in every call."""
+
+    text: str
+    tokens: int
+
+
+def extra_tokens(record: MemoryRecord, guide: RecallGuide | None) -> int:
+    """Estimate what stands in the prompt beside window and log: recall, and other threads."""
+    return recall_tokens(record, guide) + sum(
+        len(each["text"]) // 3 for each in record["others"] if each["text"]
+    )
+
+
+def recall_tokens(record: MemoryRecord, guide: RecallGuide | None) -> int:
+    """Estimate what recall adds to the observations: the guide, and the range line of each group.
+
+    The tokens of a group are those of its text, as the thresholds are about what the Observer and
+    the Reflector write, and neither sees a range line.
+    """
+    if guide is None or not record["log"]:
+        return 0
+    # An id is read in small pieces, of two characters or more.
+    return guide.tokens + sum(len(_range_line(group)) // 2 for group in _shown_groups(record))
+
+
+def assemble(
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    window: Window,
+    *,
+    today: date,
+    system: str | SystemMessage | None = None,
+    max_input_tokens: int | None = None,
+    guide: RecallGuide | None = None,
+    show_id: ShowId | None = None,
+) -> list[BaseMessage]:
+    """Put together the Actor's input.
+
+    Args:
+        record: The memory of the thread.
+        messages: The whole conversation; none of them is changed.
+        window: Its unobserved messages.
+        today: The day from which relative dates are told, in the memory's time zone.
+        system: The agent's own system prompt, if it is not among the messages.
+        max_input_tokens: Above this, the oldest messages of the window are left out of the view.
+        guide: With recall, what the Actor is told about it; groups then name their messages.
+        show_id: With a shared log, how a thread's id is shown; observations then stand in sections.
+
+    Returns:
+        At most one system message, then the conversation. Without observations these are the given
+        messages as they are.
+    """
+    head = _own_system(system, messages)
+    lead = "\n\n" if _blocks(head) else ""
+    memory = _memory_blocks(record, today, lead=lead, guide=guide, show_id=show_id)
+    extra = extra_tokens(record, guide) if max_input_tokens is not None else 0
+    dropped = dropped_from_view(window, log_tokens(record), max_input_tokens, extra=extra)
+    shown: list[BaseMessage] = [entry.message for entry in window.entries[dropped:]]
+    out: list[BaseMessage] = []
+    if memory:
+        blocks = [*_blocks(head), *memory]
+        out.append(
+            SystemMessage(blocks) if head is None else head.model_copy(update={"content": blocks})
+        )
+    elif head is not None:
+        out.append(head)
+    if record["log"] or dropped:
+        reminder = load("continuation" if record["log"] else "trimmed")
+        out.append(HumanMessage(reminder, id=CONTINUATION_ID))
+    request = _pinned_request(window, dropped)
+    if request is not None:
+        out.append(request)
+    return [*out, *_calls_of(shown, messages), *shown]
+
+
+def _own_system(
+    system: str | SystemMessage | None, messages: Sequence[BaseMessage]
+) -> SystemMessage | None:
+    """Join the agent's own system texts to one message; a single one stays as it is."""
+    given = SystemMessage(system) if isinstance(system, str) else system
+    # The few types are looked at instead of each message: a conversation may be very long.
+    kinds = {kind for kind in set(map(type, messages)) if issubclass(kind, SystemMessage)}
+    own = [m for m in messages if isinstance(m, SystemMessage)] if kinds else []
+    parts = [given, *own] if given is not None else own
+    if len(parts) <= 1:
+        return parts[0] if parts else None
+    return SystemMessage([block for part in parts for block in _blocks(part)])
+
+
+def _blocks(message: SystemMessage | None) -> list[ContentBlock]:
+    if message is None:
+        return []
+    content = message.content
+    if isinstance(content, str):
+        return [_text(content)] if content else []
+    return [_text(block) if isinstance(block, str) else block for block in content]
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _memory_blocks(
+    record: MemoryRecord,
+    today: date,
+    *,
+    lead: str,
+    guide: RecallGuide | None,
+    show_id: ShowId | None,
+) -> list[ContentBlock]:
+    """Render the memory as content blocks; `lead` parts the first from what precedes it."""
+    others = others_text(record["others"]) if show_id is not None else ""
+    if not record["log"] and not others:
+        return []
+    told = [load("actor_instructions")]
+    if show_id is not None:
+        told.append(load("actor_threads"))
+    if guide is not None:
+        told.append(guide.text)
+    instructions = "\n\n".join(told)
+    blocks = [f"{lead}{instructions}"]
+    if record["log"]:
+        blocks = [f"{blocks[0]}\n\n<observations>\n", *_log_blocks(record, today, guide, show_id)]
+    if others:
+        blocks.append(f"\n\n{others}")
+    if hints := _hints(record):
+        blocks.append(hints)
+    return [_text(block) for block in blocks]
+
+
+def _log_blocks(
+    record: MemoryRecord, today: date, guide: RecallGuide | None, show_id: ShowId | None
+) -> list[str]:
+    """Render the log, a text for each group; a text stays as it is when the log grows."""
+    groups = _shown_groups(record)
+    frames = [""] * (len(groups) + 1)
+    if show_id is not None:
+        frames = section_frames(groups, show_id, current=record["thread_id"])
+    blocks: list[str] = []
+    previous: date | None = None
+    for group, frame in zip(groups, frames, strict=False):
+        if frame.strip():  # the days of another thread begin anew
+            previous = None
+        told, previous = _told(group["text"], today, previous)
+        line = _range_line(group) if guide is not None else ""
+        end = "" if show_id is not None else "\n\n"
+        blocks.append(f"{frame}{told}\n{line}{end}" if line else f"{frame}{told}{end}")
+    return [*blocks, f"{frames[-1]}\n</observations>" if frames[-1] else "</observations>"]
+
+
+def _shown_groups(record: MemoryRecord) -> list[Group]:
+    """Return the groups with a text; the messages of others held nothing worth noting."""
+    return [group for group in record["log"] if group["text"]]
+
+
+def _range_line(group: Group) -> str:
+    """Name the messages behind a group; ids are not dates, whatever they look like."""
+    return escape(range_line(group))
+
+
+@lru_cache(maxsize=1024)
+def _told(text: str, today: date, previous: date | None) -> tuple[str, date | None]:
+    """Render a group as of a day; kept, because groups never change and every call shows them."""
+    text = escape(text)
+    for rest in _TAG_ENDS:  # the group after this one may begin with it
+        text = escape(f"{text}{rest}").removesuffix(rest)
+    return annotate(text, today, previous)
+
+
+def _hints(record: Mapping[str, Any]) -> str:
+    tags = {"current-task": "current_task", "suggested-response": "suggested_response"}
+    return "".join(
+        f"\n\n<{tag}>\n{escape(record[key])}\n</{tag}>" for tag, key in tags.items() if record[key]
+    )
+
+
+def _pinned_request(window: Window, dropped: int) -> BaseMessage | None:
+    """Return the live user request when it would not be shown otherwise."""
+    if window.request_message is not None:
+        return window.request_message
+    for entry in window.entries[:dropped]:
+        if entry.key == window.request:
+            return entry.message
+    return None
+
+
+def _calls_of(shown: Sequence[BaseMessage], messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Bring back the calls whose results came so late that the calls were observed before them."""
+    called: set[str] = set()
+    missing: set[str] = set()
+    for message in shown:
+        if isinstance(message, AIMessage):
+            called |= {str(call["id"]) for call in message.tool_calls}
+        elif isinstance(message, ToolMessage) and message.tool_call_id not in called:
+            missing.add(message.tool_call_id)
+    if not missing:
+        return []
+    present = {id(message) for message in shown}
+    return _exchanges_of(missing, [m for m in messages if id(m) not in present])
+
+
+def _exchanges_of(call_ids: set[str], messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Find the newest messages that make these calls, each with its other results."""
+    brought: list[BaseMessage] = []
+    missing = set(call_ids)
+    results: list[ToolMessage] = []
+    for message in reversed(messages):
+        if not missing:
+            break
+        if isinstance(message, ToolMessage):
+            results.append(message)
+            continue
+        if isinstance(message, AIMessage):
+            ids = {str(call["id"]) for call in message.tool_calls}
+            if ids & missing:
+                missing -= ids
+                brought += [r for r in results if r.tool_call_id in ids]
+                brought.append(message)
+        results = []
+    return brought[::-1]
+
+
+def dropped_from_view(window: Window, log: int, limit: int | None, *, extra: int = 0) -> int:
+    """Count the window's oldest messages that the view leaves out to keep to a limit.
+
+    Only whole exchanges are left out, and the newest one always stays; the live user request is
+    shown whatever happens.
+
+    Args:
+        window: The unobserved messages.
+        log: Tokens of the observation log.
+        limit: Tokens of observations and messages together; `None`: no limit.
+        extra: What recall and other threads add to the observations, as `extra_tokens` tells.
+    """
+    if limit is None:
+        return 0
+    told = log or extra
+    room = limit - window.request_tokens - ((log + _FIXED_TOKENS + extra) if told else 0)
+    if window.tokens <= room:
+        return 0
+    room -= 0 if told else _REMINDER_TOKENS
+    size, before, dropped = window.tokens, 0, 0
+    for cut in safe_cuts(window.entries):
+        if cut == len(window.entries) or size <= room:
+            break
+        leaving = [e.tokens for e in window.entries[before:cut] if e.key != window.request]
+        if leaving:  # the live request leaves its place, never the view
+            size -= sum(leaving)
+            before = dropped = cut
+    return dropped

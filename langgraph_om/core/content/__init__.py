@@ -1,0 +1,1 @@
+"""What a message holds: blocks, parts, attachments, text, keys, times."""

@@ -1,0 +1,227 @@
+"""Text and values fit a budget: what is left out is named with its size, and nothing breaks a line.
+
+Control characters and lone surrogates go before anything is measured or cut. A text is cut in a
+bounded number of counts, however long it is, and a value is shown as JSON in the fullest outline
+that fits.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from itertools import chain, islice
+from typing import Any, Final
+
+LABEL_CHARACTERS: Final = 120
+MOST_TOKENS_PER_CHARACTER: Final = 4
+"""More than any tokenizer makes of a character: the bytes of its UTF-8 form."""
+CHARACTERS_PER_TOKEN_CEILING: Final = 16
+"""No text longer than this many characters per allowed token is counted: it is cut unread."""
+SEARCH_STEPS: Final = 12
+WHOLE_VALUE_NODES: Final = 20_000
+LARGE_INTEGER_BITS: Final = 4096
+"""Python refuses to write out an integer of thousands of digits."""
+
+LINE_BREAKS: Final = ("\r\n", "\r", "\x0b", "\x0c", "\x85", "\u2028", "\u2029")
+"""What ends a line besides a line feed."""
+CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f]+")
+SURROGATE = re.compile("[\ud800-\udfff]")
+SPACES = re.compile(r"\s+")
+HIDDEN = re.compile("[\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
+"""What would hide or reorder the letters of a label; what emoji are joined by is not among them."""
+LABEL_END = re.compile(r":(?=[\s\u200c\u200d\ufe00-\ufe0f]|$)")
+ENCODED = re.compile(r"(?:data:[^,]{0,200},)?[A-Za-z0-9+/_=-]{40,}")
+
+
+def clean(text: str, line_break: str = "\n") -> str:
+    """`text` with plain line breaks, without control characters, encodable as UTF-8."""
+    for foreign in LINE_BREAKS:
+        text = text.replace(foreign, line_break)
+    text = CONTROL.sub("", text)
+    return text if text.isascii() else SURROGATE.sub("\ufffd", text)
+
+
+def one_line(value: object) -> str:
+    """A name, an id or another short label, which can not end the label it stands in."""
+    if not isinstance(value, str | int):
+        return ""
+    if isinstance(value, int) and value.bit_length() >= LARGE_INTEGER_BITS:
+        return ""
+    # A label is short, so only the head of a long one is worth reading.
+    text = HIDDEN.sub("", clean(str(value)[: LABEL_CHARACTERS * 10]))
+    text = SPACES.sub(" ", text).strip()
+    text = LABEL_END.sub("", text.replace("[", "(").replace("]", ")")).strip()
+    return text if len(text) <= LABEL_CHARACTERS else f"{text[:LABEL_CHARACTERS]}…"
+
+
+def omit_middle(text: str, kept: int) -> str:
+    """`text` with the middle left out so that `kept` characters stay, a fifth of them the end."""
+    if kept >= len(text):
+        return text
+    tail = kept // 5
+    note = f"[... {len(text) - kept:,} characters omitted ...]"
+    return "\n".join(filter(None, (text[: kept - tail], note, text[len(text) - tail :])))
+
+
+def cut(text: str, tokens: int, count: Callable[[str], int]) -> str:
+    """`text`, or as much of its head and end as `tokens` allow, in a bounded number of counts.
+
+    Args:
+        text: The text, of any length.
+        tokens: The most that the answer may count.
+        count: Says what a text counts.
+    """
+    if len(text) * MOST_TOKENS_PER_CHARACTER <= tokens:
+        return text  # most texts are short, and counting is what costs
+    high = min(len(text), tokens * CHARACTERS_PER_TOKEN_CEILING)
+    head = count(text[:high])
+    if high == len(text) and head <= tokens:
+        return text
+    # Between a length known to fit and one known not to; the first guess is proportional.
+    low, guess = 0, min(high, high * tokens // max(head, 1))
+    for _ in range(SEARCH_STEPS):
+        if count(omit_middle(text, guess)) <= tokens:
+            low = guess
+        else:
+            high = guess
+        if high - low <= max(16, low // 50):
+            break
+        guess = (low + high) // 2
+    return omit_middle(text, low)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """How much of a value an outline shows; `nodes` are shared fairly among siblings."""
+
+    characters: int
+    entries: int = 400
+    depth: int = 6
+    nodes: int = 2000
+    encoded: bool = True
+    """Whether long strings that look like encoded bytes show their head too."""
+
+
+OUTLINES: Final = (
+    *(_Bounds(characters) for characters in (2560, 1280, 640, 320, 160, 80, 40, 20)),
+    _Bounds(20, entries=100, depth=4, nodes=400),
+    _Bounds(20, entries=20, depth=3, nodes=100),
+)
+KEY_BOUNDS: Final = _Bounds(160)
+SHORT_BOUNDS: Final = _Bounds(80, entries=20, depth=4, nodes=60, encoded=False)
+
+
+def _describe(value: object) -> object:
+    """What stands for a value that JSON does not have; never an address in memory."""
+    if isinstance(value, Enum):
+        return str(value.name)
+    if isinstance(value, date | time | timedelta | Decimal):
+        return str(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"[{len(value):,} bytes]"
+    return f"[{type(value).__name__}]"
+
+
+def _whole_json(value: object) -> str | None:
+    """`value` as JSON, or None when it is recursive, too large to walk, or has no JSON."""
+    waiting, nodes = [value], 0
+    while waiting:
+        item = waiting.pop()
+        if not isinstance(item, dict | list | tuple):
+            continue
+        nodes += len(item)
+        if nodes > WHOLE_VALUE_NODES:
+            return None
+        waiting.extend(item.values() if isinstance(item, dict) else item)
+    try:
+        return json.dumps(value, ensure_ascii=False, default=_describe)
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def _short_string(text: str, bounds: _Bounds) -> str:
+    """A string value of an outline, with the amount left out named."""
+    if not bounds.encoded and ENCODED.fullmatch(text):
+        return f"[{len(text):,} characters omitted]"
+    if len(text) <= bounds.characters:
+        return text
+    omitted = f"[{len(text) - bounds.characters:,} characters omitted]"
+    return f"{text[: bounds.characters]} … {omitted}"
+
+
+def _outline(value: object, bounds: _Bounds, depth: int, nodes: int) -> object:
+    """A JSON value that keeps the keys of `value` and shortens what they hold."""
+    if isinstance(value, str):
+        return _short_string(value, bounds)
+    if isinstance(value, int) and value.bit_length() >= LARGE_INTEGER_BITS:
+        return "[large integer]"
+    if value is None or isinstance(value, int | float):
+        return value
+    if isinstance(value, dict | list | tuple):
+        return _container_outline(value, bounds, depth, nodes)
+    return _describe(value)
+
+
+def _container_outline(
+    value: dict[Any, Any] | Sequence[Any],
+    bounds: _Bounds,
+    depth: int,
+    nodes: int,
+) -> object:
+    """The outline of a mapping or list, whose entries share the `nodes` that are left."""
+    size = min(len(value), bounds.entries, nodes)
+    if value and (not size or depth == 0):
+        return f"[{len(value):,} entries omitted]"
+    share = (nodes - size) // max(size, 1)
+    left_out = f"[{len(value) - size:,} entries omitted]" if len(value) > size else ""
+    if isinstance(value, dict):
+        shown = {
+            _key(key): _outline(item, bounds, depth - 1, share)
+            for key, item in islice(value.items(), size)
+        }
+        return shown | ({"…": left_out} if left_out else {})
+    items = [_outline(item, bounds, depth - 1, share) for item in value[:size]]
+    return [*items, left_out] if left_out else items
+
+
+def _key(key: object) -> str:
+    """The name of an entry, long enough in every outline to tell it from its neighbours."""
+    return str(_outline(key, KEY_BOUNDS, depth=0, nodes=0))
+
+
+def _outline_json(value: object, bounds: _Bounds) -> str:
+    outline = _outline(value, bounds, bounds.depth, bounds.nodes)
+    return _clean_json(json.dumps(outline, ensure_ascii=False))
+
+
+def _clean_json(text: str) -> str:
+    """JSON that `_clean` would not break: what ends a line in it stands in a string."""
+    return clean(text, r"\n")
+
+
+def bounded_json(value: object, tokens: int, count: Callable[[str], int]) -> str:
+    """`value` as JSON within `tokens`: whole, else its fullest outline that fits, else cut.
+
+    Args:
+        value: Any value; what JSON does not have is described.
+        tokens: The most that the answer may count.
+        count: Says what a text counts.
+    """
+    ceiling = tokens * CHARACTERS_PER_TOKEN_CEILING
+    whole = _whole_json(value)
+    shown_whole = [] if whole is None or len(whole) > ceiling else [_clean_json(whole)]
+    text = ""
+    for text in chain(shown_whole, (_outline_json(value, bounds) for bounds in OUTLINES)):
+        if len(text) <= ceiling and count(text) <= tokens:
+            return text
+    return cut(text, tokens, count)
+
+
+def short_json(value: object, characters: int) -> str:
+    """The outline of a value in about so many characters; encoded bytes in it are not shown."""
+    return omit_middle(_outline_json(value, SHORT_BOUNDS), characters)

@@ -1,0 +1,1 @@
+"""Flows that carry out a decision, a file for each operation."""

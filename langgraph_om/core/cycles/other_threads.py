@@ -1,0 +1,207 @@
+"""The cycles that observe other threads of a resource, batch beside batch.
+
+What comes of them is put into the shared log as it fits there by then, so nothing has to be judged
+here when it is collected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.cycles.buffering import Job, job_of
+from langgraph_om.core.cycles.cycle import Answer, CycleFlow, CycleInfo, Step, Tally, Together
+from langgraph_om.core.cycles.hooks import ask_observer_of_threads
+from langgraph_om.core.cycles.observation import failed, hints_of
+from langgraph_om.core.events import Event, iso
+from langgraph_om.core.observe.other_threads import (
+    OtherThread,
+    batches,
+    counts_to_observe,
+    others_tokens,
+)
+from langgraph_om.core.observe.parse_answer import Parsed
+from langgraph_om.core.record.chunks import entries_digest
+from langgraph_om.core.record.record import (
+    CURSOR_TAIL,
+    Group,
+    MemoryRecord,
+    derive_id,
+    failures_of,
+    newest_observed,
+)
+from langgraph_om.core.record.window import Window
+from langgraph_om.core.reflect.regroup import log_text
+from langgraph_om.errors import ObserverError
+
+_Part = tuple[OtherThread, int]
+_Outcome = tuple[dict[str, Parsed], Tally, ObserverError | None]
+
+
+def observe_others_cycle(
+    settings: Settings,
+    record: MemoryRecord,
+    window: Window,
+    threads: Sequence[OtherThread],
+    started: datetime,
+) -> CycleFlow:
+    """Observe other threads while the turn waits.
+
+    Args:
+        settings: The settings in force.
+        record: The memory of the thread that the turn is in.
+        window: Its unobserved messages.
+        threads: The other threads, as they are now.
+        started: The current time.
+    """
+    parts = _parts(settings, threads)
+    if not parts:
+        yield others_left(record)
+        return
+    cycle = _cycle(settings, record, parts, started, "turn")
+    tally = Tally(started)
+    yield cycle.start("observation-start", thread_ids=[thread.thread_id for thread, _ in parts])
+    sections, error = yield from _observed(cycle, tally, parts)
+    if not sections and error is not None:
+        yield from failed(cycle, tally, error, others_tokens(record["others"]), window.last_key)
+        return
+    yield cycle.end("observation-end", tally, **_told(sections))
+    yield from _titles(cycle, tally, threads, sections)
+
+
+def others_left(record: MemoryRecord) -> Event:
+    """Say that nothing of other threads is to be observed in this turn, after all.
+
+    They were observed meanwhile, or can not be read; the next turn looks at them anew.
+    """
+    shown = [{**each, "observable": 0} for each in record["others"]]
+    return {"type": "others", "others": shown}
+
+
+def observe_others_ahead(
+    settings: Settings, record: MemoryRecord, threads: Sequence[OtherThread], now: datetime
+) -> Job | None:
+    """Describe the job that observes other threads in the background; `None` without any."""
+    parts = _parts(settings, threads)
+    if not parts:
+        return None
+    cycle = _cycle(settings, record, parts, now, "buffer")
+    ids = [thread.thread_id for thread, _ in parts]
+    return job_of(cycle, {"thread_ids": ids}, _ahead(cycle, parts), thread_ids=ids)
+
+
+def _ahead(cycle: CycleInfo, parts: Sequence[_Part]) -> CycleFlow:
+    tally = Tally(cycle.started)
+    sections, error = yield from _observed(cycle, tally, parts)
+    if not sections and error is not None:
+        yield cycle.end("buffering-failed", tally, error=str(error))
+        return
+    yield cycle.end("buffering-end", tally, **_told(sections))
+
+
+def _parts(settings: Settings, threads: Sequence[OtherThread]) -> list[_Part]:
+    counts = counts_to_observe(threads, settings.thresholds.others_tokens)
+    return [(each, counts[each.thread_id]) for each in threads if counts[each.thread_id]]
+
+
+def _cycle(
+    settings: Settings,
+    record: MemoryRecord,
+    parts: Sequence[_Part],
+    started: datetime,
+    trigger: Literal["turn", "buffer"],
+) -> CycleInfo:
+    """Name the cycle by what it reads, so that threads that want the same one share it."""
+    names = sorted(
+        f"{thread.thread_id}:{newest_observed({'cursor': thread.cursor})}:"
+        f"{entries_digest(thread.entries[:count])}"
+        for thread, count in parts
+    )
+    attempt = failures_of(record, "others")
+    cycle_id = derive_id("observe-others", record["resource_id"], attempt, *names)
+    tokens = sum(entry.tokens for thread, count in parts for entry in thread.entries[:count])
+    return CycleInfo(settings, record, "others", cycle_id, tokens, started, trigger)
+
+
+def _observed(
+    cycle: CycleInfo, tally: Tally, parts: Sequence[_Part]
+) -> Generator[Step, Answer, tuple[list[dict[str, Any]], ObserverError | None]]:
+    """Ask about all batches at once.
+
+    Returns:
+        What to put into the shared log, and an error if a batch failed.
+    """
+    most = cycle.settings.observation.max_tokens_per_batch
+    asked = batches(parts, most)
+    outcomes: Any = yield Together([_batch(cycle, batch) for batch in asked])
+    sections: list[dict[str, Any]] = []
+    error: ObserverError | None = None
+    for batch, outcome in zip(asked, outcomes, strict=True):
+        answers, spent, wrong = outcome
+        tally.add(spent)
+        error = error or wrong
+        sections += [
+            _section(cycle, thread, count, answers[thread.thread_id], spent)
+            for thread, count in batch
+            if thread.thread_id in answers
+        ]
+    return sections, error
+
+
+def _batch(cycle: CycleInfo, batch: Sequence[_Part]) -> Generator[Step, Answer, _Outcome]:
+    tally = Tally(cycle.started)
+    try:
+        answers = yield from ask_observer_of_threads(cycle, tally, batch)
+    except ObserverError as error:
+        return {}, tally, error
+    return answers, tally, None
+
+
+def _section(
+    cycle: CycleInfo, thread: OtherThread, count: int, parsed: Parsed, tally: Tally
+) -> dict[str, Any]:
+    """Write what was observed of one thread as a change of the shared log."""
+    entries = thread.entries[:count]
+    group: Group = {
+        "id": derive_id("section", cycle.cycle_id, thread.thread_id),
+        "kind": "observation",
+        "ranges": [[entries[0].key, entries[-1].key]],
+        "thread_id": thread.thread_id,
+        "observed_at": iso(tally.at),
+        "text": parsed.observations,
+        "tokens": cycle.settings.counter.count_text(parsed.observations),
+    }
+    cursor = [*thread.cursor, *(entry.key for entry in entries)][-CURSOR_TAIL:]
+    return {
+        "thread_id": thread.thread_id,
+        "after": newest_observed({"cursor": thread.cursor}),
+        "cursor": cursor,
+        "groups": [group],
+        "hints": hints_of(cycle.settings, parsed),
+    }
+
+
+def _told(sections: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    groups = [group for section in sections for group in section["groups"]]
+    return {
+        "sections": list(sections),
+        "observation_tokens": sum(group["tokens"] for group in groups),
+        "observations": log_text(groups),
+    }
+
+
+def _titles(
+    cycle: CycleInfo,
+    tally: Tally,
+    threads: Sequence[OtherThread],
+    sections: Sequence[dict[str, Any]],
+) -> CycleFlow:
+    """Say which threads have a new title."""
+    former = {thread.thread_id: thread.title for thread in threads}
+    for section in sections:
+        old, new = former[section["thread_id"]], section["hints"]["thread_title"]
+        if new is not None and new != old:
+            event = cycle.event("thread-update", tally.at, old_title=old, new_title=new)
+            yield {**event, "thread_id": section["thread_id"]}

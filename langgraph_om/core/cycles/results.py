@@ -1,0 +1,176 @@
+"""What became of background jobs, judged against the conversation as it is now.
+
+A result is taken in only where its messages or groups still stand as they did; everything else is
+said to be over, and its messages stay as they are.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Literal
+
+from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.cycles.cycle import CycleInfo
+from langgraph_om.core.events import Event, iso
+from langgraph_om.core.observe.other_threads import others_tokens
+from langgraph_om.core.record.chunks import covered_count, entries_digest, live_chunks
+from langgraph_om.core.record.record import (
+    MemoryRecord,
+    failures_of,
+    log_tokens,
+    position_of_groups,
+)
+from langgraph_om.core.record.window import Window
+
+JobState = Event | Literal["running", "expired"] | None
+"""A job as its executor knows it: its result, still at work, left by the worker that had it, or not
+known there."""
+
+
+def collected(
+    settings: Settings,
+    record: MemoryRecord,
+    window: Window,
+    states: Mapping[str, JobState],
+    now: datetime,
+) -> list[Event]:
+    """Take in the results of pending jobs.
+
+    Args:
+        settings: The settings in force.
+        record: The memory of the thread.
+        window: Its unobserved messages.
+        states: Per operation, what the executor knows of the pending job.
+        now: The current time.
+
+    Returns:
+        One event for each job that is over: its result where that still fits, else a failure that
+        says `superseded`, `stale`, `abandoned` or `lost`.
+    """
+    events: list[Event] = []
+    # A copied thread collects the job of the thread it was copied from.
+    here = {"record_id": record["id"], "thread_id": record["thread_id"]}
+    for operation, pending in record["pending"].items():
+        state = states.get(operation)
+        if state == "running":
+            continue
+        if state == "expired":
+            # All workers know this by the lease, so that one of them begins again, at once.
+            why = "abandoned: the worker that ran the job ended, or lost touch"
+            events.append(over(record, operation, pending, now, why))
+            continue
+        if state is None:
+            events.append(_lost(settings, record, window, operation, now))
+            continue
+        misfit = _misfit(record, window, operation, pending)
+        if misfit:
+            usage = state.get("usage")
+            events.append({**over(record, operation, pending, now, misfit), "usage": usage})
+        elif state["type"] == "buffering-failed":
+            info = CycleInfo(settings, record, state["operation"], pending["cycle_id"], 0, now)
+            size = size_of(operation, record, window)
+            back_off = info.failures(size)
+            # A failing job must not keep the turn from asking at the blocking threshold.
+            limit = max(size, _blocking_size(settings, record, window, operation))
+            back_off["retry_at_tokens"] = min(back_off["retry_at_tokens"], limit)
+            events.append({**state, **here, **back_off})
+        else:
+            events.append({**state, **here})
+    return events
+
+
+def size_of(operation: str, record: MemoryRecord, window: Window) -> int:
+    """Count what an operation is about: tokens of the window, of the log, or of other threads."""
+    if operation == "others":
+        return others_tokens(record["others"])
+    return window.tokens if operation == "observation" else log_tokens(record)
+
+
+def _blocking_size(settings: Settings, record: MemoryRecord, window: Window, operation: str) -> int:
+    if operation == "others":
+        return sys.maxsize  # no turn waits for other threads while there is buffering
+    if operation == "observation":
+        return settings.thresholds.block_messages_at(log_tokens(record))
+    return settings.thresholds.block_observations_at(window.tokens)
+
+
+def _lost(
+    settings: Settings, record: MemoryRecord, window: Window, operation: str, now: datetime
+) -> Event:
+    """Say that a job is not known here: its process ended, or another one runs it.
+
+    The next one waits for as much growth again, or workers that take turns would each ask anew.
+    """
+    pending = record["pending"][operation]
+    size = size_of(operation, record, window)
+    why = "lost: the job is not known here, it ended with its process or belongs to another"
+    return {
+        **over(record, operation, pending, now, why),
+        "usage": {},
+        "failures": failures_of(record, operation),
+        "at_tokens": size,
+        "retry_at_tokens": min(
+            size + pending["tokens"],
+            max(size, _blocking_size(settings, record, window, operation)),
+        ),
+    }
+
+
+def _misfit(
+    record: MemoryRecord, window: Window, operation: str, pending: Mapping[str, Any]
+) -> str | None:
+    """Tell why a job's result can not be used, if so."""
+    covers = pending["covers"]
+    if operation == "others":
+        return None  # the shared log takes in what of it still fits
+    if operation == "reflection":
+        if position_of_groups(record["log"], covers["group_ids"]) is None:
+            return "superseded: the log was reflected otherwise"
+        return None
+    start = covered_count(live_chunks(record, window))
+    entries = window.entries[start : start + len(covers["ids"])]
+    if [entry.key for entry in entries] != covers["ids"]:
+        return "superseded: its messages were observed otherwise, or are gone"
+    if entries_digest(entries) != covers["digest"]:
+        return "stale: its messages were changed"
+    return None
+
+
+def over(
+    record: MemoryRecord, operation: str, job: Mapping[str, Any], now: datetime, why: str
+) -> Event:
+    """Say that a job or its result is of no use; this is no failure of the model.
+
+    Args:
+        record: The memory of the thread.
+        operation: What the job is for.
+        job: The pending job, the chunk or the buffered reflection.
+        now: The current time.
+        why: One word that names the case, a colon, and the reason.
+    """
+    return {
+        "type": "buffering-failed",
+        "operation": operation,
+        "cycle_id": job["cycle_id"],
+        "at": iso(now),
+        "record_id": record["id"],
+        "thread_id": record["thread_id"],
+        "tokens": job["tokens"],
+        "duration_ms": 0,
+        "error": why,
+    }
+
+
+def outdated(record: MemoryRecord, window: Window, now: datetime) -> list[Event]:
+    """Drop buffered work that does not fit the conversation any more."""
+    events: list[Event] = []
+    for chunk in record["chunks"][len(live_chunks(record, window)) :]:
+        why = "stale: the messages of this chunk were changed or observed otherwise"
+        events.append(over(record, "observation", chunk, now, why))
+    buffered = record["reflection"]
+    if buffered and position_of_groups(record["log"], buffered["group_ids"]) is None:
+        why = "superseded: the log was reflected otherwise"
+        events.append(over(record, "reflection", buffered, now, why))
+    return events

@@ -1,0 +1,320 @@
+"""What the Observer or Reflector wrote becomes typed parts, or a failure with a name.
+
+The steps, in order: control characters and reasoning are dropped, the spelling of the tags is
+settled, the text is split at its structural tags, and what lies between them is tidied and judged.
+Every step is linear in the length of the text, and parsed text never holds a structural tag.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from langgraph_om.core.content.text import clean
+from langgraph_om.core.observe.answer_tags import (
+    ITEM,
+    ITEM_LINE,
+    ITEM_START,
+    LOG,
+    REPLY,
+    TASK,
+    TITLE,
+    defused,
+    find_tags,
+    split_best,
+)
+from langgraph_om.core.observe.repetition import is_degenerate
+
+Status = Literal["ok", "none", "empty", "malformed", "degenerate", "cut_off"]
+
+MAX_LINE_CHARS = 10_000
+"""A longer line is cut, with a mark that says how many characters were left out."""
+
+_MAX_SHOWN_CHARS = 1_000_000
+"""More of an answer that was cut off is not read: what it holds is only shown."""
+
+MIN_TITLE_CHARS = 3
+MAX_TITLE_CHARS = 100
+
+
+_PARTIAL_TAG = re.compile(r"^[ \t]*+<[/\w \t-]{0,24}\Z", re.MULTILINE)
+
+_LT, _GT = r"(?:\\?<|&lt;)", r"(?:\\?>|&gt;)"
+_THINK = r"(?:think(?:ing)?|reasoning)[ \t]{0,3}"
+_LOG_OPENS = rf"{_LT}[ \t]{{0,3}}{LOG}\b"
+_HEAD = rf"(?:(?P<think>{_LT}[ \t]{{0,3}}{_THINK}{_GT})|{_LOG_OPENS})"
+_HEAD_HERE = re.compile(rf"\s*+{_HEAD}", re.IGNORECASE)
+_HEAD_LINE = re.compile(rf"^[ \t]*+{_HEAD}", re.IGNORECASE | re.MULTILINE)
+_THINK_END = re.compile(rf"{_LT}\\?/[ \t]{{0,3}}{_THINK}{_GT}", re.IGNORECASE)
+_LOG_LINE = re.compile(
+    rf"(?:^|{_THINK_END.pattern})[ \t]*+{_LOG_OPENS}", re.IGNORECASE | re.MULTILINE
+)
+
+_THINK_END_LINE = re.compile(
+    rf"^(?!{ITEM})(?P<before>[^\n]*?){_THINK_END.pattern}(?P<after>[^\n]*)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"
+_DATE = re.compile(
+    r"(?:date[ \t]*:.*|(?:[a-z]{3,9},?[ ])?"
+    rf"(?:{_MONTH}[ ]\d\d?,?[ ]\d{{4}}|\d\d?[ ]{_MONTH},?[ ]\d{{4}}|\d{{4}}-\d\d-\d\d):?)",
+    re.IGNORECASE,
+)
+_MAX_DATE_LINE_CHARS = 80
+_FENCE = re.compile(r"\s*+(?:```+|~~~+)[ \t]*(?P<info>[\w+.-]{0,30})\s*")
+_QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»", "*": "*"}
+_MAX_NOTHING_CHARS = 40
+_NOTHING = {"none", "n/a"}
+
+_PROBLEMS: dict[Status, str] = {
+    "empty": "The answer holds no observations, and does not say `(none)` either.",
+    "malformed": "The answer holds no list of observations inside `<observations>` tags.",
+    "degenerate": "The answer repeats itself over and over.",
+    "cut_off": "The answer was cut off before its end.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What one answer of the Observer or Reflector says.
+
+    `problem` is one sentence that names what is wrong; it is empty for `ok` and `none`.
+    """
+
+    status: Status
+    observations: str = ""
+    current_task: str | None = None
+    suggested_response: str | None = None
+    thread_title: str | None = None
+    problem: str = ""
+
+
+def parse_output(text: str, *, cut_off: bool = False) -> Parsed:
+    """Say what an answer of the Observer or Reflector holds, or why it can not be used.
+
+    Args:
+        text: The whole answer, as the model wrote it.
+        cut_off: Whether the provider said that the answer ended too early. The status is then
+            `cut_off`, and `observations` holds what arrived, for display only.
+    """
+    text = clean(text[:_MAX_SHOWN_CHARS] if cut_off else text)
+    if cut_off:
+        partial = _read(_PARTIAL_TAG.sub("", text))
+        return replace(partial, status="cut_off", problem=_PROBLEMS["cut_off"])
+    if text.strip() and is_degenerate(text):
+        return _failed("degenerate")
+    return _read(text)
+
+
+def render_output(parsed: Parsed) -> str:
+    """Write a parsed answer in the well-formed shape.
+
+    `parse_output` gives the same value back for everything it called `ok` or `none`. In a value
+    built by hand, a structural tag inside a text is written with `&lt;` and stays so, and a text
+    that `parse_output` would tidy comes back tidied.
+    """
+    if parsed.status == "none":
+        blocks = [f"<{LOG}>(none)</{LOG}>"]
+    else:
+        blocks = [f"<{LOG}>\n{defused(parsed.observations, LOG)}\n</{LOG}>"]
+    hints = (
+        (TASK, parsed.current_task),
+        (REPLY, parsed.suggested_response),
+        (TITLE, parsed.thread_title),
+    )
+    for name, value in hints:
+        if value:
+            safe = defused(value, name)
+            body = f"\n{safe}\n" if "\n" in safe else safe
+            blocks.append(f"<{name}>{body}</{name}>")
+    return "\n".join(blocks)
+
+
+def _read(text: str) -> Parsed:
+    text = without_reasoning(text)
+    if not text.strip():
+        return _failed("empty")
+    split = split_best(text)
+    status, observations = _judge_block(split.inside) if split.tagged else _judge(split.outside)
+    return Parsed(
+        status,
+        observations,
+        current_task=_hint(split.hints, TASK),
+        suggested_response=_hint(split.hints, REPLY),
+        thread_title=_title(_hint(split.hints, TITLE)),
+        problem=_PROBLEMS.get(status, ""),
+    )
+
+
+def _failed(status: Status) -> Parsed:
+    return Parsed(status, problem=_PROBLEMS[status])
+
+
+# --- Judging: from the text between the tags to observations ----------------------------------
+
+
+def _judge_block(pieces: list[str]) -> tuple[Status, str]:
+    """Judge text that the model put inside `<observations>`: all of it is kept, or none."""
+    texts = [text for piece in pieces if (text := _tidy(_unfenced(_from_line_start(piece))))]
+    told = [text for text in texts if not _says_nothing(_undated(text))]
+    if not any(_undated(text) for text in told):
+        said_none = len(told) < len(texts)
+        return ("none" if said_none else "malformed" if told else "empty"), ""
+    log = _log_text("\n".join(told))
+    dated = any(_is_date_line(line) for line in log.split("\n"))
+    has_items = _undated(log) and (dated or ITEM_LINE.search(log))
+    return ("ok", log) if has_items else ("malformed", "")
+
+
+def _judge(pieces: list[str]) -> tuple[Status, str]:
+    """Judge text without the tags: only its list and its date headings count."""
+    text = "\n".join(pieces)
+    whole = _unfenced(text).strip()
+    if not whole:
+        return "empty", ""
+    log = _log_text("\n".join(_list_lines(text)))
+    if whole.casefold() == "(none)" or _says_nothing(_undated(log)):
+        return "none", ""
+    return ("ok", log) if ITEM_LINE.search(log) else ("malformed", "")
+
+
+def _log_text(text: str) -> str:
+    return _tidy(defused(_tidy(_unfenced(text)), LOG))
+
+
+def _from_line_start(piece: str) -> str:
+    """Drop the blank between a tag and what follows it on its line; real indentation stays."""
+    stripped = piece.lstrip(" \t")
+    return piece if stripped.startswith("\n") else stripped
+
+
+def _list_lines(text: str) -> Iterator[str]:
+    """Yield list items with what is indented below them, date headings, and blank lines."""
+    in_item = False
+    for line in text.split("\n"):
+        is_item = ITEM_START.match(line) is not None
+        goes_on = in_item and line[:1] in {" ", "\t"}
+        if not line.strip():
+            yield ""
+            continue
+        if is_item or goes_on or _is_date_line(line):
+            yield line
+        in_item = is_item or goes_on
+
+
+def _is_date_line(line: str) -> bool:
+    if len(line) > _MAX_DATE_LINE_CHARS or ITEM_START.match(line):
+        return False
+    return _DATE.fullmatch(line.strip(" \t#*_>`")) is not None
+
+
+def _undated(text: str) -> str:
+    return "\n".join(line for line in text.split("\n") if not _is_date_line(line)).strip()
+
+
+def _says_nothing(text: str) -> bool:
+    if len(text) > _MAX_NOTHING_CHARS:
+        return False
+    return text.strip(" \t\n*-_`'\"().[]").casefold() in _NOTHING
+
+
+def _hint(hints: dict[str, str], name: str) -> str | None:
+    text = _unfenced(hints.get(name, "").strip())
+    text = _tidy(defused(_tidy(text).strip(), name))
+    return None if not text or _says_nothing(text) else text
+
+
+def _title(hint: str | None) -> str | None:
+    """Reduce a hint to one line without quotes, of a length that can be shown as a title."""
+    title, before = (hint or "").split("\n", 1)[0], None
+    while title != before:
+        before = title
+        title = defused(title[:MAX_TITLE_CHARS].strip(), TITLE)
+        if len(title) > 1 and _QUOTES.get(title[0]) == title[-1]:
+            title = title[1:-1]
+    return title if len(title) >= MIN_TITLE_CHARS and not _says_nothing(title) else None
+
+
+def _tidy(text: str) -> str:
+    lines = "\n".join(_clipped(line.rstrip()) for line in text.split("\n"))
+    return re.sub(r"\n{3,}", "\n\n", lines).strip("\n")
+
+
+def _clipped(line: str) -> str:
+    if len(line) <= MAX_LINE_CHARS:
+        return line
+    kept = line[: MAX_LINE_CHARS - 40]  # room for the mark: a clipped line is not clipped again
+    return f"{kept} [… {len(line) - len(kept)} characters left out]"
+
+
+def _unfenced(text: str) -> str:
+    """Drop code fences that wrap the text, and leave those that belong to an item.
+
+    A fence before the first item wraps, with the one that closes it; so does a fence at the very
+    end that closes nothing.
+    """
+    if "```" not in text and "~~~" not in text:
+        return text
+    lines = text.split("\n")
+    partner = _fence_partners(lines)
+    dropped: set[int] = set()
+    for index, line in enumerate(lines):
+        if index in partner:
+            dropped |= {index, partner[index]}
+        elif line.strip():
+            break
+    end = len(lines)
+    while end and (not lines[end - 1].strip() or partner.get(end - 1) == end - 1):
+        end -= 1
+    return "\n".join(line for index, line in enumerate(lines[:end]) if index not in dropped)
+
+
+def _fence_partners(lines: list[str]) -> dict[int, int]:
+    """Map every fence line to the one it belongs with, itself if it stands alone."""
+    partner: dict[int, int] = {}
+    opened: list[int] = []
+    for index, line in enumerate(lines):
+        fence = _FENCE.fullmatch(line)
+        if fence is None:
+            continue
+        if fence["info"] or not opened:
+            opened.append(index)
+            partner[index] = index
+        else:
+            start = opened.pop()
+            partner[index], partner[start] = start, index
+    return partner
+
+
+# --- Reasoning: what the model thought before it answered --------------------------------------
+
+
+def without_reasoning(text: str) -> str:
+    """Drop what stands in think tags before the first block, even when one tag is missing."""
+    kept, at = [], 0
+    while (head := _HEAD_HERE.match(text, at) or _HEAD_LINE.search(text, at)) and head["think"]:
+        kept.append(text[at : head.start()])
+        end = _THINK_END.search(text, head.end())
+        if end is None:
+            return "".join(kept)
+        at = end.end()
+    text = "".join(kept) + text[at:]
+    return text[_orphan_reasoning_end(text) :]
+
+
+def _orphan_reasoning_end(text: str) -> int:
+    """Find where reasoning ends whose open tag was never written; 0 if there is none."""
+    if _THINK_END.search(text) is None:
+        return 0
+    block = _LOG_LINE.search(text)
+    first = block.end() if block else len(text) + 1
+    last = max((tag.start for tag in find_tags(text) if tag.leads and tag.opens_log), default=0)
+    found = 0
+    for mark in _THINK_END_LINE.finditer(text):
+        end = mark.start("after")
+        alone = not mark["before"].strip() and not mark["after"].strip()
+        if end < first or (alone and end < last):
+            found = end
+    return found

@@ -1,0 +1,269 @@
+"""A transcript holds only what was really said and done, and no content can pass for its structure.
+
+Every line at the left edge is ours: a `Date:` line, or a label, then `: `, then content. So:
+
+1. Further lines of a content are indented, and no label holds a line break or `: ` of its own.
+2. Control characters and lone surrogates are gone before anything is measured or cut.
+3. The tag in which the caller wraps a transcript is escaped once, over the whole text.
+4. What is left out is named with its size. Bytes of attachments are never shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, tzinfo
+from typing import Final
+
+from langchain_core.messages import AIMessage, BaseMessage
+
+from langgraph_om.core.content.attachments import Attachment, Placeholders
+from langgraph_om.core.content.escape import tag_pattern
+from langgraph_om.core.content.parts import (
+    EMPTY_RESULT,
+    Part,
+    all_parts,
+    call_names,
+    result_parts,
+    role_of,
+    unknown_block,
+)
+from langgraph_om.core.content.text import bounded_json, clean, cut, one_line, short_json
+from langgraph_om.core.tokens.counter import TokenCounter
+
+CONVERSATION_TAG: Final = "conversation"
+"""The tag a caller wraps a transcript in; no content can open or close it."""
+
+UNKNOWN_BLOCK_CHARACTERS: Final = 300
+
+MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+OWN_LABELS: Final = frozenset({"date", "tool"})
+"""Words with which lines of ours begin."""
+
+FURTHER_LINE = re.compile(r"\n(?=[^\n])")
+FURTHER_LINE_INDENT: Final = "\n  "
+WRAPPING_TAG = tag_pattern(CONVERSATION_TAG)
+
+
+@dataclass(frozen=True, slots=True)
+class TimedMessage:
+    """A message and when it was said."""
+
+    message: BaseMessage
+    time: datetime | None
+    """An aware time, or None when it is not known; a naive one is read in the transcript's zone."""
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptLimits:
+    """How many tokens of each kind of content a transcript shows."""
+
+    arguments_tokens: int = 2000
+    """Of the arguments of one tool call."""
+
+    result_tokens: int = 5000
+    """Of one tool result, one inline document, or one piece of reasoning."""
+
+    text_tokens: int | None = None
+    """Of one text of a participant; None shows it whole."""
+
+
+DEFAULT_LIMITS: Final = TranscriptLimits()
+
+
+def format_day(day: date) -> str:
+    """The day as the transcript and the log write it, such as `Dec 4, 2025`.
+
+    Args:
+        day: The calendar day.
+
+    Returns:
+        The day in English, whatever the locale of the process.
+    """
+    return f"{MONTHS[day.month - 1]} {day.day}, {day.year}"
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """What is said in some messages, and what is attached to them."""
+
+    text: str
+    """Without a tag around it; empty when no message has anything to show."""
+    attachments: Sequence[Attachment]
+    """Those that can be sent, in the order of their placeholders in the text."""
+
+
+def transcribe(
+    messages: Sequence[TimedMessage],
+    *,
+    timezone: tzinfo,
+    counter: TokenCounter,
+    limits: TranscriptLimits = DEFAULT_LIMITS,
+) -> Transcript:
+    """What the Observer is shown of these messages.
+
+    Args:
+        messages: The messages, oldest first; system messages and removals are passed over.
+        timezone: The zone in which days and times are written.
+        counter: Measures the texts that have a limit.
+        limits: How much of each kind of content is shown.
+
+    Returns:
+        The transcript, and what is attached.
+    """
+    names: dict[str, str] = {}
+    for timed in messages:
+        for call_id, name in call_names(timed.message):
+            names.setdefault(call_id, name)
+    writer = _Writer(names, timezone, counter.count_text, limits)
+    for timed in messages:
+        writer.add(timed)
+    text = WRAPPING_TAG.sub("&lt;", "\n".join(writer.lines))
+    return Transcript(text, writer.placeholders.attachments())
+
+
+def render_transcript(
+    messages: Sequence[TimedMessage],
+    *,
+    timezone: tzinfo,
+    counter: TokenCounter,
+    limits: TranscriptLimits = DEFAULT_LIMITS,
+) -> str:
+    """The text of `transcribe`."""
+    return transcribe(messages, timezone=timezone, counter=counter, limits=limits).text
+
+
+def _speaker(role: str) -> str:
+    """The role as it begins a line; one that reads like a label of ours is set apart from it."""
+    if role.casefold().partition(" ")[0] in OWN_LABELS:
+        return f"Participant {role}"
+    return role[0].upper() + role[1:]
+
+
+class _Writer:
+    """The lines written so far, the day they stand under, and the attachments named in them."""
+
+    def __init__(
+        self,
+        names: Mapping[str, str],
+        timezone: tzinfo,
+        count: Callable[[str], int],
+        limits: TranscriptLimits,
+    ) -> None:
+        self.lines: list[str] = []
+        self.placeholders = Placeholders()
+        self._names = names
+        self._timezone = timezone
+        self._count = count
+        self._limits = limits
+        self._day: str | None = None
+
+    def add(self, timed: TimedMessage) -> None:
+        """Write the lines of one message, and before them its day when that is a new one."""
+        message, moment = timed.message, self._local(timed.time)
+        role = role_of(message)
+        if role is None:
+            return
+        clock = f" ({moment:%H:%M})" if moment else ""
+        lines = list(self._message_lines(message, _speaker(role), clock))
+        if not lines:
+            return
+        day = format_day(moment) if moment else "unknown"
+        if day != self._day:
+            self.lines.append(f"Date: {day}")
+            self._day = day
+        self.lines.extend(lines)
+
+    def _local(self, moment: datetime | None) -> datetime | None:
+        if moment is None or moment.tzinfo is None:
+            return moment
+        try:
+            return moment.astimezone(self._timezone)
+        except OverflowError:  # At the very ends of the calendar.
+            return None
+
+    def _message_lines(self, message: BaseMessage, speaker: str, clock: str) -> Iterator[str]:
+        name = one_line(message.name)
+        who = f"{speaker} {name}{clock}" if name else f"{speaker}{clock}"
+        joint = "" if isinstance(message, AIMessage) else "\n"
+        spoken: list[Part] = []
+        for part in (*all_parts(message, self.placeholders), None):
+            if part and part.kind != "reasoning" and not part.kind.startswith("tool-"):
+                spoken.append(part)
+                continue
+            yield from _line(who, self._speech(spoken, joint))
+            spoken.clear()
+            if part and part.kind == "reasoning":
+                yield from _line(f"{who} reasoning", self._cut_result(str(part.body)))
+            elif part:
+                yield self._tool_line(part, clock)
+
+    def _speech(self, spoken: Sequence[Part], joint: str) -> str:
+        """What was said in one breath: texts, with documents and placeholders between them."""
+        runs: list[tuple[Part, list[str]]] = []
+        for part in spoken:
+            if part.kind == "text" and runs and runs[-1][0].kind == "text":
+                runs[-1][1].append(_shown(part))
+            else:
+                runs.append((part, [_shown(part)]))
+        parts = []
+        for part, texts in runs:
+            text = clean(joint.join(texts))
+            if part.is_document:
+                text = self._cut_result(text)
+            elif part.kind == "text" and self._limits.text_tokens is not None:
+                text = cut(text, self._limits.text_tokens, self._count)
+            parts.append(text)
+        return "\n".join(filter(str.strip, parts))
+
+    def _tool_line(self, part: Part, clock: str) -> str:
+        """The line of a call, a result or an error."""
+        is_call = part.kind == "tool-call"
+        body = self._arguments(part.body) if is_call else self._result(part.body)
+        name = part.name or self._names.get(part.call_id) or "tool"
+        call_id = f" [{part.call_id}]" if part.call_id else ""
+        label = f"Tool {part.kind.removeprefix('tool-')} {name}{clock}{call_id}"
+        return next(_line(label, body), f"{label}: {'' if is_call else EMPTY_RESULT}")
+
+    def _arguments(self, arguments: object) -> str:
+        tokens = self._limits.arguments_tokens
+        if isinstance(arguments, str):
+            return cut(clean(arguments), tokens, self._count)
+        return bounded_json(arguments, tokens, self._count)
+
+    def _result(self, content: object) -> str:
+        """A tool result within its limit; placeholders of attachments stay when it is cut."""
+        if content is not None and not isinstance(content, str | list):
+            return bounded_json(content, self._limits.result_tokens, self._count)
+        parts = list(result_parts(content, self.placeholders))
+        whole = clean("\n".join(map(_shown, parts)))
+        shown = self._cut_result(whole)
+        if shown == whole:
+            return whole
+        marks = [_shown(part) for part in parts if not _is_long(part)]
+        texts = "\n".join(_shown(part) for part in parts if _is_long(part))
+        return "\n".join((self._cut_result(texts), *marks)) if marks and texts else shown
+
+    def _cut_result(self, text: str) -> str:
+        return cut(clean(text), self._limits.result_tokens, self._count)
+
+
+def _line(label: str, body: str) -> Iterator[str]:
+    """The labelled lines of a content, or none when there is nothing in it."""
+    text = body.lstrip("\n").rstrip()
+    if text:
+        yield f"{label}: {FURTHER_LINE.sub(FURTHER_LINE_INDENT, text)}"
+
+
+def _is_long(part: Part) -> bool:
+    """Tell whether a part may have any length, and not only a placeholder's."""
+    return part.kind == "text" or part.is_document
+
+
+def _shown(part: Part) -> str:
+    if part.kind != "other":
+        return str(part.body)
+    label, rest = unknown_block(part.body)
+    return f"{label} {short_json(rest, UNKNOWN_BLOCK_CHARACTERS)}"

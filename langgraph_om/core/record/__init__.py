@@ -1,0 +1,1 @@
+"""The record as a value, and what changes it."""

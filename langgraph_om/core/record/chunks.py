@@ -1,0 +1,126 @@
+"""Chunks, observations made ahead of need: which of them still fit, and how many to activate.
+
+A chunk belongs to the messages it was made of. It fits as long as these stand unchanged where the
+chunks before it end; one that does not fit takes those behind it along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from langchain_core.messages import HumanMessage
+
+from langgraph_om.core.record.record import MemoryRecord, derive_id
+from langgraph_om.core.record.window import Entry, Window, safe_cuts
+
+MIN_REMAINING = 1000
+"""Tokens that an activation leaves at least, where the retention floor is not lower."""
+
+_OVERSHOOT = 0.95
+"""How much of the retention floor an activation may take to end on a chunk's boundary."""
+
+_TURN_ALIGNED = 0.9
+"""A chunk ends before a human message where that costs at most a tenth of its size."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveChunk:
+    """A chunk that fits the window as it is now."""
+
+    chunk: dict[str, Any]
+    stop: int
+    """How many of the window's messages are covered once it is activated."""
+    tokens: int
+    """What its messages weigh now."""
+
+
+def entries_digest(entries: Sequence[Entry]) -> str:
+    """Name a run of messages by their ids and contents."""
+    return derive_id("messages", *(f"{entry.key}:{entry.digest}" for entry in entries))
+
+
+def live_chunks(record: MemoryRecord, window: Window) -> list[LiveChunk]:
+    """List the chunks that fit, oldest first."""
+    if not record["chunks"]:
+        return []
+    places = {entry.key: at for at, entry in enumerate(window.entries)}
+    live: list[LiveChunk] = []
+    start = 0
+    for chunk in record["chunks"]:
+        first, last = chunk["ranges"][0][0], chunk["ranges"][-1][1]
+        stop = places.get(last, -1) + 1
+        if places.get(first) != start or stop <= start:
+            break
+        if entries_digest(window.entries[start:stop]) != chunk["digest"]:
+            break
+        live.append(LiveChunk(chunk, stop, window.weight(start, stop)))
+        start = stop
+    return live
+
+
+def covered_count(live: Sequence[LiveChunk]) -> int:
+    """Count the window's messages that chunks cover."""
+    return live[-1].stop if live else 0
+
+
+def chunks_to_activate(
+    sizes: Sequence[int], window_tokens: int, *, keep: int, force_at: int
+) -> int:
+    """Choose how many chunks one activation takes, oldest first.
+
+    The goal is to leave `keep` tokens of messages. The boundary above the goal is taken unless it
+    would take too much of what is to be kept (more than 95 % of it, unless the window is at its
+    blocking threshold), or would leave too little; then the boundary below.
+
+    Args:
+        sizes: Message tokens of each chunk; at least one.
+        window_tokens: Tokens of the window now.
+        keep: The retention floor, in tokens.
+        force_at: The window's blocking threshold, in tokens.
+    """
+    removed = list(accumulate(sizes))
+    target = max(0, window_tokens - keep)
+    over = next((at for at, total in enumerate(removed) if total >= target), None)
+    under = len(removed) - 1 if over is None else over - 1
+    least = min(MIN_REMAINING, keep)
+
+    def leaves_enough(at: int) -> bool:
+        return window_tokens - removed[at] >= least
+
+    if over is not None and leaves_enough(over):
+        overshoot = removed[over] - target
+        if window_tokens >= force_at or overshoot <= _OVERSHOOT * keep:
+            return over + 1
+    if under >= 0 and leaves_enough(under):
+        return under + 1
+    return 1 if over is None else over + 1
+
+
+def next_chunk_end(window: Window, start: int, *, interval: int, most: int) -> int:
+    """Tell where the next chunk would end, or 0 when none is due.
+
+    Args:
+        window: The unobserved messages.
+        start: How many of them are covered by chunks.
+        interval: Tokens of uncovered messages that make a chunk due.
+        most: Tokens that a chunk should not exceed; a single exchange may.
+    """
+    if window.weight(start, len(window.entries)) < interval:
+        return 0
+    total = [0, *accumulate(entry.tokens for entry in window.entries)]
+    cuts = [cut for cut in safe_cuts(window.entries) if cut > start]
+    fitting = [cut for cut in cuts if total[cut] - total[start] <= most] or cuts[:1]
+    if not fitting:
+        return 0
+    size = total[fitting[-1]] - total[start]
+    if size * 2 < interval:  # most of the growth is an exchange that is not complete yet
+        return 0
+    for cut in reversed(fitting):
+        if total[cut] - total[start] < size * _TURN_ALIGNED:
+            break
+        if cut < len(window.entries) and isinstance(window.entries[cut].message, HumanMessage):
+            return cut
+    return fitting[-1]

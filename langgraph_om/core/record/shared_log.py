@@ -1,0 +1,181 @@
+"""The log that all threads of a resource share, and how a thread's changes are put into it.
+
+Rules of this file:
+
+1. A change names what it was computed from: observations the newest observed message of their
+   thread, reflections the groups they read. Where that is not so any more, the change is dropped;
+   its messages are then observed by somebody else, or still unobserved.
+2. Changes are applied to whatever the log is by now, so that of two workers the later one loses
+   nothing of the earlier one's.
+3. A thread that the log does not know has nothing observed, whatever the thread itself says: it was
+   deleted, or never took part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict, cast
+
+from langgraph_om.core.record.record import (
+    HINTS,
+    Group,
+    MemoryRecord,
+    blank_record,
+    newest_observed,
+    position_of_groups,
+)
+
+
+class SharedThread(TypedDict):
+    """What the shared log knows of one thread."""
+
+    cursor: list[str]
+    """Ids of its newest observed messages, newest last."""
+    hints: dict[str, str | None]
+    """`current_task`, `suggested_response` and `thread_title` of its newest observation."""
+
+
+class SharedLog(TypedDict):
+    """The memory of a resource, as the archive keeps it."""
+
+    generation: int
+    log: list[Group]
+    threads: dict[str, SharedThread]
+
+
+def blank_log() -> SharedLog:
+    """Return the log of a resource that nothing was observed of."""
+    return {"generation": 0, "log": [], "threads": {}}
+
+
+def readable_log(stored: Mapping[str, Any] | None) -> SharedLog:
+    """Complete what an archive holds."""
+    return cast("SharedLog", {**blank_log(), **(stored or {})})
+
+
+def applied(shared: SharedLog, changes: Sequence[Mapping[str, Any]]) -> SharedLog:
+    """Put changes into a log, in order; each as far as it still fits."""
+    for change in changes:
+        shared = _EFFECTS[change["kind"]](shared, change)
+    return shared
+
+
+def _extended(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
+    """Messages of a thread became observed."""
+    thread_id = change["thread_id"]
+    known = shared["threads"].get(thread_id)
+    if (newest_observed(known) if known else None) != change["after"]:
+        return shared
+    return _with_thread(shared, change, change["groups"])
+
+
+def _joined(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
+    """A thread that remembered by itself, or was copied, takes part from now on.
+
+    One that took part before puts its observations in the place of those that it took along then;
+    it does not, when others observed more of it meanwhile.
+    """
+    thread_id = change["thread_id"]
+    known = shared["threads"].get(thread_id)
+    if known is not None:
+        ends = {last for group in change["groups"] for _, last in group["ranges"]}
+        if newest_observed(known) not in {*ends, *change["cursor"]} or not change["groups"]:
+            return shared
+        others = [group for group in shared["log"] if group["thread_id"] != thread_id]
+        brought = {group["id"] for group in change["groups"]}
+        if all(g["id"] in brought for g in shared["log"] if g["thread_id"] == thread_id):
+            others = shared["log"]
+        shared = {**shared, "log": others}
+    return _with_thread(shared, change, change["groups"])
+
+
+def _with_thread(
+    shared: SharedLog, change: Mapping[str, Any], groups: Sequence[Group]
+) -> SharedLog:
+    present = {group["id"] for group in shared["log"]}
+    former = shared["threads"].get(change["thread_id"])
+    hints: dict[str, str | None] = dict(former["hints"]) if former else dict.fromkeys(HINTS)
+    hints.update({name: said for name, said in change["hints"].items() if said is not None})
+    thread: SharedThread = {"cursor": list(change["cursor"]), "hints": hints}
+    return {
+        "generation": shared["generation"],
+        "log": [*shared["log"], *(group for group in groups if group["id"] not in present)],
+        "threads": {**shared["threads"], change["thread_id"]: thread},
+    }
+
+
+def _replaced(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
+    """A reflection takes the place of exactly the groups it read."""
+    read = change["group_ids"]
+    start = position_of_groups(shared["log"], read)
+    if start is None:
+        return shared
+    log = shared["log"]
+    return {
+        "generation": shared["generation"] + 1,
+        "log": [*log[:start], *change["groups"], *log[start + len(read) :]],
+        "threads": shared["threads"],
+    }
+
+
+_EFFECTS = {"extend": _extended, "join": _joined, "replace": _replaced}
+
+
+def rewound(shared: SharedLog, thread_id: str, cursor: Sequence[str]) -> SharedLog:
+    """Let a thread go on from an earlier message, because its conversation was forked there."""
+    known = shared["threads"].get(thread_id)
+    if known is None:
+        return shared
+    thread: SharedThread = {"cursor": list(cursor), "hints": known["hints"]}
+    return {**shared, "threads": {**shared["threads"], thread_id: thread}}
+
+
+def without_thread(stored: Mapping[str, Any], thread_id: str) -> dict[str, Any]:
+    """Return a stored log without anything of one thread."""
+    shared = readable_log(stored)
+    return {
+        **stored,
+        "log": [group for group in shared["log"] if group["thread_id"] != thread_id],
+        "threads": {key: value for key, value in shared["threads"].items() if key != thread_id},
+    }
+
+
+def difference(
+    record: MemoryRecord, shared: SharedLog, revision: int, sent: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Make the event that brings a thread's copy of the log up to date.
+
+    Args:
+        record: The memory of the thread.
+        shared: The log of its resource.
+        revision: The revision of that log.
+        sent: The thread's own changes that were put into it, or refused.
+    """
+    present = {group["id"]: group for group in record["log"]}
+    own = shared["threads"].get(record["thread_id"])
+    cursor = list(own["cursor"]) if own else []
+    event: dict[str, Any] = {
+        "type": "synced",
+        "revision": revision,
+        "generation": shared["generation"],
+        "order": [group["id"] for group in shared["log"]],
+        "groups": [group for group in shared["log"] if present.get(group["id"]) != group],
+        "cursor": cursor,
+        "sent": [change["id"] for change in sent],
+    }
+    if own and cursor != record["cursor"]:  # another thread observed messages of this one
+        event.update(own["hints"])
+    return event
+
+
+def as_record(stored: Mapping[str, Any], resource_id: str, revision: int) -> MemoryRecord:
+    """Return a log as the record of a resource, without what belongs to one thread."""
+    shared = readable_log(stored)
+    return {
+        **blank_record(),
+        "scope": "resource",
+        "resource_id": resource_id,
+        "generation": shared["generation"],
+        "log": shared["log"],
+        "revision": revision,
+    }

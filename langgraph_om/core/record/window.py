@@ -1,0 +1,422 @@
+"""Which messages are not observed yet, what they weigh, and where they may be cut.
+
+The window is found from the record's cursor, a message id, so that its cost follows the window and
+not the conversation. Nothing here decides; `plan` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from typing import Any, NamedTuple, cast
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+
+from langgraph_om.core.content.message_keys import content_digest
+from langgraph_om.core.content.text import SURROGATE
+from langgraph_om.core.record.record import (
+    CURSOR_TAIL,
+    MemoryRecord,
+    derive_id,
+    own_groups,
+    valid_counts,
+)
+from langgraph_om.core.tokens.counter import CONVERSATION_OVERHEAD, TokenCounter
+from langgraph_om.errors import ConfigurationError
+
+CONTINUATION_ID = "om-continuation"
+"""Id of the reminder that stands for the observed part of the conversation in the Actor's prompt.
+"""
+
+MOST_ID_CHARACTERS = 500
+"""A database takes no longer key, and every checkpoint holds a message's key several times."""
+
+Keyed = list[tuple[str, BaseMessage]]
+"""Messages, each with its key."""
+
+MessageTime = Callable[[BaseMessage], datetime | None]
+
+
+class Entry(NamedTuple):
+    """One message of the window; a tuple, because every step makes one for each message."""
+
+    key: str
+    """The message's id, or one derived from it or from its content."""
+    message: BaseMessage
+    digest: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The unobserved part of a conversation."""
+
+    entries: tuple[Entry, ...]
+    tokens: int
+    """Tokens of all entries, with the overhead of a conversation; 0 when empty."""
+    request: str | None
+    """Key of the newest human message of the whole conversation: the live user request."""
+    request_message: BaseMessage | None
+    """The live user request itself, when it lies before the window."""
+    request_tokens: int
+    """What the live user request weighs, when it lies before the window."""
+    observed_keys: tuple[str, ...]
+    """Keys of the last messages before the window, newest last: the tail of a cursor."""
+    last_key: str | None
+    """Key of the conversation's last message."""
+    fresh_from: int
+    """The first entry that is new in this turn, for a thread that memory sees for the first time.
+    """
+
+    def weight(self, start: int, stop: int) -> int:
+        """Count the tokens of some entries."""
+        return sum(entry.tokens for entry in self.entries[start:stop])
+
+    def cursor_after(self, count: int) -> list[str]:
+        """Return the cursor once the first `count` entries are observed."""
+        keys = [*self.observed_keys, *(entry.key for entry in self.entries[:count])]
+        return keys[-CURSOR_TAIL:]
+
+
+def open_window(
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    counter: TokenCounter,
+    *,
+    is_counted: bool = False,
+    request: str | None = None,
+) -> Window:
+    """Find and weigh the messages after the cursor.
+
+    Args:
+        record: The memory of the thread.
+        messages: The whole conversation.
+        counter: What counts tokens; estimates in the record's cache are used where they are of the
+            same counter and content.
+        is_counted: Whether the gate has just looked at these messages, so that its estimates can
+            be used without reading them again.
+        request: Key of the live user request, where it is known: what the Actor is given may end
+            with a message that the user never wrote.
+    """
+    keyed, start = _after_cursor(record, messages)
+    counts = valid_counts(record, counter.identity)
+    entries = tuple(
+        _weigh(key, message, counts, counter, is_counted=is_counted)
+        for key, message in keyed
+        if is_conversation(message)
+    )
+    request_at = _newest_human(messages, request)
+    request_key = None
+    pinned = None
+    if request_at is not None:
+        if request_at >= start:
+            request_key = keyed[request_at - start][0]
+        else:
+            pinned = messages[request_at]
+            request_key = key_of(pinned)
+    return Window(
+        entries=entries,
+        tokens=sum(entry.tokens for entry in entries) + (CONVERSATION_OVERHEAD if entries else 0),
+        request=request_key,
+        request_message=pinned,
+        request_tokens=(
+            _weigh(str(request_key), pinned, counts, counter, is_counted=is_counted).tokens
+            if pinned is not None
+            else 0
+        ),
+        observed_keys=_keys_before(messages, start),
+        last_key=keyed[-1][0] if keyed else (key_of(messages[-1]) if messages else None),
+        fresh_from=next(
+            (at for at, entry in enumerate(entries) if entry.key == request_key), len(entries)
+        ),
+    )
+
+
+def observed_messages(record: MemoryRecord, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return the messages before the window."""
+    _, start = _after_cursor(record, messages)
+    return [message for message in messages[:start] if is_conversation(message)]
+
+
+def needed_messages(record: MemoryRecord, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return the messages from which the same window is opened as from the whole conversation.
+
+    They are the window, as many messages before it as a cursor names, and the live user request.
+    """
+    start = _walk_back(record["cursor"], messages)
+    if start is None or len(record["cursor"]) < CURSOR_TAIL:
+        return list(messages)
+    first, named = start, 0
+    while first > 0 and named < CURSOR_TAIL:
+        first -= 1
+        named += is_conversation(messages[first])
+    request = _newest_human(messages)
+    pinned = [messages[request]] if request is not None and request < first else []
+    return [*pinned, *messages[first:]]
+
+
+def is_conversation(message: BaseMessage) -> bool:
+    """Tell whether a message was said in the conversation, and is not an instruction or ours."""
+    return message.type != "system" and message.id != CONTINUATION_ID
+
+
+def _weigh(
+    key: str,
+    message: BaseMessage,
+    counts: dict[str, Any],
+    counter: TokenCounter,
+    *,
+    is_counted: bool,
+) -> Entry:
+    cached = counts.get(key)
+    if cached is not None and is_counted:
+        return Entry(key, message, cached[0], cached[1])
+    digest = content_digest(message)
+    if cached is not None and cached[0] == digest:
+        return Entry(key, message, digest, cached[1])
+    return Entry(key, message, digest, counter.count_message(message))
+
+
+def _newest_human(messages: Sequence[BaseMessage], request: str | None = None) -> int | None:
+    """Find the live user request: the message of this key, or else the newest of a human."""
+    if request is not None:
+        for at in range(len(messages) - 1, -1, -1):
+            if key_of(messages[at]) == request:
+                return at
+    for at in range(len(messages) - 1, -1, -1):
+        if isinstance(messages[at], HumanMessage) and messages[at].id != CONTINUATION_ID:
+            return at
+    return None
+
+
+def _keys_before(messages: Sequence[BaseMessage], start: int) -> tuple[str, ...]:
+    tail = messages[max(0, start - CURSOR_TAIL) : start]
+    return tuple(key_of(message) for message in tail if message.id and is_conversation(message))
+
+
+# --- Finding the cursor --------------------------------------------------------------------------
+
+
+def _after_cursor(record: MemoryRecord, messages: Sequence[BaseMessage]) -> tuple[Keyed, int]:
+    """Return the messages after the cursor with their keys, and the index of the first of them.
+
+    The common case walks back from the end and stops at the cursor. Messages without ids, doubled
+    ids and removed messages are told apart by reading the whole list.
+    """
+    cursor = record["cursor"]
+    if not cursor and (not record["log"] or record["scope"] == "resource"):
+        keyed = keyed_messages(messages)
+        return keyed, 0
+    quick = _walk_back(cursor, messages)
+    if quick is not None:
+        return [(key_of(message), message) for message in messages[quick:]], quick
+    keyed = keyed_messages(messages)
+    start = _search(record, {key: at for at, (key, _) in enumerate(keyed)})
+    return keyed[start:], start
+
+
+def _walk_back(cursor: Sequence[str], messages: Sequence[BaseMessage]) -> int | None:
+    """Find the cursor from the end, or give up when anything is not as it should be."""
+    if not cursor:
+        return None
+    newest = cursor[-1]
+    seen: set[str] = set()
+    for at in range(len(messages) - 1, -1, -1):
+        if not messages[at].id or (key := key_of(messages[at])) in seen:
+            return None
+        if key == newest:
+            return at + 1 if _tail_agrees(cursor, messages, at) else None
+        seen.add(key)
+    return None
+
+
+def _tail_agrees(cursor: Sequence[str], messages: Sequence[BaseMessage], at: int) -> bool:
+    """Tell whether the messages up to `at` are the cursor's tail, and no doubled id poses as it."""
+    wanted = len(cursor) - 1
+    while at >= 0 and wanted >= 0:
+        if is_conversation(messages[at]):
+            if key_of(messages[at]) != cursor[wanted]:
+                return False
+            wanted -= 1
+        at -= 1
+    if wanted >= 0:
+        return False
+    # A tail that is not full names all that was observed: nothing else may stand before it.
+    return len(cursor) == CURSOR_TAIL or not any(map(is_conversation, messages[: at + 1]))
+
+
+def _search(record: MemoryRecord, positions: dict[str, int]) -> int:
+    """Find where the window starts when the newest observed message is not where it was."""
+    for key in reversed(record["cursor"]):
+        if key in positions:
+            return positions[key] + 1
+    # Messages that were counted were in the window when memory last looked.
+    counts = record["token_cache"]["counts"]
+    unobserved = min((positions[key] for key in counts if key in positions), default=0)
+    ranges = [ends for group in own_groups(record) for ends in group["ranges"]]
+    for passed, (first, last) in enumerate(reversed(ranges)):
+        if last in positions:
+            return max(positions[last] + 1, unobserved if passed else 0)
+        if first in positions:
+            return max(positions[first] + 1, unobserved)
+    return unobserved if ranges else 0
+
+
+def keyed_messages(messages: Sequence[BaseMessage]) -> Keyed:
+    """Give every message a key of its own, numbered where messages share one.
+
+    Returns:
+        Per message its key and the message.
+    """
+    seen: dict[str, int] = {}
+    taken: set[str] = set()
+    keyed: Keyed = []
+    for message in messages:
+        key = key_of(message)
+        count = seen.get(key, 0) + 1
+        name = f"{key}#{count}" if count > 1 else key
+        while name in taken:  # at most once for each name, as no number is tried again
+            count += 1
+            name = f"{key}#{count}"
+        seen[key] = count
+        taken.add(name)
+        keyed.append((name, message))
+    return keyed
+
+
+def key_of(message: BaseMessage) -> str:
+    """Name a message by its id, or by its content where it has none.
+
+    An id that is too long for a key, or no text that can be encoded, is named by its digest.
+    """
+    key = message.id
+    if key and len(key) <= MOST_ID_CHARACTERS and (key.isascii() or not SURROGATE.search(key)):
+        return key
+    return derive_id("message", key or content_digest(message))
+
+
+# --- Cuts ----------------------------------------------------------------------------------------
+
+
+def safe_cuts(entries: Sequence[Entry]) -> list[int]:
+    """List where the window may be cut: counts of leading entries that hold only whole exchanges.
+
+    A tool call stays with all of its results, and both stay until the Actor has gone on from them:
+    who never sees a result asks for it again. A call without a result closes once the conversation
+    went on without it, so that an abandoned call does not stop memory for ever.
+    """
+    whole_until = _exchange_ends(entries)
+    cuts: list[int] = []
+    reach = -1
+    for at, end in enumerate(whole_until):
+        reach = max(reach, end)
+        if at >= reach:
+            cuts.append(at + 1)
+    return cuts
+
+
+def _exchange_ends(entries: Sequence[Entry]) -> list[int]:
+    """Tell for each message where the exchange that it opens ends; itself when it opens none.
+
+    A result belongs to the nearest call of its id before it, since some models number their calls
+    anew in every message.
+    """
+    ends = list(range(len(entries)))
+    open_calls: dict[str, int] = {}
+    newest_other = -1
+    for at, entry in enumerate(entries):
+        if entry.message.type == "tool":
+            called = open_calls.pop(cast("ToolMessage", entry.message).tool_call_id, None)
+            if called is not None:
+                ends[called] = at
+            continue
+        newest_other = at
+        open_calls.update(dict.fromkeys(_call_ids(entry.message), at))
+    for called in open_calls.values():
+        if called >= newest_other:  # nothing went on since: its result may still come
+            ends[called] = len(entries)
+    if newest_other >= 0 and entries[-1].message.type == "tool":
+        ends[newest_other] = len(entries)  # the Actor has not seen these results yet
+    return ends
+
+
+def _call_ids(message: BaseMessage) -> list[str]:
+    if message.type != "ai" or not isinstance(message, AIMessage):
+        return []
+    calls = [*message.tool_calls, *message.invalid_tool_calls]
+    return [str(call["id"]) for call in calls if call.get("id")]
+
+
+# --- Time ----------------------------------------------------------------------------------------
+
+
+def message_time(
+    message: BaseMessage,
+    key: str,
+    stamps: Mapping[str, str],
+    *,
+    timezone: tzinfo,
+    custom: MessageTime | None = None,
+) -> datetime | None:
+    """Tell when a message was written, as far as anything knows.
+
+    Looks at the user's own function, then `created_at` (ISO) in `additional_kwargs` and
+    `response_metadata`, then a time-ordered id (UUIDv7, ULID), then the first-seen stamp. A time
+    without a zone is one of the memory's `timezone`.
+
+    Returns:
+        An aware time, or `None` for a message of unknown time.
+    """
+    if custom is not None:
+        told: Any = custom(message)
+        if told is not None and not isinstance(told, datetime):
+            msg = f"`message_time` returned {told!r}; return a datetime or None"
+            raise ConfigurationError(msg)
+        if told is not None:
+            return told if told.tzinfo else told.replace(tzinfo=timezone)
+    for source in (message.additional_kwargs, message.response_metadata):
+        known = _iso_time(source.get("created_at"), timezone)
+        if known is not None:
+            return known
+    return _id_time(message.id) or _iso_time(stamps.get(key), timezone)
+
+
+def _iso_time(value: object, timezone: tzinfo) -> datetime | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        parsed = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone)
+
+
+_ULID_ALPHABET = {char: value for value, char in enumerate("0123456789ABCDEFGHJKMNPQRSTVWXYZ")}
+_ULID_LENGTH, _ULID_TIME_LENGTH = 26, 10
+_UUID_LENGTH, _UUID_VERSION_AT = 36, 14
+_EARLIEST_MS = 946_684_800_000  # 2000-01-01: an older "time" is a random id that looks like a ULID
+_LATEST_MS = 4_102_444_800_000  # 2100-01-01
+
+
+def _id_time(key: str | None) -> datetime | None:
+    """Read the time out of a UUIDv7 (RFC 9562) or a ULID."""
+    if key is None:
+        return None
+    bare = key.removeprefix("run-").removeprefix("lc_run--")[:_UUID_LENGTH]
+    milliseconds = None
+    if len(bare) == _UUID_LENGTH and bare[_UUID_VERSION_AT] == "7":
+        try:
+            milliseconds = int(bare.replace("-", ""), 16) >> 80
+        except ValueError:
+            return None
+    elif len(key) == _ULID_LENGTH and key[0] in "01234567":
+        digits = [_ULID_ALPHABET.get(char) for char in key.upper()]
+        if None in digits:
+            return None
+        milliseconds = 0
+        for digit in digits[:_ULID_TIME_LENGTH]:
+            milliseconds = milliseconds * 32 + (digit or 0)
+    if milliseconds is None or not _EARLIEST_MS <= milliseconds <= _LATEST_MS:
+        return None
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -1,0 +1,1 @@
+"""The Reflector's question, and its answer as groups."""

@@ -1,0 +1,1 @@
+"""One step before a model call: inspect, archive, exchange, state the status."""

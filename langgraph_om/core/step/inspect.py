@@ -1,0 +1,202 @@
+"""The gate: a look at the conversation that counts, collects, decides, and states both windows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+
+from langgraph_om.core.actor.prompt import dropped_from_view, extra_tokens
+from langgraph_om.core.config.settings import Identity, Settings
+from langgraph_om.core.cycles.results import JobState, collected, outdated
+from langgraph_om.core.events import Event, iso, status_data
+from langgraph_om.core.plan import PROCEED, Decision, plan
+from langgraph_om.core.record.record import MemoryRecord, derive_id, fold, log_tokens, valid_counts
+from langgraph_om.core.record.window import Window, open_window
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look at the conversation found."""
+
+    record: MemoryRecord
+    """The memory with this look's own events folded in."""
+    window: Window
+    decision: Decision
+    events: list[Event]
+    """What to fold and to show; ends with the status when the Actor goes on."""
+
+    @property
+    def evicted(self) -> list[str]:
+        """Ids of the messages that may be removed, because they are archived and observed."""
+        gone = (event["ids"] for event in self.events if event["type"] == "evicted")
+        return [key for ids in gone for key in ids]
+
+
+def gather(
+    settings: Settings,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    identity: Identity,
+    now: datetime,
+    *,
+    jobs: Mapping[str, JobState] | None = None,
+) -> Look:
+    """Count what is new and collect what is done; decide nothing.
+
+    Args:
+        settings: The settings in force.
+        record: The memory of the thread.
+        messages: The whole conversation.
+        identity: Whose conversation it is.
+        now: The current time.
+        jobs: Per pending operation, what the executor knows of the job.
+    """
+    opening = _opening(settings, record, identity)
+    is_new = not record["id"]
+    record = fold(record, [opening])
+    window = open_window(record, messages, settings.counter)
+    counting = _counting(settings, record, window, now, first_look=is_new)
+    record = fold(record, [counting])
+    done = [*outdated(record, window, now), *collected(settings, record, window, jobs or {}, now)]
+    return Look(fold(record, [done]), window, PROCEED, [*opening, *counting, *done])
+
+
+def conclude(
+    settings: Settings,
+    seen: Look,
+    now: datetime,
+    *,
+    must_proceed: bool = False,
+    buffering_waits: bool = False,
+) -> Look:
+    """Decide from what was gathered, and state both windows when the Actor goes on.
+
+    Args:
+        settings: The settings in force.
+        seen: What was gathered.
+        now: The current time.
+        must_proceed: Whether there is no room left for work (few supersteps remain).
+        buffering_waits: Whether the Actor goes on only after the buffering that is due.
+    """
+    record, window, events = seen.record, seen.window, list(seen.events)
+    decision = plan(record, window, settings.thresholds, now)
+    if decision.kind == "abort":
+        events.append(_tripwire(record, now))
+    elif must_proceed:
+        decision = PROCEED
+    if decision.kind == "proceed" or (decision.kind == "buffer" and not buffering_waits):
+        step = _next_step(record, window)
+        stepped: Event = {"type": "stepped", "request": window.request, "step": step}
+        record = fold(record, [stepped])
+        data = status_data(record, window, settings.thresholds, step=step)
+        events += [stepped, *trim_notice(settings, record, window)]
+        events.append({"type": "status", "data": data})
+    return Look(record, window, decision, events)
+
+
+def look(
+    settings: Settings,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    identity: Identity,
+    now: datetime,
+    *,
+    jobs: Mapping[str, JobState] | None = None,
+    must_proceed: bool = False,
+    buffering_waits: bool = False,
+) -> Look:
+    """Gather and conclude."""
+    seen = gather(settings, record, messages, identity, now, jobs=jobs)
+    return conclude(settings, seen, now, must_proceed=must_proceed, buffering_waits=buffering_waits)
+
+
+def _tripwire(record: MemoryRecord, now: datetime) -> Event:
+    """Say why there is no answer, in the turn that failed and in each that repeats it."""
+    tripwire = record.get("tripwire") or {}
+    return {
+        "type": "tripwire",
+        "operation": tripwire.get("operation"),
+        "at": iso(now),
+        "reason": tripwire.get("reason"),
+        "last_message": tripwire.get("last_message"),
+        "record_id": record["id"],
+        "thread_id": record["thread_id"],
+    }
+
+
+def _next_step(record: MemoryRecord, window: Window) -> int:
+    turn = record["turn"]
+    step: int = turn["step"] + 1 if turn["request"] == window.request else 0
+    return step
+
+
+def trim_notice(settings: Settings, record: MemoryRecord, window: Window) -> list[Event]:
+    """Say when the Actor's view has to leave messages out to keep to `max_input_tokens`."""
+    limit = settings.max_input_tokens
+    if limit is None:
+        return []
+    extra = extra_tokens(record, settings.guide)
+    dropped = dropped_from_view(window, log_tokens(record), limit, extra=extra)
+    left_out = [entry for entry in window.entries[:dropped] if entry.key != window.request]
+    if not left_out:
+        return []
+    return [
+        {
+            "type": "view-trimmed",
+            "dropped_messages": len(left_out),
+            "dropped_tokens": sum(entry.tokens for entry in left_out),
+            "limit": settings.max_input_tokens,
+            "record_id": record["id"],
+            "thread_id": record["thread_id"],
+        }
+    ]
+
+
+def _opening(settings: Settings, record: MemoryRecord, identity: Identity) -> list[Event]:
+    whose = (identity.thread_id, identity.resource_id)
+    key = derive_id("om", settings.scope, *whose, *identity.place)
+    if (record["id"], record["thread_id"], record["resource_id"]) == (key, *whose):
+        return []
+    return [
+        {
+            "type": "opened",
+            "id": key,
+            "thread_id": identity.thread_id,
+            "resource_id": identity.resource_id,
+            "scope": settings.scope,
+        }
+    ]
+
+
+def _counting(
+    settings: Settings, record: MemoryRecord, window: Window, now: datetime, *, first_look: bool
+) -> list[Event]:
+    """Note the tokens of new window messages, and when they were first seen.
+
+    Only messages that arrive while memory watches are stamped: in a thread that it sees for the
+    first time, those are the newest human message and what follows.
+    """
+    known = record["token_cache"]["counts"]
+    valid = valid_counts(record, settings.counter.identity)
+    counts: dict[str, list[Any]] = {}
+    stamps: dict[str, str] = {}
+    for at, entry in enumerate(window.entries):
+        cached = valid.get(entry.key)
+        if cached is None or cached[0] != entry.digest:
+            counts[entry.key] = [entry.digest, entry.tokens]
+        arrived = at >= window.fresh_from if first_look else entry.key not in known
+        if arrived and entry.key not in record["stamps"] and not settings.time_of(entry, {}):
+            stamps[entry.key] = iso(now)
+    # The live request is weighed at every call, also when it lies before the window.
+    present = {window.request, *(entry.key for entry in window.entries)}
+    gone = [key for key in known if key not in present]
+    if not (counts or stamps or gone):
+        return []
+    identity = settings.counter.identity
+    return [
+        {"type": "counted", "counter": identity, "counts": counts, "stamps": stamps, "gone": gone}
+    ]

@@ -1,0 +1,1 @@
+"""What things count: text, messages, images, by estimate or by tokenizer."""

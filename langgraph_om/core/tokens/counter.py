@@ -1,0 +1,274 @@
+"""Every token count goes through one protocol, and a count never raises, whatever a message holds.
+
+What a message counts is one set of rules (`MessageCounter`); counters differ only in what a text
+counts. Rules of this module:
+
+1. A count is never negative, and an empty message still counts its role and framing.
+2. Adding text or a tool call never lowers a count.
+3. Encoded binary data is never counted as text: an attachment counts by its provider's formula.
+4. What is not understood is over-estimated as its JSON text.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, runtime_checkable
+
+from langchain_core.messages import BaseMessage
+
+from langgraph_om.core.content.blocks import (
+    ATTACHMENT_KINDS,
+    CALL_CHUNK_TYPES,
+    CALL_TYPES,
+    REASONING_KEYS,
+    REASONING_TYPES,
+    RESULT_TYPES,
+    TEXT_KEYS,
+)
+from langgraph_om.core.tokens.images import FILE_FALLBACK_TOKENS, AttachmentFormula, Provider
+from langgraph_om.core.values import as_mapping, as_sequence, json_text, json_without_payloads
+
+CONVERSATION_OVERHEAD: Final = 24
+"""Tokens that frame a conversation, once per list of messages."""
+
+EMPTY_RESULT: Final = "[empty result]"
+"""The text that an empty tool result counts as; no tool result counts less."""
+
+REDACTED_REASONING: Final = "[redacted reasoning]"
+"""The text that a reasoning block without readable text counts as."""
+
+# 3.8 tokens per message, in tenths, so that rounding is exact.
+MESSAGE_OVERHEAD_TENTHS: Final = 38
+
+
+@runtime_checkable
+class TokenCounter(Protocol):
+    """What a token counter has to offer; any object with these three members will do."""
+
+    identity: str
+    """Names the counter, its encoding and its version; another rule means another identity."""
+
+    def count_text(self, text: str) -> int:
+        """Return the tokens of a text, 0 for an empty one."""
+        ...
+
+    def count_message(self, message: BaseMessage) -> int:
+        """Return the tokens of a message with its role and framing."""
+        ...
+
+
+def count_messages(counter: TokenCounter, messages: Iterable[BaseMessage]) -> int:
+    """Return the tokens of a conversation with its framing, 0 when it has no messages."""
+    counts = [counter.count_message(message) for message in messages]
+    return CONVERSATION_OVERHEAD + sum(counts) if counts else 0
+
+
+# --- The rules of messages ---------------------------------------------------------------------
+
+ROLES: Final[Mapping[str, str]] = {
+    "human": "user",
+    "HumanMessageChunk": "user",
+    "ai": "assistant",
+    "AIMessageChunk": "assistant",
+    "tool": "tool",
+    "ToolMessageChunk": "tool",
+    "function": "tool",
+    "FunctionMessageChunk": "tool",
+}
+"""The role name that a message type counts; every other type counts as `system`."""
+
+
+class MessageCounter(ABC):
+    """The rules of messages, shared by all counters; a subclass says what a text counts."""
+
+    identity: str
+    attachments: AttachmentFormula = AttachmentFormula()
+
+    def __init__(self, *, provider: Provider | None = None, model: str = "") -> None:
+        """Count images and files as the models of a provider do.
+
+        `provider` is `openai`, `google` or `anthropic`; `None` counts as OpenAI does. `model` is
+        the name of the Actor's model: some models of OpenAI and Google have formulas of their own.
+        """
+        self.attachments = AttachmentFormula(provider, model)
+        if provider or model:
+            self.identity = f"{self.identity}+{provider or 'any'}:{model}"
+
+    @abstractmethod
+    def count_text(self, text: str) -> int:
+        """Return the tokens of a text, 0 for an empty one."""
+
+    def count_message(self, message: BaseMessage) -> int:
+        """Return the tokens of a message with its role and framing."""
+        # The fields as they are: a message need not be a valid one.
+        fields = vars(message)
+        role = ROLES.get(str(fields.get("type")), "system")
+        tally = _Tally(self.count_text, self.attachments)
+        add = tally.add_result if role == "tool" else tally.add_content
+        add(fields.get("content"))
+        _add_calls(tally, fields)
+        _add_kwargs(tally, fields)
+        tokens = self.count_text(role) + tally.total
+        # In tenths and half up.
+        return (10 * tokens + MESSAGE_OVERHEAD_TENTHS * (1 + tally.extra_messages) + 5) // 10
+
+
+def _add_calls(tally: _Tally, fields: Mapping[str, Any]) -> None:
+    for name in ("tool_calls", "invalid_tool_calls"):
+        for call in as_sequence(fields.get(name)):
+            tally.add_call(call)
+
+
+def _add_kwargs(tally: _Tally, fields: Mapping[str, Any]) -> None:
+    extras = as_mapping(fields.get("additional_kwargs"))
+    if extras.get("function_call") and not fields.get("tool_calls"):
+        tally.add_call(extras["function_call"])
+    reasoning = extras.get("reasoning_content")
+    if isinstance(reasoning, str) and not tally.has_reasoning:
+        tally.add_text(reasoning)
+
+
+# Blocks inside blocks inside blocks: deeper ones count as JSON, so a recursive block ends.
+MAX_BLOCK_DEPTH: Final = 6
+
+
+@dataclass(slots=True)
+class _Tally:
+    """The running count of one message."""
+
+    count: Callable[[str], int]
+    attachments: AttachmentFormula
+    tokens: int = 0
+    extra_messages: int = 0
+    has_reasoning: bool = False
+    depth: int = 0
+    calls: dict[str, int] = field(default_factory=dict)
+    """Tokens by tool call id: a call may be both in the content and in `tool_calls`."""
+
+    @property
+    def total(self) -> int:
+        return self.tokens + sum(self.calls.values())
+
+    def add_text(self, text: str) -> None:
+        self.tokens += self.count(text)
+
+    def add_content(self, content: object) -> None:
+        if isinstance(content, str):
+            self.add_text(content)
+        elif isinstance(content, (list, tuple)):
+            for block in content:
+                self.add_block(block)
+        elif content is not None:
+            self.add_block(content)
+
+    def add_block(self, block: object) -> None:
+        if isinstance(block, str):
+            self.add_text(block)
+        elif not isinstance(block, Mapping) or self.depth >= MAX_BLOCK_DEPTH:
+            self.add_unknown(block)
+        else:
+            self.depth += 1
+            _rule_for(block)(self, block)
+            self.depth -= 1
+
+    def add_unknown(self, value: object) -> None:
+        text, payloads = json_without_payloads(value)
+        self.tokens += self.count(text) + FILE_FALLBACK_TOKENS * payloads
+
+    def add_result(self, content: object) -> None:
+        # A floor, not a substitute: a short result must not count less than an empty one.
+        before = self.tokens
+        self.add_content(content)
+        self.tokens = max(self.tokens, before + self.count(EMPTY_RESULT))
+
+    def add_call(self, call: object) -> None:
+        if not isinstance(call, Mapping):
+            self.add_unknown(call)
+            return
+        arguments = next((call[key] for key in ARGUMENT_KEYS if call.get(key) is not None), "")
+        tokens = self.count(json_text(call.get("name") or "")) + self.count(json_text(arguments))
+        ids = (call.get("call_id"), call.get("id"))
+        call_id = next((value for value in ids if isinstance(value, str) and value), None)
+        if call_id is None:
+            self.tokens += tokens
+        else:
+            # The larger of two forms: while streaming, the one in the content is incomplete.
+            self.calls[call_id] = max(tokens, self.calls.get(call_id, 0))
+
+
+ARGUMENT_KEYS: Final = ("args", "arguments", "input", "partial_json")
+
+_Rule = Callable[[_Tally, Mapping[str, Any]], None]
+
+
+def _text_block(tally: _Tally, block: Mapping[str, Any]) -> None:
+    text = block.get(TEXT_KEYS.get(str(block.get("type")), "text"))
+    if isinstance(text, str):
+        tally.add_text(text)
+    else:
+        tally.add_unknown(block)
+
+
+def _reasoning_block(tally: _Tally, block: Mapping[str, Any]) -> None:
+    tally.has_reasoning = True
+    texts = list(_reasoning_texts(block))
+    for text in texts or [REDACTED_REASONING]:
+        tally.add_text(text)
+
+
+def _reasoning_texts(block: Mapping[str, Any]) -> Iterable[str]:
+    for key in REASONING_KEYS:
+        value = block.get(key)
+        for item in value if isinstance(value, (list, tuple)) else (value,):
+            text = item.get("text") if isinstance(item, Mapping) else item
+            if isinstance(text, str) and text:
+                yield text
+
+
+def _result_block(tally: _Tally, block: Mapping[str, Any]) -> None:
+    tally.extra_messages += 1
+    tally.add_result(block.get("content", block.get("output")))
+
+
+def _image_block(tally: _Tally, block: Mapping[str, Any]) -> None:
+    tally.tokens += tally.attachments.tokens(block, image=True)
+
+
+def _file_block(tally: _Tally, block: Mapping[str, Any]) -> None:
+    source = as_mapping(block.get("source"))
+    if isinstance(block.get("text"), str):
+        tally.add_text(block["text"])
+    elif source.get("type") == "text" and isinstance(source.get("data"), str):
+        tally.add_text(source["data"])
+    elif source.get("type") == "content":
+        tally.add_content(source.get("content"))
+    else:
+        tally.tokens += tally.attachments.tokens(block, image=False)
+
+
+def _wrapped_block(tally: _Tally, block: Mapping[str, Any]) -> None:
+    tally.add_block(block.get("value"))
+
+
+BLOCK_RULES: Final[Mapping[str, _Rule]] = {
+    **dict.fromkeys(TEXT_KEYS, _text_block),
+    **dict.fromkeys((*REASONING_TYPES, "redacted_thinking"), _reasoning_block),
+    **dict.fromkeys((*CALL_TYPES, *CALL_CHUNK_TYPES, "custom_tool_call"), _Tally.add_call),
+    **dict.fromkeys(RESULT_TYPES, _result_block),
+    **{
+        kind: _image_block if name == "Image" else _file_block
+        for kind, name in ATTACHMENT_KINDS.items()
+    },
+    "input_video": _Tally.add_unknown,
+    "non_standard": _wrapped_block,
+}
+"""The rule of each type of content block; other types are counted as JSON."""
+
+
+def _rule_for(block: Mapping[str, Any]) -> _Rule:
+    kind = block.get("type")
+    if isinstance(kind, str):
+        return BLOCK_RULES.get(kind, _Tally.add_unknown)
+    return _text_block if set(block) == {"text"} else _Tally.add_unknown

@@ -1,0 +1,284 @@
+"""What a text counts by estimate: the tokens of `o200k_base`, without its vocabulary.
+
+A text is split nearly as that vocabulary splits it, into words, digits, marks and white space, and
+each piece has a cost that was fitted to true counts of prose, code and data. A text counts less
+than a beginning of it at most where a word at the end becomes a frequent one.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import pairwise, product
+from operator import ne
+from string import ascii_lowercase
+from typing import Final
+
+from langgraph_om.core.tokens.counter import MessageCounter
+
+# --- Pieces --------------------------------------------------------------------------------------
+
+# A word takes one mark or space before it along. Pieces are bounded: what is kept is small.
+_ASCII_PIECES = re.compile(
+    r"[ !-/:-@[-`{-~]?[A-Z]{0,32}[a-z]{1,32}|[ !-/:-@[-`{-~]?[A-Z]{1,32}"
+    r"| ?[0-9]{1,3}"
+    r"| ?[^\sA-Za-z0-9]{1,64}[\r\n/]{0,64}"
+    r"|\s*[\r\n]+|\s+(?!\S)"
+)
+_UPPER = r"A-Z\u00c0-\u00d6\u00d8-\u00de\u0391-\u03a9\u0400-\u042f"
+# The letters and accents of all other alphabets, without their digits and punctuation.
+_LOWER = (
+    r"a-z\u00aa\u00b5\u00ba\u00df-\u00f6\u00f8-\u0390\u03aa-\u03ff\u0430-\u060b\u060d-\u061a"
+    r"\u0620-\u065f\u066e-\u06ef\u06fa-\u0963\u0971-\u1fff\u2c00-\u2dff\ua640-\uabff\uac00-\ud7ff"
+    r"\ufb00-\ufdff\ufe70-\ufefc"
+)
+_HAN = r"\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_HIRAGANA = r"\u3041-\u309f"
+_KATAKANA = r"\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"
+_NO_MARK = rf"\d{_UPPER}{_LOWER}{_HAN}{_HIRAGANA}{_KATAKANA}"
+_PIECES = re.compile(
+    rf"[{_HAN}]{{1,16}}|[{_HIRAGANA}]{{1,16}}|[{_KATAKANA}]{{1,16}}"
+    rf"|[^\t-\r{_NO_MARK}]?[{_UPPER}]{{0,32}}[{_LOWER}]{{1,32}}"
+    rf"|[^\t-\r{_NO_MARK}]?[{_UPPER}]{{1,32}}"
+    r"| ?\d{1,3}"
+    rf"| ?[^\s{_NO_MARK}]{{1,64}}[\r\n/]{{0,64}}"
+    r"|\s*[\r\n]+|\s+(?!\S)"
+)
+_STRETCH: Final = 1 << 12  # a few letters that are not ASCII slow down no more than this
+
+
+class EstimatingCounter(MessageCounter):
+    """An estimate that needs no vocabulary and no network, fitted to the tokens of OpenAI."""
+
+    identity: str = "estimate/1"
+
+    def count_text(self, text: str) -> int:
+        """Return the estimated tokens of a text, 0 only for an empty one."""
+        cost = 0
+        for stretch in _stretches(text):
+            pieces = _ASCII_PIECES if stretch.isascii() else _PIECES
+            cost += sum(map(_COSTS.__getitem__, pieces.findall(stretch)))
+        return max((cost + _TOKEN // 2) // _TOKEN, 1 if text else 0)
+
+
+def _stretches(text: str) -> Iterator[str]:
+    start = 0
+    while start < len(text):
+        end = start + _STRETCH
+        if end < len(text):
+            # Before a space, where a piece ends anyway; else inside of one, which is close.
+            space = text.rfind(" ", start, end)
+            end = space if space > start else end
+        yield text[start:end]
+        start = end
+
+
+# --- Costs ---------------------------------------------------------------------------------------
+
+_TOKEN: Final = 32
+"""The cost of one token; all costs are whole numbers."""
+
+_PAIRS: Final = (
+    "l863n30b8hg002t8l07017j11fk"
+    "btno5uiof1n0od4sv56l2e5pbzv"
+    "8qbr1mt05n06cw4me0g07slnaam"
+    "eroc2qgsaeg50hajoc9q7gptl0u"
+    "8eb5ic9oklobc6fe945bg9g0alw"
+    "asvr65aw8zt88m8wuar00ntob6p"
+    "oxor5rd0fzn6mcftzcgiavuzsrz"
+    "euzm8yeobxlc907ou3i06roih0o"
+    "d255652eqgk6a3004640o5h9g0k"
+    "aspa1m6p5q0sl3ccpn6ye54wj1e"
+    "bce93hc9izgqjkk9zrd8ml4zijq"
+    "a1jc659h9niacobbktd76d4y0zn"
+    "81mo0tgvgzs98t60yw7oewomxsm"
+    "er37881ghiegl6ecwn30h8ckjdp"
+    "ac76640tdeb89095c2c924896gj"
+    "eio51up7dzq7gla503b6fjkzars"
+    "uutszzuwuzzhrzzvokyw0szzxzc"
+    "ffd15bbe9ygf067eoba9faej4jr"
+    "grfg4db6azlifqd29h25cq0z7ln"
+    "eh7i5ca45z0ggnd4z669bjci4am"
+    "60ha3e4p5nf177s4y092mbm7ixq"
+    "gxyz3yjudztnvwfvtluytsfsjsu"
+    "arzh7sr5ezj9t09zzc0rvkbdizz"
+    "jq7wgqzwnzzynzt7qxwcvzwg4zz"
+    "lvkykzpznzdkgbmkzh6izklsjsu"
+    "jzgu8xdwhzwkremeyyoafplo9ct"
+    "aj5e4010lme5a0b86599i9c02fm"
+)
+"""What two neighbouring letters add to a word: a row for the first, a column for the second one.
+
+The last row and column stand for every letter that is not ASCII. A digit is of base 36.
+"""
+
+_OTHER_LETTER: Final = "~"
+_LETTERS: Final = ascii_lowercase + _OTHER_LETTER
+_PAIR_COSTS: Final[dict[tuple[str, str], int]] = dict(
+    zip(product(_LETTERS, _LETTERS), (int(digit, 36) for digit in "".join(_PAIRS)), strict=True)
+)
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+_WORD: Final = 3
+_AFTER_SPACE: Final = -7
+_CAPITAL: Final = 5
+_CAPITAL_AFTER_SPACE: Final = 11
+_MORE_CAPITALS: Final = 3
+
+_WORD_LIST: Final = """
+algorithm already anyone anything anywhere application appropriate arbeit ascii assistant
+associated asynchronous automatically available background behavior behind believe between beyond
+birthday bootstrap business callbacks capabilities capability certificate channels characteristics
+characters checkpoint children column commands community company compatibility compiled completely
+concurrency configurable configuration constraint constructor containing correctness corresponding
+customize database definition definitions demonstrate dependencies dependency deprecated destroyed
+details deutschland development diagnostics differences difficult directly directories directory
+disconnect discuss discussed distributed documentation dynamic dynamically einem embedding
+encryption endpoint enumerable environment especially everyone everything everywhere exactly
+executable explicitly favorite feedback fields filesystem following foreign friends gateway
+generator government hostname hundred husband identifiers imagine immediately immutable
+implementation implementations implemented implementing implements important including initialize
+inputs installation installed interrupts keywords knowledge lambda libraries lifecycle likely
+localhost looking making manifest mappings maximum metadata minutes modified modifiers music
+myself navigate necessary neighbor neither normalize obwohl offset organization organize organized
+otherwise overlapping overridden parameter parameters particular payload perhaps placeholders
+pointers political primitive programming programs projects properties protocol prototype purposes
+reasoning receive received recommend recommended recursive recursively references register
+registers release relevant replica repository representation representations resolve resolved
+responsibilities responsibility restaurant retrieve returned running sandbox schema screen seinen
+separate serialized settings signature signatures significantly similar similarity sleep snapshot
+someone something sometimes somewhere specifying statements straightforward structs structure
+structured structures students subclass subprocess successful successfully suddenly suggest
+supported supports synchronous talking tasks terminal themselves therefore thousand together
+tomorrow transform typeof undefined underlying understand university unknown unsupported upgrade
+validate validator variable variables verbose verwenden visibility vulnerabilities walking
+warnings weekend welcome width working workspace yesterday yield yourself zwischen
+"""
+_CAPITALS_LIST: Final = """
+BEGIN BETWEEN CLASS COLUMN CONFIG CREATE DATABASE DEBUG DEFAULT DELETE DESCRIPTION DISTINCT DROP
+ELSE ERROR EXISTS FLOAT FOREIGN FROM FUNCTION GROUP HTTPS INSERT INTEGER JOIN LANGUAGE LIMIT NULL
+NUMBER OPTIONS OTHER PASSWORD PRIMARY PUBLIC REFERENCES REQUEST RESPONSE RETURN RETURNS SELECT
+SERIAL SERVER STATUS STRICT STRING TABLE TODO UNION UNIQUE UPDATE USING UUID VALUE VALUES VARCHAR
+VERSION VIEW WARNING
+"""
+_MARKS_LIST: Final = r"""
+":" "," ":[ "], "}, "}} "): "), "); "). ',' '], '): '). ]); ()) (); (){ (): ()` )), )); }); }).
+})( ]}, },{ }," ]," ],[ ][] :// !== --> "/> ="" ("/ ('/ `${ ({" ({'
+"""
+_WORDS: Final = frozenset(_WORD_LIST.split())
+_CAPITALIZED: Final = frozenset(_CAPITALS_LIST.split())
+_FREQUENT_MARKS: Final = frozenset(_MARKS_LIST.split())
+"""What is one token, though its letters or marks cost more."""
+
+_JOINED: Final = {
+    " ": 0, "’": 0, "_": 2, "&": 3, ".": 5, "-": 14, ",": 16, "(": 17, "/": 17, ";": 19, "\\": 20,
+    "$": 20, "=": 21, "[": 23, "%": 25, ")": 26, ":": 27, "<": 27, ">": 27, "'": 28, "+": 28,
+}  # fmt: skip
+"""What a mark adds to the word that follows it at once."""
+_JOINED_MARK: Final = 31
+_CONTRACTIONS: Final = frozenset({"s", "t", "m", "d", "re", "ve", "ll"})
+_CONTRACTION: Final = 14
+
+_MARKS: Final = 14
+_ANOTHER_MARK: Final = 18
+_SAME_MARK: Final = 1
+_WIDE_MARK: Final = 8
+_EMOJI: Final = 45
+
+_SCRIPTS: Final[tuple[tuple[str, int, int, int], ...]] = (
+    # From which character on: the cost of a word, of each character in it after a space, and else.
+    ("\u0300", 0, 32, 32),
+    ("\u0370", 25, 10, 13),  # Greek
+    ("\u0400", 22, 6, 8),  # Cyrillic
+    ("\u0530", 0, 20, 20),
+    ("\u0590", 8, 14, 15),  # Hebrew
+    ("\u0600", 18, 8, 11),  # Arabic
+    ("\u0700", 0, 32, 32),
+    ("\u0900", 8, 10, 13),  # Devanagari
+    ("\u0980", 10, 11, 14),  # other scripts of India
+    ("\u0e00", 6, 13, 13),  # Thai
+    ("\u0e80", 0, 32, 32),
+    ("\u3005", 12, 23, 23),  # Han
+    ("\u3041", 6, 16, 16),  # Hiragana
+    ("\u30a0", 3, 20, 20),  # Katakana
+    ("\u3400", 12, 23, 23),  # Han
+    ("\ua000", 0, 32, 32),
+    ("\uac00", 27, 15, 18),  # Hangul
+    ("\uf900", 12, 23, 23),  # Han
+    ("\ufb00", 16, 32, 32),
+    ("\uff66", 3, 20, 20),  # Katakana
+    ("\U00020000", 0, 64, 64),
+)
+_STARTS: Final = [start for start, *_ in _SCRIPTS]
+_LATIN: Final = re.compile("[A-Za-z\u00aa-\u02ff\u1e00-\u1eff]")
+_MARK: Final = re.compile(rf"[^\s{_NO_MARK}]")
+
+
+def _cost(piece: str) -> int:
+    first, last = piece[0], piece[-1]
+    if piece.isspace():
+        return _TOKEN * (1 + len(piece) // _SPACES_PER_TOKEN)
+    if last.isdecimal():
+        return 2 * _TOKEN if first == " " else _TOKEN
+    if last in "\r\n" or _MARK.match(last):
+        return _marks_cost(piece.strip(" \r\n"))
+    if first.isspace() or _MARK.match(first):
+        return _joined_cost(first, piece[1:])
+    return _word_cost(piece)
+
+
+def _joined_cost(first: str, word: str) -> int:
+    if first == "'" and word in _CONTRACTIONS:
+        return _CONTRACTION
+    if len(word) == 1 and word.isascii() and first.isascii():
+        return _TOKEN
+    return _JOINED.get(first, _JOINED_MARK) + _word_cost(word, after_space=first == " ")
+
+
+_SPACES_PER_TOKEN: Final = 48
+
+
+def _word_cost(word: str, *, after_space: bool = False) -> int:
+    if not _LATIN.match(word):
+        _, run, spaced, bare = _SCRIPTS[bisect_right(_STARTS, word[0]) - 1]
+        return max(_TOKEN, run + (spaced if after_space else bare) * len(word))
+    letters = word.lower()
+    if (letters in _WORDS and word[1:].islower()) or word in _CAPITALIZED:
+        return _TOKEN
+    cost = _WORD + (_AFTER_SPACE if after_space else 0)
+    if letters != word:
+        cost += _MORE_CAPITALS * sum(map(str.isupper, word[1:]))
+        if word[0].isupper():
+            cost += _CAPITAL_AFTER_SPACE if after_space else _CAPITAL
+    if not letters.isascii():
+        letters = _NOT_ASCII.sub(_OTHER_LETTER, letters)
+    cost += sum(map(_PAIR_COSTS.__getitem__, pairwise(letters)))
+    return max(_TOKEN, cost)
+
+
+def _marks_cost(marks: str) -> int:
+    if marks in _FREQUENT_MARKS:
+        return _TOKEN
+    changes: int = sum(map(ne, marks, marks[1:]))
+    cost = _MARKS + _ANOTHER_MARK * changes + _SAME_MARK * (len(marks) - 1 - changes)
+    if not marks.isascii():
+        cost += _WIDE_MARK * sum(mark > "\x7f" for mark in marks)
+        cost += _EMOJI * sum(mark > "\uffff" for mark in marks)
+    return max(_TOKEN, cost)
+
+
+class _Costs(dict[str, int]):
+    """Costs of the pieces seen of late."""
+
+    def __missing__(self, piece: str) -> int:
+        cost = _cost(piece)
+        if len(self) >= _MOST_COSTS:
+            self.clear()
+        if len(piece) <= _LONGEST_KEPT:
+            self[piece] = cost
+        return cost
+
+
+_MOST_COSTS: Final = 1 << 15
+_LONGEST_KEPT: Final = 64
+_COSTS: Final = _Costs()

@@ -1,0 +1,323 @@
+"""What an attachment counts: the provider's formula, on the size that its own bytes state.
+
+Nothing is fetched. Of binary data only the header is decoded, wherever the block keeps it; a size
+that is not known counts a fixed estimate. A caller who knows better writes `om_tokens` into the
+block, or into its `extras` or `metadata`.
+"""
+
+from __future__ import annotations
+
+import re
+from binascii import a2b_base64
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple, get_args
+
+import imagesize
+
+from langgraph_om.core.values import as_mapping
+from langgraph_om.errors import ConfigurationError
+
+Provider = Literal["openai", "google", "anthropic"]
+
+FILE_FALLBACK_TOKENS: Final = 1000
+"""What an audio, a video, or a document of unknown size counts."""
+
+KIB: Final = 1024
+MIB: Final = KIB * KIB
+
+
+class ImageSize(NamedTuple):
+    """Width and height in pixels."""
+
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttachmentFormula:
+    """What images and files count for one provider; `None` counts as OpenAI's models do."""
+
+    provider: Provider | None = None
+    model: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a provider without formulas."""
+        if self.provider is not None and self.provider not in get_args(Provider):
+            msg = f"`provider` is {self.provider!r}; write 'openai', 'google', 'anthropic' or None"
+            raise ConfigurationError(msg)
+
+    def tokens(self, block: Mapping[str, Any], *, image: bool) -> int:
+        """Return the tokens of a block that holds an image or another file."""
+        places = list(_places(block))
+        stated = _stated_tokens(block)
+        if stated is not None:
+            return stated
+        payload = _payload(places)
+        mime = _mime(places, payload)
+        if image or _is_image(places, mime):
+            return self._image(places, payload)
+        if mime.startswith(("audio/", "video/")) or block.get("type") in _MEDIA_TYPES:
+            return FILE_FALLBACK_TOKENS
+        if payload is None:
+            return FILE_FALLBACK_TOKENS
+        least, per_token = _FILES[self.provider] if _is_pdf(places, mime) else (1, 4)
+        return max(least, -(-payload.size // per_token))
+
+    def _image(self, places: list[Mapping[str, Any]], payload: _Payload | None) -> int:
+        size = _stated_size(places)
+        if size is None and payload:
+            size = payload.image_size()
+        length = payload.size if payload else None
+        if self.provider == "google":
+            return google_tokens(size, self.model, _first(places, _RESOLUTION_KEYS))
+        if self.provider == "anthropic":
+            return anthropic_tokens(size, length)
+        return openai_tokens(size, length, _first(places, _DETAIL_KEYS), self.model)
+
+
+# --- The formulas --------------------------------------------------------------------------------
+
+_OPENAI: Final = (
+    # Models, and the tokens of an image, of a tile in it, and the tiles of an unknown size.
+    (re.compile("computer-use"), (65, 129, 4)),
+    (re.compile("gpt-4o-mini"), (2833, 5667, 1)),
+    (re.compile("^gpt-5"), (70, 140, 4)),
+    (re.compile("^o[13]"), (75, 150, 4)),
+    (re.compile(""), (85, 170, 4)),
+)
+_TILES_BY_LENGTH: Final = ((512 * KIB, 1), (2 * MIB, 4), (4 * MIB, 6))
+_MOST_TILES: Final = 8
+_TILE: Final = 512
+_LONGEST_SIDE: Final = 2048
+_SHORT_SIDE: Final = 768
+
+
+def openai_tokens(size: ImageSize | None, length: int | None, detail: str, model: str) -> int:
+    """Return the tokens of an image in tiles; of one without size and length, as if it were large.
+
+    `detail` is `low` or `high`; anything else goes by the size in pixels, then in bytes.
+    """
+    base, per_tile, unknown = next(row for models, row in _OPENAI if models.search(model))
+    if detail not in {"low", "high"}:
+        small = max(size) <= _SHORT_SIDE if size else length is not None and length <= MIB
+        detail = "low" if small else "high"
+    if detail == "low":
+        return base
+    if size:
+        tiles = _tiles(size)
+    elif length is None:
+        tiles = unknown
+    else:
+        tiles = next((n for most, n in _TILES_BY_LENGTH if length <= most), _MOST_TILES)
+    return base + per_tile * tiles
+
+
+def _tiles(size: ImageSize) -> int:
+    scale = min(1.0, _LONGEST_SIDE / max(size))
+    scale *= min(1.0, _SHORT_SIDE / (min(size) * scale))
+    across, down = (max(1, -(-int(side * scale + 0.5) // _TILE)) for side in size)
+    return across * down
+
+
+_GOOGLE_TILE: Final = 768
+_GOOGLE_TOKENS: Final = 258
+_GEMINI_3: Final = {"low": 280, "medium": 560, "high": 1120, "ultra_high": 2240}
+
+
+def google_tokens(size: ImageSize | None, model: str, resolution: str) -> int:
+    """Return the tokens of an image: by the media resolution for Gemini 3, else by tiles."""
+    if model.removeprefix("models/").startswith("gemini-3"):
+        level = resolution.lower().removeprefix("media_resolution_")
+        return _GEMINI_3.get(level, _GEMINI_3["high"])
+    if not size:
+        return _GOOGLE_TOKENS
+    return _GOOGLE_TOKENS * -(-size.width // _GOOGLE_TILE) * -(-size.height // _GOOGLE_TILE)
+
+
+_ANTHROPIC_SIDE: Final = 1568
+_ANTHROPIC_PIXELS: Final = 750
+_ANTHROPIC_BY_LENGTH: Final = ((512 * KIB, 341), (2 * MIB, 1366), (4 * MIB, 2048))
+_ANTHROPIC_MOST: Final = 2731
+_ANTHROPIC_UNKNOWN: Final = 1600
+
+
+def anthropic_tokens(size: ImageSize | None, length: int | None) -> int:
+    """Return the tokens of an image by its pixels, once its long side is at most 1568."""
+    if size:
+        longest = max(size)
+        shrunk = max(longest, _ANTHROPIC_SIDE) ** 2 * _ANTHROPIC_PIXELS
+        return -(-size.width * size.height * _ANTHROPIC_SIDE**2 // shrunk)
+    if length is None:
+        return _ANTHROPIC_UNKNOWN
+    return next((n for most, n in _ANTHROPIC_BY_LENGTH if length <= most), _ANTHROPIC_MOST)
+
+
+_FILES: Final[Mapping[str | None, tuple[int, int]]] = {
+    # The least tokens of a PDF, and its bytes per token.
+    "google": (258, 20),
+    "anthropic": (1500, 3),
+    "openai": (500, 4),
+    None: (500, 4),
+}
+
+# --- What a block says ---------------------------------------------------------------------------
+
+_NESTED: Final = (
+    *("source", "image_url", "image", "file", "input_audio", "inline_data", "inlineData"),
+    *("video_url", "audio_url", "extras", "metadata"),
+)
+_MIME_KEYS: Final = ("mime_type", "media_type", "mimeType")
+_NAME_KEYS: Final = ("filename", "file_name", "name", "title", "url", "uri", "file_uri", "file_url")
+_DETAIL_KEYS: Final = ("detail", "image_detail", "imageDetail")
+_RESOLUTION_KEYS: Final = ("media_resolution", "mediaResolution")
+_SIZE_KEYS: Final = (("width", "height"), ("imageWidth", "imageHeight"))
+_MEDIA_TYPES: Final = frozenset({"audio", "video", "input_audio", "audio_url", "video_url"})
+_IMAGE_NAME: Final = re.compile(
+    r"\.(?:png|jpe?g|webp|gif|bmp|tiff?|hei[cf]|avif)(?:[?#].{0,2000})?\Z",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def _places(block: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The block and the mappings in it that describe the same attachment."""
+    yield block
+    for key in _NESTED:
+        if isinstance(inner := block.get(key), Mapping):
+            yield inner
+
+
+def _first(places: list[Mapping[str, Any]], keys: tuple[str, ...]) -> str:
+    values = (place.get(key) for place in places for key in keys)
+    return next((value for value in values if isinstance(value, str) and value), "")
+
+
+def _stated_tokens(block: Mapping[str, Any]) -> int | None:
+    for place in (block, as_mapping(block.get("extras")), as_mapping(block.get("metadata"))):
+        tokens = place.get("om_tokens")
+        if isinstance(tokens, int) and not isinstance(tokens, bool) and tokens >= 0:
+            return tokens
+    return None
+
+
+def _stated_size(places: list[Mapping[str, Any]]) -> ImageSize | None:
+    for place in places:
+        for keys in _SIZE_KEYS:
+            width, height = (place.get(key) for key in keys)
+            if isinstance(width, int) and isinstance(height, int) and min(width, height) > 0:
+                return ImageSize(width, height)
+    return None
+
+
+def _mime(places: list[Mapping[str, Any]], payload: _Payload | None) -> str:
+    stated = _first(places, _MIME_KEYS)
+    return (stated or (payload.mime if payload else "")).lower()
+
+
+def _is_image(places: list[Mapping[str, Any]], mime: str) -> bool:
+    name = _first(places, _NAME_KEYS)
+    return mime.startswith("image/") or (not mime and _IMAGE_NAME.search(name[-4000:]) is not None)
+
+
+def _is_pdf(places: list[Mapping[str, Any]], mime: str) -> bool:
+    name = _first(places, _NAME_KEYS)
+    return mime == "application/pdf" or (not mime and name.lower().endswith(".pdf"))
+
+
+# --- Its bytes -----------------------------------------------------------------------------------
+
+
+_DATA_KEYS: Final = ("base64", "data", "file_data", "bytes", "image")
+_URI_KEYS: Final = (*_DATA_KEYS, "url", "image_url", "file_url", "audio_url", "video_url")
+_DATA_URI: Final = re.compile(r"data:([\w.+-]{1,60}/[\w.+-]{1,60})?[^,]{0,200},", re.IGNORECASE)
+# A URL and a path soon show another mark.
+_ENCODED: Final = re.compile(r"[A-Za-z0-9+/_=\s-]{16,64}")
+_SPACE: Final = re.compile(r"\s")
+_LINE: Final = 200
+_MOST_BYTES: Final = MIB
+_MOST_READS: Final = 4_000
+_RASTER: Final = re.compile(
+    rb"\x89PNG|GIF8|\xff\xd8\xff|RIFF....WEBP|BM|II\*\x00|MM\x00\*|....ftyp|\x00\x00\x00\x0cjP",
+    re.DOTALL,
+)
+
+
+def _payload(places: list[Mapping[str, Any]]) -> _Payload | None:
+    for place in places:
+        for key in _URI_KEYS:
+            value = place.get(key)
+            if isinstance(value, (bytes, bytearray, memoryview)):
+                return _Payload(bytes(value[:_MOST_BYTES]), len(value))
+            if isinstance(value, str) and (found := _encoded(key, value)):
+                return found
+    return None
+
+
+def _encoded(key: str, text: str) -> _Payload | None:
+    uri = _DATA_URI.match(text)
+    start = uri.end() if uri else 0
+    if not uri and (key not in _DATA_KEYS or not _ENCODED.fullmatch(text, 0, 64)):
+        return None
+    padding = 2 if text.endswith("==") else int(text.endswith("="))
+    size = max(0, (len(text) - start) * 3 // 4 - padding)
+    return _Payload(text, size, start, (uri and uri[1]) or "")
+
+
+@dataclass(slots=True)
+class _Payload:
+    """Encoded or plain bytes, read as a file is, of which only what is asked for is decoded."""
+
+    data: str | bytes
+    size: int
+    start: int = 0
+    mime: str = ""
+    at: int = 0
+    reads: int = 0
+    left: int = _MOST_BYTES
+
+    def image_size(self) -> ImageSize | None:
+        """Return what the header of the image says; `None` when it says nothing sensible."""
+        try:
+            self._join_lines()
+            if not _RASTER.match(self.read(16)):  # a drawing in XML has no pixels
+                return None
+            self.seek(0)
+            width, height = imagesize.get(self)
+        except Exception:  # noqa: BLE001  (whatever is wrong with the data, the size is not known)
+            return None
+        return ImageSize(width, height) if min(width, height) > 0 else None
+
+    def _join_lines(self) -> None:
+        head = self.data[self.start : self.start + _MOST_BYTES]
+        if isinstance(head, str) and _SPACE.search(head, 0, _LINE):
+            self.data, self.start = _SPACE.sub("", head), 0
+
+    def read(self, count: int = -1) -> bytes:
+        """Return the next bytes, none at the end or after too many of them or too many calls."""
+        self.reads += 1
+        if self.reads > _MOST_READS:
+            return b""
+        count = min(count, self.left) if count >= 0 else self.left
+        found = self._slice(self.at, self.at + count)
+        self.at += len(found)
+        self.left -= len(found)
+        return found
+
+    def _slice(self, start: int, end: int) -> bytes:
+        if isinstance(self.data, bytes):
+            return self.data[start:end]
+        # Three bytes are four letters.
+        first = start // 3
+        letters = self.data[self.start + 4 * first : self.start + 4 * -(-end // 3)]
+        letters = letters.replace("-", "+").replace("_", "/").rstrip("=")
+        whole = a2b_base64(letters + "=" * (-len(letters) % 4))
+        return whole[start - 3 * first : end - 3 * first]
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Go to a place, as in a file."""
+        self.at = max(0, offset + (0, self.at, self.size)[whence])
+        return self.at
+
+    def tell(self) -> int:
+        """Return the place of the next byte."""
+        return self.at

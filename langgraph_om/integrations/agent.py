@@ -1,0 +1,106 @@
+"""Door 2: an agent loop with memory, ready to run, every node visible."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.runnables import Runnable, RunnableLambda
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.config import get_stream_writer
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.store.base import BaseStore
+
+from langgraph_om.errors import ConfigurationError
+from langgraph_om.integrations.nodes import FINISH
+from langgraph_om.integrations.state_graph import ObservationalMemoryState, add_observational_memory
+from langgraph_om.integrations.stream import MemoryTransformer
+from langgraph_om.memory import ObservationalMemory, check_memory
+from langgraph_om.models.providers import chat_model, check_model
+from langgraph_om.recall.tool import check_namesakes
+
+
+def create_memory_agent(
+    model: str | BaseChatModel,
+    tools: Sequence[Any] = (),
+    *,
+    memory: ObservationalMemory | None = None,
+    prompt: str | SystemMessage | None = None,
+    checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
+    store: BaseStore | None = None,
+    name: str | None = None,
+) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Build an agent that talks without end: model, tools, memory.
+
+    Args:
+        model: The Actor's model, a chat model or `"provider/model"`.
+        tools: Tools or functions; those of the memory are added.
+        memory: The memory; `None`: `ObservationalMemory()`.
+        prompt: The agent's own system prompt.
+        checkpointer: Where threads are kept; `None` under a server or Studio, which brings its own.
+        store: A LangGraph store for the tools and for semantic search.
+        name: The graph's name.
+
+    Raises:
+        ConfigurationError: When the model can not be used.
+    """
+    memory = check_memory(memory) if memory is not None else ObservationalMemory()
+    check_model("model", model)
+    chat = chat_model(model) if isinstance(model, str) else model
+    check_namesakes(_check_tools(tools), memory)
+    all_tools = [*tools, *(tool for tool in memory.tools if tool not in tools)]
+    if all_tools and not hasattr(chat, "bind_tools"):
+        msg = f"`model` is {model!r}, which can not be given tools; pass a chat model"
+        raise ConfigurationError(msg)
+    actor: Runnable[Any, BaseMessage] = chat.bind_tools(all_tools) if all_tools else chat
+
+    def shorter(state: ObservationalMemoryState, error: Exception) -> list[BaseMessage]:
+        view, notice = memory.shortened_input(state, system=prompt)
+        if notice is None or not memory.is_on():
+            raise error
+        get_stream_writer()(notice)
+        return view
+
+    def agent(state: ObservationalMemoryState) -> dict[str, Any]:
+        view = memory.llm_input_messages(state, system=prompt)
+        try:
+            answer = actor.invoke(view)
+        except ContextOverflowError as error:
+            answer = actor.invoke(shorter(state, error))
+        return {"messages": [answer]}
+
+    async def aagent(state: ObservationalMemoryState) -> dict[str, Any]:
+        view = memory.llm_input_messages(state, system=prompt)
+        try:
+            answer = await actor.ainvoke(view)
+        except ContextOverflowError as error:
+            answer = await actor.ainvoke(shorter(state, error))
+        return {"messages": [answer]}
+
+    builder = StateGraph(ObservationalMemoryState)
+    builder.add_node("agent", RunnableLambda(agent, aagent, name="agent"))
+    gate = add_observational_memory(builder, memory, before="agent")
+    builder.add_edge(START, gate)
+    leave = FINISH if memory.archive is not None else END
+    if all_tools:
+        builder.add_node("tools", ToolNode(all_tools))
+        ways: dict[Hashable, str] = {"tools": "tools", END: leave}
+        builder.add_conditional_edges("agent", tools_condition, ways)
+        builder.add_edge("tools", gate)
+    else:
+        builder.add_edge("agent", leave)
+    return builder.compile(
+        checkpointer=checkpointer, store=store, name=name, transformers=[MemoryTransformer]
+    )
+
+
+def _check_tools(tools: object) -> Sequence[Any]:
+    if isinstance(tools, Sequence) and not isinstance(tools, str):
+        return tools
+    msg = f"`tools` is {tools!r}; write a list of tools or functions"
+    raise ConfigurationError(msg)

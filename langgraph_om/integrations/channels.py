@@ -1,0 +1,108 @@
+"""The reducer of a `messages` channel that is kept as deltas.
+
+It gives what LangGraph's `add_messages` gives, in the batched form that a `DeltaChannel` needs,
+with two differences that replay asks for: a message without an id gets one made of its place and
+content instead of a random one, and removing a message that is not there is no error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    BaseMessageChunk,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+    convert_to_messages,
+    message_chunk_to_message,
+)
+
+from langgraph_om.core.content.message_keys import content_digest
+from langgraph_om.core.record.record import derive_id
+
+REMOVE_ALL = "__remove_all__"
+"""The id with which a `RemoveMessage` clears the conversation (LangGraph's `REMOVE_ALL_MESSAGES`).
+"""
+
+
+def messages_reducer(state: Sequence[AnyMessage] | None, updates: Sequence[Any]) -> list[Any]:
+    """Merge updates into a conversation, in order.
+
+    Args:
+        state: The conversation so far; it is not changed.
+        updates: Each a message, or a list of messages, in any form LangChain reads.
+
+    Returns:
+        The conversation: a message of a known id replaces it in place, others are appended.
+    """
+    merged: list[BaseMessage | None] = _known(state or [])
+    places = {message.id: at for at, message in enumerate(merged) if message and message.id}
+    for update in updates:
+        removed: set[str] = set()
+        for message in _read(update):
+            if isinstance(message, RemoveMessage):
+                if message.id == REMOVE_ALL:
+                    merged, places, removed = [], {}, set()
+                elif message.id in places:
+                    removed.add(message.id)
+            elif message.id in places:
+                removed.discard(message.id)
+                merged[places[message.id]] = message
+            else:
+                known = message if message.id else _with_id(message, len(places), places)
+                places[str(known.id)] = len(merged)
+                merged.append(known)
+        for key in removed:
+            merged[places.pop(key)] = None
+    return [message for message in merged if message is not None]
+
+
+def _with_id(message: BaseMessage, number: int, taken: Mapping[str, int]) -> BaseMessage:
+    """Name a message by its place and content, so that replay names it the same."""
+    key = derive_id("message", number, content_digest(message))
+    while key in taken:
+        key = f"{key}+"
+    return message.model_copy(update={"id": key})
+
+
+def _known(state: Sequence[Any]) -> list[BaseMessage | None]:
+    """Return the conversation so far; a server may hand it over as JSON values."""
+    if all(isinstance(message, BaseMessage) for message in state):
+        return list(state)
+    return list(_read(list(state)))
+
+
+def _read(update: Any) -> list[BaseMessage]:
+    if update is None:
+        return []
+    items = update if isinstance(update, list) else [update]
+    return [
+        message_chunk_to_message(message) if isinstance(message, BaseMessageChunk) else message
+        for message in convert_to_messages([_dumped(item) for item in items])
+    ]
+
+
+_CLASSES: dict[str, type[BaseMessage]] = {
+    "ai": AIMessage,
+    "human": HumanMessage,
+    "system": SystemMessage,
+    "tool": ToolMessage,
+}
+
+
+def _dumped(item: Any) -> Any:
+    """Make a message of what `model_dump` made of one, with its usage and all else it had."""
+    if not isinstance(item, Mapping):
+        return item
+    kind = str(item.get("type"))
+    if kind == "remove" and item.get("id"):
+        return RemoveMessage(id=str(item["id"]))
+    if kind in _CLASSES and "additional_kwargs" in item:
+        return _CLASSES[kind].model_validate(dict(item))
+    return item

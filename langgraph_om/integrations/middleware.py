@@ -1,0 +1,320 @@
+"""Door 3: memory as a middleware of `create_agent`, and so of deepagents.
+
+The gate runs in the hook before each model call; a graph of its own is entered only when there is
+work to do, because entering one costs checkpoints. Its events come back through its state, so that
+a run that is taken up after a crash has them too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import operator
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from typing import Annotated, Any, NotRequired, Self, cast
+
+from langchain.agents import AgentState
+from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse, hook_config
+from langchain.agents.middleware.internal_call_transformer import InternalCallTransformer
+from langchain.agents.middleware.types import OmitFromInput
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.messages import AnyMessage, BaseMessage, RemoveMessage, SystemMessage
+from langchain_core.runnables import RunnableLambda
+from langgraph.channels import DeltaChannel
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.runtime import Runtime
+from typing_extensions import TypedDict
+
+from langgraph_om.core.events import Event
+from langgraph_om.core.record.record import MemoryRecord, fold, fold_one, readable
+from langgraph_om.core.record.window import needed_messages
+from langgraph_om.errors import ConfigurationError
+from langgraph_om.integrations.channels import messages_reducer
+from langgraph_om.integrations.nodes import MemoryNodes, emit, make_searchable
+from langgraph_om.integrations.stream import MemoryTransformer
+from langgraph_om.memory import ObservationalMemory, check_memory
+from langgraph_om.recall.tool import check_namesakes
+from langgraph_om.runtime.drivers import Ended, advance
+from langgraph_om.runtime.executors import ParallelBuffering
+from langgraph_om.runtime.runner import folded, remaining
+
+logger = logging.getLogger("langgraph_om")
+
+
+class _AgentMemoryState(AgentState[Any]):
+    """What the middleware adds to an agent's state."""
+
+    om: NotRequired[Annotated[MemoryRecord, OmitFromInput, fold_one]]
+
+
+class ObservationalMemoryAgentState(AgentState[Any]):
+    """State for `create_agent(state_schema=...)`; both channels store only what changed."""
+
+    messages: Annotated[list[AnyMessage], DeltaChannel(messages_reducer)]
+    """The conversation."""
+    om: NotRequired[Annotated[MemoryRecord, OmitFromInput, DeltaChannel(fold)]]
+    """The memory; in the output, never asked for as input."""
+
+
+class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
+    """Long-term memory for an agent of `create_agent` or deepagents.
+
+    The conversation in the state stays as it is; the model is given the observations and the
+    messages that are not observed yet. Put it last, so that it sees what the others leave.
+
+    Args:
+        memory: The memory.
+        options: Instead of `memory`: what `ObservationalMemory` takes.
+
+    Raises:
+        ConfigurationError: When both are given, or the memory does not fit an agent's state.
+    """
+
+    def __new__(cls, memory: ObservationalMemory | None = None, **options: Any) -> Self:
+        """Make the kind that has an `after_agent` hook only where there is an archive.
+
+        A hook is a superstep of every turn.
+        """
+        archive = getattr(memory, "archive", None) if memory is not None else options.get("archive")
+        is_plain = cls is ObservationalMemoryMiddleware and archive is not None
+        return cast("Self", super().__new__(_WithArchive if is_plain else cls))
+
+    state_schema = _AgentMemoryState
+    transformers = (InternalCallTransformer, MemoryTransformer)
+
+    def __init__(self, memory: ObservationalMemory | None = None, **options: Any) -> None:
+        super().__init__()
+        if memory is not None and options:
+            given = ", ".join(f"`{name}`" for name in sorted(options))
+            msg = f"`memory` and {given} are given; write these in ObservationalMemory(...)"
+            raise ConfigurationError(msg)
+        self.memory = check_memory(memory) if memory is not None else ObservationalMemory(**options)
+        _check_fits(self.memory)
+        self.tools = self.memory.tools
+        # `create_agent` looks for hooks on the class and runs those of the instance; LangGraph
+        # finds a graph within a node only where the node's function encloses it.
+        hook, ahook = _hooks(self.memory)
+        self._hook, self._ahook = hook, ahook
+        if type(self).before_model is ObservationalMemoryMiddleware.before_model:
+            vars(self)["before_model"] = hook
+        if type(self).abefore_model is ObservationalMemoryMiddleware.abefore_model:
+            vars(self)["abefore_model"] = ahook
+
+    @property
+    def name(self) -> str:
+        """The same for subclasses, so that `create_agent` refuses two memories on one agent."""
+        return "ObservationalMemoryMiddleware"
+
+    @hook_config(can_jump_to=["end"])
+    def before_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Run the gate, and the work it asks for, before the model is called."""
+        return self._hook(state, runtime)
+
+    @hook_config(can_jump_to=["end"])
+    async def abefore_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Do the same as `before_model` without blocking the event loop."""
+        return await self._ahook(state, runtime)
+
+    def wrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
+    ) -> ModelResponse[Any]:
+        """Call the model with observations and recent messages in the place of all messages."""
+        try:
+            return handler(self._projected(request))
+        except ContextOverflowError as error:
+            return handler(self._shortened(request, error))
+
+    async def awrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
+    ) -> ModelResponse[Any]:
+        """Do the same as `wrap_model_call` without blocking the event loop."""
+        try:
+            return await handler(self._projected(request))
+        except ContextOverflowError as error:
+            return await handler(self._shortened(request, error))
+
+    def _projected(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        check_namesakes(request.tools, self.memory)
+        if not self.memory.is_on():
+            return request
+        view = self.memory.llm_input_messages(_seen(request), system=request.system_message)
+        return _with_input(request, view)
+
+    def _shortened(self, request: ModelRequest[Any], error: Exception) -> ModelRequest[Any]:
+        if not self.memory.is_on():
+            raise error
+        view, notice = self.memory.shortened_input(_seen(request), system=request.system_message)
+        if notice is None:
+            raise error
+        request.runtime.stream_writer(notice)
+        return _with_input(request, view)
+
+
+class _WithArchive(ObservationalMemoryMiddleware):
+    """The middleware of a memory with an archive."""
+
+    def after_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002
+        """Archive the Actor's last answer."""
+        return MemoryNodes(self.memory, END, END, writes_always=False).finish(state) or None
+
+    async def aafter_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Do the same as `after_agent` without blocking the event loop."""
+        return await asyncio.to_thread(self.after_agent, state, runtime)
+
+
+def _check_fits(memory: ObservationalMemory) -> None:
+    if memory.messages_key != "messages":
+        msg = (
+            f"`messages_key` is {memory.messages_key!r}; the state of `create_agent` keeps the "
+            f"conversation in 'messages', leave it out"
+        )
+        raise ConfigurationError(msg)
+    if isinstance(memory.buffering, ParallelBuffering):
+        msg = (
+            "`buffering` is ParallelBuffering(), which needs a node beside the Actor's; a "
+            "middleware has none: write BackgroundBuffering() or InlineBuffering()"
+        )
+        raise ConfigurationError(msg)
+
+
+def _seen(request: ModelRequest[Any]) -> dict[str, Any]:
+    """Return the state with the messages as the middleware before this one left them."""
+    return {"om": request.state.get("om"), "messages": request.messages}
+
+
+def _with_input(request: ModelRequest[Any], view: Sequence[BaseMessage]) -> ModelRequest[Any]:
+    messages = cast("list[AnyMessage]", list(view))
+    if messages and isinstance(messages[0], SystemMessage):
+        return request.override(system_message=messages[0], messages=messages[1:])
+    return request.override(messages=messages)
+
+
+# --- Before the model ----------------------------------------------------------------------------
+
+_Update = dict[str, Any]
+_Hook = Callable[[Any, Runtime[Any]], _Update | None]
+_AsyncHook = Callable[[Any, Runtime[Any]], Awaitable[_Update | None]]
+_Work = CompiledStateGraph[Any, Any, Any, Any]
+
+_SHOWN_AND_KEPT = ["custom", "values"]
+
+
+def _hooks(memory: ObservationalMemory) -> tuple[_Hook, _AsyncHook]:
+    """Make the two hooks of one middleware, around the graph in which work is done."""
+    work = _work_graph(memory)
+    neighbours = _Neighbours()
+
+    def before_model(state: Any, runtime: Runtime[Any]) -> _Update | None:
+        passes = _passes(memory, neighbours, state)
+        events: list[Event] | None = None
+        while not isinstance(task := advance(passes, events), Ended):
+            for mode, data in work.stream(task, stream_mode=cast("Any", _SHOWN_AND_KEPT)):
+                events = _taken(mode, data, runtime, events)
+        return task.result
+
+    async def abefore_model(state: Any, runtime: Runtime[Any]) -> _Update | None:
+        passes = _passes(memory, neighbours, state)
+        events: list[Event] | None = None
+        while not isinstance(task := await memory.aadvance(passes, events), Ended):
+            async for mode, data in work.astream(task, stream_mode=cast("Any", _SHOWN_AND_KEPT)):
+                events = _taken(mode, data, runtime, events)
+        return task.result
+
+    return before_model, abefore_model
+
+
+def _taken(
+    mode: str, data: Any, runtime: Runtime[Any], events: list[Event] | None
+) -> list[Event] | None:
+    """Show what the work shows; return the events that it has come to so far."""
+    if mode == "custom":
+        runtime.stream_writer(data)
+        return events
+    return cast("list[Event]", data["events"])
+
+
+def _passes(
+    memory: ObservationalMemory, neighbours: _Neighbours, state: Mapping[str, Any]
+) -> Generator[dict[str, Any], list[Event] | None, _Update | None]:
+    """Look until the Actor may go on; yield what the work graph is given, fold what it returns."""
+    if not memory.is_on():
+        return None
+    neighbours.look_at(state)
+    record, messages = readable(state.get("om")), memory.conversation(state)
+    identity = memory.identity()
+    update: _Update = {"om": (done := [])}
+    while True:
+        seen = memory.look(record, messages, identity)
+        for event in seen.events:
+            emit(event)
+        record = seen.record
+        make_searchable(memory, record, messages, identity)
+        done += folded(seen.events)
+        if seen.evicted:
+            removed = [RemoveMessage(id=key) for key in seen.evicted]
+            update["messages"] = [*update.get("messages", []), *removed]
+            messages = remaining(messages, seen.evicted)
+        kind = seen.decision.kind
+        if kind == "abort":
+            return {**update, "jump_to": "end"}
+        if kind == "buffer" and memory.buffers_in_background:
+            started = memory.start_job(record, messages, seen.decision)
+            emit(started)
+            done.append(started)
+            return update
+        if kind == "proceed":
+            return update
+        events = yield {"messages": needed_messages(record, messages), "om": record, "events": []}
+        record = fold(record, [events or []])
+        done += events or []
+
+
+class _WorkState(TypedDict):
+    """State of the graph in which work is done: what is needed of the agent's, and the outcome."""
+
+    messages: list[AnyMessage]
+    om: MemoryRecord
+    events: Annotated[list[Event], operator.add]
+
+
+def _work_graph(memory: ObservationalMemory) -> _Work:
+    """Build the graph that carries out one decision."""
+    nodes = MemoryNodes(memory, END, END, writes_always=False, channel="events")
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(_WorkState)
+    targets = nodes.targets()
+    for kind, name in targets.items():
+        if name != END:
+            builder.add_node(name, nodes.node(kind, name))
+            builder.add_edge(name, END)
+    route = RunnableLambda(cast("Any", nodes.route), name="om_route")
+    builder.add_conditional_edges(START, route, cast("Any", targets))
+    return builder.compile(name="observational_memory")
+
+
+class _Neighbours:
+    """Warns, once, of another middleware that shortens the same conversation."""
+
+    def __init__(self) -> None:
+        self._warned = False
+
+    def look_at(self, state: Mapping[str, Any]) -> None:
+        """Warn when a summary stands in the conversation, or may come to stand there."""
+        if self._warned or not _is_summarised(state):
+            return
+        self._warned = True
+        logger.warning(
+            "a summarization middleware runs beside the memory: it replaces messages before they "
+            "are observed, and both are paid for; leave it out"
+        )
+
+
+def _is_summarised(state: Mapping[str, Any]) -> bool:
+    if state.get("_summarization_event"):
+        return True
+    first = next(iter(state.get("messages") or []), None)
+    return first is not None and first.additional_kwargs.get("lc_source") == "summarization"

@@ -1,0 +1,187 @@
+"""The graph's memory nodes: each reads the state, carries out its decision, and returns events.
+
+`MemoryNodes` is what a graph is wired with. The router and the nodes decide anew from what they
+see, by the same function as the gate; a node whose turn it is not returns nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from langchain_core.messages import BaseMessage, RemoveMessage
+from langchain_core.runnables import RunnableLambda
+from langgraph.config import get_store, get_stream_writer
+
+from langgraph_om.core.config.settings import Identity
+from langgraph_om.core.cycles.cycle import CycleFlow
+from langgraph_om.core.events import Event, to_part
+from langgraph_om.core.plan import Decision
+from langgraph_om.core.record.record import MemoryRecord, readable
+from langgraph_om.memory import ObservationalMemory
+from langgraph_om.runtime.executors import InlineBuffering, ParallelBuffering
+from langgraph_om.runtime.runner import folded
+
+STATUS = "om_status"
+"""The gate: counts, decides, and states both windows once per agent step."""
+ACTIVATE = "om_activate"
+"""Makes buffered observations or a buffered reflection memory; asks no model."""
+BUFFER = "om_buffer"
+"""Starts a job ahead of need, or runs it, beside the Actor's node."""
+OBSERVE = "om_observe"
+"""Observes the oldest messages of the window while the turn waits."""
+REFLECT = "om_reflect"
+"""Condenses the log while the turn waits."""
+
+FINISH = "om_finish"
+"""Archives the Actor's last answer; only with an archive."""
+
+RESERVED_STEPS = 4
+"""Supersteps that are left to the Actor: with fewer to go, the gate starts no work of its own.
+
+A blocking cycle takes two (the work, and the gate again), the Actor's answer one, and one is spare.
+"""
+
+Update = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryNodes:
+    """The functions behind the memory nodes of one graph."""
+
+    memory: ObservationalMemory
+    before: str
+    """The node the gate leads to: the one that calls the Actor's model."""
+    end: str
+    """Where an aborted turn goes."""
+    writes_always: bool
+    """Whether the channel is kept as deltas, which stay cheap only when every step writes one."""
+    channel: str = "om"
+    """Where events are written."""
+
+    def status(self, state: Mapping[str, Any]) -> Update:
+        """Count, collect, decide, and state both windows when the Actor is next."""
+        if not self.memory.is_on():
+            return self._update([])
+        messages, who = self.memory.conversation(state), self.memory.identity()
+        seen = self.memory.look(
+            self._record(state),
+            messages,
+            who,
+            must_proceed=_must_proceed(state),
+            buffering_waits=self.buffering_waits,
+        )
+        for event in seen.events:
+            emit(event)
+        make_searchable(self.memory, seen.record, messages, who)
+        return self._update(folded(seen.events)) | self._removals(seen.evicted)
+
+    def finish(self, state: Mapping[str, Any]) -> Update:
+        """Count and archive the Actor's last answer."""
+        if not self.memory.is_on():
+            return self._update([])
+        record, messages = self._record(state), self.memory.conversation(state)
+        seen = self.memory.look(record, messages, self.memory.identity(), is_final=True)
+        for event in seen.events:
+            emit(event)
+        return self._update(folded(seen.events)) | self._removals(seen.evicted)
+
+    def route(self, state: Mapping[str, Any]) -> str | list[str]:
+        """Name what comes next, a key of `targets`; reads nothing but the state."""
+        if not self.memory.is_on():
+            return "proceed"
+        kind = self._decide(state).kind
+        if kind != "abort" and _must_proceed(state):
+            return "proceed"
+        return ["proceed", "buffer"] if kind == "buffer" and self.buffers_beside else kind
+
+    def targets(self) -> dict[str, str]:
+        """Return the node for each answer of `route`."""
+        targets = {
+            "proceed": self.before,
+            "activate": ACTIVATE,
+            "observe": OBSERVE,
+            "reflect": REFLECT,
+            "abort": self.end,
+        }
+        if self.memory.thresholds.buffer_tokens is not None:
+            targets["buffer"] = BUFFER
+        return targets
+
+    @property
+    def buffering_waits(self) -> bool:
+        """Whether the gate looks again after `om_buffer`, because its result is there then."""
+        return isinstance(self.memory.buffering, InlineBuffering)
+
+    @property
+    def buffers_beside(self) -> bool:
+        """Whether `om_buffer` runs in the superstep of the Actor instead of before it."""
+        return isinstance(self.memory.buffering, ParallelBuffering)
+
+    def work(self, kind: str, state: Mapping[str, Any]) -> Update:
+        """Carry out the decision, if it is of this kind."""
+        done, flow = self._prepared(kind, state)
+        return done if flow is None else {self.channel: folded(self.memory.run(flow, emit))}
+
+    async def awork(self, kind: str, state: Mapping[str, Any]) -> Update:
+        """Carry out the decision without blocking the event loop."""
+        if self.memory.archive is None:
+            done, flow = self._prepared(kind, state)
+        else:
+            done, flow = await asyncio.to_thread(self._prepared, kind, state)
+        return done if flow is None else {self.channel: folded(await self.memory.arun(flow, emit))}
+
+    def _prepared(self, kind: str, state: Mapping[str, Any]) -> tuple[Update, CycleFlow | None]:
+        """Return what is done at once, and the flow that has to be run, if any."""
+        decision = self._decide(state)
+        if decision.kind != kind or not self.memory.is_on():
+            return {}, None
+        record, messages = self._record(state), self.memory.conversation(state)
+        if kind == "buffer" and self.memory.buffers_in_background:
+            event = self.memory.start_job(record, messages, decision)
+            emit(event)
+            return {self.channel: [event]}, None
+        return {}, self.memory.cycle(record, messages, decision)
+
+    def node(self, kind: str, name: str) -> RunnableLambda[Any, Any]:
+        """Make the graph node that carries out decisions of one kind."""
+        return RunnableLambda(partial(self.work, kind), partial(self.awork, kind), name=name)
+
+    def _decide(self, state: Mapping[str, Any]) -> Decision:
+        return self.memory.decide(self._record(state), self.memory.conversation(state))
+
+    def _record(self, state: Mapping[str, Any]) -> MemoryRecord:
+        return readable(state.get("om"))
+
+    def _removals(self, evicted: list[str]) -> Update:
+        removed = [RemoveMessage(id=key) for key in evicted]
+        return {self.memory.messages_key: removed} if removed else {}
+
+    def _update(self, events: list[Event]) -> Update:
+        return {self.channel: events} if events or self.writes_always else {}
+
+
+def _must_proceed(state: Mapping[str, Any]) -> bool:
+    remaining = state.get("remaining_steps")
+    return remaining is not None and remaining <= RESERVED_STEPS
+
+
+def make_searchable(
+    memory: ObservationalMemory,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    identity: Identity,
+) -> None:
+    """Hand what is new in the log to the run's store, when recall searches it."""
+    if memory.has_search:
+        memory.index(record, messages, get_store(), identity)
+
+
+def emit(event: Event) -> None:
+    """Show an event on the run's custom stream."""
+    part = to_part(event)
+    if part is not None:
+        get_stream_writer()(part)

@@ -1,0 +1,36 @@
+"""Memory's parts as a projection of LangGraph's event stream (version 3)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from langgraph.stream import ProtocolEvent, StreamChannel, StreamTransformer
+
+from langgraph_om.core.events import Part
+
+
+class MemoryTransformer(StreamTransformer):
+    """Shows the `data-om-*` parts of a run as `run.memory`.
+
+    The agents of this package have it built in; to any other graph it is given by
+    `builder.compile(transformers=[MemoryTransformer])`, or by `transformers=` of one run.
+    """
+
+    required_stream_modes: ClassVar[tuple[str, ...]] = ("custom",)
+    _native: ClassVar[bool] = True  # LangGraph's mark for an attribute of the run
+
+    def __init__(self, scope: tuple[str, ...] = ()) -> None:
+        super().__init__(scope)
+        self._parts: StreamChannel[Part] = StreamChannel()
+
+    def init(self) -> dict[str, Any]:
+        """Name the projection."""
+        return {"memory": self._parts}
+
+    def process(self, event: ProtocolEvent) -> bool:
+        """Take over what is a part of memory; every event stays in the stream."""
+        if event["method"] == "custom" and event["params"]["namespace"] == list(self.scope):
+            data = event["params"]["data"]
+            if isinstance(data, dict) and str(data.get("type")).startswith("data-om-"):
+                self._parts.push(data)
+        return True

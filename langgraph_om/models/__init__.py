@@ -1,0 +1,1 @@
+"""Which model is asked, with what, and how often."""

@@ -1,0 +1,218 @@
+"""What a model value is: a model, or a list, tiers or a function of such values.
+
+Values are read here, not called; a leaf is a name, a chat model or a runnable.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeGuard
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import Runnable, RunnableConfig
+
+from langgraph_om.errors import ConfigurationError, ModelTierError
+
+_HINT = (
+    "write a name such as 'openai/gpt-5-mini', a chat model, a runnable over messages, a function "
+    "of the run's configuration, a list of fallbacks, or a ModelByInputTokens"
+)
+
+
+class ModelByInputTokens:
+    """Choose a model by the size of its input: the smallest tier that covers it.
+
+        >>> tiers = ModelByInputTokens({10_000: "openai/gpt-5-nano", 200_000: "openai/gpt-5-mini"})
+        >>> tiers.resolve(10_000), tiers.resolve(10_001)
+        ('openai/gpt-5-nano', 'openai/gpt-5-mini')
+
+    The size is that of the whole question: prompt, earlier observations and messages.
+
+    Args:
+        up_to: Per tier, the largest input in tokens and the model value for it, in any order.
+
+    Raises:
+        ConfigurationError: When there is no tier, a limit is no whole number above 0, or a model
+            value is none.
+    """
+
+    def __init__(self, up_to: Mapping[int, ModelValue]) -> None:
+        if not isinstance(up_to, Mapping) or not up_to:
+            msg = f"`up_to` is {up_to!r}; write a mapping such as {{100_000: 'openai/gpt-5-mini'}}"
+            raise ConfigurationError(msg)
+        for limit in up_to:
+            if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+                msg = f"`up_to` has the key {limit!r}; write a whole number of tokens, 1 or more"
+                raise ConfigurationError(msg)
+        self._tiers: dict[int, ModelValue] = {limit: up_to[limit] for limit in sorted(up_to)}
+        for limit, target in self._tiers.items():
+            for _ in leaves_of(f"up_to[{limit}]", target):
+                pass
+            if not covers(target, limit):
+                msg = f"`up_to[{limit}]` is {target!r}, which does not reach up to {limit} tokens"
+                raise ConfigurationError(msg)
+
+    @property
+    def thresholds(self) -> list[int]:
+        """The limits of the tiers, ascending."""
+        return list(self._tiers)
+
+    def resolve(self, input_tokens: int) -> ModelValue:
+        """Return the model value for an input.
+
+        Raises:
+            ModelTierError: When the input is above the largest limit.
+        """
+        limits = self.thresholds
+        at = bisect_left(limits, input_tokens)
+        if at == len(limits):
+            msg = (
+                f"the input has {input_tokens} tokens, and the tiers of ModelByInputTokens reach "
+                f"up to {', '.join(map(str, limits))}; add a tier for larger inputs"
+            )
+            raise ModelTierError(msg)
+        return self._tiers[limits[at]]
+
+    def __repr__(self) -> str:
+        return f"ModelByInputTokens({self._tiers!r})"
+
+
+Leaf = str | Runnable[Any, Any]
+"""A model by name, or an object that can be asked."""
+
+ModelValue = (
+    str
+    | BaseChatModel
+    | Runnable[Any, Any]
+    | ModelByInputTokens
+    | Sequence[Any]
+    | Callable[[RunnableConfig], Any]
+)
+"""A name (`"provider/model"`), a chat model, a runnable from messages to a message, tiers, a
+function of the run's configuration that returns one of these, or a list of fallbacks, whose entries
+are model values or `{"model": ..., "max_retries": n}`."""
+
+
+def is_leaf(value: object) -> TypeGuard[Leaf]:
+    """Tell whether a value is a model itself."""
+    return isinstance(value, str | Runnable)
+
+
+def is_list(value: object) -> TypeGuard[Sequence[Any]]:
+    """Tell whether a value is a list of fallbacks."""
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray)
+
+
+def is_choice(value: object) -> TypeGuard[Callable[[RunnableConfig], Any]]:
+    """Tell whether a value is a function that chooses."""
+    return callable(value) and not isinstance(value, type | str | Runnable | ModelByInputTokens)
+
+
+def entries_of(value: Sequence[Any], retries: int | None) -> list[tuple[Any, int | None]]:
+    """Return the model values of a list, each with its retries.
+
+    Args:
+        value: A checked list of fallbacks.
+        retries: Retries for entries that do not say.
+    """
+    return [
+        (entry["model"], entry.get("max_retries", retries))
+        if isinstance(entry, Mapping)
+        else (entry, retries)
+        for entry in value
+    ]
+
+
+def leaves_of(option: str, value: object) -> Iterator[tuple[str, Leaf]]:
+    """Yield every model of a value that is known without calling anything.
+
+    Args:
+        option: The name of the setting.
+        value: What was given.
+
+    Returns:
+        Pairs of the words with which an error about the model begins, and the model.
+
+    Raises:
+        ConfigurationError: For what is no model value, and for a list that contains itself.
+    """
+    for place, leaf in _leaves(_Place(option, value), value, ()):
+        yield str(place), leaf
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where in a setting a value stands."""
+
+    option: str
+    root: object
+    steps: str = ""
+    value: object = None
+
+    def at(self, step: object, value: object) -> _Place:
+        return replace(self, steps=f"{self.steps}[{step!r}]", value=value)
+
+    def __str__(self) -> str:
+        whole = f"`{self.option}` is {self.root!r}"
+        if not self.steps:
+            return whole
+        return f"{whole}, where `{self.option}{self.steps}` is {self.value!r}"
+
+    def refuse(self, why: str) -> ConfigurationError:
+        return ConfigurationError(f"{self}; {why}")
+
+
+def _leaves(place: _Place, value: object, path: tuple[int, ...]) -> Iterator[tuple[_Place, Leaf]]:
+    if is_leaf(value):
+        yield place, value
+        return
+    if is_choice(value):
+        return
+    if id(value) in path:
+        why = "that is a list that contains itself; write one that ends"
+        raise place.refuse(why)
+    inside: Iterator[tuple[object, object]]
+    if isinstance(value, ModelByInputTokens):
+        inside = iter([(limit, value.resolve(limit)) for limit in value.thresholds])
+    elif is_list(value) and value:
+        inside = enumerate(value)
+    else:
+        raise place.refuse(_HINT)
+    for step, entry in inside:
+        there = place.at(step, entry)
+        target = _model_of(there, entry) if is_list(value) else entry
+        yield from _leaves(there, target, (*path, id(value)))
+
+
+def _model_of(place: _Place, entry: object) -> object:
+    """Return the model value of an entry of a list."""
+    if not isinstance(entry, Mapping):
+        return entry
+    retries = entry.get("max_retries", 0)
+    is_count = isinstance(retries, int) and not isinstance(retries, bool) and retries >= 0
+    if "model" not in entry or not entry.keys() <= {"model", "max_retries"} or not is_count:
+        why = "write a model, or {'model': 'openai/gpt-5-mini', 'max_retries': 2}"
+        raise place.refuse(why)
+    return entry["model"]
+
+
+def has_choice(value: object) -> bool:
+    """Tell whether a checked value has a function somewhere."""
+    if isinstance(value, ModelByInputTokens):
+        return any(has_choice(value.resolve(limit)) for limit in value.thresholds)
+    if is_list(value):
+        return any(has_choice(entry) for entry, _ in entries_of(value, None))
+    return is_choice(value)
+
+
+def covers(value: object, input_tokens: int) -> bool:
+    """Tell whether a checked value has a model for an input, as far as can be known."""
+    if isinstance(value, ModelByInputTokens):
+        return input_tokens <= value.thresholds[-1] and covers(
+            value.resolve(input_tokens), input_tokens
+        )
+    if is_list(value):
+        return any(covers(entry, input_tokens) for entry, _ in entries_of(value, None))
+    return True

@@ -1,0 +1,187 @@
+"""The Observer's and the Reflector's models, each ready to be asked with the settings it takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import Runnable
+
+from langgraph_om.core.config.options import DEFAULT_MODEL
+from langgraph_om.core.content.attachments import Attachment, is_profiled
+from langgraph_om.errors import ConfigurationError, ObservationalMemoryError
+from langgraph_om.models.model_value import Leaf, ModelValue
+from langgraph_om.models.parameters import (
+    Family,
+    Sampling,
+    family_of,
+    fitted,
+    in_words,
+    limited,
+    named_in,
+    takes_settings,
+)
+from langgraph_om.models.providers import chat_model, family_and_name
+from langgraph_om.models.retries import DEFAULT_RETRIES, status_of
+
+
+@dataclass
+class AgentModels:
+    """The Observer's and the Reflector's models, made when first needed."""
+
+    values: Mapping[str, ModelValue]
+    """Per role: a checked model value."""
+    settings: Mapping[str, Sampling]
+    """Per role: what is sent with each call."""
+    _made: dict[tuple[str, str], Client] = field(default_factory=dict, repr=False)
+    _refused: dict[str, frozenset[str]] = field(default_factory=dict, repr=False)
+    """Per model: settings that it has refused."""
+
+    def get(self, role: str, leaf: Leaf) -> Client:
+        """Return a model, ready to be asked with a role's settings."""
+        sampling, name = self.settings[role], name_of(leaf)
+        refused = self._refused.get(name, frozenset())
+        if not isinstance(leaf, str):
+            return _with_settings(leaf, sampling, refused)
+        client = self._made.get((role, name))
+        if client is None:  # two threads may both make one; the first is kept
+            client = self._made.setdefault((role, name), _named(name, sampling, refused))
+        return client
+
+    def learn(self, role: str, leaf: Leaf, error: BaseException) -> bool:
+        """Remember the settings that a model has refused.
+
+        Returns:
+            Whether the model is worth asking again, without them.
+        """
+        if status_of(error) not in _REFUSING:
+            return False
+        name = name_of(leaf)
+        named = named_in(str(error), self.get(role, leaf).sent)
+        if not named:
+            return False
+        self._refused[name] = self._refused.get(name, frozenset()) | named
+        for each in self.settings:
+            self._made.pop((each, name), None)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A model to ask."""
+
+    runnable: Runnable[Any, Any]
+    sent: frozenset[str] = frozenset()
+    """The settings that go with each call."""
+    profile: Mapping[str, Any] | None = None
+    """What langchain knows of the model, if anything."""
+    family: Family = "other"
+
+    def takes(self, attachment: Attachment, *, by_profile: bool) -> bool:
+        """Tell whether the model is sent an attachment.
+
+        Args:
+            attachment: What is attached to a message.
+            by_profile: Whether what is known of the model decides; else all is sent.
+        """
+        if attachment.url and attachment.kind not in _PASSED_ON.get(self.family, ()):
+            return False
+        return not by_profile or is_profiled(attachment, self.profile)
+
+
+_PASSED_ON: Mapping[str, tuple[str, ...]] = {"openai": ("image",), "anthropic": ("image", "file")}
+"""What these clients hand on by its URL; others would fetch it themselves, or refuse it."""
+
+_REFUSING = (400, 422)
+
+
+def refuses_attachments(error: BaseException) -> bool:
+    """Tell whether a call failed for what was attached to it.
+
+    A client that can not write an attachment in its provider's form says so before it calls.
+    """
+    if isinstance(error, ObservationalMemoryError):
+        return False
+    status = status_of(error)
+    if status is None:
+        return isinstance(error, ValueError | TypeError | KeyError | NotImplementedError)
+    if status in _FOR_THEIR_SIZE_OR_FORM:
+        return True
+    return status not in _FOR_OTHER_REASONS and _ATTACHMENT.search(str(error)) is not None
+
+
+_FOR_THEIR_SIZE_OR_FORM = (413, 415)
+_FOR_OTHER_REASONS = (401, 403, 408, 429)
+_ATTACHMENT = re.compile(
+    r"(?i)\b(?:image|vision|multi-?modal|modalit|attachment|audio|video|media|mime|pdf|inline_?data"
+    r"|(?:input_)?files?\b|documents?\b|content.{0,40}\bstring)|\binput_(?:image|audio)"
+)
+
+
+def name_of(leaf: Leaf) -> str:
+    """Name a model in errors, and tell it from others."""
+    if isinstance(leaf, str):
+        return DEFAULT_MODEL if leaf == "default" else leaf
+    name = getattr(leaf, "model_name", None) or getattr(leaf, "model", None)
+    kind = type(leaf).__name__
+    return f"{kind}({name})" if isinstance(name, str) else kind
+
+
+def retries_of(leaf: Leaf) -> int:
+    """Tell how often a model is asked again where the user does not say.
+
+    An object brings the retries of its own client, which would multiply with ours.
+    """
+    return DEFAULT_RETRIES if isinstance(leaf, str) else 0
+
+
+def _named(name: str, sampling: Sampling, refused: frozenset[str]) -> Client:
+    family, model = family_and_name(name)
+    # Google's client takes 1 for a single attempt, and 0 for its own default.
+    once: dict[str, Any] = {"max_retries": 1 if family == "google" else 0}
+    plain = chat_model(name, {**once, **(sampling.asked.get("extra") or {})})
+    settings = fitted(sampling, family, model, getattr(plain, "profile", None))
+    kept = {key: value for key, value in settings.items() if key not in refused}
+    words = in_words(kept, family)
+    unwanted = {*refused, *(key for key, value in sampling.written.items() if value is None)}
+    if family == "google" and "temperature" in unwanted:
+        words["temperature"] = None  # this client has a temperature of its own
+    made = chat_model(name, {**once, **words}) if words else plain
+    sent = frozenset(kept) if words else frozenset()
+    return Client(made, sent, getattr(made, "profile", None), family_of(made))
+
+
+def _with_settings(
+    model: Runnable[Any, Any], sampling: Sampling, refused: frozenset[str]
+) -> Client:
+    """Bind what the user wrote to an object; defaults are not for objects."""
+    family = family_of(model)
+    chat: Any = model
+    while not isinstance(chat, BaseChatModel) and hasattr(chat, "bound"):
+        chat = chat.bound
+    profile = getattr(chat, "profile", None)
+    if not sampling.asked:
+        return Client(model, frozenset(), profile, family)
+    check_settings_apply("model_settings", model, sampling)
+    name = str(getattr(chat, "model_name", None) or getattr(chat, "model", None) or "")
+    settings = limited(sampling.asked, family, name, profile)
+    kept = {key: value for key, value in settings.items() if key not in refused}
+    bound = model.bind(**in_words(kept, family)) if kept else model
+    return Client(bound, frozenset(kept), profile, family)
+
+
+def check_settings_apply(option: str, model: object, sampling: Sampling) -> None:
+    """Refuse settings for an object of which it is not known how it takes them.
+
+    Raises:
+        ConfigurationError: When the user wrote any.
+    """
+    if sampling.asked and not isinstance(model, str) and not takes_settings(model):
+        msg = (
+            f"`{option}` is {dict(sampling.written)!r}, which can not be applied to "
+            f"{type(model).__name__}; give it to the model's own constructor and leave it out here"
+        )
+        raise ConfigurationError(msg)

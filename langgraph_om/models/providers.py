@@ -1,0 +1,285 @@
+"""From a name to a chat model, and how one call is configured and its answer read.
+
+A call never shows in the user's stream of messages or events.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any, cast
+
+from langchain_core.callbacks import BaseCallbackManager
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import RunnableConfig, ensure_config
+
+from langgraph_om.core.config.options import DEFAULT_MODEL
+from langgraph_om.core.observe.observer import ModelCall, ModelReply
+from langgraph_om.errors import ConfigurationError
+from langgraph_om.models.model_value import is_leaf, leaves_of
+from langgraph_om.models.parameters import Family
+
+NO_STREAM = "nostream"
+"""LangGraph's tag for model calls that stay out of `stream_mode="messages"`."""
+
+
+# --- From a name to a chat model -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Provider:
+    package: str
+    """What brings its chat model."""
+    extra: str = "agents"
+    """The extra of this package that installs it."""
+    keys: tuple[str, ...] = ()
+    """Environment variables, one of which holds the key."""
+    family: Family = "other"
+
+
+_PROVIDERS = {
+    "google": _Provider(
+        "langchain_google_genai", "google", ("GOOGLE_API_KEY", "GEMINI_API_KEY"), "google"
+    ),
+    "openai": _Provider("langchain_openai", "openai", ("OPENAI_API_KEY",), "openai"),
+    "anthropic": _Provider("langchain_anthropic", keys=("ANTHROPIC_API_KEY",), family="anthropic"),
+    "anthropic_bedrock": _Provider("langchain_aws", family="anthropic"),
+    "azure_openai": _Provider("langchain_openai", family="openai"),
+    "bedrock": _Provider("langchain_aws"),
+    "bedrock_converse": _Provider("langchain_aws"),
+    "google_anthropic_vertex": _Provider("langchain_google_vertexai", family="anthropic"),
+    "google_genai": _Provider(
+        "langchain_google_genai", keys=("GOOGLE_API_KEY", "GEMINI_API_KEY"), family="google"
+    ),
+    "google_vertexai": _Provider("langchain_google_vertexai", family="google"),
+    "nvidia": _Provider("langchain_nvidia_ai_endpoints"),
+}
+"""Providers that need more to be known than that their package is named after them."""
+
+_OWN = ("google", "openai")
+"""Providers with an extra of their own, made without `langchain`."""
+
+
+def check_model(option: str, value: object) -> None:
+    """Refuse what is no single model, or one that can never work.
+
+    Raises:
+        ConfigurationError: For a value of another type, a name not of the form `provider/model`,
+            or a provider whose package is not installed.
+    """
+    if not is_leaf(value):
+        msg = (
+            f"`{option}` is {value!r}; write a name such as 'openai/gpt-5-mini', "
+            f"a chat model, or a runnable over messages"
+        )
+        raise ConfigurationError(msg)
+    check_value(option, value)
+
+
+def check_value(option: str, value: object) -> None:
+    """Refuse a model value that can never work, before anything is called.
+
+    Raises:
+        ConfigurationError: For what is no model value, and for what is wrong with a name in it.
+    """
+    for said, leaf in leaves_of(option, value):
+        if isinstance(leaf, str):
+            _check_name(said, leaf)
+
+
+def _check_name(said: str, value: str) -> None:
+    provider, name = _split(DEFAULT_MODEL if value == "default" else value)
+    if not provider or not name:
+        msg = f"{said}; write 'provider/model', such as 'openai/gpt-5-mini'"
+        raise ConfigurationError(msg)
+    known = _provider(provider)
+    missing = [
+        package
+        for package in ([] if provider in _OWN else ["langchain"]) + [known.package]
+        if importlib.util.find_spec(package) is None
+    ]
+    if not missing:
+        return
+    wanted = f"langgraph-om[{known.extra}]"
+    commands = " ".join([f"'{wanted}'"] + ([] if provider in _OWN else [_distribution(known)]))
+    msg = (
+        f"{said}, which needs the package {missing[0]!r}; install it with `pip install "
+        f"{commands}`, write a provider with an extra of its own ({', '.join(map(repr, _OWN))}), "
+        f"as in 'openai/gpt-5-mini', or pass a chat model"
+    )
+    raise ConfigurationError(msg)
+
+
+def _provider(name: str) -> _Provider:
+    return _PROVIDERS.get(name) or _Provider(f"langchain_{name}")
+
+
+def _distribution(provider: _Provider) -> str:
+    return provider.package.replace("_", "-")
+
+
+def _split(name: str) -> tuple[str, str]:
+    at = min((name.find(mark) for mark in "/:" if mark in name), default=-1)
+    return (name[:at], name[at + 1 :]) if at > 0 else ("", name)
+
+
+def family_and_name(name: str) -> tuple[Family, str]:
+    """Return the family of the client of a model, and the model's name without its provider."""
+    provider, model = _split(name)
+    return _provider(provider).family, model
+
+
+def chat_model(name: str, options: Mapping[str, Any] | None = None) -> BaseChatModel:
+    """Make the chat model that a name stands for.
+
+    Args:
+        name: `provider/model` or `provider:model`.
+        options: Keyword arguments of the provider's client.
+
+    Raises:
+        ConfigurationError: When the client can not be made, as without a key.
+    """
+    provider, model = _split(name)
+    try:
+        return _client(provider, model, dict(options or {}))
+    except Exception as error:
+        keys = _provider(provider).keys
+        if keys and not any(os.environ.get(key) for key in keys):
+            msg = f"the model {name!r} needs a key; set the environment variable {keys[0]}"
+        else:
+            msg = f"the model {name!r} can not be made: {type(error).__name__}: {error}"
+        raise ConfigurationError(msg) from error
+
+
+def _client(provider: str, model: str, options: dict[str, Any]) -> BaseChatModel:
+    if provider == "google":
+        from langchain_google_genai import ChatGoogleGenerativeAI  # noqa: PLC0415 optional extra
+
+        return cast("BaseChatModel", ChatGoogleGenerativeAI(model=model, **options))
+    if provider == "openai":
+        from langchain_openai import ChatOpenAI  # noqa: PLC0415 optional extra
+
+        return cast("BaseChatModel", ChatOpenAI(model=model, **options))
+    from langchain.chat_models import init_chat_model  # noqa: PLC0415 optional extra
+
+    make = partial(init_chat_model, f"{provider}:{model}")
+    made: BaseChatModel
+    try:
+        made = make(**options)
+    except (TypeError, ValueError) as error:
+        if "max_retries" not in options or "max_retries" not in str(error):
+            raise
+        del options["max_retries"]  # a client that can not be told to leave retries to us
+        made = make(**options)
+    return made
+
+
+# --- One call ------------------------------------------------------------------------------------
+
+
+def call_config(call: ModelCall, run: RunnableConfig | None = None) -> RunnableConfig:
+    """Configure a call so that traces show it by name and the user's streams do not show it.
+
+    Args:
+        call: The question.
+        run: The configuration of the run; inside a node it is found without being passed.
+    """
+    config: RunnableConfig = {
+        "run_name": f"om_{call.role}",
+        "tags": [NO_STREAM, f"om_{call.role}"],
+        "metadata": {
+            "om_role": call.role,
+            **_about(call),
+            "lc_source": "observational_memory",
+            **_internal_mark(),
+        },
+    }
+    callbacks = ensure_config(run).get("callbacks")
+    if callbacks is not None:
+        config["callbacks"] = _without_event_streams(callbacks)
+    return config
+
+
+def _about(call: ModelCall) -> dict[str, Any]:
+    """Say which cycle a call belongs to, so that traces can be searched and summed by it."""
+    return {f"om_{key}": value for key, value in call.about.items() if value}
+
+
+def _internal_mark() -> dict[str, Any]:
+    """Mark the call as internal for the stream transformers of langchain, when that is there."""
+    # Only what is imported can be listening; importing it here would take a second of a turn.
+    module = sys.modules.get("langchain.agents.middleware.internal_call_transformer")
+    mark: dict[str, Any] = module.internal_call_metadata() if module else {}
+    return mark
+
+
+def _without_event_streams(callbacks: Any) -> Any:
+    """Leave out the listeners of `astream_events`; tracers and the user's own listeners stay."""
+    if isinstance(callbacks, BaseCallbackManager):
+        quiet = callbacks.copy()
+        quiet.handlers = [h for h in quiet.handlers if not _is_event_stream(h)]
+        quiet.inheritable_handlers = [
+            h for h in quiet.inheritable_handlers if not _is_event_stream(h)
+        ]
+        return quiet
+    return [h for h in callbacks if not _is_event_stream(h)]
+
+
+def _is_event_stream(handler: object) -> bool:
+    return type(handler).__module__ == "langchain_core.tracers.event_stream"
+
+
+_CUT_OFF = {
+    *("length", "max_tokens", "max_output_tokens", "model_context_window_exceeded", "pause_turn"),
+    *("content_filter", "safety", "image_safety", "recitation", "refusal", "language", "other"),
+    *("blocklist", "prohibited_content", "spii", "malformed_function_call", "malformed_response"),
+    *("unexpected_tool_call", "too_many_tool_calls"),
+}
+"""How providers say that an answer ended before its end: by a limit, or by a filter."""
+
+
+def read_reply(answer: object, at: datetime) -> ModelReply:
+    """Read what a model returned; thoughts are not part of an answer."""
+    if isinstance(answer, str):
+        return ModelReply(at, text=answer)
+    if not isinstance(answer, BaseMessage):
+        msg = f"the model returned {type(answer).__name__}; return a message or a text"
+        return ModelReply(at, error=TypeError(msg))
+    metadata = answer.response_metadata
+    reason = str(
+        metadata.get("finish_reason")
+        or metadata.get("stop_reason")
+        or metadata.get("done_reason")
+        or (metadata.get("incomplete_details") or {}).get("reason")
+        or ""
+    )
+    spent = answer.usage_metadata if isinstance(answer, AIMessage) else None
+    usage = (
+        {"inputTokens": spent["input_tokens"], "outputTokens": spent["output_tokens"]}
+        if spent
+        else {}
+    )
+    cut_off = reason.lower() in _CUT_OFF
+    return ModelReply(at, _text_of(answer.content), cut_off=cut_off, usage=usage)
+
+
+def _text_of(content: object) -> str:
+    """Return the text of a message's content, whether it is a text, blocks, or nothing."""
+    if isinstance(content, str):
+        return content
+    texts = []
+    for block in content if isinstance(content, list) else []:
+        text = block.get("text") if isinstance(block, Mapping) else block
+        is_text = not isinstance(block, Mapping) or block.get("type", "text") in _TEXT_BLOCKS
+        if is_text and isinstance(text, str):
+            texts.append(text)
+    return "".join(texts)
+
+
+_TEXT_BLOCKS = ("text", "output_text")

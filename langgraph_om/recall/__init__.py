@@ -1,0 +1,1 @@
+"""Recall: the tool and its answers."""

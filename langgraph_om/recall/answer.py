@@ -1,0 +1,289 @@
+"""The recall tool: raw messages behind the observation log, read by id, page by page, or searched.
+
+Recall never raises for what a model writes: the answer then says what was wrong and what to write
+instead. What the user may not see is answered exactly like what does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final, Literal
+
+from langgraph_om.core.content.escape import escape
+from langgraph_om.core.content.parts import parts_of
+from langgraph_om.core.content.text import clean
+from langgraph_om.core.prompts import fill, load
+from langgraph_om.core.record.record import Group
+from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.recall.arguments import Recall, RefusedError, read_arguments, shown
+from langgraph_om.recall.lists import search_answer, threads_answer
+from langgraph_om.recall.pages import Answer, Writer, shown_key
+from langgraph_om.recall.source import RecallMessage, RecallScope, RecallSource
+
+COLONS_TRIED: Final = 10
+RANGES_NAMED: Final = 5
+
+
+def recall(
+    arguments: Mapping[str, Any],
+    source: RecallSource,
+    scope: RecallScope,
+    counter: TokenCounter,
+) -> dict[str, Any]:
+    """Answer one call of the tool.
+
+    Args:
+        arguments: What the model wrote.
+        source: Where messages come from.
+        scope: What may be reached.
+        counter: Measures the answer, which keeps to the scope's budget as JSON text.
+
+    Returns:
+        The fields of the mode, or one field `error` or `hint` that says what to write instead.
+    """
+    try:
+        asked = read_arguments(arguments, scope.timezone)
+        answer = _MODES[asked.mode](asked, source, scope, Writer(scope, counter))
+    except RefusedError as refused:
+        answer = {key: clean(text) for key, text in refused.answer.items()}
+    return {
+        key: escape(value) if isinstance(value, str) else value for key, value in answer.items()
+    }
+
+
+# --- What the Actor is told ----------------------------------------------------------------------
+
+
+def guidance(
+    scope: Literal["thread", "resource"],
+    has_search: bool,  # noqa: FBT001
+    instructions: str | None,
+) -> str:
+    """Tell the Actor when and how to use recall.
+
+    Args:
+        scope: Whether other conversations can be read.
+        has_search: Whether there is a search by meaning.
+        instructions: Text of the application, appended.
+    """
+    return fill(
+        "recall",
+        threads=load("recall_threads") if scope == "resource" else "",
+        search=load("recall_search") if has_search else "",
+        custom=instructions or "",
+    )
+
+
+def range_line(group: Group) -> str:
+    """Name the messages that a group was written from; nothing when it names none."""
+    ranges = ",".join(f"{shown_key(first)}:{shown_key(last)}" for first, last in group["ranges"])
+    return f"_range: `{ranges}`_" if ranges else ""
+
+
+def with_range(group: Group) -> str:
+    """Render a group for the log: its text, and below it the line with its ranges."""
+    return "\n".join(filter(None, (group["text"], range_line(group)))) if group["text"] else ""
+
+
+# --- Messages ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    shown: list[RecallMessage]
+    earlier: list[RecallMessage]
+    later: list[RecallMessage]
+    """Some of those before and after; empty only when there are none."""
+    cursor: str | None
+
+
+def _messages(asked: Recall, source: RecallSource, scope: RecallScope, writer: Writer) -> Answer:
+    """Answer mode `messages`."""
+    thread_id, anchor = _place(asked, source, scope)
+    if asked.part_index is not None:
+        return _part(asked, asked.part_index, anchor, writer)
+    if asked.char_offset:
+        msg = (
+            f"`charOffset` is {shown(asked.char_offset)} without `partIndex`; write also the index "
+            "of the part it belongs to"
+        )
+        raise RefusedError(msg)
+    number = asked.page or 1
+    # One message per page, so that the next page is always the next message.
+    limit = 1 if asked.detail == "high" else asked.limit
+    page = _page(source, thread_id, anchor, number, limit)
+    answer: Answer = {
+        "messages": "(no messages on this page)" if page.cursor else "(no messages)",
+        "count": 0,
+        "cursor": None if page.cursor is None else escape(shown_key(page.cursor)),
+        "page": number,
+        "limit": limit,
+        "hasNextPage": bool(page.later),
+        "hasPrevPage": bool(page.earlier),
+    }
+    if not page.shown:
+        return answer
+    if asked.detail == "high":
+        return writer.first_part(page.shown[0], answer, [*_neighbours(page, number)])
+    return writer.overview(page.shown, answer, is_backward=number < 0)
+
+
+def _neighbours(page: _Page, number: int) -> Iterator[str]:
+    """Say how to go on from a page of one message, in the direction of reading."""
+    if number > 0 and page.later:
+        yield f"Next message: page {number + 1}, or cursor {shown_key(page.later[0].key)}."
+    if number < 0 and page.earlier:
+        yield f"Message before: page {number - 1}, or cursor {shown_key(page.earlier[-1].key)}."
+
+
+def _page(
+    source: RecallSource, thread_id: str, anchor: RecallMessage | None, number: int, limit: int
+) -> _Page:
+    """Read a page: from the anchor on, or, with a negative number, up to it."""
+    skipped, wanted = (abs(number) - 1) * limit, abs(number) * limit + 1
+    at = anchor.position if anchor else None
+    key = anchor.key if anchor else None
+    if number > 0:
+        found = source.messages(thread_id, start=at, stop=None, limit=wanted, newest_first=False)
+        begin, end = skipped, skipped + limit
+        edge = found[:1]
+    else:
+        stop = None if at is None else at + 1
+        found = source.messages(thread_id, start=None, stop=stop, limit=wanted, newest_first=True)
+        end = max(0, len(found) - skipped)
+        begin = max(0, end - limit)
+        edge = found[-1:]
+    earlier, later = found[:begin], found[end:]
+    if at is not None and number > 0 and not earlier:
+        earlier = source.messages(thread_id, start=None, stop=at, limit=1, newest_first=True)
+    if at is not None and number < 0 and not later:
+        later = source.messages(thread_id, start=at + 1, stop=None, limit=1, newest_first=False)
+    return _Page(found[begin:end], earlier, later, key or next((m.key for m in edge), None))
+
+
+def _part(asked: Recall, index: int, anchor: RecallMessage | None, writer: Writer) -> Answer:
+    """Answer with a single part of the message at the cursor."""
+    if anchor is None:
+        msg = "`partIndex` needs a `cursor`; write the id of the message that has the part"
+        raise RefusedError(msg)
+    parts = [*parts_of(anchor.message)]
+    name = shown(anchor.key)
+    if not parts:
+        msg = f"The message {name} has nothing to show; leave `partIndex` out to read around it"
+        raise RefusedError(msg)
+    if index >= len(parts):
+        known = f"0 to {len(parts) - 1}" if len(parts) > 1 else "0 only"
+        msg = f"`partIndex` is {shown(index)}, but the message {name} has part {known}"
+        raise RefusedError(msg)
+    length = writer.length(anchor, index)
+    if asked.char_offset and asked.char_offset >= length:
+        msg = (
+            f"`charOffset` is {shown(asked.char_offset)}, but the part has {length:,} characters; "
+            "write a smaller one, or go on with the next part"
+        )
+        raise RefusedError(msg)
+    return writer.part(anchor, index, asked.char_offset)
+
+
+# --- Where to read -------------------------------------------------------------------------------
+
+
+def _place(
+    asked: Recall, source: RecallSource, scope: RecallScope
+) -> tuple[str, RecallMessage | None]:
+    """Find the thread and the message to start from."""
+    named = None if asked.thread_id is None else _named_thread(asked.thread_id, source, scope)
+    if asked.cursor is None:
+        return named or scope.current_thread, None
+    for key in dict.fromkeys((asked.cursor, asked.cursor.strip(" \t\r\n`\"'"))):
+        anchor = _find(key, named, source, scope)
+        if anchor is not None:
+            return anchor.thread_id, anchor
+    _refuse_range(asked.cursor, lambda key: _find(key, named, source, scope) is not None)
+    if named is not None and (other := _find(asked.cursor, None, source, scope)) is not None:
+        where = shown(scope.show_id(other.thread_id))
+        msg = (
+            f"`cursor` {shown(asked.cursor)} is a message of another conversation; write "
+            f"`threadId` {where}, or leave `threadId` out"
+        )
+        raise RefusedError(msg, kind="hint")
+    msg = (
+        f"`cursor` is {shown(asked.cursor)}, and there is no such message to read; write the first "
+        "or the last id of a `_range` line, or leave `cursor` out to start at the beginning"
+    )
+    raise RefusedError(msg)
+
+
+def _named_thread(written: str, source: RecallSource, scope: RecallScope) -> str:
+    if written.strip().lower() == "current":
+        return scope.current_thread
+    for text in dict.fromkeys((written, written.strip(" \t\r\n`\"'[]"))):
+        thread_id = scope.read_id(text)
+        if thread_id == scope.current_thread:
+            return thread_id
+        if thread_id is not None and scope.scope == "resource" and source.thread(thread_id):
+            return thread_id
+    ways = ', take one from mode "threads",' if scope.scope == "resource" else ""
+    msg = (
+        f"`threadId` is {shown(written)}, and there is no such conversation to read; leave it out"
+        f'{ways} or write "current"'
+    )
+    raise RefusedError(msg)
+
+
+def _find(
+    key: str, named: str | None, source: RecallSource, scope: RecallScope
+) -> RecallMessage | None:
+    """Find a message where it may be read: in the named thread, else here, else anywhere."""
+    found = source.find(key, named or scope.current_thread)
+    if found is None and named is None and scope.scope == "resource":
+        found = source.find(key, None)
+    if scope.scope == "thread" and found is not None and found.thread_id != scope.current_thread:
+        return None
+    return found
+
+
+def _refuse_range(written: str, exists: Callable[[str], bool]) -> None:
+    """Refuse a range in place of an id, naming the ids in it."""
+    text = written.strip().strip("`")
+    label = "_range:"
+    if text.startswith(label):
+        text = text.removeprefix(label).strip().removesuffix("_").strip("` ")
+    ends = [
+        pair
+        for segment in islice(text.split(","), RANGES_NAMED)
+        if (pair := _range_ends(segment.strip(), exists)) is not None
+    ]
+    if not ends:
+        return
+    choices = "; ".join(
+        f"{shown(first)} with page 1 to read on from its start, or {shown(last)} with page -1 to "
+        "read back from its end"
+        for first, last in ends
+    )
+    msg = f"`cursor` is a range, {shown(written)}; write one id of it: {choices}"
+    raise RefusedError(msg, kind="hint")
+
+
+def _range_ends(segment: str, exists: Callable[[str], bool]) -> tuple[str, str] | None:
+    """Part a range at its colon; of several, at one between two ids that exist, or the middle."""
+    pieces = segment.split(":")
+    pairs = [
+        (":".join(pieces[:at]), ":".join(pieces[at:]))
+        for at in range(1, min(len(pieces), COLONS_TRIED + 1))
+    ]
+    pairs = [(first, last) for first, last in pairs if first and last]
+    if len(pairs) > 1:
+        for first, last in pairs:
+            if exists(first) and exists(last):
+                return first, last
+    return pairs[len(pairs) // 2] if pairs else None
+
+
+_MODES: Final[Mapping[str, Callable[[Recall, RecallSource, RecallScope, Writer], Answer]]] = {
+    "messages": _messages,
+    "threads": threads_answer,
+    "search": search_answer,
+}

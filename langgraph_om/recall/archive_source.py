@@ -1,0 +1,249 @@
+"""Where recall reads from in a run: the archive, or the state of the current thread alone.
+
+The current thread and the user come from the run's configuration, never from what a model wrote. A
+thread or a message of somebody else is answered like one that does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+from langchain_core.messages import BaseMessage
+
+from langgraph_om.archive import ArchivedMessage, ArchivedThread, MessageArchive
+from langgraph_om.core.config.settings import Identity
+from langgraph_om.core.observe.thread_sections import hidden_id
+from langgraph_om.recall.source import (
+    RecallHit,
+    RecallMessage,
+    RecallThread,
+    StateSource,
+    created_within,
+)
+
+FindGroups = Callable[[str, int], list[RecallHit]]
+"""Finds groups by meaning: a query, and how many at most."""
+
+_Span: TypeAlias = tuple[str, int | None, int | None, bool]
+"""Thread, first position, position to stop before, and whether its last message is meant."""
+
+THREADS_PER_READ = 200
+MOST_THREADS_READ = 20_000
+"""Further back than that, a hidden id is not recognised any more."""
+
+
+@dataclass(frozen=True)
+class IndexedStateSource(StateSource):
+    """The messages of one thread's state, with a search over its groups."""
+
+    find_groups: FindGroups | None = None
+
+    def search(self, query: str, limit: int) -> list[RecallHit]:
+        """Return the groups of this thread nearest in meaning, the best first."""
+        found = self.find_groups(query, limit) if self.find_groups is not None else []
+        own = (replace(hit, thread=self.thread(hit.thread.id) or hit.thread) for hit in found)
+        return [hit for hit in own if hit.thread.id == self.thread_id]
+
+
+@dataclass(frozen=True)
+class ArchiveSource:
+    """The archived messages that the user of the current thread may see."""
+
+    archive: MessageArchive
+    who: Identity
+    """The current thread, and whose it is."""
+    scope: Literal["thread", "resource"]
+    """Whether the other threads of the resource can be seen too."""
+    time_of: Callable[[str, BaseMessage], datetime | None]
+    """Tells when the message of a key was written, as far as anything knows."""
+    find_groups: FindGroups | None = None
+
+    def thread(self, thread_id: str) -> RecallThread | None:
+        """Return a thread; None for one that does not exist and for one of somebody else."""
+        found = self._own(thread_id)
+        return None if found is None else _shown(found)
+
+    def threads(
+        self, *, page: int, limit: int, before: datetime | None, after: datetime | None
+    ) -> tuple[list[RecallThread], bool]:
+        """Return a page of the user's threads, the last updated first, and whether more follow."""
+        if not self._is_shared:
+            own = self.thread(self.who.thread_id) or RecallThread(self.who.thread_id)
+            passes = page == 0 and limit > 0 and created_within(own, before, after)
+            return ([own] if passes else []), False
+        found, has_more = self.archive.threads(
+            str(self.who.resource_id),
+            page=page,
+            limit=limit,
+            before=before,
+            after=_just_before(after),
+        )
+        return [_shown(thread) for thread in found], has_more
+
+    def find(self, key: str, thread_id: str | None) -> RecallMessage | None:
+        """Return the message of this key; without a thread, from any of the user's.
+
+        One that left its conversation, by an edit or a fork, is not shown: it has no neighbours
+        there any more.
+        """
+        if not key:
+            return None
+        if thread_id is None and self._is_shared:
+            found = self.archive.find(key, resource_id=self.who.resource_id)
+        else:
+            found = self._find_in(self.who.thread_id if thread_id is None else thread_id, key)
+        if found is None:
+            return None
+        self._readable.add(found.thread_id)
+        return self._message(found) if found.is_current else None
+
+    def messages(
+        self,
+        thread_id: str,
+        *,
+        start: int | None,
+        stop: int | None,
+        limit: int,
+        newest_first: bool,
+    ) -> list[RecallMessage]:
+        """Return visible messages of the span, in the order of the conversation.
+
+        The message beside the span is read along with it: a page asks for it next, to tell whether
+        more follow.
+        """
+        if limit <= 0 or (stop is not None and stop <= 0) or not self._may_read(thread_id):
+            return []
+        beside = self._beside.get((thread_id, start, stop, newest_first))
+        if limit == 1 and beside is not None:
+            return [beside]
+        first, last, most = start, stop, limit
+        if start and stop is None and not newest_first:
+            first, most = start - 1, limit + 1
+        elif start is None and stop is not None and newest_first:
+            last, most = stop + 1, limit + 1
+        found = [
+            self._message(each)
+            for each in self.archive.messages(
+                thread_id, start=first, stop=last, limit=most, newest_first=newest_first
+            )
+        ]
+        if first != start and found and found[0].position == first:
+            self._beside[thread_id, None, start, True] = found.pop(0)
+        if last != stop and found and found[-1].position == stop:
+            self._beside[thread_id, stop, None, False] = found.pop()
+        return found[-limit:] if newest_first else found[:limit]
+
+    def search(self, query: str, limit: int) -> list[RecallHit]:
+        """Return the groups nearest in meaning whose threads may be seen, the best first."""
+        found = self.find_groups(query, limit) if self.find_groups is not None else []
+        threads = {key: self.thread(key) for key in {hit.thread.id for hit in found}}
+        return [
+            replace(hit, thread=thread)
+            for hit in found
+            if (thread := threads[hit.thread.id]) is not None
+        ]
+
+    @cached_property
+    def _is_shared(self) -> bool:
+        """Whether there are other threads to see."""
+        return self.scope == "resource" and bool(self.who.resource_id)
+
+    def _find_in(self, thread_id: str, key: str) -> ArchivedMessage | None:
+        """Return a message of a thread that may be seen, on whatever branch."""
+        resource = self.who.resource_id
+        if not self._is_near(thread_id):
+            return None
+        if resource is not None and thread_id not in self._looked_up:
+            # One question where it is theirs, as it nearly always is.
+            found = self.archive.find(key, thread_id=thread_id, resource_id=resource)
+            own = None if found is not None else self._own(thread_id)
+            if own is None or own.resource_id == resource:
+                return found
+        return self.archive.find(key, thread_id=thread_id) if self._may_read(thread_id) else None
+
+    def _may_read(self, thread_id: str) -> bool:
+        """Tell whether the messages of a thread may be seen; one that is not there has none."""
+        if thread_id in self._readable:
+            return True
+        if self.who.resource_id is None:
+            return self._is_near(thread_id)
+        return self._own(thread_id) is not None
+
+    @cached_property
+    def _readable(self) -> set[str]:
+        """Threads in which a message was found."""
+        return set()
+
+    @cached_property
+    def _beside(self) -> dict[_Span, RecallMessage]:
+        """Per span of which one message was asked, that message; they were read with others."""
+        return {}
+
+    def _is_near(self, thread_id: str) -> bool:
+        """Tell whether a thread is the current one, or others may be seen too."""
+        return bool(thread_id) and (thread_id == self.who.thread_id or self._is_shared)
+
+    def _own(self, thread_id: str) -> ArchivedThread | None:
+        """Return a thread that may be seen."""
+        is_current = thread_id == self.who.thread_id
+        if not self._is_near(thread_id):
+            return None
+        if thread_id in self._looked_up:
+            return self._looked_up[thread_id]
+        found = self.archive.thread(thread_id)
+        if found is not None and not self._may_see(found, is_current=is_current):
+            found = None
+        self._looked_up[thread_id] = found
+        return found
+
+    def _may_see(self, thread: ArchivedThread, *, is_current: bool) -> bool:
+        if thread.resource_id == self.who.resource_id:
+            return True
+        # A thread is written before its resource is known, or without one in some of its runs.
+        return is_current and None in {thread.resource_id, self.who.resource_id}
+
+    @cached_property
+    def _looked_up(self) -> dict[str, ArchivedThread | None]:
+        """Remember threads for the length of one answer, which asks for the same ones again."""
+        return {}
+
+    def _message(self, found: ArchivedMessage) -> RecallMessage:
+        said = self.time_of(found.key, found.message)
+        return RecallMessage(found.key, found.thread_id, found.position, found.message, said)
+
+
+def _shown(thread: ArchivedThread) -> RecallThread:
+    return RecallThread(thread.id, thread.title, thread.created, thread.updated)
+
+
+def _just_before(moment: datetime | None) -> datetime | None:
+    """Turn "at this time or later" into the archive's "after this time"."""
+    step = timedelta(microseconds=1)
+    if moment is None or moment < datetime.min.replace(tzinfo=UTC) + step:
+        return None
+    return moment - step
+
+
+# --- Hidden thread ids ---------------------------------------------------------------------------
+
+
+def read_hidden_id(written: str, source: StateSource | ArchiveSource, current: str) -> str | None:
+    """Read a thread id that was hidden, or that was not."""
+    if written in {current, hidden_id(current)}:
+        return current
+    if not written.startswith("thread-") or source.thread(written) is not None:
+        return written
+    return next((key for key in _thread_ids(source) if hidden_id(key) == written), None)
+
+
+def _thread_ids(source: StateSource | ArchiveSource) -> Iterator[str]:
+    """Give the ids of the user's threads, the last updated first."""
+    for page in range(MOST_THREADS_READ // THREADS_PER_READ):
+        found, has_more = source.threads(page=page, limit=THREADS_PER_READ, before=None, after=None)
+        yield from (thread.id for thread in found)
+        if not has_more:
+            return

@@ -1,0 +1,261 @@
+"""What a model may write to recall, and how it is read: what is clear is taken, the rest answered.
+
+A value in another form is taken when it can only mean one thing, such as "2" for a number. All
+else is refused with a text that names the argument, its value, and what to write instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from typing import Any, Final, Literal
+
+from langgraph_om.core.content.text import clean, short_json
+
+MOST_ITEMS: Final = 20
+MOST_PAGES: Final = 1000
+"""Further than that a cursor leads faster."""
+QUERY_CHARACTERS: Final = 2000
+SHOWN_CHARACTERS: Final = 80
+
+Mode = Literal["messages", "threads", "search"]
+
+
+class RefusedError(Exception):
+    """Recall has nothing to show; the answer says why and what to write instead."""
+
+    def __init__(self, text: str, *, kind: Literal["error", "hint"] = "error") -> None:
+        super().__init__(text)
+        self.answer = {kind: text}
+
+
+@dataclass(frozen=True, slots=True)
+class RecallArgument:
+    """What a schema states of one argument; all of them are optional."""
+
+    description: str
+    kind: Literal["string", "integer"] = "string"
+    choices: tuple[str, ...] = ()
+    least: int | None = None
+    most: int | None = None
+    """The most that is used; a `limit` above it counts as it."""
+
+    default: str | int | None = None
+    mode: Mode | None = None
+    """The only mode in which it may be given."""
+
+    needs: Literal["resource", "search"] | None = None
+    """It is offered only with resource scope, or only with search."""
+
+
+RECALL_ARGUMENTS: Final[Mapping[str, RecallArgument]] = {
+    "mode": RecallArgument(
+        '"messages" reads messages page by page; "threads" lists conversations; '
+        '"search" finds observations by meaning.',
+        choices=("messages", "threads", "search"),
+        default="messages",
+    ),
+    "query": RecallArgument(
+        'What to look for, in a few words. Required for mode "search".',
+        mode="search",
+        needs="search",
+    ),
+    "cursor": RecallArgument(
+        "The id of the message to read from: the first or the last id of a line such as "
+        "_range: `first:last`_, or an id in square brackets of an earlier answer. One id, not the "
+        "range. Without it, reading starts at the beginning of the conversation, or, with a "
+        "negative `page`, at its end.",
+        mode="messages",
+    ),
+    "threadId": RecallArgument(
+        'The conversation to read: an id that mode "threads" has listed, or "current". '
+        "Not needed together with `cursor`.",
+        mode="messages",
+        needs="resource",
+    ),
+    "page": RecallArgument(
+        "Messages: 1 starts with the message at `cursor` and reads on, 2 follows it; -1 ends with "
+        "that message and shows what came before it, -2 is still earlier. Threads: counted "
+        "from 0.",
+        kind="integer",
+        least=-MOST_PAGES,
+        most=MOST_PAGES,
+    ),
+    "limit": RecallArgument(
+        "How many items a page has.", kind="integer", least=1, most=MOST_ITEMS, default=MOST_ITEMS
+    ),
+    "detail": RecallArgument(
+        '"low" is an overview: the start of each part, with its number `[p0]`, `[p1]`, and '
+        'tool calls without arguments. "high" shows one message per page, its first part in '
+        "full.",
+        choices=("low", "high"),
+        default="low",
+    ),
+    "partIndex": RecallArgument(
+        "Show only this part of the message at `cursor`, in full: 1 for `[p1]`.",
+        kind="integer",
+        least=0,
+    ),
+    "charOffset": RecallArgument(
+        "With `partIndex`: where in a long part to go on, the `nextCharOffset` of the answer "
+        "before.",
+        kind="integer",
+        least=0,
+    ),
+    "before": RecallArgument(
+        'Only conversations created before this ISO 8601 date or time, such as "2026-03-15".',
+        mode="threads",
+        needs="resource",
+    ),
+    "after": RecallArgument(
+        'Only conversations created on or after this ISO 8601 date or time, such as "2026-03-01".',
+        mode="threads",
+        needs="resource",
+    ),
+}
+"""The arguments of recall, described for a model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """What was asked for."""
+
+    mode: str
+    query: str
+    cursor: str | None
+    thread_id: str | None
+    page: int | None
+    limit: int
+    detail: str
+    part_index: int | None
+    char_offset: int
+    before: datetime | None
+    after: datetime | None
+
+
+def read_arguments(arguments: object, timezone: tzinfo) -> Recall:
+    """Read what a model wrote; None and empty texts count as left out.
+
+    Raises:
+        RefusedError: When something can not be read, with the answer to give.
+    """
+    if not isinstance(arguments, Mapping):
+        msg = f"The arguments are {shown(arguments)}; write an object with named arguments"
+        raise RefusedError(msg)
+    given = {
+        name: value
+        for name, value in arguments.items()
+        if value is not None and not (isinstance(value, str) and not value.strip())
+    }
+    unknown = next((name for name in given if name not in RECALL_ARGUMENTS), None)
+    if unknown is not None:
+        names = ", ".join(f"`{name}`" for name in RECALL_ARGUMENTS)
+        msg = f"There is no argument {shown(unknown)}; the arguments are {names}"
+        raise RefusedError(msg)
+    mode = _choice(given, "mode")
+    _check_mode(given, mode)
+    return Recall(
+        mode=mode,
+        query=_query(given),
+        cursor=_text(given, "cursor"),
+        thread_id=_text(given, "threadId"),
+        page=_integer(given, "page"),
+        limit=_integer(given, "limit") or MOST_ITEMS,
+        detail=_choice(given, "detail"),
+        part_index=_integer(given, "partIndex"),
+        char_offset=_integer(given, "charOffset") or 0,
+        before=_time(given, "before", timezone),
+        after=_time(given, "after", timezone),
+    )
+
+
+def shown(value: object) -> str:
+    """Write a value into an answer, shortened."""
+    return " ".join(short_json(value, SHOWN_CHARACTERS).split())
+
+
+def _refuse(name: str, value: object, instead: str) -> RefusedError:
+    return RefusedError(f"`{name}` is {shown(value)}; write {instead}")
+
+
+def _check_mode(given: Mapping[str, Any], mode: str) -> None:
+    """Refuse what selects something in another mode: leaving it unread would mislead."""
+    for name, argument in RECALL_ARGUMENTS.items():
+        if name in given and argument.mode not in {None, mode}:
+            msg = (
+                f'`{name}` is {shown(given[name])}, but mode "{mode}" does not use it; leave it '
+                f'out, or write mode "{argument.mode}"'
+            )
+            raise RefusedError(msg)
+
+
+def _text(given: Mapping[str, Any], name: str) -> str | None:
+    value = given.get(name)
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 256:  # noqa: PLR2004
+        return str(value)
+    raise _refuse(name, value, "a text")
+
+
+def _query(given: Mapping[str, Any]) -> str:
+    query = (_text(given, "query") or "").strip()
+    if len(query) > QUERY_CHARACTERS:
+        msg = (
+            f"`query` has {len(query):,} characters; write a few words, at most "
+            f"{QUERY_CHARACTERS:,} characters"
+        )
+        raise RefusedError(msg)
+    return clean(query)
+
+
+def _choice(given: Mapping[str, Any], name: str) -> str:
+    argument = RECALL_ARGUMENTS[name]
+    value = given.get(name, argument.default)
+    word = value.strip().strip("\"'").lower() if isinstance(value, str) else value
+    if isinstance(word, str) and word in argument.choices:
+        return word
+    raise _refuse(name, value, " or ".join(f'"{choice}"' for choice in argument.choices))
+
+
+_WHOLE_NUMBER = re.compile(r"\s*([+-]?[0-9]{1,15})(?:\.0{1,15})?\s*", re.ASCII)
+
+
+def _integer(given: Mapping[str, Any], name: str) -> int | None:
+    value = given.get(name)
+    if value is None:
+        return None
+    argument = RECALL_ARGUMENTS[name]
+    number: int | None = None
+    if isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1:
+        number = int(value)
+    elif isinstance(value, str) and (written := _WHOLE_NUMBER.fullmatch(value)):
+        number = int(written[1])
+    too_low = number is not None and argument.least is not None and number < argument.least
+    too_high = number is not None and argument.most is not None and number > argument.most
+    if number is None or too_low or (too_high and name != "limit"):
+        raise _refuse(name, value, _number_hint(argument))
+    return argument.most if too_high else number
+
+
+def _number_hint(argument: RecallArgument) -> str:
+    if argument.most is None:
+        return f"a whole number, {argument.least} or more"
+    return f"a whole number from {argument.least} to {argument.most}"
+
+
+def _time(given: Mapping[str, Any], name: str, timezone: tzinfo) -> datetime | None:
+    value = given.get(name)
+    if value is None:
+        return None
+    instead = 'an ISO 8601 date or time, such as "2026-03-15" or "2026-03-10T00:00:00Z"'
+    try:
+        read = datetime.fromisoformat(value.strip()) if isinstance(value, str) else None
+        if read is not None:
+            aware = read if read.tzinfo is not None else read.replace(tzinfo=timezone)
+            return aware.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise _refuse(name, value, instead)

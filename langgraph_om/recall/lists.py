@@ -1,0 +1,158 @@
+"""Lists of conversations and of search results, as recall shows them in a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from langgraph_om.core.content.escape import escape
+from langgraph_om.core.content.text import clean, one_line
+from langgraph_om.recall.arguments import Recall, RefusedError
+from langgraph_om.recall.overview import longest_head
+from langgraph_om.recall.pages import Answer, Writer, shown_key, shown_time
+from langgraph_om.recall.source import (
+    RecallHit,
+    RecallScope,
+    RecallSource,
+    RecallThread,
+    created_within,
+)
+
+TITLE_CHARACTERS: Final = (120, 60, 30, 10, 0)
+PREVIEW_TOKENS: Final = (400, 200, 100, 60, 35, 20, 10, 0)
+"""What is tried in turn until an answer fits: of each title, and of each text that was found."""
+
+SHORT_PREVIEW: Final = 35
+"""With previews no longer than this, titles are shortened too."""
+
+
+def threads_answer(
+    asked: Recall, source: RecallSource, scope: RecallScope, writer: Writer
+) -> Answer:
+    """Answer mode `threads`."""
+    page = asked.page or 0
+    if page < 0:
+        msg = f"`page` is {page}; threads are counted from page 0, the newest first"
+        raise RefusedError(msg)
+    if scope.scope == "resource":
+        found, has_more = source.threads(
+            page=page, limit=asked.limit, before=asked.before, after=asked.after
+        )
+    else:
+        own = source.thread(scope.current_thread) or RecallThread(scope.current_thread)
+        passes = page == 0 and created_within(own, asked.before, asked.after)
+        found, has_more = [own] if passes else [], False
+
+    def build(characters: int, number: int) -> Answer:
+        lines = [_thread_line(thread, scope, characters) for thread in found[:number]]
+        text = "\n".join(lines + _left_out(len(found) - number)) or "(no conversations)"
+        return {
+            "threads": escape(text),
+            "count": number,
+            "page": page,
+            "hasMore": has_more or number < len(found),
+        }
+
+    return _fitting(build, TITLE_CHARACTERS, len(found), writer)
+
+
+def _thread_line(thread: RecallThread, scope: RecallScope, characters: int) -> str:
+    dates = (
+        f"{word} {time}"
+        for word, moment in (("created", thread.created), ("updated", thread.updated))
+        if (time := shown_time(moment, scope.timezone))
+    )
+    mark = " ← current" if thread.id == scope.current_thread else ""
+    return f"- {_title(thread, scope, characters)} {', '.join(dates)}".rstrip() + mark
+
+
+def _title(thread: RecallThread, scope: RecallScope, characters: int) -> str:
+    title = one_line(thread.title).replace("*", "") or "(untitled)"
+    if len(title) > characters:
+        title = f"{title[:characters]}…"
+    return f"**{title}** [{shown_key(scope.show_id(thread.id))}]"
+
+
+def search_answer(
+    asked: Recall, source: RecallSource, scope: RecallScope, writer: Writer
+) -> Answer:
+    """Answer mode `search`."""
+    if not scope.has_search:
+        msg = (
+            'mode "search" is not set up here; read messages by an id of a `_range` line as '
+            '`cursor`, or list conversations with mode "threads"'
+        )
+        raise RefusedError(msg)
+    if not asked.query:
+        msg = '`query` is missing; write in a few words what to look for with mode "search"'
+        raise RefusedError(msg)
+    hits = _distinct(source.search(asked.query, asked.limit), scope)[: asked.limit]
+
+    def build(tokens: int, number: int) -> Answer:
+        blocks = [
+            *_hit_blocks(hits[:number], scope, tokens, writer),
+            *_left_out(len(hits) - number),
+        ]
+        return {"results": escape("\n".join(blocks)) or "(nothing found)", "count": number}
+
+    return _fitting(build, PREVIEW_TOKENS, len(hits), writer)
+
+
+def _distinct(hits: Sequence[RecallHit], scope: RecallScope) -> list[RecallHit]:
+    """Keep the best hit of each group that may be read, the best first."""
+    best: dict[tuple[str, str], RecallHit] = {}
+    for hit in sorted(hits, key=lambda hit: -hit.score):
+        if scope.scope == "resource" or hit.thread.id == scope.current_thread:
+            best.setdefault((hit.thread.id, hit.group_id), hit)
+    return list(best.values())
+
+
+def _hit_blocks(
+    hits: Sequence[RecallHit], scope: RecallScope, tokens: int, writer: Writer
+) -> Iterator[str]:
+    """Write the hits under their threads, the thread of the best hit first."""
+    by_thread: dict[str, list[RecallHit]] = {}
+    for hit in hits:
+        by_thread.setdefault(hit.thread.id, []).append(hit)
+    for own in by_thread.values():
+        thread = own[0].thread
+        characters = TITLE_CHARACTERS[1 if tokens > SHORT_PREVIEW else -2]
+        mark = " ← current" if thread.id == scope.current_thread else ""
+        yield f"{_title(thread, scope, characters)}{mark}"
+        for hit in own:
+            time = shown_time(hit.updated, scope.timezone)
+            facts = (
+                f"score {hit.score:.2f}",
+                f"cursor {shown_key(hit.cursor)}",
+                f"group {shown_key(hit.group_id)}",
+                f"updated {time}" if time else "",
+            )
+            yield f"- {', '.join(filter(None, facts))}"
+            if preview := _preview(hit.text, tokens, writer):
+                yield f"  {preview}"
+
+
+def _preview(text: str, tokens: int, writer: Writer) -> str:
+    """Write the start of what was found, away from the left edge."""
+    whole = clean(text).strip()
+    head = whole[: longest_head(whole, tokens, writer.counter.count_text)].rstrip()
+    mark = "…" if head and len(head) < len(whole) else ""
+    return head.replace("\n", "\n  ") + mark
+
+
+def _left_out(number: int) -> list[str]:
+    return [f"({number} more of this page do not fit: write a smaller limit)"] if number else []
+
+
+def _fitting(
+    build: Callable[[int, int], Answer], sizes: Sequence[int], number: int, writer: Writer
+) -> Answer:
+    """Build the fullest answer that fits: all items at the greatest size, else fewer items."""
+    for size in sizes:
+        answer = build(size, number)
+        if writer.fits(answer):
+            return answer
+    while number > 0 and not writer.fits(answer):
+        number -= 1
+        answer = build(sizes[-1], number)
+    return answer

@@ -1,0 +1,297 @@
+"""Messages as recall shows them: an overview of a page, one message, or one part, in a budget.
+
+Every line at the left edge is ours: the head of a message, or a note. Content stands further in.
+The size of an answer is what its JSON text counts, because that is what the model reads.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from typing import Any, Final
+
+from langgraph_om.core.content.escape import escape
+from langgraph_om.core.content.parts import Part, part_text, parts_of, role_of
+from langgraph_om.core.content.text import clean, one_line
+from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.recall.overview import (
+    CHARACTERS_PER_TOKEN_CEILING,
+    SEARCH_STEPS,
+    Entry,
+    Line,
+    Sheet,
+    indented,
+    whole_character,
+)
+from langgraph_om.recall.source import RecallLimits, RecallMessage, RecallScope
+
+Answer = dict[str, Any]
+
+KEY_UNITS: Final = 200
+"""Of UTF-16: a character beyond the basic plane counts twice, and so it does in tokens."""
+LEAST_ROOM: Final = 12
+"""With fewer tokens left than this, nothing more is expanded."""
+
+LEVELS: Final = (
+    *((1.0, 40), (0.7, 20), (0.45, 12), (0.3, 8), (0.2, 5), (0.1, 3), (0.05, 2)),
+    *((0.0, 1), (0.0, 0)),
+)
+"""What is tried when a page is too large: a share of the usual tokens per part, and how many parts
+of a message are shown."""
+
+
+SURROGATES = re.compile("[\ud800-\udfff]")
+UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
+
+def shown_key(key: str) -> str:
+    """Write an id on one line, unchanged unless it is unfit to be one."""
+    # Only the head is worth reading: what is longer is cut anyway.
+    text = " ".join(clean(key[: KEY_UNITS * 10]).split())
+    units = text.encode("utf-16-le")
+    if len(units) <= 2 * KEY_UNITS:
+        return text
+    return f"{units[: 2 * KEY_UNITS].decode('utf-16-le', 'ignore')}…"
+
+
+def shown_time(moment: datetime | None, timezone: tzinfo) -> str:
+    """Write a time to the minute in a zone; nothing when it is not known."""
+    if moment is None:
+        return ""
+    try:
+        local = moment if moment.tzinfo is None else moment.astimezone(timezone)
+    except (OverflowError, ValueError):  # At the very ends of the calendar.
+        return ""
+    return local.replace(tzinfo=None).isoformat(sep=" ", timespec="minutes")
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Writes answers about messages within the limits of a scope."""
+
+    scope: RecallScope
+    counter: TokenCounter
+
+    @property
+    def _limits(self) -> RecallLimits:
+        return self.scope.limits
+
+    def size(self, answer: Mapping[str, Any]) -> int:
+        """Count the tokens of a whole answer."""
+        return self.counter.count_text(json.dumps(answer, ensure_ascii=False))
+
+    def fits(self, answer: Mapping[str, Any]) -> bool:
+        """Tell whether an answer keeps to the budget."""
+        return self.size(answer) <= self._limits.answer_tokens
+
+    def head(self, message: RecallMessage) -> str:
+        """Write the line above a message: who, when, and its id."""
+        role = role_of(message.message) or "participant"
+        name = "" if role == "tool" else one_line(message.message.name)
+        time = shown_time(message.at, self.scope.timezone)
+        who = " ".join(filter(None, (role, name, f"({time})" if time else "")))
+        return f"**{who}** [{shown_key(message.key)}]:"
+
+    # --- A page at low detail --------------------------------------------------------------------
+
+    def overview(
+        self, page: Sequence[RecallMessage], answer: Answer, *, is_backward: bool
+    ) -> Answer:
+        """Show the start of each part of these messages, all of them, and more if there is room.
+
+        Args:
+            page: The messages, oldest first.
+            answer: The other fields of the answer.
+            is_backward: Whether the last message is the one nearest to the cursor.
+        """
+        sheet = Sheet([*self._entries(page)], self.counter.count_text, is_backward=is_backward)
+        whole = {**answer, "messages": sheet.text(), "count": len(page)}
+        if self.fits(whole):
+            self._expand(sheet, whole)
+            return {**whole, "messages": sheet.text()}
+        all_tokens = self.counter.count_text(whole["messages"])
+        whole |= {"truncated": True, "tokenOffset": all_tokens}
+        for share, most_parts in LEVELS:
+            sheet.shrink(share, most_parts)
+            if self.fits({**whole, "messages": sheet.text()}):
+                break
+        while len(sheet.entries) > 1 and not self.fits({**whole, "messages": sheet.text()}):
+            sheet.drop_farthest()
+            whole |= {"hasPrevPage" if is_backward else "hasNextPage": True}
+        self._expand(sheet, whole)
+        text = sheet.text()
+        trimmed = max(1, all_tokens - self.counter.count_text(text))
+        return {**whole, "messages": text, "count": len(sheet.entries), "tokenOffset": trimmed}
+
+    def _entries(self, page: Sequence[RecallMessage]) -> Iterator[Entry]:
+        parts = [[*parts_of(message.message)] for message in page]
+        names = {part.call_id: part.name for own in parts for part in own if _is_call(part)}
+        for message, own in zip(page, parts, strict=True):
+            is_user = role_of(message.message) == "user"
+            lines = [
+                self._line(index, part, names, is_user=is_user) for index, part in enumerate(own)
+            ]
+            yield Entry(self.head(message), lines)
+
+    def _line(self, index: int, part: Part, names: Mapping[str, str], *, is_user: bool) -> Line:
+        label = _label(part, names)
+        if _is_call(part):
+            note = f" (arguments: partIndex {index})" if part.body else ""
+            return Line(index, label, "", note, 0, 0, 0)
+        kinds = {"text": (self._limits.text_tokens, 0 if is_user else 1)}
+        kinds |= dict.fromkeys(("tool-result", "tool-error"), (self._limits.result_tokens, 2))
+        usual, rank = kinds.get(part.kind, (self._limits.other_tokens, 3))
+        rank = 1 if part.kind == "reasoning" else rank
+        return Line(index, label, part_text(part), "", usual, rank, usual)
+
+    def _expand(self, sheet: Sheet, whole: Answer) -> None:
+        """Use the rest of the budget for parts that are cut, the most telling ones first."""
+        room = self._limits.answer_tokens - self.size({**whole, "messages": sheet.text()})
+        done: list[tuple[Line, int]] = []
+        for line, cap in sheet.cut_lines():
+            if room < LEAST_ROOM:
+                break
+            before, tokens = self._cost(sheet, line), line.tokens
+            for share in (0.9, 0.5):
+                line.tokens = max(tokens, min(cap, tokens + int(room * share)))
+                grown = self._cost(sheet, line) - before
+                if grown <= room:
+                    done.append((line, tokens))
+                    room -= grown
+                    break
+            else:
+                line.tokens = tokens
+        # Counts of pieces do not add up exactly.
+        while done and not self.fits({**whole, "messages": sheet.text()}):
+            line, line.tokens = done.pop()
+
+    def _cost(self, sheet: Sheet, line: Line) -> int:
+        return self.size({"": sheet.line_text(line)})
+
+    # --- Whole parts -----------------------------------------------------------------------------
+
+    def first_part(self, message: RecallMessage, answer: Answer, hints: Sequence[str]) -> Answer:
+        """Show the first part of a message in full, or as much of it as fits.
+
+        Args:
+            message: The message.
+            answer: The other fields of the answer.
+            hints: Where to go on besides this message.
+        """
+        parts = [*parts_of(message.message)]
+        label = _label(parts[0], {})
+        colon = ": " if _is_call(parts[0]) else ""
+        text = part_text(parts[0])
+        key = shown_key(message.key)
+        more = f"Next part: cursor {key}, partIndex 1 (of 0 to {len(parts) - 1})."
+
+        def build(end: int) -> Answer:
+            body = indented(text[:end])
+            is_cut = end < len(text)
+            rest = f"Rest of this part: cursor {key}, partIndex 0, charOffset {end}."
+            lines = [
+                f"{self.head(message)}\n  [p0] {label}{colon}{body}{'…' if is_cut else ''}",
+                *([rest] if is_cut else []),
+                *([more] if len(parts) > 1 else []),
+                *hints,
+            ]
+            cut = {"truncated": True, "tokenOffset": len(text), "nextCharOffset": end}
+            shown = {**answer, "messages": escape("\n".join(lines)), "count": 1}
+            return shown | cut if is_cut else shown
+
+        end = self._end_of_window(text, 0, build)
+        built = build(end)
+        if end < len(text):
+            built["tokenOffset"] = max(1, self.counter.count_text(text[end:]))
+        return built
+
+    @staticmethod
+    def length(message: RecallMessage, index: int) -> int:
+        """Count the characters of a part."""
+        return len(part_text([*parts_of(message.message)][index]))
+
+    def part(self, message: RecallMessage, index: int, offset: int) -> Answer:
+        """Show a part from a character on; following `nextCharOffset` gives all of it.
+
+        Args:
+            message: The message.
+            index: Which of its parts; it exists.
+            offset: Where to begin, within the text.
+        """
+        parts = [*parts_of(message.message)]
+        part = parts[index]
+        text = part_text(part)
+
+        def build(end: int) -> Answer:
+            answer: Answer = {
+                "text": escape(_readable(text[offset:end])),
+                "messageId": escape(shown_key(message.key)),
+                "partIndex": index,
+                "role": role_of(message.message),
+                "type": part.kind,
+                "truncated": end < len(text),
+                "charOffset": offset,
+            }
+            notes = [_identity(part)]
+            if end < len(text):
+                answer["nextCharOffset"] = end
+                notes.append(f"The part has {len(text):,} characters; go on with charOffset {end}.")
+            elif index + 1 < len(parts):
+                notes.append(f"Next part: partIndex {index + 1} (of 0 to {len(parts) - 1}).")
+            note = escape(" ".join(filter(None, notes)))
+            return answer | ({"note": note} if note else {})
+
+        return build(self._end_of_window(text, offset, build))
+
+    def _end_of_window(self, text: str, start: int, build: Callable[[int], Answer]) -> int:
+        """Find how far a text can be shown; at least one character, and never half of one."""
+        most = min(len(text), start + self._limits.answer_tokens * CHARACTERS_PER_TOKEN_CEILING)
+        if most == start or self.fits(build(most)):
+            return whole_character(text, start, most)
+        low, high = start, most
+        for _ in range(SEARCH_STEPS):
+            if high - low <= max(1, (low - start) // 50):
+                break
+            middle = (low + high) // 2
+            if self.fits(build(middle)):
+                low = middle
+            else:
+                high = middle
+        return whole_character(text, start, max(low, start + 1))
+
+
+def _is_call(part: Part) -> bool:
+    return part.kind == "tool-call"
+
+
+def _label(part: Part, names: Mapping[str, str]) -> str:
+    """Say what a part is, where its text does not."""
+    if part.kind == "reasoning":
+        return "(reasoning) "
+    if part.kind.startswith("tool-"):
+        name = part.name or names.get(part.call_id, "")
+        call_id = f"[{part.call_id}]" if part.call_id else ""
+        label = " ".join(filter(None, (part.kind.replace("-", " "), name, call_id)))
+        return label if _is_call(part) else f"{label}: "
+    return f"(file {part.name}) " if part.name else ""
+
+
+def _identity(part: Part) -> str:
+    """Name the tool and the call, or the file, that a part belongs to."""
+    if not part.kind.startswith("tool-"):
+        return f"File {part.name}." if part.name else ""
+    call = f"call {part.call_id}" if part.call_id else ""
+    tool = f"tool {part.name}" if part.name else ""
+    text = ", ".join(filter(None, (tool, call)))
+    return f"{text[0].upper()}{text[1:]}." if text else ""
+
+
+def _readable(text: str) -> str:
+    """The text itself, with a mark for each control character and what is no character."""
+    text = UNPRINTABLE.sub("\ufffd", text)
+    if text.isascii() or not SURROGATES.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

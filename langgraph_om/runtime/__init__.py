@@ -1,0 +1,1 @@
+"""What waits: the runner, drivers, hooks, executors, leases."""

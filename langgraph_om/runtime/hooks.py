@@ -1,0 +1,146 @@
+"""Where the user's hooks are called: with a deadline, and so that what they raise ends no turn.
+
+A hook runs in a thread or task of its own, so that one that hangs, and will not be cancelled
+either, can be left behind. Only what ends a process (`KeyboardInterrupt`, `SystemExit`) passes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
+from typing import Any
+
+from langgraph_om.core.events import Event
+from langgraph_om.core.hooks import (
+    HOOKS,
+    TRANSFORMS,
+    HookCall,
+    HookReply,
+    debug_event,
+    lifecycle_call,
+)
+from langgraph_om.errors import ConfigurationError
+from langgraph_om.runtime.timeouts import finished_within, in_thread
+
+logger = logging.getLogger("langgraph_om")
+
+Hook = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """The user's hooks and debug callback."""
+
+    functions: Mapping[str, Hook] = field(default_factory=dict)
+    debug: Callable[[dict[str, Any]], Any] | None = None
+
+    @property
+    def transforms(self) -> frozenset[str]:
+        """The transform hooks that are set."""
+        return frozenset(TRANSFORMS) & self.functions.keys()
+
+    def about(self, event: Event) -> HookCall | None:
+        """Return the call of the lifecycle hook that an event is for, if the user has set it."""
+        call = lifecycle_call(event)
+        return call if call is not None and call.name in self.functions else None
+
+    def tell(self, event: Event) -> None:
+        """Tell the debug callback of an event; what it raises is logged, no more."""
+        told = debug_event(event) if self.debug is not None else None
+        if told is None or self.debug is None:
+            return
+        kind = told["type"]
+        try:
+            result = self.debug(told)
+            if inspect.iscoroutine(result):  # as from a lambda around an async function
+                result.close()
+                logger.warning("`on_debug_event` is async; it was not run on %r", kind)
+        except Exception:
+            logger.exception("`on_debug_event` failed on %r", kind)
+
+    def call(self, call: HookCall, seconds: float) -> HookReply:
+        """Call a hook, and wait so many seconds at most; what it raises is a reply too."""
+        function = self.functions[call.name]
+
+        def work() -> Any:
+            result = function(*call.arguments)
+            return asyncio.run(_within(seconds, result)) if inspect.isawaitable(result) else result
+
+        future = in_thread(work, call.name)
+        done, _ = wait({future}, timeout=seconds)
+        return _reply(call, future) if done else _late(call, seconds)
+
+    async def acall(self, call: HookCall, seconds: float) -> HookReply:
+        """Call a hook without blocking the event loop; else like `call`."""
+        work = _acarry_out(self.functions[call.name], call)
+        done = await finished_within(seconds, work, call.name)
+        return _reply(call, done) if done is not None else _late(call, seconds)
+
+
+async def _acarry_out(function: Hook, call: HookCall) -> Any:
+    if inspect.iscoroutinefunction(function):
+        return await function(*call.arguments)
+    future = in_thread(lambda: function(*call.arguments), call.name)
+    result = await asyncio.wrap_future(future)
+    return await result if inspect.isawaitable(result) else result
+
+
+async def _within(seconds: float, awaitable: Any) -> Any:
+    async with asyncio.timeout(seconds):
+        return await awaitable
+
+
+def _reply(call: HookCall, done: Future[Any] | asyncio.Task[Any]) -> HookReply:
+    try:
+        return HookReply(done.result())
+    except asyncio.CancelledError:  # the hook's own: when the turn is cancelled nobody is here
+        return _failed(call, HookReply(error=RuntimeError("it was cancelled")))
+    except Exception as error:  # noqa: BLE001 whatever a hook raises is a reply
+        return _failed(call, HookReply(error=error))
+
+
+def _late(call: HookCall, seconds: float) -> HookReply:
+    error = TimeoutError(f"it did not return within {seconds:.3g} seconds")
+    return _failed(call, HookReply(error=error, is_late=True))
+
+
+def _failed(call: HookCall, reply: HookReply) -> HookReply:
+    logger.warning("the hook `%s` failed: %s", call.name, reply.error, exc_info=reply.error)
+    return reply
+
+
+def check_hooks(hooks: object, debug: object) -> Hooks:
+    """Read the hooks and the debug callback.
+
+    Raises:
+        ConfigurationError: When a hook is unknown or can not be called.
+    """
+    given: Any = {} if hooks is None else hooks
+    if not isinstance(given, Mapping):
+        msg = f"`hooks` is {hooks!r}; write a mapping from a hook's name to a function"
+        raise ConfigurationError(msg)
+    for name, function in given.items():
+        if name not in HOOKS:
+            msg = f"`hooks` has {name!r}; the hooks are {', '.join(HOOKS)}"
+            raise ConfigurationError(msg)
+        if not callable(function) or _yields(function):
+            msg = f"`hooks[{name!r}]` is {function!r}; write a function that returns, sync or async"
+            raise ConfigurationError(msg)
+    if debug is not None and (not callable(debug) or _is_async(debug) or _yields(debug)):
+        msg = f"`on_debug_event` is {debug!r}; write a function of one mapping that is not async"
+        raise ConfigurationError(msg)
+    return Hooks(dict(given), debug)
+
+
+def _is_async(function: Hook) -> bool:
+    call = getattr(function, "__call__", None)  # noqa: B004 of an object, its method
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def _yields(function: Hook) -> bool:
+    """Tell whether a function is a generator, which does nothing when it is called."""
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)

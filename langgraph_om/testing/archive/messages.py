@@ -1,0 +1,281 @@
+"""Checks of an archive: messages, branches, threads, and who may see them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+
+from langgraph_om.testing.archive.expectations import (
+    START,
+    at,
+    expect,
+    expect_branch,
+    expect_refusal,
+    expect_that,
+    said,
+    shown,
+)
+
+__all__ = ["MESSAGE_CHECKS"]
+
+
+# --- Messages ------------------------------------------------------------------------------------
+
+
+def setup_may_be_done_again(archive: Any, name: str) -> None:
+    archive.setup()
+    archive.setup()
+    expect(archive.thread(name), None, "a thread that was never written")
+    expect(archive.messages(name, limit=5), [], "its messages")
+    expect(archive.last_position(name), None, "its last position")
+
+
+def pages_of_a_conversation(archive: Any, name: str) -> None:
+    keys = [f"m{i}" for i in range(10)]
+    hidden = [(key, message, key not in {"m3", "m8"}) for key, message, _ in said(*keys)]
+    archive.append(name, None, hidden[:4], after=None, now=at(0))
+    archive.append(name, None, hidden[4:], after="m3", now=at(1))
+    expect_branch(archive, name, keys, "the conversation")
+    for options, wanted in (
+        ({}, [0, 1, 2, 4, 5, 6, 7, 9]),
+        ({"limit": 3}, [0, 1, 2]),
+        ({"limit": 3, "newest_first": True}, [6, 7, 9]),
+        ({"limit": 2, "offset": 1}, [1, 2]),
+        ({"limit": 2, "offset": 1, "newest_first": True}, [6, 7]),
+        ({"start": 3, "stop": 9, "limit": 2}, [4, 5]),
+        ({"start": 3, "stop": 9, "limit": 2, "newest_first": True}, [6, 7]),
+        ({"start": 3, "stop": 5, "visible_only": False}, [3, 4]),
+        ({"start": 10}, []),
+        ({"limit": 0}, []),
+    ):
+        found = shown(archive, name, **options)
+        expect(found, [f"m{i}" for i in wanted], f"messages with {options}")
+    expect_refusal(lambda: archive.messages(name, limit=-1), "`limit`", "-1")
+
+
+def what_is_known_is_not_added_again(archive: Any, name: str) -> None:
+    archive.append(name, None, said("a", "b", "c"), after=None, now=at(0))
+    for keys, after in ((("a", "b", "c"), None), (("b",), "a"), (("a",), None), (("c",), "gone")):
+        archive.append(name, None, said(*keys), after=after, now=at(5))
+        expect_branch(archive, name, "abc", f"after {keys} again")
+        expect(archive.thread(name).updated, at(0), "the time of the last news")
+    archive.append(name, None, said("b", "c", "d"), after="a", now=at(6))
+    expect_branch(archive, name, "abcd", "after news behind what is known")
+    expect(archive.thread(name).updated, at(6), "the time of the last news")
+
+
+def forks_are_kept_and_can_be_returned_to(archive: Any, name: str) -> None:
+    archive.append(name, None, said("a", "b", "c", "d"), after=None, now=at(0))
+    archive.append(name, None, said("B", "C"), after="a", now=at(1))
+    expect_branch(archive, name, "aBC", "the fork")
+    former = archive.find("c", thread_id=name)
+    expect((former.position, former.is_current), (2, False), "a message off the branch")
+    archive.append(name, None, said("b", "c", "d"), after="a", now=at(2))
+    expect_branch(archive, name, "abcd", "the branch returned to")
+    expect(archive.thread(name).updated, at(1), "the time of the last news")
+    archive.append(name, None, said("D"), after="C", now=at(3))
+    expect_branch(archive, name, "aBCD", "a branch that goes on where the fork ended")
+    archive.append(name, None, said("x"), after=None, now=at(4))
+    expect_branch(archive, name, "x", "a conversation that starts again")
+    archive.append(name, None, said("e"), after="d", now=at(5))
+    expect_branch(archive, name, "abcde", "the first branch, from its end")
+    texts = [each.content for each in archive.branch(name, ["a", "B", "C", "D"])]
+    expect(texts, [f"says {key}" for key in "aBCD"], "a branch by its keys")
+
+
+def an_unknown_predecessor_stands_for_the_end(archive: Any, name: str) -> None:
+    archive.append(name, None, said("a"), after="never seen", now=at(0))
+    archive.append(name, None, said("b", "c"), after="never seen", now=at(0))
+    expect_branch(archive, name, "abc", "messages after something unknown")
+
+
+def messages_left_out_or_moved_follow_the_conversation(archive: Any, name: str) -> None:
+    archive.append(name, None, said("a", "b", "c", "d"), after=None, now=at(0))
+    archive.append(name, None, said("a", "c", "d"), after=None, now=at(1))
+    expect_branch(archive, name, "acd", "a conversation that left a message out")
+    archive.append(name, None, said("a"), after="d", now=at(2))
+    expect_branch(archive, name, "cda", "a conversation that moved a message")
+    expect_refusal(lambda: archive.append(name, None, said("c"), after="c", now=at(3)), "after")
+
+
+def the_newest_content_is_shown(archive: Any, name: str) -> None:
+    archive.append(name, None, said("a", "b"), after=None, now=at(0))
+    edited = HumanMessage("edited", id="a")
+    archive.append(name, None, [("a", edited, True)], after=None, now=at(1))
+    expect_branch(archive, name, "ab", "after an edit")
+    expect(archive.find("a", thread_id=name).message, edited, "the edited message")
+    expect(archive.branch(name, ["a"]), [edited], "the edited message by key")
+    expect(archive.thread(name).updated, at(1), "the time of the last news")
+    archive.append(name, None, [("a", edited, False)], after=None, now=at(2))
+    expect(shown(archive, name), ["b"], "visible messages after one was hidden")
+
+
+def many_keys_at_once(archive: Any, name: str) -> None:
+    keys = [f"key {i}" for i in range(2500)]
+    archive.append(name, None, said(*keys), after=None, now=at(0))
+    asked = [*keys, "gone"]
+    expect_that(archive.contains(name, asked) == set(keys), "keys that are kept")
+    expect(archive.contains(name, []), set(), "no keys")
+    expect(archive.contains(f"{name} other", keys[:2]), set(), "keys of another thread")
+    found = [each.id for each in archive.branch(name, asked[::-1])]
+    expect_that(found == keys[::-1], "messages in the order asked for")
+
+
+def messages_come_back_as_they_were(archive: Any, name: str) -> None:
+    nasty = "NUL \x00, lone \ud800 and \udfff, pair \U0001f600, \\u0000 \\0 \\\\ ' \" % \u2028 \r\n"
+    call = {"name": "search", "args": {"q": nasty, "n": [1, 2.5, None]}, "id": "call"}
+    blocks: list[str | dict[Any, Any]] = [
+        {"type": "reasoning", "reasoning": nasty},
+        {"type": "text", "text": nasty, "annotations": []},
+        {"type": "image", "base64": "AAAA", "mime_type": "image/png"},
+    ]
+    messages: list[BaseMessage] = [
+        HumanMessage(nasty, id="h", name="Ada", additional_kwargs={"created_at": nasty}),
+        AIMessage(
+            content=blocks,
+            id="ai",
+            tool_calls=[call],
+            invalid_tool_calls=[{"name": "x", "args": "{", "id": "i", "error": nasty}],
+            usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3},
+            response_metadata={"output_version": "v1", "finish_reason": "stop"},
+        ),
+        ToolMessage(nasty, tool_call_id="call", artifact={"rows": [{"a": nasty}]}, status="error"),
+        SystemMessage("", id=""),
+        AIMessage(""),
+    ]
+    thread, resource = f"{name} {nasty}", f"{name} r {nasty}"
+    keys = [f"{i} {nasty}" for i in range(len(messages))]
+    entries = [(key, message, True) for key, message in zip(keys, messages, strict=True)]
+    archive.append(thread, resource, entries, after=None, now=at(0), title=nasty)
+    found = archive.messages(thread, limit=10)
+    expect([each.key for each in found], keys, "keys")
+    expect([each.message for each in found], messages, "messages")
+    expect([type(each.message) for each in found], [type(m) for m in messages], "their types")
+    expect(archive.find(keys[0], resource_id=resource).thread_id, thread, "the thread's id")
+    (listed,), _ = archive.threads(resource)
+    expect((listed.id, listed.resource_id, listed.title), (thread, resource, nasty), "names")
+    expect(archive.contains(thread, keys), set(keys), "keys that are kept")
+
+
+def what_would_change_is_refused(archive: Any, name: str) -> None:
+    def append(message: BaseMessage, key: str = "bad", now: datetime = START) -> None:
+        entries = [*said("good"), (key, message, True)]
+        archive.append(name, None, entries, after=None, now=now)
+
+    for field, message in (
+        ("artifact", ToolMessage("x", tool_call_id="1", artifact=object())),
+        ("artifact", ToolMessage("x", tool_call_id="1", artifact={"rows": {1: "one"}})),
+        ("additional_kwargs", HumanMessage("x", additional_kwargs={"at": START})),
+        ("content", HumanMessage([{"type": "image", "data": b"\x00"}])),
+    ):
+        expect_refusal(lambda message=message: append(message), "'bad'", f"`{field}`")  # type: ignore[misc]
+    expect_refusal(lambda: append(HumanMessage("x"), key=""), "`key`")
+    expect_refusal(lambda: append(HumanMessage("x"), now=START.replace(tzinfo=None)), "`now`")
+    expect(archive.thread(name), None, "the thread after refusals")
+
+
+# --- Threads -------------------------------------------------------------------------------------
+
+
+def a_thread_keeps_its_resource(archive: Any, name: str) -> None:
+    archive.append(name, None, said("a"), after=None, now=at(0))
+    archive.add_groups(name, None, [{"id": "g"}], at(0))
+    expect(archive.thread(name).resource_id, None, "the resource before one was given")
+    archive.append(name, f"{name} r", said("b"), after="a", now=at(1))
+    archive.append(name, None, said("c"), after="b", now=at(1))
+    expect(archive.thread(name).resource_id, f"{name} r", "the resource")
+    expect(archive.groups(resource_id=f"{name} r"), [{"id": "g"}], "groups from before")
+    for write in (
+        lambda: archive.append(name, f"{name} s", said("d"), after="c", now=at(2)),
+        lambda: archive.add_groups(name, f"{name} s", [{"id": "h"}], at(2)),
+    ):
+        expect_refusal(write, repr(name), repr(f"{name} r"), repr(f"{name} s"))
+    expect_branch(archive, name, "abc", "after refusals")
+    expect(len(archive.groups(thread_id=name)), 1, "groups after refusals")
+
+
+def titles_and_times(archive: Any, name: str) -> None:
+    archive.set_title(name, "nobody", at(0))
+    expect(archive.thread(name), None, "a thread that was only named")
+    archive.append(name, None, said("a"), after=None, now=at(1), title="one")
+    archive.append(name, None, said("b"), after="a", now=at(3))
+    found = archive.thread(name)
+    expect((found.title, found.created, found.updated), ("one", at(1), at(3)), "the thread")
+    archive.set_title(name, "two", at(2))
+    found = archive.thread(name)
+    expect((found.title, found.updated), ("two", at(3)), "after a title by a slow clock")
+    east = datetime(2026, 3, 2, 12, 30, 0, 123456, tzinfo=UTC).astimezone()
+    archive.append(name, None, said("c"), after="b", now=east, title="three")
+    found = archive.thread(name)
+    expect((found.title, found.updated), ("three", east), "after a title with messages")
+    expect(found.updated.utcoffset(), timedelta(0), "the zone of times")
+
+
+def pages_of_threads(archive: Any, name: str) -> None:
+    resource = f"{name} r"
+    for i in range(5):
+        archive.append(f"{name} {i}", resource, said("a"), after=None, now=at(i))
+    archive.append(f"{name} x", f"{name} s", said("a"), after=None, now=at(9))
+    archive.append(f"{name} y", None, said("a"), after=None, now=at(9))
+    archive.append(f"{name} 1", resource, said("b"), after="a", now=at(10))
+    for options, wanted, more in (
+        ({}, "14320", False),
+        ({"limit": 2}, "14", True),
+        ({"limit": 2, "page": 1}, "32", True),
+        ({"limit": 2, "page": 2}, "0", False),
+        ({"limit": 5}, "14320", False),
+        ({"page": 7}, "", False),
+        ({"before": at(3), "limit": 2}, "12", True),
+        ({"before": at(3), "limit": 2, "page": 1}, "0", False),
+        ({"after": at(3)}, "4", False),
+        ({"after": at(0), "before": at(2)}, "1", False),
+    ):
+        found, has_more = archive.threads(resource, **options)
+        ids = [each.id.removeprefix(f"{name} ") for each in found]
+        expect(("".join(ids), has_more), (wanted, more), f"threads with {options}")
+    expect(archive.threads(f"{name} nobody"), ([], False), "threads of nobody")
+
+
+def nothing_is_found_across_resources(archive: Any, name: str) -> None:
+    r, s = f"{name} r", f"{name} s"
+    archive.append(f"{name} 1", r, said("shared", "one"), after=None, now=at(2))
+    archive.append(f"{name} 2", r, said("shared"), after=None, now=at(1))
+    archive.append(f"{name} 3", s, said("shared", "three"), after=None, now=at(9))
+    archive.append(f"{name} 4", None, said("four"), after=None, now=at(9))
+    for key, thread, resource, wanted in (
+        ("shared", None, r, "1"),
+        ("shared", None, s, "3"),
+        ("shared", "2", None, "2"),
+        ("shared", "2", r, "2"),
+        ("shared", "2", s, None),
+        ("three", None, r, None),
+        ("three", "1", None, None),
+        ("four", None, r, None),
+        ("four", "4", r, None),
+        ("four", "4", None, "4"),
+    ):
+        options = {"thread_id": thread and f"{name} {thread}", "resource_id": resource}
+        found = archive.find(key, **options)
+        got = found and found.thread_id.removeprefix(f"{name} ")
+        expect(got, wanted, f"the thread of {key!r} asked for with {options}")
+    expect_refusal(lambda: archive.find("shared"), "`thread_id`", "`resource_id`")
+
+
+MESSAGE_CHECKS = (
+    setup_may_be_done_again,
+    pages_of_a_conversation,
+    what_is_known_is_not_added_again,
+    forks_are_kept_and_can_be_returned_to,
+    an_unknown_predecessor_stands_for_the_end,
+    messages_left_out_or_moved_follow_the_conversation,
+    the_newest_content_is_shown,
+    many_keys_at_once,
+    messages_come_back_as_they_were,
+    what_would_change_is_refused,
+    a_thread_keeps_its_resource,
+    titles_and_times,
+    pages_of_threads,
+    nothing_is_found_across_resources,
+)

@@ -1,0 +1,276 @@
+"""Checks of an archive: groups, records, jobs, deletion, and several workers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from langchain_core.messages import HumanMessage
+
+from langgraph_om.testing.archive.expectations import (
+    at,
+    expect,
+    expect_branch,
+    expect_not,
+    expect_refusal,
+    expect_that,
+    said,
+    shown,
+)
+
+__all__ = ["WORK_CHECKS"]
+
+
+# --- Groups and records --------------------------------------------------------------------------
+
+
+def groups_only_grow(archive: Any, name: str) -> None:
+    def group(key: str, minutes: float, text: str = "\x00\ud800") -> dict[str, Any]:
+        observed = at(minutes).isoformat()
+        return {"id": key, "kind": "observation", "ranges": [["a", "b"]], "thread_id": None} | {
+            "observed_at": observed,
+            "text": text,
+            "tokens": 3,
+        }
+
+    r, s = f"{name} r", f"{name} s"
+    one, two, late = group("one", 1), group("two", 2), group("late", 0)
+    other, foreign = group("one", 3), group("one", 9)
+    expect(archive.add_groups(name, r, [one, two], at(5)), ["one", "two"], "new groups")
+    again = archive.add_groups(name, r, [group("one", 1, "changed"), late], at(6))
+    expect(again, ["late"], "new groups the second time")
+    archive.add_groups(f"{name} 2", r, [other], at(7))
+    archive.add_groups(f"{name} 3", s, [foreign], at(8))
+    expect(archive.groups(thread_id=name), [two, one, late], "groups of a thread")
+    expect(archive.groups(resource_id=r), [other, two, one, late], "groups of a resource")
+    expect(archive.groups(resource_id=r, limit=2), [other, two], "the newest groups")
+    expect(archive.groups(resource_id=s, thread_id=name), [], "groups across resources")
+    expect_refusal(archive.groups, "`thread_id`", "`resource_id`")
+    expect_refusal(lambda: archive.add_groups(name, r, [{"text": "x"}], at(9)), "`id`")
+
+
+def one_writer_replaces_a_record(archive: Any, name: str) -> None:
+    def commit(expected: int, generation: int, minutes: float, text: str = "") -> bool:
+        record = {"generation": generation, "log": [{"text": text}]}
+        done = archive.commit_record(name, record, expected=expected, now=at(minutes))
+        return bool(done)
+
+    expect(archive.load_record(name), (None, 0), "the record before there is one")
+    expect_not(commit(1, 0, 0), "a commit onto nothing")
+    for expected, generation, minutes in ((0, 0, 0), (1, 0, 1), (2, 1, 2), (3, 2, 3), (4, 2, 4)):
+        done = commit(expected, generation, minutes, f"\x00\ud800 {expected}")
+        expect_that(done, f"the commit onto revision {expected}")
+        expect_not(commit(expected, 9, 9), "the slower commit")
+    record = {"generation": 2, "log": [{"text": "\x00\ud800 4"}]}
+    expect(archive.load_record(name), (record, 5), "the record")
+    expect(archive.load_record(f"{name} s"), (None, 0), "the record of another resource")
+    for options, wanted in (
+        ({}, [(2, 5, 4), (1, 3, 2), (0, 2, 1)]),
+        ({"limit": 2}, [(2, 5, 4), (1, 3, 2)]),
+        ({"until": at(2)}, [(1, 3, 2), (0, 2, 1)]),
+        ({"until": at(0.5)}, [(0, 2, 1)]),
+        ({"until": at(-1)}, []),
+    ):
+        found = [
+            (each["record"]["generation"], each["revision"], each["committed_at"])
+            for each in archive.record_history(name, **options)
+        ]
+        times = [(generation, revision, at(minutes)) for generation, revision, minutes in wanted]
+        expect(found, times, f"history with {options}")
+    bad = {"generation": "2"}
+    expect(archive.record_revision(name), 5, "the revision")
+    expect(archive.record_revision(f"{name} s"), 0, "the revision of no record")
+    expect_refusal(lambda: archive.commit_record(name, bad, expected=5, now=at(6)), "`generation`")
+    expect(archive.load_record(name), (record, 5), "the record after a refusal")
+
+
+def a_rewrite_changes_all_generations(archive: Any, name: str) -> None:
+    def emptied(record: dict[str, Any]) -> dict[str, Any]:
+        return {**record, "log": []}
+
+    archive.rewrite_records(name, emptied, at(0))
+    expect(archive.load_record(name), (None, 0), "a rewrite of nothing")
+    for expected, generation in ((0, 0), (1, 0), (2, 1)):
+        record = {"generation": generation, "log": [{"text": "x"}]}
+        archive.commit_record(name, record, expected=expected, now=at(expected))
+    archive.rewrite_records(name, emptied, at(9))
+    expect(archive.load_record(name), ({"generation": 1, "log": []}, 4), "the record")
+    kept = [each["record"] for each in archive.record_history(name)]
+    wanted = [{"generation": 1, "log": []}, {"generation": 0, "log": []}]
+    expect(kept, wanted, "the history")
+    stale = archive.commit_record(name, {"generation": 2}, expected=3, now=at(10))
+    expect_not(stale, "a commit of what was computed before the rewrite")
+
+
+# --- Jobs ----------------------------------------------------------------------------------------
+
+
+def _claim(archive: Any, job: str, owner: str, seconds: float = 60.0) -> Any:
+    return archive.claim(job, owner, seconds=seconds, thread_id=f"{job} t", resource_id=f"{job} r")
+
+
+def one_owner_holds_a_job(archive: Any, name: str) -> None:
+    expect(archive.job(name), None, "a job that nobody asked for")
+    lease = 60.0
+    claims = [_claim(archive, name, owner, lease) for owner in ("me", "you", "me")]
+    expect(claims, ["mine", "taken", "mine"], "claims")
+    expect_not(archive.renew(name, "you", seconds=60), "a renewal by another")
+    expect_not(archive.finish(name, "you", {"x": 1}), "an end by another")
+    archive.release(name, "you")
+    view = archive.job(name)
+    expect((view.state, view.owner, view.result), ("running", "me", None), "the job")
+    expect_that(lease / 2 < view.expires_in <= lease, "its time left")
+    expect_that(archive.renew(name, "me", seconds=600), "a renewal")
+    expect_that(archive.job(name).expires_in > lease, "the time left then")
+    result = {"text": "\x00\ud800"}
+    expect_that(archive.finish(name, "me", result), "the end")
+    expect_that(archive.finish(name, "me", {"x": 2}), "the end again")
+    expect_not(archive.finish(name, "you", {"x": 3}), "an end by another")
+    expect_not(archive.renew(name, "me", seconds=60), "a renewal after the end")
+    archive.release(name, "me")
+    expect([_claim(archive, name, owner) for owner in ("you", "me")], ["done", "done"], "claims")
+    view = archive.job(name)
+    expect((view.state, view.owner, view.result), ("done", "me", result), "the job then")
+
+
+def an_abandoned_job_is_taken_over(archive: Any, name: str) -> None:
+    _claim(archive, name, "slow", seconds=0.05)
+    _claim(archive, f"{name} 2", "slow", seconds=0.05)
+    time.sleep(0.2)
+    view = archive.job(name)
+    expect((view.state, view.owner), ("expired", "slow"), "the job after its lease")
+    expect_that(view.expires_in < 0, "its time left")
+    done = archive.finish(f"{name} 2", "slow", {"late": True})
+    expect_that(done, "an end after the lease that nobody took over")
+    expect(_claim(archive, name, "next"), "mine", "a claim after the lease")
+    expect_not(archive.renew(name, "slow", seconds=60), "the former's renewal")
+    expect_not(archive.finish(name, "slow", {}), "the former owner's end")
+    expect(_claim(archive, name, "slow"), "taken", "the former owner's claim")
+    expect_that(archive.finish(name, "next", {"by": "next"}), "the new owner's end")
+    expect(archive.job(name).result, {"by": "next"}, "the result")
+
+
+def jobs_are_given_back_and_forgotten(archive: Any, name: str) -> None:
+    _claim(archive, name, "me")
+    archive.release(name, "me")
+    expect_not(archive.finish(name, "me", {}), "an end after giving it back")
+    expect(_claim(archive, name, "you"), "mine", "a claim of what was given back")
+    _claim(archive, f"{name} done", "me")
+    archive.finish(f"{name} done", "me", {})
+    _claim(archive, f"{name} old", "me", seconds=0)
+    archive.prune_jobs(older_than=3600)
+    expect(archive.job(f"{name} old").state, "expired", "a job abandoned a moment ago")
+    time.sleep(0.2)
+    expect_that(archive.prune_jobs(older_than=0.1) > 1, "how many were forgotten")
+    expect(archive.job(f"{name} old"), None, "an abandoned job")
+    expect(archive.job(f"{name} done"), None, "a job that is done")
+    expect(archive.job(name).state, "running", "a running job")
+
+
+# --- Deletion ------------------------------------------------------------------------------------
+
+
+def _fill(archive: Any, name: str, thread: str, resource: str) -> None:
+    archive.append(thread, resource, said("a", "b"), after=None, now=at(0))
+    archive.append(thread, resource, [("a", HumanMessage("edit"), True)], after=None, now=at(0))
+    archive.append(thread, resource, said("B"), after="a", now=at(0))
+    archive.add_groups(thread, resource, [{"id": name}], at(0))
+    archive.claim(f"{thread} j", "me", seconds=60, thread_id=thread, resource_id=resource)
+
+
+def _expect_gone(archive: Any, thread: str) -> None:
+    expect(archive.thread(thread), None, "the thread")
+    expect(archive.messages(thread, limit=9, visible_only=False), [], "its messages")
+    expect(archive.contains(thread, ["a", "b", "B"]), set(), "its messages on any branch")
+    expect(archive.find("a", thread_id=thread), None, "its message by key")
+    expect(archive.groups(thread_id=thread), [], "its groups")
+    expect_not(archive.finish(f"{thread} j", "me", {}), "the end of its job")
+    expect_not(archive.renew(f"{thread} j", "me", seconds=9), "its job's lease")
+    expect(archive.job(f"{thread} j"), None, "its job")
+
+
+def deleting_a_thread_leaves_nothing_of_it(archive: Any, name: str) -> None:
+    r = f"{name} r"
+    for thread in (f"{name} 1", f"{name} 2"):
+        _fill(archive, name, thread, r)
+    archive.commit_record(r, {"generation": 0}, expected=0, now=at(0))
+    archive.delete_thread(f"{name} 1")
+    archive.delete_thread(f"{name} 1")
+    _expect_gone(archive, f"{name} 1")
+    expect(shown(archive, f"{name} 2"), ["a", "B"], "the other thread")
+    expect(len(archive.groups(resource_id=r)), 1, "its groups")
+    expect(archive.job(f"{name} 2 j").state, "running", "its job")
+    expect(archive.load_record(r), ({"generation": 0}, 1), "the resource's record")
+    archive.append(f"{name} 1", f"{name} s", said("a"), after="gone", now=at(1))
+    expect_branch(archive, f"{name} 1", "a", "a new thread of the same name")
+
+
+def deleting_a_resource_leaves_nothing_of_it(archive: Any, name: str) -> None:
+    r, s = f"{name} r", f"{name} s"
+    for thread, resource in (("1", r), ("2", r), ("3", s)):
+        _fill(archive, name, f"{name} {thread}", resource)
+    for resource in (r, s):
+        archive.commit_record(resource, {"generation": 0}, expected=0, now=at(0))
+        archive.commit_record(resource, {"generation": 1}, expected=1, now=at(0))
+    archive.claim(f"{name} j", "me", seconds=60, thread_id=f"{name} 9", resource_id=r)
+    archive.delete_resource(r)
+    for thread in ("1", "2"):
+        _expect_gone(archive, f"{name} {thread}")
+    expect(archive.threads(r), ([], False), "its threads")
+    expect(archive.load_record(r), (None, 0), "its record")
+    expect(archive.record_history(r), [], "its history")
+    expect_not(archive.finish(f"{name} j", "me", {}), "the end of its job")
+    stale = archive.commit_record(r, {"generation": 1}, expected=2, now=at(1))
+    expect_not(stale, "a commit that was on its way")
+    expect(shown(archive, f"{name} 3"), ["a", "B"], "another resource's thread")
+    expect(len(archive.record_history(s)), 2, "another resource's history")
+
+
+# --- Several threads at once ---------------------------------------------------------------------
+
+_WORKERS = 4
+_ROUNDS = 5
+
+
+def _together(work: Callable[[int], object]) -> list[Any]:
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        return list(pool.map(work, range(_WORKERS)))
+
+
+def workers_do_not_lose_each_others_work(archive: Any, name: str) -> None:
+    def count_up(_: int) -> None:
+        for _ in range(_ROUNDS):
+            while True:
+                record, revision = archive.load_record(name)
+                value = {"generation": 0, "count": (record or {"count": 0})["count"] + 1}
+                if archive.commit_record(name, value, expected=revision, now=at(0)):
+                    break
+
+    def say(worker: int) -> None:
+        for i in range(_ROUNDS):
+            archive.append(name, None, said(f"{worker} {i}"), after="unknown", now=at(i))
+
+    _together(count_up)
+    total = _WORKERS * _ROUNDS
+    expect(archive.load_record(name)[0]["count"], total, "increments by several threads")
+    _together(say)
+    found = archive.messages(name, limit=total + 1)
+    expect([each.position for each in found], list(range(total)), "positions of their messages")
+    expect(len({each.key for each in found}), total, "their messages")
+    claims = _together(lambda worker: _claim(archive, name, f"owner {worker}"))
+    expect(sorted(claims), ["mine", *["taken"] * (_WORKERS - 1)], "claims of several threads")
+
+
+WORK_CHECKS = (
+    groups_only_grow,
+    one_writer_replaces_a_record,
+    a_rewrite_changes_all_generations,
+    one_owner_holds_a_job,
+    an_abandoned_job_is_taken_over,
+    jobs_are_given_back_and_forgotten,
+    deleting_a_thread_leaves_nothing_of_it,
+    deleting_a_resource_leaves_nothing_of_it,
+    workers_do_not_lose_each_others_work,
+)
