@@ -5,19 +5,18 @@ from __future__ import annotations
 import typing as _typing
 from importlib.metadata import version as _version
 
-from langgraph_om.archive import MessageArchive, SQLAlchemyArchive
-from langgraph_om.core.calibration import CalibratedCounter, calibration_of
-from langgraph_om.core.config.options import (
-    ObservationConfig,
-    ReflectionConfig,
-    RetrievalConfig,
-    Thresholds,
-)
-from langgraph_om.core.record.record import MemoryRecord
+from langgraph_om.archive import MessageArchive
+from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig, RetrievalConfig
+from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.core.tokens.counters import TiktokenCounter, TokenxCounter
+from langgraph_om.core.tokens.counters import (
+    CalibratedCounter,
+    TiktokenCounter,
+    TokenxCounter,
+    calibration_of,
+)
 from langgraph_om.core.tokens.estimate import EstimatingCounter
-from langgraph_om.core.view import MemoryView
+from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import (
     ArchiveError,
     ConfigurationError,
@@ -25,6 +24,7 @@ from langgraph_om.errors import (
     ObservationalMemoryError,
     ObserverError,
 )
+from langgraph_om.inspection import MemoryView
 from langgraph_om.integrations.agent import create_memory_agent
 from langgraph_om.integrations.state_graph import ObservationalMemoryState, add_observational_memory
 from langgraph_om.integrations.stream import MemoryTransformer
@@ -33,6 +33,7 @@ from langgraph_om.models.model_value import ModelByInputTokens
 from langgraph_om.runtime.executors import BackgroundBuffering, InlineBuffering, ParallelBuffering
 
 if _typing.TYPE_CHECKING:
+    from langgraph_om.archive import SQLAlchemyArchive
     from langgraph_om.integrations.middleware import (
         ObservationalMemoryAgentState,
         ObservationalMemoryMiddleware,
@@ -78,11 +79,15 @@ _OF_THE_MIDDLEWARE = ("ObservationalMemoryAgentState", "ObservationalMemoryMiddl
 
 
 def __getattr__(name: str) -> _typing.Any:
-    """Import the middleware when it is asked for: it needs langchain, which is optional.
+    """Import what is heavy or optional when it is asked for: the middleware, the SQL archive.
 
     Raises:
-        ImportError: When langchain is not installed.
+        ImportError: When langchain is not installed, which the middleware needs.
     """
+    if name == "SQLAlchemyArchive":
+        from langgraph_om import archive  # noqa: PLC0415 SQLAlchemy takes a while to import
+
+        return archive.SQLAlchemyArchive
     if name not in _OF_THE_MIDDLEWARE:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)

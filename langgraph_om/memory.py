@@ -12,12 +12,11 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from functools import cached_property, partial
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from langchain_core.messages import BaseMessage, SystemMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
-from sqlalchemy import Engine
 
 from langgraph_om.archive import MessageArchive
 from langgraph_om.archive.log_cache import Sharing
@@ -37,28 +36,30 @@ from langgraph_om.core.config.options import (
     ObservationConfig,
     ReflectionConfig,
     RetrievalConfig,
-    Thresholds,
     as_config,
     resolve_retrieval,
-    resolve_thresholds,
 )
 from langgraph_om.core.config.settings import Settings
-from langgraph_om.core.cycles.cycle import CycleFlow
-from langgraph_om.core.events import Event, Part, status_data, to_part
-from langgraph_om.core.record.record import MemoryRecord, fold, log_tokens, readable
+from langgraph_om.core.config.thresholds import Thresholds, resolve_thresholds
+from langgraph_om.core.effects import CycleFlow
+from langgraph_om.core.events import to_part
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import log_tokens, readable
 from langgraph_om.core.record.shared_log import without_thread
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.inspect import trim_notice
+from langgraph_om.core.step.status import status_data, trim_notice
 from langgraph_om.core.tokens.counter import TokenCounter, count_messages
-from langgraph_om.core.view import MemoryView
+from langgraph_om.core.wire import Event, MemoryRecord, Part
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.inspection import (
+    MemoryView,
     history,
     observations_as_of,
     resource_as_of,
     resource_history,
     restore_resource,
 )
+from langgraph_om.models.choose import choose_models
 from langgraph_om.models.model_value import ModelValue
 from langgraph_om.options import (
     check_archive,
@@ -69,17 +70,19 @@ from langgraph_om.options import (
     check_resource,
     check_scope,
     check_zone,
-    choose_models,
     system_clock,
     with_prompt_switch,
 )
-from langgraph_om.recall.recalling import Recalling, recall_guide
 from langgraph_om.recall.search import StoreIndex
+from langgraph_om.recall.tool import Recalling, build_recall_tool, recall_guide
 from langgraph_om.runtime.drivers import Ended, advance
 from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
 from langgraph_om.runtime.hooks import check_hooks
 from langgraph_om.runtime.runner import MemoryWork, remaining, unseen
 from langgraph_om.runtime.state import record_of, stored_record, values_of
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
 
 logger = logging.getLogger("langgraph_om")
 
@@ -265,12 +268,9 @@ class ObservationalMemory(MemoryWork):
         """The tool that pages back to raw messages, when `retrieval` is on."""
         if self._recalling is None or not self.enabled:
             return None
-        # It needs this class, which the other modules only need an object of.
-        from langgraph_om.recall.tool import build_recall_tool  # noqa: PLC0415
-
         config = self._recalling.config
         return build_recall_tool(
-            self, reaches_others=config.scope == "resource", searches=config.vector
+            self.answer_recall, reaches_others=config.scope == "resource", searches=config.vector
         )
 
     @property

@@ -40,7 +40,7 @@ from langgraph_om import (
     add_observational_memory,
     create_memory_agent,
 )
-from langgraph_om.core.record.window import CONTINUATION_ID
+from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.integrations.channels import messages_reducer
 from langgraph_om.integrations.middleware import (
     ObservationalMemoryAgentState,

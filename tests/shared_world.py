@@ -13,8 +13,8 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from clock import Clock
 from langgraph_om import InlineBuffering, ObservationalMemory, create_memory_agent
 from langgraph_om.archive import MessageArchive
-from langgraph_om.core.record.record import MemoryRecord
 from langgraph_om.core.record.window import open_window
+from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 
 USER = "ada"

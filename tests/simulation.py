@@ -15,16 +15,17 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langgraph_om.core.actor.prompt import assemble
-from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig, resolve_thresholds
+from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
 from langgraph_om.core.config.settings import Identity, Settings
+from langgraph_om.core.config.thresholds import resolve_thresholds
 from langgraph_om.core.cycles.buffering import activation, blocking_cycle, buffer_job
-from langgraph_om.core.cycles.cycle import CycleFlow, Wait
-from langgraph_om.core.cycles.results import JobState
-from langgraph_om.core.observe.observer import ModelCall, ModelReply
-from langgraph_om.core.record.record import MemoryRecord, blank_record, fold
+from langgraph_om.core.effects import CycleFlow, JobState, ModelCall, ModelReply, Wait
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.inspect import Look, look
 from langgraph_om.core.tokens.counters import TokenxCounter
+from langgraph_om.core.wire import MemoryRecord
 
 GOOD = "<observations>\nDate: Mar 2, 2026\n* 🔴 (09:00) User said something\n</observations>"
 NOTHING = "<observations>(none)</observations>"

@@ -32,7 +32,7 @@ from graph_fixtures import (
 )
 from langgraph_om import BackgroundBuffering
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.cycles.results import JobState
+from langgraph_om.core.effects import JobState
 from langgraph_om.errors import ArchiveError
 from langgraph_om.runtime.leases import Leases
 from langgraph_om.testing import ExtractiveObserver

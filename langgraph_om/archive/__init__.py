@@ -6,6 +6,8 @@ Raw messages, observation groups, the memory of resources, and the jobs of backg
 
 from __future__ import annotations
 
+import typing
+
 from langgraph_om.archive.protocol import (
     ArchivedMessage,
     ArchivedThread,
@@ -13,7 +15,9 @@ from langgraph_om.archive.protocol import (
     JobView,
     MessageArchive,
 )
-from langgraph_om.archive.sql.archive import SQLAlchemyArchive
+
+if typing.TYPE_CHECKING:
+    from langgraph_om.archive.sql.archive import SQLAlchemyArchive
 
 __all__ = [
     "ArchivedMessage",
@@ -23,3 +27,13 @@ __all__ = [
     "MessageArchive",
     "SQLAlchemyArchive",
 ]
+
+
+def __getattr__(name: str) -> typing.Any:
+    """Import the SQL archive when it is asked for: SQLAlchemy takes a while to import."""
+    if name != "SQLAlchemyArchive":
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    from langgraph_om.archive.sql.archive import SQLAlchemyArchive  # noqa: PLC0415 see above
+
+    return SQLAlchemyArchive

@@ -20,24 +20,13 @@ from langchain_core.messages import BaseMessage
 
 from langgraph_om.archive import ArchivedMessage, ArchivedThread, MessageArchive
 from langgraph_om.core.config.settings import Identity, Settings
-from langgraph_om.core.content.message_keys import content_digest
-from langgraph_om.core.events import Event
+from langgraph_om.core.content.message_keys import content_digest, is_conversation, keyed_messages
 from langgraph_om.core.observe.other_threads import OtherThread, excerpts
-from langgraph_om.core.record.record import CURSOR_TAIL, Group, MemoryRecord, fold, newest_observed
-from langgraph_om.core.record.shared_log import (
-    SharedLog,
-    applied,
-    difference,
-    readable_log,
-    rewound,
-)
-from langgraph_om.core.record.window import (
-    Entry,
-    Window,
-    is_conversation,
-    keyed_messages,
-    open_window,
-)
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import CURSOR_TAIL, newest_observed
+from langgraph_om.core.record.shared_log import applied, difference, readable_log, rewound
+from langgraph_om.core.record.window import Entry, Window, open_window
+from langgraph_om.core.wire import Event, Group, MemoryRecord, SharedLog
 from langgraph_om.errors import ArchiveError, ConfigurationError
 
 logger = logging.getLogger("langgraph_om")
@@ -321,7 +310,9 @@ class Sharing:
             )
             for each in told
         ]
-        return entries, _filled([self.settings.time_of(entry, {}) for entry in entries])
+        return entries, _filled(
+            [self.settings.time_of(entry.key, entry.message, {}) for entry in entries]
+        )
 
     def _with_rest(self, thread: OtherThread, last: int) -> OtherThread:
         """Add what is shown of a backlog that is too long to be read as a whole: its end."""

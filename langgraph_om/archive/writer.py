@@ -19,14 +19,13 @@ from typing import Any, cast
 from langchain_core.messages import BaseMessage, ToolMessage
 
 from langgraph_om.archive import MessageArchive
-from langgraph_om.core.content.message_keys import content_digest
+from langgraph_om.core.content.message_keys import Keyed, content_digest
 from langgraph_om.core.content.parts import is_visible
-from langgraph_om.core.content.text import LARGE_INTEGER_BITS, short_json
-from langgraph_om.core.events import Event
-from langgraph_om.core.record.record import MemoryRecord, fold, own_groups
-from langgraph_om.core.record.window import Keyed
+from langgraph_om.core.content.text import LARGE_INTEGER_BITS, repr_text, short_json
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import own_groups
 from langgraph_om.core.step.archive import evictable, unarchived
-from langgraph_om.core.values import repr_text
+from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
 
 logger = logging.getLogger("langgraph_om")

@@ -10,17 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from langgraph_om.core.config.options import Thresholds
-from langgraph_om.core.plan import activation_count
-from langgraph_om.core.record.chunks import live_chunks
-from langgraph_om.core.record.record import MemoryRecord, log_tokens, outward
-from langgraph_om.core.record.window import Window
-
-Event = dict[str, Any]
-"""A memory event."""
-
-Part = dict[str, Any]
-"""A `data-om-*` part: `{"type": ..., "data": {...}}`."""
+from langgraph_om.core.wire import Part
 
 _CYCLE = {
     "cycle_id": "cycleId",
@@ -114,67 +104,6 @@ def iso(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds")
 
 
-def status_data(
-    record: MemoryRecord, window: Window, thresholds: Thresholds, *, step: int
-) -> dict[str, Any]:
-    """State both windows: the `data` of `data-om-status`.
-
-    Args:
-        record: The memory of the thread.
-        window: Its unobserved messages.
-        thresholds: The limits in force.
-        step: The agent's step since the newest human message, 0-based.
-    """
-    observations = log_tokens(record)
-    return {
-        "windows": {
-            "active": {
-                "messages": {
-                    "tokens": window.tokens,
-                    "threshold": thresholds.messages_at(observations),
-                },
-                "observations": {
-                    "tokens": observations,
-                    "threshold": thresholds.observations_at(window.tokens),
-                },
-            },
-            "buffered": {
-                "observations": _buffered_observations(record, window, thresholds),
-                "reflection": _buffered_reflection(record),
-            },
-        },
-        "recordId": record["id"],
-        "threadId": record["thread_id"],
-        "stepNumber": step,
-        "generationCount": record["generation"],
-    }
-
-
-def _buffered_observations(
-    record: MemoryRecord, window: Window, thresholds: Thresholds
-) -> dict[str, Any]:
-    live = live_chunks(record, window)
-    log = log_tokens(record)
-    count = activation_count(live, window.tokens, thresholds, log) if live else 0
-    return {
-        "chunks": len(live),
-        "messageTokens": sum(part.tokens for part in live),
-        "projectedMessageRemoval": sum(part.tokens for part in live[:count]),
-        "observationTokens": sum(part.chunk["tokens"] for part in live),
-        "status": _buffer_status(record, "observation", is_there=bool(live)),
-    }
-
-
-def _buffered_reflection(record: MemoryRecord) -> dict[str, Any]:
-    buffered = record["reflection"]
-    return {
-        "inputObservationTokens": buffered["input_tokens"] if buffered else 0,
-        "observationTokens": buffered["tokens"] if buffered else 0,
-        "status": _buffer_status(record, "reflection", is_there=buffered is not None),
-    }
-
-
-def _buffer_status(record: MemoryRecord, operation: str, *, is_there: bool) -> str:
-    if operation in record["pending"]:
-        return "running"
-    return "complete" if is_there else "idle"
+def outward(operation: str) -> str:
+    """Name an operation for those who look on: to observe other threads is to observe."""
+    return "observation" if operation == "others" else operation

@@ -21,14 +21,13 @@ decisions in turn always reaches the Actor.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate
 from typing import Any, Literal
 
-from langgraph_om.core.config.options import Thresholds
-from langgraph_om.core.observe.other_threads import others_due, others_tokens
+from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.record.chunks import (
     LiveChunk,
     chunks_to_activate,
@@ -36,8 +35,9 @@ from langgraph_om.core.record.chunks import (
     live_chunks,
     next_chunk_end,
 )
-from langgraph_om.core.record.record import MemoryRecord, log_tokens, position_of_groups
+from langgraph_om.core.record.record import log_tokens, position_of_groups
 from langgraph_om.core.record.window import Window, safe_cuts
+from langgraph_om.core.wire import MemoryRecord
 
 Operation = Literal["observation", "reflection", "others"]
 """What is done: observing this thread, condensing the log, or observing other threads."""
@@ -228,3 +228,15 @@ def back_off(failures: int, tokens: int, threshold: int) -> int:
     """
     part = _BACK_OFF[min(failures, len(_BACK_OFF)) - 1]
     return tokens + max(1, round(threshold * part))
+
+
+def others_tokens(others: Sequence[Mapping[str, Any]]) -> int:
+    """Count the unobserved messages of other threads, long parts cut."""
+    return sum(each["tokens"] for each in others)
+
+
+def others_due(others: Sequence[Mapping[str, Any]], budget: int) -> int:
+    """Count the messages of other threads to observe now: none while all of them can be shown."""
+    if others_tokens(others) <= budget and not any(each.get("rest") for each in others):
+        return 0
+    return sum(each["observable"] for each in others)

@@ -22,7 +22,7 @@ from langgraph_om.integrations.state_graph import ObservationalMemoryState, add_
 from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory, check_memory
 from langgraph_om.models.providers import chat_model, check_model
-from langgraph_om.recall.tool import check_namesakes
+from langgraph_om.recall.tool import refuse_second_recall_tool
 
 
 def create_memory_agent(
@@ -52,7 +52,7 @@ def create_memory_agent(
     memory = check_memory(memory) if memory is not None else ObservationalMemory()
     check_model("model", model)
     chat = chat_model(model) if isinstance(model, str) else model
-    check_namesakes(_check_tools(tools), memory)
+    refuse_second_recall_tool(_check_tools(tools), memory.recall_tool)
     all_tools = [*tools, *(tool for tool in memory.tools if tool not in tools)]
     if all_tools and not hasattr(chat, "bind_tools"):
         msg = f"`model` is {model!r}, which can not be given tools; pass a chat model"

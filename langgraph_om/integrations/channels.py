@@ -23,8 +23,7 @@ from langchain_core.messages import (
     message_chunk_to_message,
 )
 
-from langgraph_om.core.content.message_keys import content_digest
-from langgraph_om.core.record.record import derive_id
+from langgraph_om.core.content.message_keys import content_digest, derive_id
 
 REMOVE_ALL = "__remove_all__"
 """The id with which a `RemoveMessage` clears the conversation (LangGraph's `REMOVE_ALL_MESSAGES`).

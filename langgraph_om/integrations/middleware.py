@@ -26,15 +26,16 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
-from langgraph_om.core.events import Event
-from langgraph_om.core.record.record import MemoryRecord, fold, fold_one, readable
+from langgraph_om.core.record.fold import fold, fold_one
+from langgraph_om.core.record.record import readable
 from langgraph_om.core.record.window import needed_messages
+from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.channels import messages_reducer
 from langgraph_om.integrations.nodes import MemoryNodes, emit, make_searchable
 from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory, check_memory
-from langgraph_om.recall.tool import check_namesakes
+from langgraph_om.recall.tool import refuse_second_recall_tool
 from langgraph_om.runtime.drivers import Ended, advance
 from langgraph_om.runtime.executors import ParallelBuffering
 from langgraph_om.runtime.runner import folded, remaining
@@ -139,7 +140,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             return await handler(self._shortened(request, error))
 
     def _projected(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        check_namesakes(request.tools, self.memory)
+        refuse_second_recall_tool(request.tools, self.memory.recall_tool)
         if not self.memory.is_on():
             return request
         view = self.memory.llm_input_messages(_seen(request), system=request.system_message)

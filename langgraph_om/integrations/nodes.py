@@ -17,10 +17,11 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.config import get_store, get_stream_writer
 
 from langgraph_om.core.config.settings import Identity
-from langgraph_om.core.cycles.cycle import CycleFlow
-from langgraph_om.core.events import Event, to_part
+from langgraph_om.core.effects import CycleFlow
+from langgraph_om.core.events import to_part
 from langgraph_om.core.plan import Decision
-from langgraph_om.core.record.record import MemoryRecord, readable
+from langgraph_om.core.record.record import readable
+from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.memory import ObservationalMemory
 from langgraph_om.runtime.executors import InlineBuffering, ParallelBuffering
 from langgraph_om.runtime.runner import folded

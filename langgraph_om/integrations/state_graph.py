@@ -17,7 +17,8 @@ from langgraph.managed import RemainingSteps
 from pydantic import BaseModel, create_model
 from typing_extensions import TypedDict
 
-from langgraph_om.core.record.record import MemoryRecord, fold, fold_one
+from langgraph_om.core.record.fold import fold, fold_one
+from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.channels import messages_reducer
 from langgraph_om.integrations.nodes import FINISH, STATUS, MemoryNodes

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from langgraph.stream import ProtocolEvent, StreamChannel, StreamTransformer
 
-from langgraph_om.core.events import Part
+from langgraph_om.core.wire import Part
 
 
 class MemoryTransformer(StreamTransformer):

@@ -7,37 +7,19 @@ time, is an answer too; a call that hangs is left behind.
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-import time
-from collections.abc import Awaitable, Callable, Generator
-from concurrent.futures import Future, wait
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
-from typing import Any, cast
+from typing import Any
 
-from langchain_core.messages import BaseMessage
-from langchain_core.runnables import RunnableConfig, RunnableLambda, ensure_config
+from langchain_core.callbacks import BaseCallbackManager
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import RunnableConfig, ensure_config
 
-from langgraph_om.core.content.attachments import with_attachments
-from langgraph_om.core.observe.observer import ModelCall, ModelReply
-from langgraph_om.core.tokens.counter import TokenCounter, count_messages
-from langgraph_om.errors import ConfigurationError, ModelTierError, ObservationalMemoryError
-from langgraph_om.models.model_value import (
-    Leaf,
-    ModelByInputTokens,
-    ModelValue,
-    entries_of,
-    has_choice,
-    is_choice,
-    is_leaf,
-    is_list,
-)
-from langgraph_om.models.pool import AgentModels, Client, name_of, refuses_attachments, retries_of
-from langgraph_om.models.providers import call_config, check_value, read_reply
-from langgraph_om.models.retries import backoff, is_stale, is_transient, retry_after
-from langgraph_om.runtime.timeouts import finished_within, in_thread
+from langgraph_om.core.effects import ModelCall, ModelReply
+from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.models.pool import AgentModels
 
 
 @dataclass(frozen=True)
@@ -54,274 +36,110 @@ class Calls:
     """The configuration of the run, where it is not found around the call."""
 
 
-# --- What is tried -------------------------------------------------------------------------------
+NO_STREAM = "nostream"
+"""LangGraph's tag for model calls that stay out of `stream_mode="messages"`."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Attempt:
-    """A call of a model."""
-
-    leaf: Leaf
-    seconds: float
-    is_bare: bool = False
-    """Whether nothing is attached to it."""
+# --- One call ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Choose:
-    """A call of a function that returns a model value."""
+def call_config(call: ModelCall, run: RunnableConfig | None = None) -> RunnableConfig:
+    """Configure a call so that traces show it by name and the user's streams do not show it.
 
-    function: Callable[[RunnableConfig], Any]
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Pause:
-    """Time to let pass."""
-
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Done:
-    """What came of a step."""
-
-    answer: Any = None
-    error: Exception | None = None
-
-
-_Tries = Generator[_Attempt | _Choose | _Pause, _Done, Any]
-
-
-class _LateError(TimeoutError):
-    """A step did not end in its time."""
-
-
-def _tries(call: ModelCall, calls: Calls, seconds: float) -> _Tries:
-    """Try one model after the other until one answers.
-
-    A model that others stand behind gets half of the time that is left.
-
-    Returns:
-        What the model returned.
-
-    Raises:
-        Exception: What the only model raised.
-        ModelTierError: When no tier covers the question.
-        ObservationalMemoryError: When all of several models failed.
+    Args:
+        call: The question.
+        run: The configuration of the run; inside a node it is found without being passed.
     """
-    ends_at = time.monotonic() + seconds
-    ahead: list[tuple[ModelValue, int | None]] = [(calls.models.values[call.role], None)]
-    failed: list[tuple[str, Exception]] = []
-    while ahead:
-        value, retries = ahead.pop(0)
-        left = ends_at - time.monotonic()
-        if left <= 0:
-            failed.append(("", _LateError()))
-            break
-        share = left / 2 if ahead else left
-        if is_leaf(value):
-            done = yield from _persist(call, calls, value, retries, share)
-            if done.error is None:
-                return done.answer
-            late = isinstance(done.error, _LateError) and ahead
-            error = TimeoutError(f"no answer within {share:.3g} seconds") if late else done.error
-            failed.append((name_of(value), error))
-        elif isinstance(value, ModelByInputTokens):
-            try:
-                ahead.insert(0, (value.resolve(_size(call, calls)), retries))
-            except ModelTierError as error:
-                failed.append(("ModelByInputTokens", error))
-        elif is_list(value):
-            ahead[:0] = entries_of(value, retries)
-        elif is_choice(value):
-            done = yield _Choose(value, share)
-            problem = done.error or _problem(value, done.answer)
-            if problem is None:
-                ahead.insert(0, (done.answer, retries))
-            else:
-                failed.append((_function_name(value), problem))
-    raise _failure(failed, calls.deadline)
+    config: RunnableConfig = {
+        "run_name": f"om_{call.role}",
+        "tags": [NO_STREAM, f"om_{call.role}"],
+        "metadata": {
+            "om_role": call.role,
+            **_about(call),
+            "lc_source": "observational_memory",
+            **_internal_mark(),
+        },
+    }
+    callbacks = ensure_config(run).get("callbacks")
+    if callbacks is not None:
+        config["callbacks"] = _without_event_streams(callbacks)
+    return config
 
 
-def _persist(
-    call: ModelCall, calls: Calls, leaf: Leaf, retries: int | None, seconds: float
-) -> Generator[_Attempt | _Pause, _Done, _Done]:
-    """Ask one model, and again while that may help and its time allows."""
-    ends_at = time.monotonic() + seconds
-    most = retries_of(leaf) if retries is None else retries
-    again, stale, is_bare = 0, 0, False
-    while True:
-        done = yield _Attempt(leaf, max(0.0, ends_at - time.monotonic()), is_bare)
-        error = done.error
-        if error is None or isinstance(error, _LateError):
-            return done
-        if calls.models.learn(call.role, leaf, error):
-            continue
-        if not is_bare and refuses_attachments(error) and _has_attachments(call, calls, leaf):
-            is_bare = True
-            continue
-        if is_stale(error) and stale < _MOST_STALE:
-            stale += 1
-            continue
-        if again >= most or not is_transient(error):
-            return done
-        pause = retry_after(error, calls.clock())
-        if pause is None:
-            pause = backoff(again, _seed(call))
-        if pause >= ends_at - time.monotonic():
-            return done
-        yield _Pause(pause)
-        again += 1
+def _about(call: ModelCall) -> dict[str, Any]:
+    """Say which cycle a call belongs to, so that traces can be searched and summed by it."""
+    return {f"om_{key}": value for key, value in call.about.items() if value}
 
 
-_MOST_STALE = 4
-"""How many left-over connections of a client are skipped at most."""
+def _internal_mark() -> dict[str, Any]:
+    """Mark the call as internal for the stream transformers of langchain, when that is there."""
+    # Only what is imported can be listening; importing it here would take a second of a turn.
+    module = sys.modules.get("langchain.agents.middleware.internal_call_transformer")
+    mark: dict[str, Any] = module.internal_call_metadata() if module else {}
+    return mark
 
 
-def _has_attachments(call: ModelCall, calls: Calls, leaf: Leaf) -> bool:
-    """Tell whether a model is sent any attachments."""
-    if not call.attachments:
-        return False
-    client = calls.models.get(call.role, leaf)
-    return any(client.takes(each, by_profile=call.by_profile) for each in call.attachments)
+def _without_event_streams(callbacks: Any) -> Any:
+    """Leave out the listeners of `astream_events`; tracers and the user's own listeners stay."""
+    if isinstance(callbacks, BaseCallbackManager):
+        quiet = callbacks.copy()
+        quiet.handlers = [h for h in quiet.handlers if not _is_event_stream(h)]
+        quiet.inheritable_handlers = [
+            h for h in quiet.inheritable_handlers if not _is_event_stream(h)
+        ]
+        return quiet
+    return [h for h in callbacks if not _is_event_stream(h)]
 
 
-def _question(call: ModelCall, client: Client, step: _Attempt) -> list[BaseMessage]:
-    """Put the question together as this model takes it."""
-    return with_attachments(
-        call.messages,
-        () if step.is_bare else call.attachments,
-        partial(client.takes, by_profile=call.by_profile),
+def _is_event_stream(handler: object) -> bool:
+    return type(handler).__module__ == "langchain_core.tracers.event_stream"
+
+
+_CUT_OFF = {
+    *("length", "max_tokens", "max_output_tokens", "model_context_window_exceeded", "pause_turn"),
+    *("content_filter", "safety", "image_safety", "recitation", "refusal", "language", "other"),
+    *("blocklist", "prohibited_content", "spii", "malformed_function_call", "malformed_response"),
+    *("unexpected_tool_call", "too_many_tool_calls"),
+}
+"""How providers say that an answer ended before its end: by a limit, or by a filter."""
+
+
+def read_reply(answer: object, at: datetime) -> ModelReply:
+    """Read what a model returned; thoughts are not part of an answer."""
+    if isinstance(answer, str):
+        return ModelReply(at, text=answer)
+    if not isinstance(answer, BaseMessage):
+        msg = f"the model returned {type(answer).__name__}; return a message or a text"
+        return ModelReply(at, error=TypeError(msg))
+    metadata = answer.response_metadata
+    reason = str(
+        metadata.get("finish_reason")
+        or metadata.get("stop_reason")
+        or metadata.get("done_reason")
+        or (metadata.get("incomplete_details") or {}).get("reason")
+        or ""
     )
-
-
-def _size(call: ModelCall, calls: Calls) -> int:
-    """Return the size of the question with all that any model may be sent."""
-    whole = with_attachments(call.messages, call.attachments, lambda _: True)
-    return count_messages(calls.counter, whole)
-
-
-def _seed(call: ModelCall) -> str:
-    return "".join(str(message.content) for message in call.messages)
-
-
-def _problem(function: Callable[..., Any], value: object) -> Exception | None:
-    """Tell what is wrong with the value that a function returned."""
-    option = f"{_function_name(function)}()"
-    try:
-        check_value(option, value)
-    except ConfigurationError as error:
-        return error
-    if has_choice(value):  # it might never end
-        msg = f"`{option}` is {value!r}, which holds a function; return models, tiers or lists"
-        return ConfigurationError(msg)
-    return None
-
-
-def _function_name(function: Callable[..., Any]) -> str:
-    return getattr(function, "__name__", type(function).__name__)
-
-
-def _failure(failed: list[tuple[str, Exception]], deadline: float) -> Exception:
-    """Return the one error that says why there is no answer."""
-    errors = [(name, _named(error, deadline)) for name, error in failed]
-    tiers = [error for _, error in errors if isinstance(error, ModelTierError)]
-    if len(errors) == 1 or len(tiers) == len(errors):
-        return errors[-1][1]
-    each = "; ".join(
-        f"{name}: {type(error).__name__}: {error}" if name else str(error) for name, error in errors
+    spent = answer.usage_metadata if isinstance(answer, AIMessage) else None
+    usage = (
+        {"inputTokens": spent["input_tokens"], "outputTokens": spent["output_tokens"]}
+        if spent
+        else {}
     )
-    failure = ObservationalMemoryError(f"no model answered: {each}")
-    failure.__cause__ = errors[-1][1]
-    return failure
+    cut_off = reason.lower() in _CUT_OFF
+    return ModelReply(at, _text_of(answer.content), cut_off=cut_off, usage=usage)
 
 
-def _named(error: Exception, deadline: float) -> Exception:
-    if isinstance(error, TimeoutError) and not str(error):
-        return TimeoutError(f"no answer within the deadline of {deadline:g} seconds")
-    return error
+def _text_of(content: object) -> str:
+    """Return the text of a message's content, whether it is a text, blocks, or nothing."""
+    if isinstance(content, str):
+        return content
+    texts = []
+    for block in content if isinstance(content, list) else []:
+        text = block.get("text") if isinstance(block, Mapping) else block
+        is_text = not isinstance(block, Mapping) or block.get("type", "text") in _TEXT_BLOCKS
+        if is_text and isinstance(text, str):
+            texts.append(text)
+    return "".join(texts)
 
 
-# --- Waiting -------------------------------------------------------------------------------------
-
-
-def ask(call: ModelCall, calls: Calls, seconds: float) -> ModelReply:
-    """Ask, and wait so many seconds at most."""
-    tries = _tries(call, calls, seconds)
-    try:
-        step = next(tries)
-        while True:
-            if isinstance(step, _Pause):
-                time.sleep(step.seconds)
-                step = tries.send(_Done())
-            else:
-                step = tries.send(_threaded(partial(_carry_out, step, call, calls), call, step))
-    except StopIteration as end:
-        return read_reply(end.value, calls.clock())
-    except Exception as error:  # noqa: BLE001 whatever a model raises is an answer to the flow
-        return ModelReply(calls.clock(), error=error)
-
-
-def _threaded(work: Callable[[], Any], call: ModelCall, step: _Attempt | _Choose) -> _Done:
-    future = in_thread(work, f"om_{call.role}")
-    done, _ = wait({future}, timeout=step.seconds)
-    return _outcome(future) if done else _Done(error=_LateError())
-
-
-def _outcome(done: Future[Any] | asyncio.Task[Any]) -> _Done:
-    try:
-        return _Done(done.result())
-    except asyncio.CancelledError:  # the model's own: when the turn is cancelled nobody is here
-        return _Done(error=RuntimeError("the call was cancelled"))
-    except Exception as error:  # noqa: BLE001 whatever a model raises is an answer to the flow
-        return _Done(error=error)
-
-
-def _carry_out(step: _Attempt | _Choose, call: ModelCall, calls: Calls) -> Any:
-    if isinstance(step, _Choose):
-        chosen = step.function(ensure_config(calls.config))
-        return asyncio.run(_result(chosen)) if inspect.isawaitable(chosen) else chosen
-    client = calls.models.get(call.role, step.leaf)
-    model, question = client.runnable, _question(call, client, step)
-    config = call_config(call, calls.config)
-    if isinstance(model, RunnableLambda) and not hasattr(model, "func"):  # it can only be awaited
-        return asyncio.run(cast("Any", model.ainvoke(question, config)))
-    return model.invoke(question, config)
-
-
-async def aask(call: ModelCall, calls: Calls, seconds: float) -> ModelReply:
-    """Ask without blocking the event loop; else like `ask`."""
-    tries = _tries(call, calls, seconds)
-    try:
-        step = next(tries)
-        while True:
-            if isinstance(step, _Pause):
-                await asyncio.sleep(step.seconds)
-                step = tries.send(_Done())
-            else:
-                done = await finished_within(step.seconds, _acarry_out(step, call, calls))
-                late = _Done(error=_LateError())
-                step = tries.send(_outcome(done) if done is not None else late)
-    except StopIteration as end:
-        return read_reply(end.value, calls.clock())
-    except Exception as error:  # noqa: BLE001 whatever a model raises is an answer to the flow
-        return ModelReply(calls.clock(), error=error)
-
-
-async def _acarry_out(step: _Attempt | _Choose, call: ModelCall, calls: Calls) -> Any:
-    if isinstance(step, _Choose):
-        config = ensure_config(calls.config)
-        if inspect.iscoroutinefunction(step.function):
-            return await step.function(config)
-        name = f"om_{call.role}"
-        chosen = await asyncio.wrap_future(in_thread(partial(step.function, config), name))
-        return await chosen if inspect.isawaitable(chosen) else chosen
-    made = in_thread(partial(calls.models.get, call.role, step.leaf), f"om_{call.role}")
-    client = await asyncio.wrap_future(made)
-    question = _question(call, client, step)
-    return await client.runnable.ainvoke(question, call_config(call, calls.config))
-
-
-async def _result(awaitable: Awaitable[Any]) -> Any:
-    return await awaitable
+_TEXT_BLOCKS = ("text", "output_text")

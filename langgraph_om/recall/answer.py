@@ -13,13 +13,14 @@ from typing import Any, Final, Literal
 
 from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.parts import parts_of
-from langgraph_om.core.content.text import clean
+from langgraph_om.core.content.text import clean, shown_key
 from langgraph_om.core.prompts import fill, load
-from langgraph_om.core.record.record import Group
+from langgraph_om.core.record.record import range_line
 from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.wire import Group
 from langgraph_om.recall.arguments import Recall, RefusedError, read_arguments, shown
 from langgraph_om.recall.lists import search_answer, threads_answer
-from langgraph_om.recall.pages import Answer, Writer, shown_key
+from langgraph_om.recall.pages import Answer, Writer
 from langgraph_om.recall.source import RecallMessage, RecallScope, RecallSource
 
 COLONS_TRIED: Final = 10
@@ -74,12 +75,6 @@ def guidance(
         search=load("recall_search") if has_search else "",
         custom=instructions or "",
     )
-
-
-def range_line(group: Group) -> str:
-    """Name the messages that a group was written from; nothing when it names none."""
-    ranges = ",".join(f"{shown_key(first)}:{shown_key(last)}" for first, last in group["ranges"])
-    return f"_range: `{ranges}`_" if ranges else ""
 
 
 def with_range(group: Group) -> str:

@@ -16,7 +16,7 @@ from langchain_core.messages import BaseMessage
 
 from langgraph_om.archive import ArchivedMessage, ArchivedThread, MessageArchive
 from langgraph_om.core.config.settings import Identity
-from langgraph_om.core.observe.thread_sections import hidden_id
+from langgraph_om.core.content.message_keys import hidden_id
 from langgraph_om.recall.source import (
     RecallHit,
     RecallMessage,

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from langgraph_om.core.content.escape import escape
-from langgraph_om.core.content.text import clean, one_line
+from langgraph_om.core.content.text import clean, one_line, shown_key
 from langgraph_om.recall.arguments import Recall, RefusedError
 from langgraph_om.recall.overview import longest_head
-from langgraph_om.recall.pages import Answer, Writer, shown_key, shown_time
+from langgraph_om.recall.pages import Answer, Writer, shown_time
 from langgraph_om.recall.source import (
     RecallHit,
     RecallScope,

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.parts import Part, part_text, parts_of, role_of
-from langgraph_om.core.content.text import clean, one_line
+from langgraph_om.core.content.text import one_line, shown_key
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.recall.overview import (
     CHARACTERS_PER_TOKEN_CEILING,
@@ -29,9 +29,6 @@ from langgraph_om.recall.overview import (
 from langgraph_om.recall.source import RecallLimits, RecallMessage, RecallScope
 
 Answer = dict[str, Any]
-
-KEY_UNITS: Final = 200
-"""Of UTF-16: a character beyond the basic plane counts twice, and so it does in tokens."""
 LEAST_ROOM: Final = 12
 """With fewer tokens left than this, nothing more is expanded."""
 
@@ -45,16 +42,6 @@ of a message are shown."""
 
 SURROGATES = re.compile("[\ud800-\udfff]")
 UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-
-
-def shown_key(key: str) -> str:
-    """Write an id on one line, unchanged unless it is unfit to be one."""
-    # Only the head is worth reading: what is longer is cut anyway.
-    text = " ".join(clean(key[: KEY_UNITS * 10]).split())
-    units = text.encode("utf-16-le")
-    if len(units) <= 2 * KEY_UNITS:
-        return text
-    return f"{units[: 2 * KEY_UNITS].decode('utf-16-le', 'ignore')}…"
 
 
 def shown_time(moment: datetime | None, timezone: tzinfo) -> str:

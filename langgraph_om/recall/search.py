@@ -21,10 +21,10 @@ from langchain_core.messages import BaseMessage
 from langgraph.store.base import BaseStore, GetOp, PutOp
 
 from langgraph_om.core.config.settings import Identity
+from langgraph_om.core.content.message_keys import derive_id, keyed_messages
 from langgraph_om.core.content.parts import part_text, parts_of
 from langgraph_om.core.content.text import clean
-from langgraph_om.core.record.record import Group, MemoryRecord, derive_id
-from langgraph_om.core.record.window import keyed_messages
+from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ConfigurationError, ObservationalMemoryError
 from langgraph_om.recall.source import RecallHit, RecallThread
 

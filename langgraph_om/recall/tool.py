@@ -1,18 +1,39 @@
-"""The `recall` tool as LangChain has tools: a schema, and functions that get the run's state."""
+"""The `recall` tool: its schema, and what answers a call: who may read what, from which source.
+
+Who asks comes from the run's configuration. What a storage fails at is answered like anything else
+that cannot be shown: memory failing is not the product failing.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable
-from typing import Any, Final
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Protocol
 
+from langchain_core.messages import BaseMessage
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.prebuilt import ToolRuntime
+from langgraph.store.base import BaseStore
 
-from langgraph_om.errors import ConfigurationError
-from langgraph_om.memory import ObservationalMemory
+from langgraph_om.archive import MessageArchive
+from langgraph_om.core.config.options import RetrievalConfig
+from langgraph_om.core.config.settings import Identity, RecallGuide, Settings
+from langgraph_om.core.content.message_keys import hidden_id, keyed_messages
+from langgraph_om.core.content.message_time import message_time
+from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.recall.answer import guidance, recall
+from langgraph_om.recall.archive_source import ArchiveSource, IndexedStateSource, read_hidden_id
 from langgraph_om.recall.arguments import RECALL_ARGUMENTS, RecallArgument
+from langgraph_om.recall.search import SearchError, StoreIndex
+from langgraph_om.recall.source import RecallHit, RecallScope
+
+logger = logging.getLogger("langgraph_om")
 
 RECALL: Final = "recall"
 """The tool's name."""
@@ -37,13 +58,16 @@ _WHEN: Final = (
 )
 
 
-def check_namesakes(tools: Iterable[Any], memory: ObservationalMemory) -> None:
+def refuse_second_recall_tool(tools: Iterable[Any], own: BaseTool | None) -> None:
     """Refuse another tool of the same name: a model could call only one of them.
+
+    Args:
+        tools: The agent's tools.
+        own: The memory's recall tool; `None` without one.
 
     Raises:
         ConfigurationError: When there is one.
     """
-    own = memory.recall_tool
     if own is None:
         return
     for tool in tools:
@@ -55,6 +79,15 @@ def check_namesakes(tools: Iterable[Any], memory: ObservationalMemory) -> None:
                 "another name, or leave `retrieval` out"
             )
             raise ConfigurationError(msg)
+
+
+class AnswerCall(Protocol):
+    """Answers what a model wrote."""
+
+    def __call__(
+        self, state: Any, arguments: Mapping[str, Any], /, *, config: Any, store: Any
+    ) -> dict[str, Any]:
+        """Answer with the fields of the mode, or one field that says what to write instead."""
 
 
 class _RecallTool(StructuredTool):
@@ -79,22 +112,19 @@ class _RecallTool(StructuredTool):
         return {"runtime": runtime, "arguments": arguments}
 
 
-def build_recall_tool(
-    memory: ObservationalMemory, *, reaches_others: bool, searches: bool
-) -> BaseTool:
+def build_recall_tool(answer: AnswerCall, *, reaches_others: bool, searches: bool) -> BaseTool:
     """Make the tool of a memory.
 
     Args:
-        memory: Answers the calls.
+        answer: Answers a call, given the state, what the model wrote, and the run's `config` and
+            `store`.
         reaches_others: Whether other conversations of the user can be read.
         searches: Whether there is a search by meaning.
     """
 
     def recall(runtime: ToolRuntime, arguments: dict[str, Any]) -> str:
-        answer = memory.answer_recall(
-            runtime.state, arguments, config=runtime.config, store=runtime.store
-        )
-        return json.dumps(answer, ensure_ascii=False)
+        found = answer(runtime.state, arguments, config=runtime.config, store=runtime.store)
+        return json.dumps(found, ensure_ascii=False)
 
     async def arecall(runtime: ToolRuntime, arguments: dict[str, Any]) -> str:
         # It reads a database, and for a search it asks for an embedding.
@@ -140,3 +170,98 @@ def _property(argument: RecallArgument) -> dict[str, Any]:
         "default": argument.default,
     }
     return stated | {name: value for name, value in limits.items() if value is not None}
+
+
+# --- Answers -------------------------------------------------------------------------------------
+
+_UNREADABLE = "Earlier messages can not be read at the moment; go on without them, or try again."
+
+
+def recall_guide(config: RetrievalConfig, counter: TokenCounter) -> RecallGuide:
+    """Write what the Actor is told about recall."""
+    text = guidance(config.scope, config.vector, config.instructions)
+    return RecallGuide(text, counter.count_text(text))
+
+
+@dataclass(frozen=True)
+class Recalling:
+    """Answers the recall calls of one memory."""
+
+    config: RetrievalConfig
+    settings: Settings
+    archive: MessageArchive | None
+    hides_ids: bool
+    """Whether a model is shown no thread id as it is."""
+    index: StoreIndex | None
+    """What is searched; `None` without search."""
+
+    def answer(
+        self,
+        arguments: Mapping[str, Any],
+        who: Identity,
+        record: MemoryRecord,
+        messages: Sequence[BaseMessage],
+        store: BaseStore | None,
+    ) -> dict[str, Any]:
+        """Answer one call.
+
+        Args:
+            arguments: What the model wrote.
+            who: The current thread, and whose it is.
+            record: The memory of the thread.
+            messages: Its conversation, which the archive has too.
+            store: The run's store.
+
+        Raises:
+            ConfigurationError: When there is a search and no store for it.
+        """
+        source = self._source(who, record, messages, store)
+
+        def read_id(written: str) -> str | None:
+            return read_hidden_id(written, source, who.thread_id) if self.hides_ids else written
+
+        scope = RecallScope(
+            scope=self.config.scope,
+            current_thread=who.thread_id,
+            has_search=self.index is not None,
+            timezone=self.settings.timezone,
+            show_id=hidden_id if self.hides_ids else str,
+            read_id=read_id,
+        )
+        try:
+            return recall(arguments, source, scope, self.settings.counter)
+        except (ArchiveError, SearchError) as error:
+            return self.unreadable(who, error)
+
+    def unreadable(self, who: Identity, error: Exception) -> dict[str, Any]:
+        """Answer that a storage failed, and log what it said."""
+        logger.warning("thread %r: recall failed: %s", who.thread_id, error)
+        return {"error": _UNREADABLE}
+
+    def _source(
+        self,
+        who: Identity,
+        record: MemoryRecord,
+        messages: Sequence[BaseMessage],
+        store: BaseStore | None,
+    ) -> ArchiveSource | IndexedStateSource:
+        def time_of(key: str, message: BaseMessage) -> datetime | None:
+            return message_time(
+                message,
+                key,
+                record["stamps"],
+                timezone=self.settings.timezone,
+                custom=self.settings.message_time,
+            )
+
+        def find_groups(query: str, limit: int) -> list[RecallHit]:
+            if self.index is None:
+                return []
+            in_resource = self.config.scope == "resource"
+            return self.index.search(store, query, limit, who, in_resource=in_resource)
+
+        # Without a thread id nothing is archived.
+        if self.archive is not None and who.thread_id:
+            return ArchiveSource(self.archive, who, self.config.scope, time_of, find_groups)
+        entries = [(key, each, time_of(key, each)) for key, each in keyed_messages(messages)]
+        return IndexedStateSource(who.thread_id, entries, record["thread_title"], find_groups)

@@ -20,8 +20,8 @@ from functools import partial
 
 from langgraph_om.archive import Claim, MessageArchive
 from langgraph_om.core.config.checks import check_seconds
-from langgraph_om.core.cycles.results import JobState
-from langgraph_om.core.events import Event
+from langgraph_om.core.effects import JobState
+from langgraph_om.core.wire import Event
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.leases import Leases
 

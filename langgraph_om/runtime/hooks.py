@@ -11,18 +11,14 @@ import inspect
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from langgraph_om.core.events import Event
-from langgraph_om.core.hooks import (
-    HOOKS,
-    TRANSFORMS,
-    HookCall,
-    HookReply,
-    debug_event,
-    lifecycle_call,
-)
+from langgraph_om.core.cycles.hooks import TRANSFORMS
+from langgraph_om.core.effects import HookCall, HookReply
+from langgraph_om.core.events import outward
+from langgraph_om.core.wire import Event
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.timeouts import finished_within, in_thread
 
@@ -144,3 +140,52 @@ def _is_async(function: Hook) -> bool:
 def _yields(function: Hook) -> bool:
     """Tell whether a function is a generator, which does nothing when it is called."""
     return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+
+
+LIFECYCLE = (
+    *("on_observation_start", "on_observation_end"),
+    *("on_reflection_start", "on_reflection_end"),
+)
+"""Hooks that are told of a cycle."""
+
+HOOKS = (*LIFECYCLE, *TRANSFORMS)
+
+
+# --- Lifecycle -----------------------------------------------------------------------------------
+
+_STARTS = ("observation-start", "buffering-start")
+_ENDS = ("observation-end", "buffering-end", "observation-failed", "buffering-failed")
+_TOLD = ("operation", "trigger", "cycle_id", "record_id", "thread_id", "resource_id", "tokens")
+_TOLD_AT_END = ("observation_tokens", "observations", "duration_ms", "usage", "error")
+
+
+def _told(event: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what is told of the start or the end of a cycle, for the hook to keep or change."""
+    kind = event["type"]
+    if kind not in (*_STARTS, *_ENDS):
+        return None
+    keys = _TOLD if kind in _STARTS else (*_TOLD, *_TOLD_AT_END)
+    told = {key: deepcopy(event.get(key)) for key in keys}
+    told["operation"] = outward(event["operation"])
+    told["trigger"] = "buffer" if kind.startswith("buffering") else "turn"
+    return told
+
+
+def lifecycle_call(event: Mapping[str, Any]) -> HookCall | None:
+    """Return the call of the lifecycle hook that an event is for."""
+    told = _told(event)
+    if told is None:
+        return None
+    moment = "start" if event["type"] in _STARTS else "end"
+    return HookCall(f"on_{told['operation']}_{moment}", (told,))
+
+
+def debug_event(event: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what `on_debug_event` is told of an event: its `type` and its facts."""
+    if event["type"] == "status":
+        return {"type": "step_progress", **deepcopy(event["data"])}
+    told = _told(event)
+    if told is None:
+        return None
+    moment = "triggered" if event["type"] in _STARTS else "complete"
+    return {"type": f"{told['operation']}_{moment}", **told}

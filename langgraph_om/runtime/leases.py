@@ -18,8 +18,8 @@ from typing import Literal, TypeVar
 from uuid import uuid4
 
 from langgraph_om.archive import Claim, JobView, MessageArchive
-from langgraph_om.core.cycles.results import JobState
-from langgraph_om.core.events import Event
+from langgraph_om.core.effects import JobState
+from langgraph_om.core.wire import Event
 from langgraph_om.errors import ArchiveError
 
 logger = logging.getLogger("langgraph_om")

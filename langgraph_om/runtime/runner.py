@@ -22,26 +22,27 @@ from langgraph_om.archive.writer import Archiving
 from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.config.checks import check_flag
 from langgraph_om.core.config.settings import Identity, Settings
+from langgraph_om.core.content.message_keys import is_conversation, keyed_messages
 from langgraph_om.core.cycles.buffering import (
-    Job,
     activation,
     blocking_cycle,
     buffer_in_place,
     buffer_job,
     deferred,
 )
-from langgraph_om.core.cycles.cycle import CycleFlow
+from langgraph_om.core.cycles.cycle import Job
 from langgraph_om.core.cycles.other_threads import (
     observe_others_ahead,
     observe_others_cycle,
     others_left,
 )
-from langgraph_om.core.events import Event
+from langgraph_om.core.effects import CycleFlow
 from langgraph_om.core.observe.other_threads import OtherThread
 from langgraph_om.core.plan import Decision, plan
-from langgraph_om.core.record.record import FOLDED_TYPES, MemoryRecord, fold
-from langgraph_om.core.record.window import Window, is_conversation, keyed_messages, open_window
+from langgraph_om.core.record.fold import FOLDED_TYPES, fold
+from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.inspect import Look, conclude, gather
+from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ArchiveError
 from langgraph_om.models.ask import Calls
 from langgraph_om.models.pool import AgentModels

@@ -7,7 +7,8 @@ from typing import Any, cast
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.record.record import MemoryRecord, readable
+from langgraph_om.core.record.record import readable
+from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 
 

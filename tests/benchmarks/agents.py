@@ -21,7 +21,9 @@ from pydantic import PrivateAttr
 from typing_extensions import TypedDict
 
 from langgraph_om import ObservationalMemory, add_observational_memory
-from langgraph_om.core.record.record import CURSOR_TAIL, Group, MemoryRecord, fold
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import CURSOR_TAIL
+from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.integrations.channels import messages_reducer
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 

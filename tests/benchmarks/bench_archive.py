@@ -40,7 +40,8 @@ from langgraph_om.archive.sql.database import Database
 from langgraph_om.archive.sql.schema import message_rows, thread_rows
 from langgraph_om.archive.sql.values import encode_message
 from langgraph_om.core.config.settings import Identity
-from langgraph_om.core.record.record import Group, fold
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.wire import Group
 from langgraph_om.recall.search import StoreIndex
 
 BUDGET = 0.010

@@ -27,7 +27,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from report import Budget, Options, Report, median, milliseconds, percent, seconds
 
 from langgraph_om import ObservationalMemory, create_memory_agent
-from langgraph_om.core.record.record import MemoryRecord
+from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.runtime.executors import InlineBuffering
 
 WINDOW_TOKENS = 28_000

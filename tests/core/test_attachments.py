@@ -19,7 +19,8 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig, resolve_thresholds
+from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
+from langgraph_om.core.config.thresholds import resolve_thresholds
 from langgraph_om.core.content import attachments as room
 from langgraph_om.core.content.attachments import (
     MOST_ATTACHED_CHARACTERS,
@@ -30,7 +31,8 @@ from langgraph_om.core.content.attachments import (
     selected,
     with_attachments,
 )
-from langgraph_om.core.observe.observer import ModelCall, ModelReply, ObserverInput, observe
+from langgraph_om.core.effects import ModelCall, ModelReply
+from langgraph_om.core.observe.observer import ObserverInput, observe
 from langgraph_om.core.observe.transcript import (
     CONVERSATION_TAG,
     TimedMessage,

@@ -11,8 +11,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langgraph_om.core.events import status_data
-from langgraph_om.core.observe.observer import ModelCall
+from langgraph_om.core.effects import ModelCall
+from langgraph_om.core.step.status import status_data
 from langgraph_om.testing import check_message_sequence
 from simulation import GOOD, NOTHING, Simulation, settings
 

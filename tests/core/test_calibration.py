@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from langgraph_om import ConfigurationError, EstimatingCounter
-from langgraph_om.core.calibration import CalibratedCounter, calibration_of
+from langgraph_om.core.tokens.counters import CalibratedCounter, calibration_of
 
 COUNTER = EstimatingCounter()
 

@@ -17,12 +17,8 @@ from langgraph_om import (
     Thresholds,
     TokenxCounter,
 )
-from langgraph_om.core.config.options import (
-    DEFAULT_MODEL,
-    as_config,
-    resolve_thresholds,
-    select_models,
-)
+from langgraph_om.core.config.options import DEFAULT_MODEL, as_config, select_models
+from langgraph_om.core.config.thresholds import resolve_thresholds
 from langgraph_om.testing import ScriptedChatModel
 
 MODEL = ScriptedChatModel()

@@ -18,9 +18,12 @@ from langchain_core.messages import (
 
 from langgraph_om.core.actor.prompt import assemble, dropped_from_view
 from langgraph_om.core.content.escape import escape
+from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.core.prompts import load
-from langgraph_om.core.record.record import MemoryRecord, blank_record, fold
-from langgraph_om.core.record.window import CONTINUATION_ID, open_window
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import blank_record
+from langgraph_om.core.record.window import open_window
+from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import check_message_sequence
 from words import Words
 

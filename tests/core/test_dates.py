@@ -10,13 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from langgraph_om.core.content.dates import (
-    annotate,
-    gap_line,
-    observation_date,
-    parse_date,
-    relative_day,
-)
+from langgraph_om.core.actor.relative_dates import annotate, gap_line, relative_day
+from langgraph_om.core.content.dates import observation_date, parse_date
 
 TODAY = date(2025, 12, 18)
 JUNE_15 = date(2026, 6, 15)

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_om.core.record.record import Group
-from langgraph_om.core.reflect.regroup import log_text, previous_observations, reflected_groups
+from langgraph_om.core.observe.log_excerpt import previous_observations
+from langgraph_om.core.record.record import log_text
+from langgraph_om.core.reflect.regroup import reflected_groups
+from langgraph_om.core.wire import Group
 from words import Words
 
 AT = "2026-03-02T09:00:00+00:00"

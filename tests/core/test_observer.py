@@ -8,16 +8,20 @@ from typing import Any, Literal, TypeVar, cast
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig, resolve_thresholds
+from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
 from langgraph_om.core.config.settings import Settings
-from langgraph_om.core.cycles.cycle import CycleFlow
-from langgraph_om.core.cycles.observation import observe_cycle, reflect_cycle
+from langgraph_om.core.config.thresholds import resolve_thresholds
+from langgraph_om.core.cycles.observation import observe_cycle
+from langgraph_om.core.cycles.reflection import reflect_cycle
+from langgraph_om.core.effects import CycleFlow, ModelCall, ModelReply
 from langgraph_om.core.events import to_part
-from langgraph_om.core.observe.observer import ModelCall, ModelReply, ObserverInput, observe
+from langgraph_om.core.observe.observer import ObserverInput, observe
 from langgraph_om.core.plan import plan
-from langgraph_om.core.record.record import MemoryRecord, blank_record, fold
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.reflect.reflector import Reflection, ReflectorInput, reflect
+from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ObserverError
 from words import Words
 

@@ -11,20 +11,18 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langgraph_om.core.actor.prompt import assemble
-from langgraph_om.core.config.options import (
-    ObservationConfig,
-    ReflectionConfig,
-    Thresholds,
-    resolve_thresholds,
-)
+from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
 from langgraph_om.core.config.settings import Identity, Settings
-from langgraph_om.core.cycles.cycle import CycleFlow
-from langgraph_om.core.cycles.observation import observe_cycle, reflect_cycle
-from langgraph_om.core.observe.observer import ModelCall, ModelReply
+from langgraph_om.core.config.thresholds import Thresholds, resolve_thresholds
+from langgraph_om.core.cycles.observation import observe_cycle
+from langgraph_om.core.cycles.reflection import reflect_cycle
+from langgraph_om.core.effects import CycleFlow, ModelCall, ModelReply
 from langgraph_om.core.plan import back_off, plan
-from langgraph_om.core.record.record import MemoryRecord, blank_record, fold
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import Window, open_window, safe_cuts
 from langgraph_om.core.step.inspect import look
+from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import check_message_sequence
 from words import Words
 

@@ -22,10 +22,11 @@ from langchain_core.messages import (
 )
 
 from langgraph_om.core.content.parts import is_visible, part_text, parts_of
-from langgraph_om.core.record.record import Group
+from langgraph_om.core.record.record import range_line
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.tokens.counters import TokenxCounter
-from langgraph_om.recall.answer import guidance, range_line, recall, with_range
+from langgraph_om.core.wire import Group
+from langgraph_om.recall.answer import guidance, recall, with_range
 from langgraph_om.recall.arguments import RECALL_ARGUMENTS
 from langgraph_om.recall.source import (
     RecallHit,

@@ -8,17 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_om.core.record.record import (
-    CURSOR_TAIL,
-    FOLDED_TYPES,
-    MemoryRecord,
-    blank_record,
-    derive_id,
-    fold,
-    fold_one,
-    log_tokens,
-    readable,
-)
+from langgraph_om.core.content.message_keys import derive_id
+from langgraph_om.core.record.fold import FOLDED_TYPES, fold, fold_one
+from langgraph_om.core.record.record import CURSOR_TAIL, blank_record, log_tokens, readable
+from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 
 Event = dict[str, Any]

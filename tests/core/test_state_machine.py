@@ -11,8 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from langgraph_om.core.config.options import ObservationConfig
-from langgraph_om.core.observe.observer import ModelCall
-from langgraph_om.core.record.record import MemoryRecord, fold
+from langgraph_om.core.effects import ModelCall
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import check_message_sequence
 from simulation import GOOD, NOTHING, Reply, Simulation, settings
 

@@ -12,22 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
+from langgraph_om.core.actor.prompt import section_frames
 from langgraph_om.core.content.attachments import Attachment
 from langgraph_om.core.content.escape import escape
-from langgraph_om.core.observe.observer import ModelCall, ModelReply
+from langgraph_om.core.content.message_keys import ShowId
+from langgraph_om.core.effects import ModelCall, ModelReply
+from langgraph_om.core.observe.log_excerpt import previous_sections
+from langgraph_om.core.observe.observer import ThreadInput, ThreadsInput, observe_threads
 from langgraph_om.core.observe.parse_answer import Parsed, parse_output, render_output
-from langgraph_om.core.observe.thread_sections import ShowId, in_section, opening, read_id
-from langgraph_om.core.record.record import Group
-from langgraph_om.core.reflect.regroup import log_text
-from langgraph_om.core.threads.log import (
-    previous_sections,
-    reflected_thread_groups,
-    render_for_reflector,
-    section_frames,
-)
-from langgraph_om.core.threads.observer import ThreadInput, ThreadsInput, observe_threads
-from langgraph_om.core.threads.reflector import ThreadsReflectorInput, reflect_threads
-from langgraph_om.core.threads.sections import parse_sections
+from langgraph_om.core.observe.thread_sections import in_section, opening, parse_sections, read_id
+from langgraph_om.core.record.record import log_text
+from langgraph_om.core.reflect.reflector import ThreadsReflectorInput, reflect_threads
+from langgraph_om.core.reflect.regroup import reflected_thread_groups, render_for_reflector
+from langgraph_om.core.wire import Group
 from langgraph_om.errors import ObserverError
 from words import Words
 

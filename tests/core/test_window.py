@@ -17,15 +17,12 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core.record.record import CURSOR_TAIL, MemoryRecord, blank_record, fold
-from langgraph_om.core.record.window import (
-    CONTINUATION_ID,
-    Entry,
-    Window,
-    message_time,
-    open_window,
-    safe_cuts,
-)
+from langgraph_om.core.content.message_keys import CONTINUATION_ID
+from langgraph_om.core.content.message_time import message_time
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import CURSOR_TAIL, blank_record
+from langgraph_om.core.record.window import Entry, Window, open_window, safe_cuts
+from langgraph_om.core.wire import MemoryRecord
 
 OVERHEAD = 24
 

@@ -49,8 +49,8 @@ from graph_fixtures import (
     values,
 )
 from langgraph_om import ConfigurationError, EstimatingCounter
+from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.core.record.record import CURSOR_TAIL
-from langgraph_om.core.record.window import CONTINUATION_ID
 
 CONFIG = on_thread()
 LOOKUPS = ("", "2,1", "", "3", "1")

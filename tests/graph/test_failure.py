@@ -46,8 +46,8 @@ from langgraph_om import (
     ObserverError,
     add_observational_memory,
 )
-from langgraph_om.core.record.record import fold
-from langgraph_om.core.record.window import CONTINUATION_ID
+from langgraph_om.core.content.message_keys import CONTINUATION_ID
+from langgraph_om.core.record.fold import fold
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector
 
 CONFIG = on_thread()

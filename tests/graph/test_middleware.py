@@ -47,7 +47,7 @@ from langgraph_om import (
     ObserverError,
     ParallelBuffering,
 )
-from langgraph_om.core.record.window import CONTINUATION_ID
+from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.integrations.middleware import (
     ObservationalMemoryAgentState,
     ObservationalMemoryMiddleware,

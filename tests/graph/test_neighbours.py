@@ -59,7 +59,7 @@ from graph_fixtures import (
     values,
 )
 from langgraph_om import ObservationalMemory, add_observational_memory, create_memory_agent
-from langgraph_om.core.record.window import CONTINUATION_ID
+from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 

@@ -60,7 +60,7 @@ from langgraph_om import (
     create_memory_agent,
 )
 from langgraph_om.archive import MessageArchive, SQLAlchemyArchive
-from langgraph_om.core.observe.thread_sections import hidden_id
+from langgraph_om.core.content.message_keys import hidden_id
 from langgraph_om.errors import ArchiveError
 from langgraph_om.recall.answer import guidance
 from langgraph_om.recall.search import StoreIndex

@@ -23,7 +23,7 @@ from langgraph_om import (
     add_observational_memory,
     create_memory_agent,
 )
-from langgraph_om.core.observe.thread_sections import hidden_id
+from langgraph_om.core.content.message_keys import hidden_id
 from langgraph_om.core.record.window import open_window
 from langgraph_om.errors import ArchiveError
 from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware

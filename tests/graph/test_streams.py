@@ -35,7 +35,7 @@ from graph_fixtures import (
 )
 from langgraph_om import EstimatingCounter
 from langgraph_om.integrations.stream import MemoryTransformer
-from langgraph_om.models.providers import NO_STREAM
+from langgraph_om.models.ask import NO_STREAM
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 
 CONFIG = on_thread()

@@ -13,11 +13,14 @@ from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMe
 from hostile.material import COUNTERS, TAGS, examples, ids, tags_in, texts
 from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.core.actor.prompt import assemble
-from langgraph_om.core.content.dates import annotate, observation_date
+from langgraph_om.core.actor.relative_dates import annotate
+from langgraph_om.core.content.dates import observation_date
+from langgraph_om.core.content.message_keys import key_of, keyed_messages
 from langgraph_om.core.content.text import one_line
 from langgraph_om.core.observe.transcript import TimedMessage, render_transcript
-from langgraph_om.core.record.record import Group, blank_record
-from langgraph_om.core.record.window import key_of, keyed_messages, open_window
+from langgraph_om.core.record.record import blank_record
+from langgraph_om.core.record.window import open_window
+from langgraph_om.core.wire import Group
 from langgraph_om.testing import ScriptedChatModel
 
 COUNTER = COUNTERS[0]

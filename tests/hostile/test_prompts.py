@@ -28,14 +28,16 @@ from hostile.material import (
     tags_in,
     texts,
 )
-from langgraph_om.core.actor.prompt import RecallGuide, assemble
+from langgraph_om.core.actor.prompt import assemble
+from langgraph_om.core.config.settings import RecallGuide
 from langgraph_om.core.content.escape import escape
 from langgraph_om.core.observe.observer import ObserverInput, observe
 from langgraph_om.core.observe.transcript import TimedMessage, TranscriptLimits, render_transcript
 from langgraph_om.core.prompts import fill, load
-from langgraph_om.core.record.record import Group, MemoryRecord, blank_record
+from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.reflect.reflector import ReflectorInput, reflect
+from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.recall.answer import guidance
 
 COUNTER = COUNTERS[0]

@@ -14,16 +14,19 @@ from hostile.material import COUNTERS, deep, examples
 from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.actor.prompt import _exchanges_of, assemble
+from langgraph_om.core.actor.relative_dates import annotate
 from langgraph_om.core.config.settings import Identity
-from langgraph_om.core.content.dates import annotate
 from langgraph_om.core.content.escape import escape
+from langgraph_om.core.content.message_keys import keyed_messages
 from langgraph_om.core.content.text import clean, one_line
+from langgraph_om.core.observe.log_excerpt import previous_observations
 from langgraph_om.core.observe.parse_answer import parse_output
 from langgraph_om.core.observe.transcript import TimedMessage, render_transcript
-from langgraph_om.core.record.record import Group, blank_record, fold
-from langgraph_om.core.record.window import keyed_messages
-from langgraph_om.core.reflect.regroup import previous_observations, reflected_groups
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import blank_record
+from langgraph_om.core.reflect.regroup import reflected_groups
 from langgraph_om.core.step.inspect import look
+from langgraph_om.core.wire import Group
 from langgraph_om.testing import ExtractiveReflector, ScriptedChatModel
 from simulation import settings
 

@@ -24,9 +24,9 @@ from pydantic import PrivateAttr
 
 from graph_fixtures import live_request
 from langgraph_om import BackgroundBuffering
-from langgraph_om.core.cycles.results import JobState
-from langgraph_om.core.events import Event
-from langgraph_om.core.observe.thread_sections import hidden_id
+from langgraph_om.core.content.message_keys import hidden_id
+from langgraph_om.core.effects import JobState
+from langgraph_om.core.wire import Event
 from langgraph_om.testing import ExtractiveReflector
 
 

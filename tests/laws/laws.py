@@ -17,10 +17,8 @@ from typing import Any, get_args
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
 from langgraph_om.archive import MessageArchive
-from langgraph_om.core.content.message_keys import content_digest
+from langgraph_om.core.content.message_keys import CONTINUATION_ID, content_digest, derive_id
 from langgraph_om.core.observe.parse_answer import Parsed, parse_output, render_output
-from langgraph_om.core.record.record import derive_id
-from langgraph_om.core.record.window import CONTINUATION_ID
 from langgraph_om.testing import Provider, check_message_sequence
 
 Record = Mapping[str, Any]

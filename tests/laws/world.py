@@ -30,7 +30,7 @@ from clock import Clock
 from graph_fixtures import Graph, Part, Saver, dumped, of_kind
 from langgraph_om import InlineBuffering, ObservationalMemory, ParallelBuffering
 from langgraph_om.core.record.chunks import MIN_REMAINING
-from langgraph_om.core.record.record import fold
+from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.window import open_window
 from laws.cast import Actor, ActorDownError, Held, HeldBuffering, Oracle, request
 from laws.doors import actor_node, build, last_node

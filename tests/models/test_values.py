@@ -33,7 +33,7 @@ from langgraph_om import (
     ObserverError,
     StepResult,
 )
-from langgraph_om.models.providers import read_reply
+from langgraph_om.models.ask import read_reply
 from langgraph_om.models.retries import backoff, is_transient, retry_after
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 

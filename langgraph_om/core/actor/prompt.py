@@ -9,22 +9,21 @@ opens a tag.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langgraph_om.core.content.dates import annotate
+from langgraph_om.core.actor.relative_dates import annotate
+from langgraph_om.core.config.settings import RecallGuide
 from langgraph_om.core.content.escape import escape
-from langgraph_om.core.observe.other_threads import others_text
-from langgraph_om.core.observe.thread_sections import ShowId
+from langgraph_om.core.content.message_keys import CONTINUATION_ID, ShowId
+from langgraph_om.core.observe.thread_sections import CLOSE, opening
 from langgraph_om.core.prompts import load
-from langgraph_om.core.record.record import Group, MemoryRecord, log_tokens
-from langgraph_om.core.record.window import CONTINUATION_ID, Window, safe_cuts
-from langgraph_om.core.threads.log import section_frames
-from langgraph_om.recall.answer import range_line
+from langgraph_om.core.record.record import log_tokens, range_line
+from langgraph_om.core.record.window import Window, safe_cuts
+from langgraph_om.core.wire import Group, MemoryRecord
 
 _FIXED_TOKENS = 600
 """At least what our constant instructions, the reminder and the tags cost."""
@@ -38,14 +37,6 @@ _TAG_ENDS = (
 """What makes one of our tags of a text that ends in its sign, or in the first word of its name."""
 
 ContentBlock = str | dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class RecallGuide:
-    """What the Actor is told about recall, the same in every call."""
-
-    text: str
-    tokens: int
 
 
 def extra_tokens(record: MemoryRecord, guide: RecallGuide | None) -> int:
@@ -292,3 +283,49 @@ def dropped_from_view(window: Window, log: int, limit: int | None, *, extra: int
             size -= sum(leaving)
             before = dropped = cut
     return dropped
+
+
+# --- What the Actor is shown ---------------------------------------------------------------------
+
+
+def section_frames(
+    groups: Sequence[Group], show_id: ShowId, *, current: str | None = None
+) -> list[str]:
+    """Return what stands before each group, and last what stands after all of them.
+
+    A closing tag is part of what follows it, so that all but the last frame stay the same, byte by
+    byte, when the log grows.
+
+    Args:
+        groups: The groups that are shown; those without a text are not.
+        show_id: Tells how a thread's id is shown.
+        current: The thread that the Actor is in; its sections are marked.
+    """
+    frames: list[str] = []
+    before: str | None = None
+    for at, group in enumerate(groups):
+        thread = group["thread_id"]
+        gap = "\n\n" if at else ""
+        if at and thread == before:
+            frames.append(gap)
+        else:
+            close = f"\n{CLOSE}" if before is not None else ""
+            tag = _opening_line(thread, show_id, current)
+            frames.append(f"{close}{gap}{tag}")
+        before = thread
+    return [*frames, f"\n{CLOSE}" if before is not None else ""]
+
+
+def _opening_line(thread: str | None, show_id: ShowId, current: str | None) -> str:
+    if thread is None:
+        return ""
+    return f"{opening(show_id(thread), current=thread == current)}\n"
+
+
+def others_text(others: Sequence[Mapping[str, Any]]) -> str:
+    """Return the blocks to show, with a line about threads for which there is no room."""
+    texts = [each["text"] for each in others if each["text"]]
+    hidden = len(others) - len(texts)
+    if hidden:
+        texts.insert(0, f"[{hidden} other conversation{'' if hidden == 1 else 's'} left out]")
+    return "\n\n".join(texts)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.actor.prompt import RecallGuide
-from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig, Thresholds
-from langgraph_om.core.observe.thread_sections import hidden_id
-from langgraph_om.core.record.window import Entry, message_time
+from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
+from langgraph_om.core.config.thresholds import Thresholds
+from langgraph_om.core.content.message_keys import hidden_id
+from langgraph_om.core.content.message_time import message_time
 from langgraph_om.core.tokens.counter import TokenCounter
 
 
@@ -48,15 +48,9 @@ class Settings:
             "scope": self.scope,
         }
 
-    def time_of(self, entry: Entry, stamps: dict[str, str]) -> datetime | None:
-        """Tell when a window message was written, as far as anything knows."""
-        return message_time(
-            entry.message,
-            entry.key,
-            stamps,
-            timezone=self.timezone,
-            custom=self.message_time,
-        )
+    def time_of(self, key: str, message: BaseMessage, stamps: Mapping[str, str]) -> datetime | None:
+        """Return when a message was written, as far as anything knows."""
+        return message_time(message, key, stamps, timezone=self.timezone, custom=self.message_time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +61,11 @@ class Identity:
     resource_id: str | None = None
     place: tuple[str, ...] = ()
     """The nodes of other graphs within which the agent runs: none, or such as `("tools",)`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecallGuide:
+    """What the Actor is told about recall, the same in every call."""
+
+    text: str
+    tokens: int

@@ -19,20 +19,12 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Literal
 
-_DAYS_PER_WEEK = 7
-_DAYS_PER_MONTH = 30
-_DAYS_PER_YEAR = 365
-_MONTHS_PER_YEAR = 12
-_LEAST_GAP_DAYS = 2
-_WORD_BEFORE_CHARS = 24
-"""How far to look back for the word before a plan: further than the longest word that matters."""
-
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH_NUMBERS = {name: number for number, name in enumerate(_MONTHS, 1)}
 _PART_DAYS = {"early": (1, 7, 10), "mid": (11, 15, 20), "late": (21, 23, 31)}
 """The first, the named and the last day of a part of a month."""
 
-_FLAGS = re.ASCII | re.IGNORECASE
+PATTERN_FLAGS = re.ASCII | re.IGNORECASE
 _SPACE = r"[\s\xa0\u202f]"
 _JOINT = r"[\s\xa0\u202f-]{1,3}"
 _MONTH = (
@@ -62,38 +54,24 @@ def _point_pattern(end: str) -> str:
 _ENGLISH = re.compile(
     rf"(?<![\w:./])(?:(?P<week>week)\sof\s)?{_point_pattern('a')}(?:{_TO}{_point_pattern('b')})?"
     rf"[\s,\xa0\u202f-]{{1,3}}(?:of\s)?(?P<year>[0-9]{{4}})(?![0-9])",
-    _FLAGS,
+    PATTERN_FLAGS,
 )
-_ISO = re.compile(r"(?<![\w:./-])([0-9]{4})-([0-9]{2})-([0-9]{2})(?![0-9])", _FLAGS)
-_RANGE = re.compile(_TO, _FLAGS)
+_ISO = re.compile(r"(?<![\w:./-])([0-9]{4})-([0-9]{2})-([0-9]{2})(?![0-9])", PATTERN_FLAGS)
+_RANGE = re.compile(_TO, PATTERN_FLAGS)
 
-_HEADING = re.compile(r"(?:#{1,6}[ \t]*)?[*_]{0,3}date:[*_]{0,3}", _FLAGS)
-_HEADING_WEEKDAY = re.compile(rf"{_WEEKDAY}[\s,]{{1,3}}", _FLAGS)
+_HEADING = re.compile(r"(?:#{1,6}[ \t]*)?[*_]{0,3}date:[*_]{0,3}", PATTERN_FLAGS)
+_HEADING_WEEKDAY = re.compile(rf"{_WEEKDAY}[\s,]{{1,3}}", PATTERN_FLAGS)
 _HEADING_TAIL = re.compile(
     rf"(?:[\s,]{{1,3}}{_WEEKDAY})?"
     r"(?:(?:T|[\s,]{1,3}(?:at\s)?)[0-9]{1,2}:[0-9]{2}[^\s()]{0,20}"
     r"(?:\s(?:[ap]\.?m\.?|utc|gmt))?)?"
     r"(?:\s{0,3}\([^()]{0,60}\))?:?",
-    _FLAGS,
+    PATTERN_FLAGS,
 )
-
-_FENCE = re.compile(r"[\s>*+-]*(`{3,})([^`]*)$")
-_MARK = re.compile(r"\((?:meaning|estimated):?\s([^()]{1,200})\)", _FLAGS)
-_PLAN = re.compile(
-    r"(?P<will>\b(?-i:will)|['\u2019](?-i:ll))\s{1,3}(?!not\b|never\b|no\b)(?-i:[a-z]+)\b"
-    r"|\b(?:plans?|planning|looking\s{1,3}forward|going|intends?|wants?|needs?|about)\s{1,3}to\b"
-    r"|\b(?:is|are)\s{1,3}due\b|\b(?:re)?scheduled\b|\bbooked\s{1,3}for\b",
-    _FLAGS,
-)
-_DETERMINERS = frozenset({"a", "her", "his", "its", "my", "our", "the", "their", "your"})
-_BEFORE_NOUN = _DETERMINERS | {"at", "free", "good", "last", "living", "own", "strong"}
-"""Words after which `will` is a thing somebody has, or wrote."""
-
-_NEGATIONS = frozenset({"cannot", "longer", "never", "not"})
 
 
 @dataclass(frozen=True, slots=True)
-class _Phrase:
+class Phrase:
     """A date phrase that was understood."""
 
     day: date
@@ -123,32 +101,8 @@ def parse_date(text: str) -> date | None:
     Returns:
         The day, or `None` when there is no phrase with a year, or the day does not exist.
     """
-    phrase = _find_phrase(text)
+    phrase = find_phrase(text)
     return phrase.day if phrase else None
-
-
-def relative_day(day: date, today: date) -> str:
-    """Tell how far `day` is from `today`: `today`, `3 days ago`, `in 2 weeks`."""
-    days = (day - today).days
-    if days == 0:
-        return "today"
-    if days in {-1, 1}:
-        return "tomorrow" if days > 0 else "yesterday"
-    return _directed(_duration(abs(days), years=True), future=days > 0)
-
-
-def gap_line(previous: date, following: date) -> str | None:
-    """Return the line that tells the time between two headings, `[3 days later]`.
-
-    Args:
-        previous: The date of the heading above.
-        following: The date of the heading below.
-
-    Returns:
-        The line, or `None` when the second is not at least two days later.
-    """
-    days = (following - previous).days
-    return None if days < _LEAST_GAP_DAYS else f"[{_duration(days, years=False)} later]"
 
 
 def observation_date(line: str) -> date | None:
@@ -175,50 +129,16 @@ def observation_date(line: str) -> date | None:
     return None
 
 
-def annotate(text: str, today: date, previous: date | None = None) -> tuple[str, date | None]:
-    """Return the text with relative time added, and the date of the last heading in it.
-
-    Nothing is taken away or reworded; lines in a code fence stay as they are.
-
-    Args:
-        text: A part of an observation log as it was written, not annotated before.
-        today: The current day in the reader's timezone.
-        previous: The last heading date of the part rendered before this one.
-
-    Returns:
-        The annotated text, and what to pass as `previous` with the next part.
-    """
-    lines: list[str] = []
-    fence = 0
-    for line in text.split("\n"):
-        fenced = fence > 0
-        fence = _fence_after(line, fence)
-        if fenced or fence:
-            lines.append(line)
-            continue
-        day = observation_date(line)
-        if day is None:
-            lines.append(_annotate_marks(line, today))
-            continue
-        gap = gap_line(previous, day) if previous else None
-        if gap:
-            lines.append(gap + "\r" * line.endswith("\r"))
-        content = line.rstrip()
-        lines.append(f"{content} ({relative_day(day, today)}){line[len(content) :]}")
-        previous = day
-    return "\n".join(lines), previous
-
-
 # Reading dates
 
 
-def _find_phrase(text: str) -> _Phrase | None:
+def find_phrase(text: str) -> Phrase | None:
     """Find the first date phrase in the text; an impossible one is not skipped."""
     matches = [match for match in (_ISO.search(text), _ENGLISH.search(text)) if match]
     return _phrase_at(text, min(match.start() for match in matches)) if matches else None
 
 
-def _phrase_at(text: str, start: int) -> _Phrase | None:
+def _phrase_at(text: str, start: int) -> Phrase | None:
     """Read the date phrase that begins at `start`, stretched to its other end if it is a range."""
     phrase = _single_phrase_at(text, start)
     separator = _RANGE.match(text, phrase.end) if phrase else None
@@ -228,11 +148,11 @@ def _phrase_at(text: str, start: int) -> _Phrase | None:
     return phrase
 
 
-def _single_phrase_at(text: str, start: int) -> _Phrase | None:
+def _single_phrase_at(text: str, start: int) -> Phrase | None:
     try:
         if match := _ISO.match(text, start):
             day = date(*map(int, match.groups()))
-            return _Phrase(day, day, day, "day", match.end())
+            return Phrase(day, day, day, "day", match.end())
         if match := _ENGLISH.match(text, start):
             return _english_phrase(match)
     except (ValueError, OverflowError):  # No such day.
@@ -240,7 +160,7 @@ def _single_phrase_at(text: str, start: int) -> _Phrase | None:
     return None
 
 
-def _english_phrase(match: re.Match[str]) -> _Phrase:
+def _english_phrase(match: re.Match[str]) -> Phrase:
     """Read a match of `_ENGLISH`; raises `ValueError` for a day that does not exist."""
     year = int(match["year"])
     if not match["month_b"]:
@@ -258,20 +178,20 @@ def _english_phrase(match: re.Match[str]) -> _Phrase:
     return replace(phrase, end=match.end())
 
 
-def _point(match: re.Match[str], end: str, year: int) -> _Phrase:
+def _point(match: re.Match[str], end: str, year: int) -> Phrase:
     """Read one end of an English phrase by itself."""
     month = _month_number(match[f"month_{end}"])
     for place in ("after", "before"):  # In `3 Dec 4, 2025` the 3 belongs to something else.
         if match[f"{place}_{end}"]:
             day = date(year, month, int(match[f"{place}_{end}"]))
             last = date(year, month, int(match[f"{place}_{end}_to"] or day.day))
-            return _Phrase(day, day, max(day, last), "day")
+            return Phrase(day, day, max(day, last), "day")
     length = monthrange(year, month)[1]
     first, named, last_number = 1, 1, length
     if part := match[f"part_{end}"]:
         first, named, _ = _PART_DAYS[part.lower()]
         last_number = min(length, _PART_DAYS[(match[f"upto_{end}"] or part).lower()][2])
-    return _Phrase(
+    return Phrase(
         date(year, month, named),
         date(year, month, first),
         date(year, month, last_number),
@@ -281,89 +201,3 @@ def _point(match: re.Match[str], end: str, year: int) -> _Phrase:
 
 def _month_number(name: str) -> int:
     return _MONTH_NUMBERS[name[:3].lower()]
-
-
-# Wording
-
-
-def _duration(days: int, *, years: bool) -> str:
-    """Word a number of days in its largest whole unit; without `years` that is months."""
-    if days < _DAYS_PER_WEEK:
-        return _counted(days, "day")
-    if days < _DAYS_PER_MONTH:
-        return _counted(days // _DAYS_PER_WEEK, "week")
-    if days < _DAYS_PER_YEAR or not years:
-        return _counted(days // _DAYS_PER_MONTH, "month")
-    return _counted(days // _DAYS_PER_YEAR, "year")
-
-
-def _counted(number: int, unit: str) -> str:
-    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
-
-
-def _directed(duration: str, *, future: bool) -> str:
-    return f"in {duration}" if future else f"{duration} ago"
-
-
-def _relative_month(day: date, today: date) -> str:
-    """Tell how far the month of `day` is from that of `today`, whatever the days in them."""
-    months = (day.year - today.year) * _MONTHS_PER_YEAR + day.month - today.month
-    if months in {-1, 0, 1}:
-        return ("last month", "this month", "next month")[months + 1]
-    if abs(months) < _MONTHS_PER_YEAR:
-        return _directed(_counted(abs(months), "month"), future=months > 0)
-    return _directed(_counted(abs(months) // _MONTHS_PER_YEAR, "year"), future=months > 0)
-
-
-def _relative_phrase(phrase: _Phrase, today: date) -> str:
-    """Tell how far a phrase is from `today`, no more exactly than the phrase does."""
-    if phrase.grain != "day" and phrase.first <= today <= phrase.last:
-        one_month = (phrase.first.year, phrase.first.month) == (phrase.last.year, phrase.last.month)
-        return "this month" if one_month else "about now"
-    if phrase.grain == "month":
-        return _relative_month(phrase.day, today)
-    return relative_day(phrase.day, today)
-
-
-# Lines
-
-
-def _fence_after(line: str, fence: int) -> int:
-    """Count the backticks that close the code fence open after `line`, 0 when none is."""
-    match = _FENCE.match(line)
-    if not match:
-        return fence
-    ticks, info = len(match[1]), match[2].strip()
-    if not fence:
-        return ticks
-    return 0 if ticks >= fence and not info else fence
-
-
-def _annotate_marks(line: str, today: date) -> str:
-    """Return the line with relative time in each mark that has a date."""
-    pieces: list[str] = []
-    done = 0
-    for mark in _MARK.finditer(line):
-        phrase = _find_phrase(mark[1])
-        if not phrase:
-            continue
-        end = mark.start(1) + len(mark[1].rstrip())
-        past_plan = phrase.last < today and _states_plan(line[done : mark.start()])
-        note = f" - {_relative_phrase(phrase, today)}" + ", likely done by now" * past_plan
-        pieces += [line[done:end], note, line[end : mark.end()]]
-        done = mark.end()
-    return "".join([*pieces, line[done:]])
-
-
-def _states_plan(text: str) -> bool:
-    """Tell whether the text says that something is going to be done."""
-    for plan in _PLAN.finditer(text):
-        # A bounded look back keeps this linear.
-        words = text[max(0, plan.start() - _WORD_BEFORE_CHARS) : plan.start()].split()
-        word = words[-1].lower().lstrip("\"'*_(") if words else ""
-        if word in _NEGATIONS or word.endswith(("n't", "n\u2019t")):
-            continue
-        if plan["will"] == "will" and (word in _BEFORE_NOUN or word.endswith(("'s", "\u2019s"))):
-            continue
-        return True
-    return False

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langgraph_om.core.values import as_mapping, as_sequence, repr_text
+from langgraph_om.core.content.text import SURROGATE, as_mapping, as_sequence, repr_text
 
 
 def content_digest(message: BaseMessage) -> str:
@@ -92,3 +92,70 @@ def _utf8(text: str) -> bytes:
         # Halves of one pair become one character, as JSON would read them.
         joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
         return joined.encode("utf-8", "surrogatepass")
+
+
+def derive_id(prefix: str, *parts: object) -> str:
+    """Name something by its content, so that repeating the work repeats the name."""
+    digest = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        digest.update(str(part).encode("utf-8", "surrogatepass"))
+        digest.update(b"\x1f")
+    return f"{prefix}-{digest.hexdigest()}"
+
+
+ShowId = Callable[[str], str]
+"""Tells how models are shown a thread's id: as it is, or as a hash. No two ids look the same."""
+
+
+def hidden_id(thread_id: str) -> str:
+    """Write a thread id so that it can not be read, always the same way."""
+    return derive_id("thread", thread_id)
+
+
+CONTINUATION_ID = "om-continuation"
+"""Id of the reminder that stands for the observed part of the conversation in the Actor's prompt.
+"""
+
+MOST_ID_CHARACTERS = 500
+"""A database takes no longer key, and every checkpoint holds a message's key several times."""
+
+Keyed = list[tuple[str, BaseMessage]]
+"""Messages, each with its key."""
+
+
+def is_conversation(message: BaseMessage) -> bool:
+    """Tell whether a message was said in the conversation, and is not an instruction or ours."""
+    return message.type != "system" and message.id != CONTINUATION_ID
+
+
+def keyed_messages(messages: Sequence[BaseMessage]) -> Keyed:
+    """Give every message a key of its own, numbered where messages share one.
+
+    Returns:
+        Per message its key and the message.
+    """
+    seen: dict[str, int] = {}
+    taken: set[str] = set()
+    keyed: Keyed = []
+    for message in messages:
+        key = key_of(message)
+        count = seen.get(key, 0) + 1
+        name = f"{key}#{count}" if count > 1 else key
+        while name in taken:  # at most once for each name, as no number is tried again
+            count += 1
+            name = f"{key}#{count}"
+        seen[key] = count
+        taken.add(name)
+        keyed.append((name, message))
+    return keyed
+
+
+def key_of(message: BaseMessage) -> str:
+    """Name a message by its id, or by its content where it has none.
+
+    An id that is too long for a key, or no text that can be encoded, is named by its digest.
+    """
+    key = message.id
+    if key and len(key) <= MOST_ID_CHARACTERS and (key.isascii() or not SURROGATE.search(key)):
+        return key
+    return derive_id("message", key or content_digest(message))

@@ -36,9 +36,8 @@ from langgraph_om.core.content.blocks import (
     reasoning_text,
     unwrapped,
 )
-from langgraph_om.core.content.text import omit_middle, one_line
-from langgraph_om.core.record.window import CONTINUATION_ID
-from langgraph_om.core.values import json_text, json_without_payloads
+from langgraph_om.core.content.message_keys import CONTINUATION_ID
+from langgraph_om.core.content.text import json_text, json_without_payloads, omit_middle, one_line
 
 EMPTY_RESULT: Final = "(empty result)"
 NOTE_CHARACTERS: Final = 300

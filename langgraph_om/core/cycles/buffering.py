@@ -7,52 +7,26 @@ last event is the result. Results are judged when they are collected; what fits 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from langgraph_om.core.config.settings import Settings
-from langgraph_om.core.cycles.cycle import CycleFlow, CycleInfo, Tally, Wait
-from langgraph_om.core.cycles.hooks import ask_observer
+from langgraph_om.core.content.message_keys import derive_id
+from langgraph_om.core.cycles.cycle import CycleInfo, Job, title_change
 from langgraph_om.core.cycles.observation import (
-    condensed,
-    hints_of,
+    group_of,
+    live_hints,
+    observation_job,
     observe_cycle,
-    reflect_cycle,
-    title_change,
 )
-from langgraph_om.core.cycles.results import JobState, collected, over, size_of
-from langgraph_om.core.events import Event, iso
+from langgraph_om.core.cycles.reflection import reflect_cycle, reflection_job
+from langgraph_om.core.cycles.results import collected, over, size_of
+from langgraph_om.core.effects import CycleFlow, JobState, Wait
 from langgraph_om.core.plan import Decision, back_off
-from langgraph_om.core.record.chunks import covered_count, entries_digest, live_chunks
-from langgraph_om.core.record.record import (
-    Group,
-    MemoryRecord,
-    derive_id,
-    failures_of,
-    fold,
-    log_owner,
-    log_tokens,
-    newest_observed,
-    position_of_groups,
-)
-from langgraph_om.core.record.window import Entry, Window
-from langgraph_om.core.reflect.regroup import log_text
-from langgraph_om.errors import ObserverError
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """Work to do beside the conversation."""
-
-    cycle_id: str
-    key: str
-    """Of jobs with the same key, one runs at a time."""
-    start: Event
-    flow: CycleFlow
-    """Its only event is the result: `buffering-end` or `buffering-failed`."""
-
+from langgraph_om.core.record.chunks import covered_count, live_chunks
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import failures_of, log_text, log_tokens, newest_observed
+from langgraph_om.core.record.window import Window
+from langgraph_om.core.wire import Event, MemoryRecord
 
 # --- Starting ------------------------------------------------------------------------------------
 
@@ -62,37 +36,8 @@ def buffer_job(
 ) -> Job:
     """Describe the job that a decision to buffer asks for."""
     if decision.operation == "observation":
-        return _observation_job(settings, record, window, decision.count, now)
-    return _reflection_job(settings, record, now)
-
-
-def _observation_job(
-    settings: Settings, record: MemoryRecord, window: Window, stop: int, now: datetime
-) -> Job:
-    live = live_chunks(record, window)
-    start = covered_count(live)
-    entries = window.entries[start:stop]
-    digest = entries_digest(entries)
-    cycle_id = derive_id("buffer", record["id"], failures_of(record, "observation"), digest)
-    tokens = window.weight(start, stop)
-    cycle = CycleInfo(settings, record, "observation", cycle_id, tokens, now, "buffer")
-    covers = {"ids": [entry.key for entry in entries], "digest": digest}
-    return job_of(cycle, covers, _observe_ahead(cycle, entries, digest, [p.chunk for p in live]))
-
-
-def _reflection_job(settings: Settings, record: MemoryRecord, now: datetime) -> Job:
-    ids = [group["id"] for group in record["log"]]
-    attempt = failures_of(record, "reflection")
-    cycle_id = derive_id("buffer-reflection", log_owner(record), attempt, *ids)
-    tokens = log_tokens(record)
-    cycle = CycleInfo(settings, record, "reflection", cycle_id, tokens, now, "buffer")
-    return job_of(cycle, {"group_ids": ids}, _reflect_ahead(cycle))
-
-
-def job_of(cycle: CycleInfo, covers: Mapping[str, Any], flow: CycleFlow, **fields: Any) -> Job:
-    """Describe the job of a cycle."""
-    key = f"{cycle.record['id']}:{cycle.operation}"
-    return Job(cycle.cycle_id, key, cycle.start("buffering-start", covers=covers, **fields), flow)
+        return observation_job(settings, record, window, decision.count, now)
+    return reflection_job(settings, record, now)
 
 
 def deferred(settings: Settings, record: MemoryRecord, window: Window, job: Job) -> Event:
@@ -130,106 +75,6 @@ def buffer_in_place(
     except StopIteration:
         pass
     yield from collected(settings, fold(record, [job.start]), window, states, now)
-
-
-# --- The work ------------------------------------------------------------------------------------
-
-
-def _observe_ahead(
-    cycle: CycleInfo,
-    entries: Sequence[Entry],
-    digest: str,
-    chunks: Sequence[Mapping[str, Any]],
-) -> CycleFlow:
-    settings, record = cycle.settings, cycle.record
-    tally = Tally(cycle.started)
-    known = [*_log_with_reflection(record), *map(_group_of, chunks)]
-    hints = _live_hints(record, chunks)
-    try:
-        parsed = yield from ask_observer(cycle, tally, entries, known=known, hints=hints)
-    except ObserverError as error:
-        partial = error.observations or None
-        yield cycle.end("buffering-failed", tally, error=str(error), observations=partial)
-        return
-    text = parsed.observations
-    tokens = settings.counter.count_text(text)
-    chunk = {
-        "id": cycle.cycle_id,
-        "cycle_id": cycle.cycle_id,
-        "ranges": [[entries[0].key, entries[-1].key]],
-        "thread_id": record["thread_id"],
-        "message_count": len(entries),
-        "message_tokens": cycle.tokens,
-        "text": text,
-        "tokens": tokens,
-        "digest": digest,
-        **hints_of(settings, parsed),
-        "created_at": iso(tally.at),
-    }
-    yield cycle.end(
-        "buffering-end", tally, chunk=chunk, observation_tokens=tokens, observations=text
-    )
-
-
-def _log_with_reflection(record: MemoryRecord) -> Sequence[Group]:
-    """Return the log with a buffered reflection in the place of the groups it read."""
-    buffered = record["reflection"]
-    if buffered is None:
-        return record["log"]
-    start = position_of_groups(record["log"], buffered["group_ids"])
-    if start is None:
-        return record["log"]
-    stop = start + len(buffered["group_ids"])
-    return [*record["log"][:start], *buffered["groups"], *record["log"][stop:]]
-
-
-def _group_of(chunk: Mapping[str, Any]) -> Group:
-    """Return what a chunk becomes in the log."""
-    return {
-        "id": chunk["id"],
-        "kind": "observation",
-        "ranges": chunk["ranges"],
-        "thread_id": chunk["thread_id"],
-        "observed_at": chunk["created_at"],
-        "text": chunk["text"],
-        "tokens": chunk["tokens"],
-    }
-
-
-def _live_hints(record: MemoryRecord, chunks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the newest hints: those of the newest chunk that has them, else the record's."""
-    hints = {}
-    for name in ("current_task", "suggested_response"):
-        said = [chunk[name] for chunk in chunks if chunk[name] is not None]
-        hints[name] = said[-1] if said else record.get(name)
-    return hints
-
-
-def _reflect_ahead(cycle: CycleInfo) -> CycleFlow:
-    groups = cycle.record["log"]
-    tally = Tally(cycle.started)
-    try:
-        written, text, _ = yield from condensed(cycle, tally, groups)
-    except ObserverError as error:
-        partial = error.observations or None
-        yield cycle.end("buffering-failed", tally, error=str(error), observations=partial)
-        return
-    tokens = sum(group["tokens"] for group in written)
-    buffered = {
-        "cycle_id": cycle.cycle_id,
-        "group_ids": [group["id"] for group in groups],
-        "groups": written,
-        "input_tokens": cycle.tokens,
-        "tokens": tokens,
-        "created_at": iso(tally.at),
-    }
-    yield cycle.end(
-        "buffering-end",
-        tally,
-        reflection=buffered,
-        observation_tokens=tokens,
-        observations=text,
-    )
 
 
 # --- Waiting -------------------------------------------------------------------------------------
@@ -276,7 +121,7 @@ def activation(
         return
     live = live_chunks(record, window)[: decision.count]
     chunks = [part.chunk for part in live]
-    groups = [_group_of(chunk) for chunk in chunks]
+    groups = [group_of(chunk) for chunk in chunks]
     stop = covered_count(live)
     cycle_id = derive_id("activate", record["id"], *(chunk["id"] for chunk in chunks))
     cycle = CycleInfo(
@@ -297,7 +142,7 @@ def activation(
         generation=record["generation"],
         config=settings.marker(),
         thread_title=title,
-        **_live_hints(record, chunks),
+        **live_hints(record, chunks),
     )
     yield from title_change(cycle, now, title)
 

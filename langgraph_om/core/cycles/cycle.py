@@ -7,102 +7,19 @@ waits. Nothing here calls, sleeps or stores.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from langgraph_om.core.config.settings import Settings
-from langgraph_om.core.events import Event, iso
-from langgraph_om.core.hooks import HookCall, HookReply
-from langgraph_om.core.observe.observer import Flow, ModelCall, ModelReply
+from langgraph_om.core.effects import CycleFlow, Tally
+from langgraph_om.core.events import iso, outward
+from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.plan import Operation, back_off
-from langgraph_om.core.record.record import MemoryRecord, failures_of, outward
-
-ResultT = TypeVar("ResultT")
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """A background job whose result is worth waiting for."""
-
-    cycle_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Together:
-    """Flows that go on at the same time; none of them yields anything but calls."""
-
-    flows: Sequence[Generator[Any, Any, Any]]
-
-
-Step = ModelCall | HookCall | Wait | Together | Event
-"""What a cycle yields."""
-Answer = ModelReply | HookReply | Event | list[Any] | str | None
-"""What it is sent: a reply to a `ModelCall` or `HookCall`, a job's state to a `Wait`, what each
-flow returned to a `Together`, nothing to an event."""
-
-CycleFlow = Generator[Step, Answer, None]
-
-
-def hooked(flow: Generator[HookCall, HookReply, ResultT]) -> Generator[Step, Answer, ResultT]:
-    """Pass calls of hooks through."""
-    try:
-        call = next(flow)
-        while True:
-            reply = yield call
-            if not isinstance(reply, HookReply):
-                msg = f"a cycle that calls a hook was sent {reply!r}; send a `HookReply`"
-                raise TypeError(msg)
-            call = flow.send(reply)
-    except StopIteration as done:
-        result: ResultT = done.value
-        return result
-
-
-@dataclass(slots=True)
-class Tally:
-    """What the calls of one cycle cost, and when the last one ended."""
-
-    at: datetime
-    calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-
-    def metered(
-        self, flow: Flow[ResultT], about: Mapping[str, Any]
-    ) -> Generator[Step, Answer, ResultT]:
-        """Pass a flow through: say what it asks for, note the time and the usage of each reply."""
-        try:
-            call = next(flow)
-            while True:
-                reply = yield replace(call, about=about)
-                if not isinstance(reply, ModelReply):
-                    msg = f"a cycle that asks a model was sent {reply!r}; send a `ModelReply`"
-                    raise TypeError(msg)
-                self.at = reply.at
-                self.calls += 1
-                self.input_tokens += reply.usage.get("inputTokens", 0)
-                self.output_tokens += reply.usage.get("outputTokens", 0)
-                call = flow.send(reply)
-        except StopIteration as done:
-            result: ResultT = done.value
-            return result
-
-    def add(self, other: Tally) -> None:
-        """Take in what another part of the cycle cost."""
-        self.at = max(self.at, other.at)
-        self.calls += other.calls
-        self.input_tokens += other.input_tokens
-        self.output_tokens += other.output_tokens
-
-    def usage(self) -> dict[str, int]:
-        """Return the costs as they stand in events and in the record."""
-        return {
-            "calls": self.calls,
-            "inputTokens": self.input_tokens,
-            "outputTokens": self.output_tokens,
-        }
+from langgraph_om.core.record.record import failures_of
+from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.errors import ModelTierError, ObserverError
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,3 +103,64 @@ class CycleInfo:
             "at_tokens": size,
             "retry_at_tokens": retry_at,
         }
+
+
+def hints_of(settings: Settings, parsed: Parsed) -> dict[str, str | None]:
+    """Return the continuation hints of an answer; the title only where titles are asked for."""
+    return {
+        "current_task": parsed.current_task,
+        "suggested_response": parsed.suggested_response,
+        "thread_title": parsed.thread_title if settings.observation.thread_title else None,
+    }
+
+
+def title_change(cycle: CycleInfo, at: datetime, title: str | None) -> CycleFlow:
+    """Say that the thread has a new title, if it has."""
+    old = cycle.record["thread_title"]
+    if cycle.settings.observation.thread_title and title is not None and title != old:
+        yield cycle.event("thread-update", at, old_title=old, new_title=title)
+
+
+def failed(
+    cycle: CycleInfo, tally: Tally, error: ObserverError, size: int, last_message: str | None
+) -> CycleFlow:
+    """Say that nothing came of the cycle, and what follows from that.
+
+    A question that no tier of a `ModelByInputTokens` covers ends the turn: the next will not fit
+    either.
+
+    Raises:
+        ObserverError: The given one, with `on_error="raise"`.
+    """
+    back_off = cycle.failures(size)
+    partial = error.observations or None
+    yield cycle.end(
+        "observation-failed",
+        tally,
+        error=str(error),
+        observations=partial,
+        last_message=last_message,
+        **back_off,
+    )
+    if cycle.settings.on_error == "raise":
+        raise error
+    if cycle.settings.on_error == "abort" or isinstance(error.__cause__, ModelTierError):
+        yield cycle.event("tripped", tally.at, reason=str(error), last_message=last_message)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Work to do beside the conversation."""
+
+    cycle_id: str
+    key: str
+    """Of jobs with the same key, one runs at a time."""
+    start: Event
+    flow: CycleFlow
+    """Its only event is the result: `buffering-end` or `buffering-failed`."""
+
+
+def job_of(cycle: CycleInfo, covers: Mapping[str, Any], flow: CycleFlow, **fields: Any) -> Job:
+    """Describe the job of a cycle."""
+    key = f"{cycle.record['id']}:{cycle.operation}"
+    return Job(cycle.cycle_id, key, cycle.start("buffering-start", covers=covers, **fields), flow)

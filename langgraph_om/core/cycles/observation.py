@@ -2,52 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from langgraph_om.core.config.settings import Settings
-from langgraph_om.core.cycles.cycle import Answer, CycleFlow, CycleInfo, Step, Tally
-from langgraph_om.core.cycles.hooks import ask_observer, ask_reflector, ask_reflector_of_threads
+from langgraph_om.core.content.attachments import selected
+from langgraph_om.core.content.message_keys import derive_id
+from langgraph_om.core.cycles.cycle import CycleInfo, Job, failed, hints_of, job_of, title_change
+from langgraph_om.core.cycles.hooks import checked, pass_through_hook, write_transcript
+from langgraph_om.core.effects import Answer, CycleFlow, Step, Tally
 from langgraph_om.core.events import iso
+from langgraph_om.core.observe.log_excerpt import previous_observations
+from langgraph_om.core.observe.observer import ObserverInput, observe
 from langgraph_om.core.observe.parse_answer import Parsed
-from langgraph_om.core.record.record import (
-    Group,
-    MemoryRecord,
-    derive_id,
-    failures_of,
-    log_owner,
-    log_tokens,
-    newest_observed,
-)
-from langgraph_om.core.record.window import Window
-from langgraph_om.core.reflect.regroup import reflected_groups
-from langgraph_om.errors import ModelTierError, ObserverError
-
-
-def condensed(
-    cycle: CycleInfo, tally: Tally, sources: Sequence[Group]
-) -> Generator[Step, Answer, tuple[list[Group], str, str | None]]:
-    """Have groups condensed; with a shared log, each thread's for themselves.
-
-    Returns:
-        The groups that take their place, what was written, and the current task.
-
-    Raises:
-        ObserverError: When there is no usable answer, or a hook failed.
-    """
-    if cycle.settings.scope == "resource":
-        groups, text = yield from ask_reflector_of_threads(cycle, tally, sources)
-        return groups, text, None
-    result = yield from ask_reflector(cycle, tally, sources)
-    groups = reflected_groups(
-        sources,
-        result.text,
-        cycle_id=cycle.cycle_id,
-        reflected_at=iso(tally.at),
-        counter=cycle.settings.counter,
-    )
-    return groups, result.text, result.current_task
-
+from langgraph_om.core.observe.transcript import TimedMessage
+from langgraph_om.core.record.chunks import covered_count, entries_digest, live_chunks
+from langgraph_om.core.record.record import failures_of, newest_observed, position_of_groups
+from langgraph_om.core.record.window import Entry, Window
+from langgraph_om.core.wire import Group, MemoryRecord
+from langgraph_om.errors import ObserverError
 
 # --- Observation ---------------------------------------------------------------------------------
 
@@ -102,84 +76,165 @@ def observe_cycle(
     yield from title_change(cycle, tally.at, parsed.thread_title)
 
 
-def hints_of(settings: Settings, parsed: Parsed) -> dict[str, str | None]:
-    """Return the continuation hints of an answer; the title only where titles are asked for."""
+def ask_observer(
+    cycle: CycleInfo,
+    tally: Tally,
+    entries: Sequence[Entry],
+    *,
+    known: Sequence[Group],
+    hints: Mapping[str, Any],
+) -> Generator[Step, Answer, Parsed]:
+    """Have messages observed.
+
+    Args:
+        cycle: The cycle.
+        tally: Where its costs are noted.
+        entries: The messages to observe.
+        known: The observations that it shall not repeat.
+        hints: Where the continuation hints stand.
+
+    Returns:
+        What the Observer answered, `ok` or `none`.
+
+    Raises:
+        ObserverError: When there is no usable answer, or a hook failed.
+    """
+    shown = yield from _shown(cycle, entries)
+    if not shown:  # a hook left nothing of them: they are observed, and hold nothing worth noting
+        return Parsed("none")
+    request = _observer_input(cycle, shown, known, hints)
+    try:
+        parsed = yield from tally.metered(observe(request), cycle.about())
+    except ObserverError as error:
+        if "after_observation" in cycle.settings.transforms:
+            error.observations = ""  # no hook has seen what there is of an answer
+        raise
+    return (yield from checked(cycle, parsed))
+
+
+def _shown(
+    cycle: CycleInfo, entries: Sequence[Entry]
+) -> Generator[Step, Answer, list[TimedMessage]]:
+    """Return the messages as the Observer is shown them, with their times."""
+    settings, stamps = cycle.settings, cycle.record["stamps"]
+    timed = [
+        TimedMessage(entry.message, settings.time_of(entry.key, entry.message, stamps))
+        for entry in entries
+    ]
+    return (yield from pass_through_hook(cycle, entries, timed))
+
+
+def _observer_input(
+    cycle: CycleInfo,
+    shown: Sequence[TimedMessage],
+    known: Sequence[Group],
+    hints: Mapping[str, Any],
+) -> ObserverInput:
+    settings = cycle.settings
+    observation = settings.observation
+    transcript = write_transcript(settings, shown)
+    wanted = observation.observe_attachments
+    return ObserverInput(
+        transcript=transcript.text,
+        attachments=selected(transcript.attachments, setting=wanted),
+        by_profile=wanted == "auto",
+        previous=previous_observations(
+            known, observation.previous_observer_tokens, settings.counter
+        ),
+        hints={
+            "current_task": hints["current_task"],
+            "suggested_response": hints["suggested_response"],
+            "thread_title": cycle.record["thread_title"] if observation.thread_title else None,
+        },
+        instruction=observation.instruction,
+        prompt=observation.prompt,
+        thread_title=observation.thread_title,
+    )
+
+
+def observation_job(
+    settings: Settings, record: MemoryRecord, window: Window, stop: int, now: datetime
+) -> Job:
+    """Describe the job that observes the window up to `stop`, behind its live chunks."""
+    live = live_chunks(record, window)
+    start = covered_count(live)
+    entries = window.entries[start:stop]
+    digest = entries_digest(entries)
+    cycle_id = derive_id("buffer", record["id"], failures_of(record, "observation"), digest)
+    tokens = window.weight(start, stop)
+    cycle = CycleInfo(settings, record, "observation", cycle_id, tokens, now, "buffer")
+    covers = {"ids": [entry.key for entry in entries], "digest": digest}
+    return job_of(cycle, covers, _observe_ahead(cycle, entries, digest, [p.chunk for p in live]))
+
+
+# --- The work ------------------------------------------------------------------------------------
+
+
+def _observe_ahead(
+    cycle: CycleInfo,
+    entries: Sequence[Entry],
+    digest: str,
+    chunks: Sequence[Mapping[str, Any]],
+) -> CycleFlow:
+    settings, record = cycle.settings, cycle.record
+    tally = Tally(cycle.started)
+    known = [*_log_with_reflection(record), *map(group_of, chunks)]
+    hints = live_hints(record, chunks)
+    try:
+        parsed = yield from ask_observer(cycle, tally, entries, known=known, hints=hints)
+    except ObserverError as error:
+        partial = error.observations or None
+        yield cycle.end("buffering-failed", tally, error=str(error), observations=partial)
+        return
+    text = parsed.observations
+    tokens = settings.counter.count_text(text)
+    chunk = {
+        "id": cycle.cycle_id,
+        "cycle_id": cycle.cycle_id,
+        "ranges": [[entries[0].key, entries[-1].key]],
+        "thread_id": record["thread_id"],
+        "message_count": len(entries),
+        "message_tokens": cycle.tokens,
+        "text": text,
+        "tokens": tokens,
+        "digest": digest,
+        **hints_of(settings, parsed),
+        "created_at": iso(tally.at),
+    }
+    yield cycle.end(
+        "buffering-end", tally, chunk=chunk, observation_tokens=tokens, observations=text
+    )
+
+
+def _log_with_reflection(record: MemoryRecord) -> Sequence[Group]:
+    """Return the log with a buffered reflection in the place of the groups it read."""
+    buffered = record["reflection"]
+    if buffered is None:
+        return record["log"]
+    start = position_of_groups(record["log"], buffered["group_ids"])
+    if start is None:
+        return record["log"]
+    stop = start + len(buffered["group_ids"])
+    return [*record["log"][:start], *buffered["groups"], *record["log"][stop:]]
+
+
+def group_of(chunk: Mapping[str, Any]) -> Group:
+    """Return what a chunk becomes in the log."""
     return {
-        "current_task": parsed.current_task,
-        "suggested_response": parsed.suggested_response,
-        "thread_title": parsed.thread_title if settings.observation.thread_title else None,
+        "id": chunk["id"],
+        "kind": "observation",
+        "ranges": chunk["ranges"],
+        "thread_id": chunk["thread_id"],
+        "observed_at": chunk["created_at"],
+        "text": chunk["text"],
+        "tokens": chunk["tokens"],
     }
 
 
-def title_change(cycle: CycleInfo, at: datetime, title: str | None) -> CycleFlow:
-    """Say that the thread has a new title, if it has."""
-    old = cycle.record["thread_title"]
-    if cycle.settings.observation.thread_title and title is not None and title != old:
-        yield cycle.event("thread-update", at, old_title=old, new_title=title)
-
-
-def failed(
-    cycle: CycleInfo, tally: Tally, error: ObserverError, size: int, last_message: str | None
-) -> CycleFlow:
-    """Say that nothing came of the cycle, and what follows from that.
-
-    A question that no tier of a `ModelByInputTokens` covers ends the turn: the next will not fit
-    either.
-
-    Raises:
-        ObserverError: The given one, with `on_error="raise"`.
-    """
-    back_off = cycle.failures(size)
-    partial = error.observations or None
-    yield cycle.end(
-        "observation-failed",
-        tally,
-        error=str(error),
-        observations=partial,
-        last_message=last_message,
-        **back_off,
-    )
-    if cycle.settings.on_error == "raise":
-        raise error
-    if cycle.settings.on_error == "abort" or isinstance(error.__cause__, ModelTierError):
-        yield cycle.event("tripped", tally.at, reason=str(error), last_message=last_message)
-
-
-# --- Reflection ----------------------------------------------------------------------------------
-
-
-def reflect_cycle(
-    settings: Settings, record: MemoryRecord, window: Window, started: datetime
-) -> CycleFlow:
-    """Condense the whole log while the turn waits.
-
-    Args:
-        settings: The settings in force.
-        record: The memory of the thread.
-        window: Its unobserved messages.
-        started: The current time.
-    """
-    groups = record["log"]
-    tokens = log_tokens(record)
-    attempt = failures_of(record, "reflection")
-    ids = [group["id"] for group in groups]
-    cycle_id = derive_id("reflect", log_owner(record), attempt, *ids)
-    cycle = CycleInfo(settings, record, "reflection", cycle_id, tokens, started)
-    tally = Tally(started)
-    yield cycle.start("observation-start")
-    try:
-        written, text, current_task = yield from condensed(cycle, tally, groups)
-    except ObserverError as error:
-        yield from failed(cycle, tally, error, tokens, window.last_key)
-        return
-    size = sum(group["tokens"] for group in written)
-    yield cycle.end(
-        "observation-end",
-        tally,
-        group_ids=ids,
-        groups=written,
-        observation_tokens=size,
-        observations=text,
-        current_task=current_task,
-        **cycle.rest_after(size),
-    )
+def live_hints(record: MemoryRecord, chunks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the newest hints: those of the newest chunk that has them, else the record's."""
+    hints = {}
+    for name in ("current_task", "suggested_response"):
+        said = [chunk[name] for chunk in chunks if chunk[name] is not None]
+        hints[name] = said[-1] if said else record.get(name)
+    return hints

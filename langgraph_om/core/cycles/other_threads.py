@@ -7,33 +7,27 @@ here when it is collected.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from langgraph_om.core.config.settings import Settings
-from langgraph_om.core.cycles.buffering import Job, job_of
-from langgraph_om.core.cycles.cycle import Answer, CycleFlow, CycleInfo, Step, Tally, Together
-from langgraph_om.core.cycles.hooks import ask_observer_of_threads
-from langgraph_om.core.cycles.observation import failed, hints_of
-from langgraph_om.core.events import Event, iso
-from langgraph_om.core.observe.other_threads import (
-    OtherThread,
-    batches,
-    counts_to_observe,
-    others_tokens,
-)
+from langgraph_om.core.content.attachments import selected
+from langgraph_om.core.content.message_keys import derive_id
+from langgraph_om.core.cycles.cycle import CycleInfo, Job, failed, hints_of, job_of
+from langgraph_om.core.cycles.hooks import checked, pass_through_hook, write_transcript
+from langgraph_om.core.effects import Answer, CycleFlow, Step, Tally, Together
+from langgraph_om.core.events import iso
+from langgraph_om.core.observe.log_excerpt import previous_sections
+from langgraph_om.core.observe.observer import ThreadInput, ThreadsInput, observe_threads
+from langgraph_om.core.observe.other_threads import OtherThread, batches, counts_to_observe
 from langgraph_om.core.observe.parse_answer import Parsed
+from langgraph_om.core.observe.transcript import TimedMessage
+from langgraph_om.core.plan import others_tokens
 from langgraph_om.core.record.chunks import entries_digest
-from langgraph_om.core.record.record import (
-    CURSOR_TAIL,
-    Group,
-    MemoryRecord,
-    derive_id,
-    failures_of,
-    newest_observed,
-)
+from langgraph_om.core.record.record import CURSOR_TAIL, failures_of, log_text, newest_observed
 from langgraph_om.core.record.window import Window
-from langgraph_om.core.reflect.regroup import log_text
+from langgraph_om.core.wire import Event, Group, MemoryRecord
 from langgraph_om.errors import ObserverError
 
 _Part = tuple[OtherThread, int]
@@ -205,3 +199,79 @@ def _titles(
         if new is not None and new != old:
             event = cycle.event("thread-update", tally.at, old_title=old, new_title=new)
             yield {**event, "thread_id": section["thread_id"]}
+
+
+def ask_observer_of_threads(
+    cycle: CycleInfo, tally: Tally, threads: Sequence[tuple[OtherThread, int]]
+) -> Generator[Step, Answer, dict[str, Parsed]]:
+    """Have the oldest messages of several other threads observed, in one question.
+
+    Args:
+        cycle: The cycle.
+        tally: Where its costs are noted.
+        threads: Each with the number of messages to observe.
+
+    Returns:
+        By thread id, what the Observer answered; a thread that is missing is not observed.
+
+    Raises:
+        ObserverError: When there is no usable answer, or a hook failed.
+    """
+    settings, found = cycle.settings, dict[str, Parsed]()
+    inputs: list[ThreadInput] = []
+    for thread, count in threads:
+        own, entries = _within(cycle, thread), thread.entries[:count]
+        timed = [
+            TimedMessage(entry.message, time)
+            for entry, time in zip(entries, thread.times, strict=False)
+        ]
+        shown = yield from pass_through_hook(own, entries, timed)
+        if not shown:
+            found[thread.thread_id] = Parsed("none")
+            continue
+        transcript = write_transcript(settings, shown)
+        inputs.append(
+            ThreadInput(
+                thread.thread_id,
+                settings.show_id(thread.thread_id),
+                transcript.text,
+                title=thread.hints.get("thread_title"),
+                hints=thread.hints,
+                attachments=selected(
+                    transcript.attachments, setting=settings.observation.observe_attachments
+                ),
+            )
+        )
+    answers = yield from tally.metered(
+        observe_threads(_threads_input(cycle, inputs)), cycle.about()
+    )
+    for thread, _ in threads:
+        if thread.thread_id in answers:
+            own, parsed = _within(cycle, thread), answers[thread.thread_id]
+            found[thread.thread_id] = yield from checked(own, parsed)
+    return found
+
+
+def _within(cycle: CycleInfo, thread: OtherThread) -> CycleInfo:
+    """Return the cycle as a hook is told of it that sees one thread's texts."""
+    record = cast("MemoryRecord", {**cycle.record, "thread_id": thread.thread_id, "stamps": {}})
+    return replace(cycle, record=record)
+
+
+def _threads_input(cycle: CycleInfo, inputs: Sequence[ThreadInput]) -> ThreadsInput:
+    settings = cycle.settings
+    observation = settings.observation
+    return ThreadsInput(
+        inputs,
+        previous=previous_sections(
+            cycle.record["log"],
+            observation.previous_observer_tokens,
+            settings.counter,
+            settings.show_id,
+            first=[each.thread_id for each in inputs],
+        ),
+        instruction=observation.instruction,
+        prompt=observation.prompt,
+        thread_title=observation.thread_title,
+        by_profile=observation.observe_attachments == "auto",
+    )

@@ -9,24 +9,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.cycles.cycle import CycleInfo
-from langgraph_om.core.events import Event, iso
-from langgraph_om.core.observe.other_threads import others_tokens
+from langgraph_om.core.effects import JobState
+from langgraph_om.core.events import iso
+from langgraph_om.core.plan import others_tokens
 from langgraph_om.core.record.chunks import covered_count, entries_digest, live_chunks
-from langgraph_om.core.record.record import (
-    MemoryRecord,
-    failures_of,
-    log_tokens,
-    position_of_groups,
-)
+from langgraph_om.core.record.record import failures_of, log_tokens, position_of_groups
 from langgraph_om.core.record.window import Window
-
-JobState = Event | Literal["running", "expired"] | None
-"""A job as its executor knows it: its result, still at work, left by the worker that had it, or not
-known there."""
+from langgraph_om.core.wire import Event, MemoryRecord
 
 
 def collected(

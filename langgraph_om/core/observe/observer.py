@@ -5,17 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Literal, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from langgraph_om.core.content.attachments import Attachment
 from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.text import clean, omit_middle
+from langgraph_om.core.effects import Flow, ModelCall, ModelReply
 from langgraph_om.core.observe.parse_answer import Parsed, parse_output
+from langgraph_om.core.observe.thread_sections import Answers, attribute, in_section, parse_sections
 from langgraph_om.core.prompts import fill
 from langgraph_om.errors import ObserverError
 
@@ -23,41 +23,6 @@ MOST_ERROR_CHARACTERS = 1000
 """Of what a provider says, which is logged and may be kept in memory."""
 MOST_QUOTED_CHARACTERS = 20_000
 """Of an answer that is shown to the model again."""
-
-ResultT = TypeVar("ResultT")
-
-
-@dataclass(frozen=True, slots=True)
-class ModelCall:
-    """A question to a model; whoever drives the flow asks it."""
-
-    role: Literal["observer", "reflector"]
-    messages: list[BaseMessage]
-    """As text; what is attached is put in for the model that is really asked."""
-    about: Mapping[str, Any] = field(default_factory=dict)
-    """What it is asked for: the cycle, its trigger and whose conversation it is."""
-    attachments: Sequence[Attachment] = ()
-    """What is attached to the messages in it, oldest first."""
-    by_profile: bool = True
-    """Whether a model is sent only what its profile says that it takes."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelReply:
-    """What came of a `ModelCall`."""
-
-    at: datetime
-    text: str = ""
-    cut_off: bool = False
-    """Whether the provider says that the output limit ended the answer."""
-    usage: Mapping[str, int] = field(default_factory=dict)
-    """`inputTokens` and `outputTokens` as the provider counts them."""
-    error: Exception | None = None
-    """Why there is no answer."""
-
-
-Flow = Generator[ModelCall, ModelReply, ResultT]
-"""Yields questions, is sent replies, returns a result; written once for sync and async."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,3 +138,139 @@ def output_format(*, thread_title: bool) -> str:
 def observer_rules(prompt: str) -> str:
     """Return the Observer's rules alone, so that the Reflector knows what it reads."""
     return fill(f"observer_{prompt}", output_format="", custom="")
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadInput:
+    """What the Observer is told of one thread."""
+
+    thread_id: str
+    shown_id: str
+    """The id as the Observer is shown it: the same, or a hash of it."""
+    transcript: str
+    title: str | None = None
+    """Its title as it stands, where titles are asked for."""
+    hints: Mapping[str, str | None] = field(default_factory=dict)
+    """`current_task` and `suggested_response` as they stand."""
+    attachments: Sequence[Attachment] = ()
+    """Of that which the transcript names, what may be shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadsInput:
+    """All that the Observer is told of several threads."""
+
+    threads: Sequence[ThreadInput]
+    previous: Sequence[tuple[str, str]] = ()
+    """Shown id and earlier observations of threads, these or others, already cut to their budget.
+    """
+    instruction: str | None = None
+    prompt: str = "default"
+    thread_title: bool = False
+    by_profile: bool = True
+    """Whether a model is shown only what its profile says that it takes."""
+
+
+def observe_threads(request: ThreadsInput) -> Flow[dict[str, Parsed]]:
+    """Ask the Observer about several threads, and once more when nothing of its answer is usable.
+
+    Sections that are complete before the end of an answer that was cut off are used: each holds
+    all there is to say on its thread. The section that was cut is not.
+
+    Returns:
+        By thread id, what was answered, `ok` or `none`. A thread that is missing was not answered,
+        or not in the form: it is not observed.
+
+    Raises:
+        ObserverError: When the call failed, or the second answer holds nothing usable either.
+        ValueError: When two threads are shown by the same id.
+    """
+    names = _thread_ids(request.threads)
+    if not names:
+        return {}
+    messages = _threads_question(request)
+    reply = yield _threads_call(request, messages)
+    answers = _read_threads(reply, names)
+    if not answers.threads:
+        again = [*messages, *_quoted_threads(reply, answers), _asking_threads_again(answers)]
+        reply = yield _threads_call(request, again)
+        answers = _read_threads(reply, names)
+    if not answers.threads:
+        msg = f"the Observer's answer is {answers.status}: {answers.problem}"
+        error = ObserverError(msg)
+        error.observations = ""
+        raise error
+    return {names[shown_id]: parsed for shown_id, parsed in answers.threads.items()}
+
+
+def _thread_ids(threads: Sequence[ThreadInput]) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for thread in threads:
+        if thread.shown_id in names:
+            msg = (
+                f"two threads have the `shown_id` {thread.shown_id!r}; show each thread once, and "
+                "every one by an id of its own"
+            )
+            raise ValueError(msg)
+        names[thread.shown_id] = thread.thread_id
+    return names
+
+
+def _threads_call(request: ThreadsInput, messages: list[BaseMessage]) -> ModelCall:
+    attachments = [
+        replace(each, label=f'thread "{attribute(thread.shown_id)}": {each.label}')
+        for thread in request.threads
+        for each in thread.attachments
+    ]
+    return ModelCall("observer", messages, attachments=attachments, by_profile=request.by_profile)
+
+
+def _read_threads(reply: ModelReply, names: Mapping[str, str]) -> Answers:
+    if reply.error is not None:
+        raise failure(reply.error, "Observer") from reply.error
+    return parse_sections(reply.text, names.keys(), cut_off=reply.cut_off)
+
+
+def _quoted_threads(reply: ModelReply, answers: Answers) -> list[BaseMessage]:
+    """Show the model its own answer, unless that is a flood or nothing."""
+    return [quoted(reply)] if answers.status == "malformed" else []
+
+
+def _asking_threads_again(answers: Answers) -> HumanMessage:
+    return HumanMessage(fill("observer_threads_retry", problem=answers.problem))
+
+
+def _threads_question(request: ThreadsInput) -> list[BaseMessage]:
+    form = fill(
+        "observer_threads_output", section_form=output_format(thread_title=request.thread_title)
+    )
+    system = fill(
+        f"observer_{request.prompt}", output_format=form, custom=request.instruction or ""
+    )
+    shown = [_thread_section(thread, request) for thread in request.threads]
+    task = fill(
+        "observer_threads_task",
+        previous_observations=_previous_thread_section(request.previous),
+        threads="\n\n".join(shown),
+    )
+    return [SystemMessage(system), HumanMessage(task)]
+
+
+def _thread_section(thread: ThreadInput, request: ThreadsInput) -> str:
+    """Show the hints of a thread as they stand, each in its tag, and what was said in it."""
+    hints = {
+        "current-task": thread.hints.get("current_task"),
+        "suggested-response": thread.hints.get("suggested_response"),
+        "thread-title": thread.title if request.thread_title else None,
+    }
+    tagged = [f"<{tag}>{escape(text)}</{tag}>" for tag, text in hints.items() if text]
+    lines = [*tagged, escape(thread.transcript)]
+    return in_section(thread.shown_id, "\n".join(lines))
+
+
+def _previous_thread_section(previous: Sequence[tuple[str, str]]) -> str:
+    shown = [in_section(shown_id, escape(text)) for shown_id, text in previous if text]
+    if not shown:
+        return "There are no earlier observations."
+    sections = "\n\n".join(shown)
+    return f"<previous-observations>\n{sections}\n</previous-observations>"

@@ -15,7 +15,8 @@ from typing import Any, Final
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.content.escape import escape
-from langgraph_om.core.observe.thread_sections import ShowId, attribute
+from langgraph_om.core.content.message_keys import ShowId
+from langgraph_om.core.observe.thread_sections import attribute
 from langgraph_om.core.observe.transcript import TimedMessage, TranscriptLimits, render_transcript
 from langgraph_om.core.record.window import Entry, safe_cuts
 from langgraph_om.core.tokens.counter import TokenCounter
@@ -143,27 +144,6 @@ def _end(thread: OtherThread) -> tuple[Sequence[Entry], Sequence[datetime | None
     if thread.rest:
         return thread.newest, thread.newest_times
     return thread.entries, thread.times
-
-
-def others_text(others: Sequence[Mapping[str, Any]]) -> str:
-    """Return the blocks to show, with a line about threads for which there is no room."""
-    texts = [each["text"] for each in others if each["text"]]
-    hidden = len(others) - len(texts)
-    if hidden:
-        texts.insert(0, f"[{hidden} other conversation{'' if hidden == 1 else 's'} left out]")
-    return "\n\n".join(texts)
-
-
-def others_tokens(others: Sequence[Mapping[str, Any]]) -> int:
-    """Count the unobserved messages of other threads, long parts cut."""
-    return sum(each["tokens"] for each in others)
-
-
-def others_due(others: Sequence[Mapping[str, Any]], budget: int) -> int:
-    """Count the messages of other threads to observe now: none while all of them can be shown."""
-    if others_tokens(others) <= budget and not any(each.get("rest") for each in others):
-        return 0
-    return sum(each["observable"] for each in others)
 
 
 # --- What is observed ----------------------------------------------------------------------------

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from langgraph_om.core.record.record import derive_id
-
-ShowId = Callable[[str], str]
-"""Tells how models are shown a thread's id: as it is, or as a hash. No two ids look the same."""
+from langgraph_om.core.observe.answer_tags import ITEM_START
+from langgraph_om.core.observe.parse_answer import Parsed, parse_output, without_reasoning
 
 CLOSE: Final = "</thread>"
 
@@ -76,6 +75,103 @@ def _character(entity: re.Match[str]) -> str:
     return chr(code) if code <= sys.maxunicode else entity[0]
 
 
-def hidden_id(thread_id: str) -> str:
-    """Write a thread id so that it can not be read, always the same way."""
-    return derive_id("thread", thread_id)
+_OPENS: Final = re.compile(r"<thread(?P<attributes>[ \t][^<>]*+)>")
+_JOINED: Final = re.compile(r"^([ \t]*+</thread>)[ \t]*+(?=<thread[ \t])", re.MULTILINE)
+_MENTION: Final = re.compile(r"</?+[ \t]*+thread(?=[\s>/])", re.IGNORECASE)
+_NO_SECTION: Final = (
+    'The answer holds no whole `<thread id="...">` section with an id of the request.'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What one answer says of each thread."""
+
+    threads: Mapping[str, Parsed]
+    """By shown id, in the order of the answer; `ok` or `none` only."""
+    problem: str = ""
+    """One sentence on why there is nothing; empty when there is something."""
+    status: str = "ok"
+    """The status of the answer as a whole, as of a single one."""
+
+
+@dataclass(slots=True)
+class _Section:
+    shown_id: str | None
+    lines: list[str]
+    is_closed: bool = False
+    is_spoilt: bool = False
+    """Whether it may have ended earlier or later than it seems."""
+
+
+def parse_sections(text: str, known: Collection[str], *, cut_off: bool = False) -> Answers:
+    """Read the sections of an answer.
+
+    Args:
+        text: The whole answer, as the model wrote it.
+        known: The ids that were asked about, as they were shown.
+        cut_off: Whether the provider said that the answer ended too early; the sections that were
+            closed before that are whole.
+
+    Returns:
+        The answers that can be used. A thread with two sections has none.
+    """
+    plain = without_reasoning(text.replace("\r\n", "\n").replace("\r", "\n"))
+    sections = _sections(plain)
+    if not sections:
+        return _without_sections(plain, known, cut_off=cut_off)
+    found: dict[str, Parsed] = {}
+    counts: dict[str, int] = {}
+    worst: Parsed | None = None
+    for section in sections:
+        if section.shown_id is None or section.shown_id not in known:
+            continue
+        counts[section.shown_id] = counts.get(section.shown_id, 0) + 1
+        if not section.is_closed or section.is_spoilt:
+            continue
+        parsed = parse_output("\n".join(section.lines))
+        if parsed.status in ("ok", "none"):
+            found[section.shown_id] = parsed
+        else:
+            worst = parsed
+    usable = {shown_id: parsed for shown_id, parsed in found.items() if counts[shown_id] == 1}
+    if usable:
+        return Answers(usable)
+    if cut_off:
+        return Answers({}, "The answer was cut off before the end of its first section.", "cut_off")
+    if worst is not None:
+        return Answers({}, worst.problem, worst.status)
+    return Answers({}, _NO_SECTION, "malformed")
+
+
+def _without_sections(text: str, known: Collection[str], *, cut_off: bool) -> Answers:
+    """Read an answer that has no section: who was asked about one thread may leave it out."""
+    alone = parse_output(text, cut_off=cut_off)
+    if alone.status in ("ok", "none") and len(known) == 1:
+        return Answers({next(iter(known)): alone})
+    if alone.status in ("ok", "none", "malformed"):
+        return Answers({}, _NO_SECTION, "malformed")
+    return Answers({}, alone.problem, alone.status)
+
+
+def _sections(text: str) -> list[_Section]:
+    """Cut a text at the lines that are tags."""
+    sections: list[_Section] = []
+    for line in _JOINED.sub(r"\1\n", text).split("\n"):
+        bare = line.strip(" \t")
+        opened = _OPENS.fullmatch(bare)
+        last = sections[-1] if sections else None
+        if opened is not None:
+            sections.append(_Section(read_id(opened["attributes"]), []))
+        elif last is None:
+            continue
+        elif bare == CLOSE:
+            # A second end: one of the two was quoted, and nobody can tell which.
+            last.is_spoilt = last.is_spoilt or last.is_closed
+            last.is_closed = True
+        elif not last.is_closed:
+            last.lines.append(line)
+            # Within an item a tag is quoted; anywhere else it may have been meant.
+            if _MENTION.search(line) is not None and not ITEM_START.match(bare):
+                last.is_spoilt = True
+    return sections

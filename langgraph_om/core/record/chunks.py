@@ -13,8 +13,9 @@ from typing import Any
 
 from langchain_core.messages import HumanMessage
 
-from langgraph_om.core.record.record import MemoryRecord, derive_id
+from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.record.window import Entry, Window, safe_cuts
+from langgraph_om.core.wire import MemoryRecord
 
 MIN_REMAINING = 1000
 """Tokens that an activation leaves at least, where the retention floor is not lower."""

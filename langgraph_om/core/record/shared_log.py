@@ -14,33 +14,10 @@ Rules of this file:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, cast
+from typing import Any, cast
 
-from langgraph_om.core.record.record import (
-    HINTS,
-    Group,
-    MemoryRecord,
-    blank_record,
-    newest_observed,
-    position_of_groups,
-)
-
-
-class SharedThread(TypedDict):
-    """What the shared log knows of one thread."""
-
-    cursor: list[str]
-    """Ids of its newest observed messages, newest last."""
-    hints: dict[str, str | None]
-    """`current_task`, `suggested_response` and `thread_title` of its newest observation."""
-
-
-class SharedLog(TypedDict):
-    """The memory of a resource, as the archive keeps it."""
-
-    generation: int
-    log: list[Group]
-    threads: dict[str, SharedThread]
+from langgraph_om.core.record.record import HINTS, blank_record, newest_observed, position_of_groups
+from langgraph_om.core.wire import Group, MemoryRecord, SharedLog, SharedThread
 
 
 def blank_log() -> SharedLog:

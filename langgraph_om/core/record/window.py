@@ -6,36 +6,23 @@ not the conversation. Nothing here decides; `plan` does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
 from typing import Any, NamedTuple, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langgraph_om.core.content.message_keys import content_digest
-from langgraph_om.core.content.text import SURROGATE
-from langgraph_om.core.record.record import (
-    CURSOR_TAIL,
-    MemoryRecord,
-    derive_id,
-    own_groups,
-    valid_counts,
+from langgraph_om.core.content.message_keys import (
+    CONTINUATION_ID,
+    Keyed,
+    content_digest,
+    is_conversation,
+    key_of,
+    keyed_messages,
 )
+from langgraph_om.core.record.record import CURSOR_TAIL, own_groups, valid_counts
 from langgraph_om.core.tokens.counter import CONVERSATION_OVERHEAD, TokenCounter
-from langgraph_om.errors import ConfigurationError
-
-CONTINUATION_ID = "om-continuation"
-"""Id of the reminder that stands for the observed part of the conversation in the Actor's prompt.
-"""
-
-MOST_ID_CHARACTERS = 500
-"""A database takes no longer key, and every checkpoint holds a message's key several times."""
-
-Keyed = list[tuple[str, BaseMessage]]
-"""Messages, each with its key."""
-
-MessageTime = Callable[[BaseMessage], datetime | None]
+from langgraph_om.core.wire import MemoryRecord
 
 
 class Entry(NamedTuple):
@@ -156,11 +143,6 @@ def needed_messages(record: MemoryRecord, messages: Sequence[BaseMessage]) -> li
     return [*pinned, *messages[first:]]
 
 
-def is_conversation(message: BaseMessage) -> bool:
-    """Tell whether a message was said in the conversation, and is not an instruction or ours."""
-    return message.type != "system" and message.id != CONTINUATION_ID
-
-
 def _weigh(
     key: str,
     message: BaseMessage,
@@ -263,39 +245,6 @@ def _search(record: MemoryRecord, positions: dict[str, int]) -> int:
     return unobserved if ranges else 0
 
 
-def keyed_messages(messages: Sequence[BaseMessage]) -> Keyed:
-    """Give every message a key of its own, numbered where messages share one.
-
-    Returns:
-        Per message its key and the message.
-    """
-    seen: dict[str, int] = {}
-    taken: set[str] = set()
-    keyed: Keyed = []
-    for message in messages:
-        key = key_of(message)
-        count = seen.get(key, 0) + 1
-        name = f"{key}#{count}" if count > 1 else key
-        while name in taken:  # at most once for each name, as no number is tried again
-            count += 1
-            name = f"{key}#{count}"
-        seen[key] = count
-        taken.add(name)
-        keyed.append((name, message))
-    return keyed
-
-
-def key_of(message: BaseMessage) -> str:
-    """Name a message by its id, or by its content where it has none.
-
-    An id that is too long for a key, or no text that can be encoded, is named by its digest.
-    """
-    key = message.id
-    if key and len(key) <= MOST_ID_CHARACTERS and (key.isascii() or not SURROGATE.search(key)):
-        return key
-    return derive_id("message", key or content_digest(message))
-
-
 # --- Cuts ----------------------------------------------------------------------------------------
 
 
@@ -346,77 +295,3 @@ def _call_ids(message: BaseMessage) -> list[str]:
         return []
     calls = [*message.tool_calls, *message.invalid_tool_calls]
     return [str(call["id"]) for call in calls if call.get("id")]
-
-
-# --- Time ----------------------------------------------------------------------------------------
-
-
-def message_time(
-    message: BaseMessage,
-    key: str,
-    stamps: Mapping[str, str],
-    *,
-    timezone: tzinfo,
-    custom: MessageTime | None = None,
-) -> datetime | None:
-    """Tell when a message was written, as far as anything knows.
-
-    Looks at the user's own function, then `created_at` (ISO) in `additional_kwargs` and
-    `response_metadata`, then a time-ordered id (UUIDv7, ULID), then the first-seen stamp. A time
-    without a zone is one of the memory's `timezone`.
-
-    Returns:
-        An aware time, or `None` for a message of unknown time.
-    """
-    if custom is not None:
-        told: Any = custom(message)
-        if told is not None and not isinstance(told, datetime):
-            msg = f"`message_time` returned {told!r}; return a datetime or None"
-            raise ConfigurationError(msg)
-        if told is not None:
-            return told if told.tzinfo else told.replace(tzinfo=timezone)
-    for source in (message.additional_kwargs, message.response_metadata):
-        known = _iso_time(source.get("created_at"), timezone)
-        if known is not None:
-            return known
-    return _id_time(message.id) or _iso_time(stamps.get(key), timezone)
-
-
-def _iso_time(value: object, timezone: tzinfo) -> datetime | None:
-    if not isinstance(value, str):
-        return None
-    try:
-        parsed = datetime.fromisoformat(value)
-    except ValueError:
-        return None
-    return parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone)
-
-
-_ULID_ALPHABET = {char: value for value, char in enumerate("0123456789ABCDEFGHJKMNPQRSTVWXYZ")}
-_ULID_LENGTH, _ULID_TIME_LENGTH = 26, 10
-_UUID_LENGTH, _UUID_VERSION_AT = 36, 14
-_EARLIEST_MS = 946_684_800_000  # 2000-01-01: an older "time" is a random id that looks like a ULID
-_LATEST_MS = 4_102_444_800_000  # 2100-01-01
-
-
-def _id_time(key: str | None) -> datetime | None:
-    """Read the time out of a UUIDv7 (RFC 9562) or a ULID."""
-    if key is None:
-        return None
-    bare = key.removeprefix("run-").removeprefix("lc_run--")[:_UUID_LENGTH]
-    milliseconds = None
-    if len(bare) == _UUID_LENGTH and bare[_UUID_VERSION_AT] == "7":
-        try:
-            milliseconds = int(bare.replace("-", ""), 16) >> 80
-        except ValueError:
-            return None
-    elif len(key) == _ULID_LENGTH and key[0] in "01234567":
-        digits = [_ULID_ALPHABET.get(char) for char in key.upper()]
-        if None in digits:
-            return None
-        milliseconds = 0
-        for digit in digits[:_ULID_TIME_LENGTH]:
-            milliseconds = milliseconds * 32 + (digit or 0)
-    if milliseconds is None or not _EARLIEST_MS <= milliseconds <= _LATEST_MS:
-        return None
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)

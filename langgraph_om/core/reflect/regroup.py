@@ -8,132 +8,17 @@ every covered range of messages stays in exactly one group.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Literal
 
 from langgraph_om.core.content.dates import observation_date
-from langgraph_om.core.record.record import Group, derive_id
+from langgraph_om.core.content.escape import escape
+from langgraph_om.core.content.message_keys import ShowId, derive_id
+from langgraph_om.core.observe.thread_sections import in_section
+from langgraph_om.core.record.record import group_by_thread, log_text
 from langgraph_om.core.tokens.counter import TokenCounter
-
-
-def log_text(groups: Sequence[Group]) -> str:
-    """Render groups as one text, a blank line between them."""
-    return "\n\n".join(group["text"] for group in groups if group["text"])
-
-
-# --- What the Observer is shown of the log -------------------------------------------------------
-
-
-_GAP_TOKENS = 10
-"""About what a line about left-out lines costs."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    at: int
-    text: str
-    tokens: int
-    rank: int
-    """0 for what the user asserted, 1 for what is done, 2 for the rest."""
-
-
-def previous_observations(
-    groups: Sequence[Group], budget: int | Literal[False], counter: TokenCounter
-) -> str:
-    """Cut the log to `budget` tokens: the newest lines, and the newest of the important ones.
-
-    Half of the budget goes to the newest lines, the other half to older lines marked 🔴, then ✅;
-    what these leave over goes to the newest again. Left-out lines are counted in their place.
-
-    Args:
-        groups: The log.
-        budget: Tokens to keep within; 0 keeps nothing, `False` everything.
-        counter: What counts tokens.
-    """
-    if budget is False:
-        return log_text(groups)
-    if budget == 0:
-        return ""
-    text = log_text(groups)
-    if sum(group["tokens"] for group in groups) <= budget:
-        return text
-    lines = [
-        _Line(at, line, counter.count_text(line) + 1, _rank(line))
-        for at, line in enumerate(text.split("\n"))
-        if line.strip()
-    ]
-    room = budget
-    while room > 0:
-        kept = _choose(lines, room)
-        shown = _with_gaps([line for line in lines if line.at in kept], len(lines), lines)
-        excess = counter.count_text(shown) - budget
-        if excess <= 0:
-            return shown
-        room -= excess  # the lines about what is left out took more than was set aside
-    return ""
-
-
-def _rank(line: str) -> int:
-    return 0 if "🔴" in line else 1 if "✅" in line else 2
-
-
-class _Picker:
-    """Picks lines while the budget lasts; a picked item brings its date heading."""
-
-    def __init__(self, lines: Sequence[_Line], budget: int) -> None:
-        self.left = budget - _GAP_TOKENS
-        self.kept: set[int] = set()
-        self._headings = [line for line in lines if observation_date(line.text) is not None]
-        self._starts = [line.at for line in self._headings]
-
-    def take(self, line: _Line, *, leave: int = 0, gap: int = 0) -> bool:
-        """Pick a line if that leaves at least `leave` tokens; tell whether it is picked."""
-        if line.at in self.kept:
-            return True
-        picked = [line, *self._heading_of(line)]
-        cost = sum(part.tokens + gap for part in picked)
-        if self.left - cost < leave:
-            return False
-        self.left -= cost
-        self.kept.update(part.at for part in picked)
-        return True
-
-    def _heading_of(self, line: _Line) -> list[_Line]:
-        above = bisect_right(self._starts, line.at) - 1
-        if above < 0 or self._starts[above] == line.at or self._starts[above] in self.kept:
-            return []
-        return [self._headings[above]]
-
-
-def _choose(lines: Sequence[_Line], budget: int) -> set[int]:
-    """Pick the numbers of the lines to keep."""
-    picker = _Picker(lines, budget)
-    newest = list(reversed(lines))
-    all(picker.take(line, leave=budget // 2) for line in newest)
-    for rank in (0, 1):
-        for line in newest:
-            if line.rank == rank:
-                picker.take(line, gap=_GAP_TOKENS)
-    all(picker.take(line) for line in newest)
-    return picker.kept
-
-
-def _with_gaps(kept: Sequence[_Line], total: int, lines: Sequence[_Line]) -> str:
-    order = {line.at: number for number, line in enumerate(lines)}
-    out: list[str] = []
-    expected = 0
-    for line in kept:
-        number = order[line.at]
-        if number > expected:
-            out.append(f"[{number - expected} earlier lines left out]")
-        out.append(line.text)
-        expected = number + 1
-    if expected < total:
-        out.append(f"[{total - expected} lines left out]")
-    return "\n".join(out)
-
+from langgraph_om.core.wire import Group
 
 # --- What a reflection makes of the log ----------------------------------------------------------
 
@@ -237,3 +122,70 @@ def _joined_ranges(groups: Sequence[Group]) -> list[list[str]]:
                 ranges.append([first, last])
             owner = group["thread_id"]
     return ranges
+
+
+# --- What the Reflector is shown, and what becomes of its answer ---------------------------------
+
+
+def render_for_reflector(groups: Sequence[Group], show_id: ShowId) -> str:
+    """Render a log that is to be condensed: one section for each thread, in order of its start."""
+    texts = {thread: log_text(own) for thread, own in group_by_thread(groups).items()}
+    return "\n\n".join(
+        in_section(show_id(thread), escape(text)) for thread, text in texts.items() if text
+    )
+
+
+def reflected_thread_groups(
+    sources: Sequence[Group],
+    texts: Mapping[str, str],
+    *,
+    cycle_id: str,
+    reflected_at: str,
+    counter: TokenCounter,
+) -> list[Group]:
+    """Make the groups that take the place of exactly those that a reflection read.
+
+    What a group of a thread covered is covered by exactly one group of the same thread. A thread
+    without a text, and a group without a thread, stay as they are.
+
+    Args:
+        sources: The groups that were read, in log order.
+        texts: By thread id, what the Reflector wrote.
+        cycle_id: Id of the cycle; the groups' ids are derived from it.
+        reflected_at: ISO time.
+        counter: What counts tokens.
+
+    Returns:
+        All groups, each where the first of the groups stood whose place it takes.
+    """
+    placed: list[tuple[int, Group]] = [
+        (at, group)
+        for at, group in enumerate(sources)
+        if not texts.get(group["thread_id"] or "", "").strip() or group["thread_id"] is None
+    ]
+    for thread, own in group_by_thread(sources).items():
+        text = texts.get(thread, "")
+        if not text.strip():
+            continue
+        written = reflected_groups(
+            own,
+            text,
+            cycle_id=derive_id("thread", cycle_id, thread),
+            reflected_at=reflected_at,
+            counter=counter,
+        )
+        starts = [at for at, group in enumerate(sources) if group["thread_id"] == thread]
+        placed += zip(_places(own, written, starts), written, strict=True)
+    return [group for _, group in sorted(placed, key=lambda pair: pair[0])]
+
+
+def _places(own: Sequence[Group], written: Sequence[Group], starts: Sequence[int]) -> list[int]:
+    """Tell for each written group where the first of its sources stood."""
+    places: list[int] = []
+    at = 0
+    for group in written:
+        first = group["ranges"][0][0] if group["ranges"] else None
+        while at < len(own) - 1 and all(first != start for start, _ in own[at]["ranges"]):
+            at += 1
+        places.append(starts[at])
+    return places

@@ -11,14 +11,10 @@ from itertools import takewhile
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.record.record import CURSOR_TAIL, MemoryRecord
-from langgraph_om.core.record.window import (
-    Keyed,
-    is_conversation,
-    key_of,
-    keyed_messages,
-    observed_messages,
-)
+from langgraph_om.core.content.message_keys import Keyed, is_conversation, key_of, keyed_messages
+from langgraph_om.core.record.record import CURSOR_TAIL
+from langgraph_om.core.record.window import observed_messages
+from langgraph_om.core.wire import MemoryRecord
 
 
 def unarchived(

@@ -9,13 +9,17 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.actor.prompt import dropped_from_view, extra_tokens
 from langgraph_om.core.config.settings import Identity, Settings
-from langgraph_om.core.cycles.results import JobState, collected, outdated
-from langgraph_om.core.events import Event, iso, status_data
+from langgraph_om.core.content.message_keys import derive_id
+from langgraph_om.core.cycles.results import collected, outdated
+from langgraph_om.core.effects import JobState
+from langgraph_om.core.events import iso
 from langgraph_om.core.plan import PROCEED, Decision, plan
-from langgraph_om.core.record.record import MemoryRecord, derive_id, fold, log_tokens, valid_counts
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import valid_counts
 from langgraph_om.core.record.window import Window, open_window
+from langgraph_om.core.step.status import status_data, trim_notice
+from langgraph_om.core.wire import Event, MemoryRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,28 +138,6 @@ def _next_step(record: MemoryRecord, window: Window) -> int:
     return step
 
 
-def trim_notice(settings: Settings, record: MemoryRecord, window: Window) -> list[Event]:
-    """Say when the Actor's view has to leave messages out to keep to `max_input_tokens`."""
-    limit = settings.max_input_tokens
-    if limit is None:
-        return []
-    extra = extra_tokens(record, settings.guide)
-    dropped = dropped_from_view(window, log_tokens(record), limit, extra=extra)
-    left_out = [entry for entry in window.entries[:dropped] if entry.key != window.request]
-    if not left_out:
-        return []
-    return [
-        {
-            "type": "view-trimmed",
-            "dropped_messages": len(left_out),
-            "dropped_tokens": sum(entry.tokens for entry in left_out),
-            "limit": settings.max_input_tokens,
-            "record_id": record["id"],
-            "thread_id": record["thread_id"],
-        }
-    ]
-
-
 def _opening(settings: Settings, record: MemoryRecord, identity: Identity) -> list[Event]:
     whose = (identity.thread_id, identity.resource_id)
     key = derive_id("om", settings.scope, *whose, *identity.place)
@@ -189,7 +171,11 @@ def _counting(
         if cached is None or cached[0] != entry.digest:
             counts[entry.key] = [entry.digest, entry.tokens]
         arrived = at >= window.fresh_from if first_look else entry.key not in known
-        if arrived and entry.key not in record["stamps"] and not settings.time_of(entry, {}):
+        if (
+            arrived
+            and entry.key not in record["stamps"]
+            and not settings.time_of(entry.key, entry.message, {})
+        ):
             stamps[entry.key] = iso(now)
     # The live request is weighed at every call, also when it lies before the window.
     present = {window.request, *(entry.key for entry in window.entries)}

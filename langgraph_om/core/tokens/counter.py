@@ -27,8 +27,8 @@ from langgraph_om.core.content.blocks import (
     RESULT_TYPES,
     TEXT_KEYS,
 )
+from langgraph_om.core.content.text import as_mapping, as_sequence, json_text, json_without_payloads
 from langgraph_om.core.tokens.images import FILE_FALLBACK_TOKENS, AttachmentFormula, Provider
-from langgraph_om.core.values import as_mapping, as_sequence, json_text, json_without_payloads
 
 CONVERSATION_OVERHEAD: Final = 24
 """Tokens that frame a conversation, once per list of messages."""

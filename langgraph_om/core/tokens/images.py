@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 import imagesize
 
-from langgraph_om.core.values import as_mapping
+from langgraph_om.core.content.text import as_mapping
 from langgraph_om.errors import ConfigurationError
 
 Provider = Literal["openai", "google", "anthropic"]

@@ -1,0 +1,225 @@
+"""Reflection: the blocking cycle and the one that runs ahead, and how the Reflector is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, cast
+
+from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.content.message_keys import derive_id
+from langgraph_om.core.cycles.cycle import CycleInfo, Job, failed, job_of
+from langgraph_om.core.cycles.hooks import rewrite_by_hook
+from langgraph_om.core.effects import Answer, CycleFlow, Step, Tally
+from langgraph_om.core.events import iso
+from langgraph_om.core.record.record import failures_of, log_owner, log_text, log_tokens
+from langgraph_om.core.record.window import Window
+from langgraph_om.core.reflect.reflector import (
+    Reflection,
+    ReflectorInput,
+    ThreadsReflectorInput,
+    reflect,
+    reflect_threads,
+)
+from langgraph_om.core.reflect.regroup import reflected_groups, reflected_thread_groups
+from langgraph_om.core.wire import Group, MemoryRecord
+from langgraph_om.errors import ObserverError
+
+
+def condensed(
+    cycle: CycleInfo, tally: Tally, sources: Sequence[Group]
+) -> Generator[Step, Answer, tuple[list[Group], str, str | None]]:
+    """Have groups condensed; with a shared log, each thread's for themselves.
+
+    Returns:
+        The groups that take their place, what was written, and the current task.
+
+    Raises:
+        ObserverError: When there is no usable answer, or a hook failed.
+    """
+    if cycle.settings.scope == "resource":
+        groups, text = yield from ask_reflector_of_threads(cycle, tally, sources)
+        return groups, text, None
+    result = yield from ask_reflector(cycle, tally, sources)
+    groups = reflected_groups(
+        sources,
+        result.text,
+        cycle_id=cycle.cycle_id,
+        reflected_at=iso(tally.at),
+        counter=cycle.settings.counter,
+    )
+    return groups, result.text, result.current_task
+
+
+# --- Reflection ----------------------------------------------------------------------------------
+
+
+def reflect_cycle(
+    settings: Settings, record: MemoryRecord, window: Window, started: datetime
+) -> CycleFlow:
+    """Condense the whole log while the turn waits.
+
+    Args:
+        settings: The settings in force.
+        record: The memory of the thread.
+        window: Its unobserved messages.
+        started: The current time.
+    """
+    groups = record["log"]
+    tokens = log_tokens(record)
+    attempt = failures_of(record, "reflection")
+    ids = [group["id"] for group in groups]
+    cycle_id = derive_id("reflect", log_owner(record), attempt, *ids)
+    cycle = CycleInfo(settings, record, "reflection", cycle_id, tokens, started)
+    tally = Tally(started)
+    yield cycle.start("observation-start")
+    try:
+        written, text, current_task = yield from condensed(cycle, tally, groups)
+    except ObserverError as error:
+        yield from failed(cycle, tally, error, tokens, window.last_key)
+        return
+    size = sum(group["tokens"] for group in written)
+    yield cycle.end(
+        "observation-end",
+        tally,
+        group_ids=ids,
+        groups=written,
+        observation_tokens=size,
+        observations=text,
+        current_task=current_task,
+        **cycle.rest_after(size),
+    )
+
+
+def reflection_job(settings: Settings, record: MemoryRecord, now: datetime) -> Job:
+    """Describe the job that reflects the log as it is now."""
+    ids = [group["id"] for group in record["log"]]
+    attempt = failures_of(record, "reflection")
+    cycle_id = derive_id("buffer-reflection", log_owner(record), attempt, *ids)
+    tokens = log_tokens(record)
+    cycle = CycleInfo(settings, record, "reflection", cycle_id, tokens, now, "buffer")
+    return job_of(cycle, {"group_ids": ids}, _reflect_ahead(cycle))
+
+
+def _reflect_ahead(cycle: CycleInfo) -> CycleFlow:
+    groups = cycle.record["log"]
+    tally = Tally(cycle.started)
+    try:
+        written, text, _ = yield from condensed(cycle, tally, groups)
+    except ObserverError as error:
+        partial = error.observations or None
+        yield cycle.end("buffering-failed", tally, error=str(error), observations=partial)
+        return
+    tokens = sum(group["tokens"] for group in written)
+    buffered = {
+        "cycle_id": cycle.cycle_id,
+        "group_ids": [group["id"] for group in groups],
+        "groups": written,
+        "input_tokens": cycle.tokens,
+        "tokens": tokens,
+        "created_at": iso(tally.at),
+    }
+    yield cycle.end(
+        "buffering-end",
+        tally,
+        reflection=buffered,
+        observation_tokens=tokens,
+        observations=text,
+    )
+
+
+REFLECTION_TARGET = 0.75
+"""A reflection is dense enough below this part of the log it read (or below the threshold)."""
+
+
+def ask_reflector(
+    cycle: CycleInfo, tally: Tally, groups: Sequence[Group]
+) -> Generator[Step, Answer, Reflection]:
+    """Have groups of the log condensed.
+
+    Raises:
+        ObserverError: When there is no usable answer, or a hook failed.
+    """
+    counter = cycle.settings.counter
+    given = {"observations": log_text(groups)}
+    shown = yield from rewrite_by_hook(cycle, "before_reflection", given)
+    request = _reflector_input(cycle, groups, _left(shown, "before_reflection"))
+    result = yield from tally.metered(reflect(request, counter), cycle.about())
+    said = {"observations": result.text, "current_task": result.current_task}
+    kept = yield from rewrite_by_hook(cycle, "after_reflection", said)
+    text = _left(kept, "after_reflection")
+    return replace(
+        result, text=text, tokens=counter.count_text(text), current_task=kept["current_task"]
+    )
+
+
+def ask_reflector_of_threads(
+    cycle: CycleInfo, tally: Tally, groups: Sequence[Group]
+) -> Generator[Step, Answer, tuple[list[Group], str]]:
+    """Have a shared log condensed, each thread's observations for themselves.
+
+    Returns:
+        The groups that take the place of those that were read, and what was written.
+
+    Raises:
+        ObserverError: When there is no usable answer, or a hook failed.
+    """
+    settings = cycle.settings
+    given: dict[str, str | None] = {}
+    for group in groups:
+        if group["thread_id"] is not None and group["text"]:
+            given[group["id"]] = group["text"]
+    shown = yield from rewrite_by_hook(cycle, "before_reflection", given, "observations")
+    texts = {key: _left({"observations": text}, "before_reflection") for key, text in shown.items()}
+    read = [cast("Group", {**g, "text": texts.get(g["id"], g["text"])}) for g in groups]
+    total = sum(group["tokens"] for group in groups)
+    request = ThreadsReflectorInput(
+        read,
+        settings.show_id,
+        target=_target(settings, total),
+        instruction=settings.reflection.instruction,
+        prompt=settings.observation.prompt,
+    )
+    result = yield from tally.metered(reflect_threads(request, settings.counter), cycle.about())
+    kept = yield from rewrite_by_hook(cycle, "after_reflection", result.texts, "observations")
+    said = {key: _left({"observations": text}, "after_reflection") for key, text in kept.items()}
+    written = reflected_thread_groups(
+        groups,
+        said,
+        cycle_id=cycle.cycle_id,
+        reflected_at=iso(tally.at),
+        counter=settings.counter,
+    )
+    return written, "\n\n".join(said.values())
+
+
+def _left(texts: Mapping[str, Any], hook: str) -> str:
+    """Return what a hook left of a log.
+
+    Raises:
+        ObserverError: When that is nothing; it would take the place of all that is known.
+    """
+    text = str(texts["observations"])
+    if not text.strip():
+        msg = f"the hook `{hook}` left nothing of the log"
+        raise ObserverError(msg)
+    return text
+
+
+def _target(settings: Settings, tokens: int) -> int:
+    """Tell the size under which a reflection is dense enough."""
+    threshold = settings.thresholds.observation_tokens
+    return max(1, min(threshold, round(tokens * REFLECTION_TARGET)))
+
+
+def _reflector_input(cycle: CycleInfo, groups: Sequence[Group], log: str) -> ReflectorInput:
+    settings = cycle.settings
+    tokens = sum(group["tokens"] for group in groups)
+    return ReflectorInput(
+        log=log,
+        tokens=tokens,
+        target=_target(settings, tokens),
+        instruction=settings.reflection.instruction,
+        prompt=settings.observation.prompt,
+    )

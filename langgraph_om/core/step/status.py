@@ -1,0 +1,102 @@
+"""The status of both windows, and the notice of a trimmed view."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langgraph_om.core.actor.prompt import dropped_from_view, extra_tokens
+from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.config.thresholds import Thresholds
+from langgraph_om.core.plan import activation_count
+from langgraph_om.core.record.chunks import live_chunks
+from langgraph_om.core.record.record import log_tokens
+from langgraph_om.core.record.window import Window
+from langgraph_om.core.wire import Event, MemoryRecord
+
+
+def status_data(
+    record: MemoryRecord, window: Window, thresholds: Thresholds, *, step: int
+) -> dict[str, Any]:
+    """State both windows: the `data` of `data-om-status`.
+
+    Args:
+        record: The memory of the thread.
+        window: Its unobserved messages.
+        thresholds: The limits in force.
+        step: The agent's step since the newest human message, 0-based.
+    """
+    observations = log_tokens(record)
+    return {
+        "windows": {
+            "active": {
+                "messages": {
+                    "tokens": window.tokens,
+                    "threshold": thresholds.messages_at(observations),
+                },
+                "observations": {
+                    "tokens": observations,
+                    "threshold": thresholds.observations_at(window.tokens),
+                },
+            },
+            "buffered": {
+                "observations": _buffered_observations(record, window, thresholds),
+                "reflection": _buffered_reflection(record),
+            },
+        },
+        "recordId": record["id"],
+        "threadId": record["thread_id"],
+        "stepNumber": step,
+        "generationCount": record["generation"],
+    }
+
+
+def _buffered_observations(
+    record: MemoryRecord, window: Window, thresholds: Thresholds
+) -> dict[str, Any]:
+    live = live_chunks(record, window)
+    log = log_tokens(record)
+    count = activation_count(live, window.tokens, thresholds, log) if live else 0
+    return {
+        "chunks": len(live),
+        "messageTokens": sum(part.tokens for part in live),
+        "projectedMessageRemoval": sum(part.tokens for part in live[:count]),
+        "observationTokens": sum(part.chunk["tokens"] for part in live),
+        "status": _buffer_status(record, "observation", is_there=bool(live)),
+    }
+
+
+def _buffered_reflection(record: MemoryRecord) -> dict[str, Any]:
+    buffered = record["reflection"]
+    return {
+        "inputObservationTokens": buffered["input_tokens"] if buffered else 0,
+        "observationTokens": buffered["tokens"] if buffered else 0,
+        "status": _buffer_status(record, "reflection", is_there=buffered is not None),
+    }
+
+
+def _buffer_status(record: MemoryRecord, operation: str, *, is_there: bool) -> str:
+    if operation in record["pending"]:
+        return "running"
+    return "complete" if is_there else "idle"
+
+
+def trim_notice(settings: Settings, record: MemoryRecord, window: Window) -> list[Event]:
+    """Say when the Actor's view has to leave messages out to keep to `max_input_tokens`."""
+    limit = settings.max_input_tokens
+    if limit is None:
+        return []
+    extra = extra_tokens(record, settings.guide)
+    dropped = dropped_from_view(window, log_tokens(record), limit, extra=extra)
+    left_out = [entry for entry in window.entries[:dropped] if entry.key != window.request]
+    if not left_out:
+        return []
+    return [
+        {
+            "type": "view-trimmed",
+            "dropped_messages": len(left_out),
+            "dropped_tokens": sum(entry.tokens for entry in left_out),
+            "limit": settings.max_input_tokens,
+            "record_id": record["id"],
+            "thread_id": record["thread_id"],
+        }
+    ]

@@ -1,1 +1,0 @@
-"""Resource scope: one log over all threads of a resource."""
