@@ -12,7 +12,7 @@ class ArchiveError(ObservationalMemoryError):
 
 
 class ConfigurationError(ObservationalMemoryError, ValueError):
-    """A setting, a state or an argument that can not be meant; the message says what to write."""
+    """A setting, a state or an argument that cannot be meant; the message says what to write."""
 
 
 class ModelTierError(ObservationalMemoryError, ValueError):

@@ -14,14 +14,14 @@ from html import escape
 from typing import Any
 
 from langgraph_om.archive import MessageArchive
-from langgraph_om.core.record.record import log_text, readable
-from langgraph_om.core.record.shared_log import as_record
+from langgraph_om.core.record.record import complete_record, write_log
+from langgraph_om.core.record.shared_log import to_record
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.runtime.state import values_of
 
-MOST_TRIES = 50
-MOST_GENERATIONS = 1000
+MAX_TRIES = 50
+MAX_GENERATIONS = 1000
 
 
 def history(source: Any, limit: int) -> list[MemoryRecord]:
@@ -34,7 +34,7 @@ def history(source: Any, limit: int) -> list[MemoryRecord]:
     Raises:
         ConfigurationError: When the source is something else.
     """
-    return last_of_generations(_records(source), limit)
+    return select_generations(_read_records(source), limit)
 
 
 def observations_as_of(source: Any, time: datetime | str, timezone: tzinfo) -> str:
@@ -47,31 +47,33 @@ def observations_as_of(source: Any, time: datetime | str, timezone: tzinfo) -> s
         timezone: What a time without a zone is read in.
 
     Raises:
-        ConfigurationError: When time or source can not be read.
+        ConfigurationError: When time or source cannot be read.
     """
-    moment = _moment(time, timezone)
-    record = newest_by(_records(source), moment)
-    return log_as_of(record, moment) if record is not None else ""
+    moment = _read_moment(time, timezone)
+    record = find_newest_by(_read_records(source), moment)
+    return render_log_as_of(record, moment) if record is not None else ""
 
 
 # --- With a shared log ---------------------------------------------------------------------------
 
 
-def resource_history(archive: MessageArchive, resource_id: str, limit: int) -> list[MemoryRecord]:
+def read_resource_history(
+    archive: MessageArchive, resource_id: str, limit: int
+) -> list[MemoryRecord]:
     """Return the last record of each generation of a resource's log, newest first."""
     return [
-        as_record(entry["record"], resource_id, entry["revision"])
+        to_record(entry["record"], resource_id, entry["revision"])
         for entry in archive.record_history(resource_id, limit=limit)
     ]
 
 
-def resource_as_of(
+def read_resource_as_of(
     archive: MessageArchive, resource_id: str, time: datetime | str, timezone: tzinfo
 ) -> str:
     """Return the log of a resource as it was at a time."""
-    moment = _moment(time, timezone)
+    moment = _read_moment(time, timezone)
     for entry in archive.record_history(resource_id, limit=1, until=moment):
-        return log_as_of(as_record(entry["record"], resource_id, entry["revision"]), moment)
+        return render_log_as_of(to_record(entry["record"], resource_id, entry["revision"]), moment)
     return ""
 
 
@@ -84,8 +86,8 @@ def restore_resource(
         ConfigurationError: When there is no such generation.
         ArchiveError: When the storage fails, or the log changes all the time.
     """
-    for _ in range(MOST_TRIES):
-        entries = archive.record_history(resource_id, limit=MOST_GENERATIONS)
+    for _ in range(MAX_TRIES):
+        entries = archive.record_history(resource_id, limit=MAX_GENERATIONS)
         former = next((e for e in entries if e["record"]["generation"] == generation), None)
         if former is None:
             known = ", ".join(str(entry["record"]["generation"]) for entry in entries) or "none"
@@ -95,20 +97,20 @@ def restore_resource(
         record = {**former["record"], "generation": newest["record"]["generation"] + 1}
         revision = newest["revision"]
         if archive.commit_record(resource_id, record, expected=revision, now=now):
-            return as_record(record, resource_id, revision + 1)
-    msg = f"the log of {resource_id!r} changed {MOST_TRIES} times while it was restored"
+            return to_record(record, resource_id, revision + 1)
+    msg = f"the log of {resource_id!r} changed {MAX_TRIES} times while it was restored"
     raise ArchiveError(msg)
 
 
 # --- Reading -------------------------------------------------------------------------------------
 
 
-def _records(source: Any) -> Iterator[tuple[datetime | None, MemoryRecord]]:
+def _read_records(source: Any) -> Iterator[tuple[datetime | None, MemoryRecord]]:
     """Yield the records of states, each with the time it was saved."""
     is_state = isinstance(source, Mapping) or hasattr(source, "values")
     if not is_state and (isinstance(source, str) or not isinstance(source, Iterable)):
         msg = (
-            f"the history of {source!r} can not be read; hand in "
+            f"the history of {source!r} cannot be read; hand in "
             f"`graph.get_state_history(config)`, or a state"
         )
         raise ConfigurationError(msg)
@@ -117,10 +119,10 @@ def _records(source: Any) -> Iterator[tuple[datetime | None, MemoryRecord]]:
         values = values_of(state)
         stored = values.get("om") if isinstance(values, Mapping) else getattr(values, "om", None)
         at = datetime.fromisoformat(created) if isinstance(created, str) else None
-        yield at, readable(stored)
+        yield at, complete_record(stored)
 
 
-def _moment(time: object, timezone: tzinfo) -> datetime:
+def _read_moment(time: object, timezone: tzinfo) -> datetime:
     try:
         read = datetime.fromisoformat(time) if isinstance(time, str) else time
     except ValueError:
@@ -135,7 +137,7 @@ Dated = tuple[datetime | None, MemoryRecord]
 """A record and when it was saved."""
 
 
-def last_of_generations(records: Iterable[Dated], limit: int) -> list[MemoryRecord]:
+def select_generations(records: Iterable[Dated], limit: int) -> list[MemoryRecord]:
     """Return the last record of each generation.
 
     Args:
@@ -153,7 +155,7 @@ def last_of_generations(records: Iterable[Dated], limit: int) -> list[MemoryReco
     return list(found.values())
 
 
-def newest_by(records: Iterable[Dated], time: datetime) -> MemoryRecord | None:
+def find_newest_by(records: Iterable[Dated], time: datetime) -> MemoryRecord | None:
     """Return the record that was in force at a time.
 
     Args:
@@ -163,12 +165,12 @@ def newest_by(records: Iterable[Dated], time: datetime) -> MemoryRecord | None:
     return next((record for at, record in records if at is None or at <= time), None)
 
 
-def log_as_of(record: MemoryRecord, time: datetime) -> str:
+def render_log_as_of(record: MemoryRecord, time: datetime) -> str:
     """Render the groups of a log that had been written by a time."""
     written = [
         group for group in record["log"] if datetime.fromisoformat(group["observed_at"]) <= time
     ]
-    return log_text(written)
+    return write_log(written)
 
 
 _BAR = 24
@@ -200,7 +202,7 @@ class MemoryView:
         lines = [self._title(), *(_bar_line(*row) for row in self._windows())]
         lines += [f"buffered: {self._buffered()}", f"compression: {self._compression()}"]
         lines += [f"{name}: {value}" for name, value in self._hints()]
-        return "\n".join([*lines, "", log_text(self.record["log"]) or "(no observations yet)"])
+        return "\n".join([*lines, "", write_log(self.record["log"]) or "(no observations yet)"])
 
     def __repr__(self) -> str:
         """Return the summary, as a prompt shows it."""
@@ -214,7 +216,7 @@ class MemoryView:
             f"<li><b>{escape(name)}</b>: {escape(value)}</li>"
             for name, value in [*facts, *self._hints()]
         )
-        log = escape(log_text(self.record["log"])) or "<i>no observations yet</i>"
+        log = escape(write_log(self.record["log"])) or "<i>no observations yet</i>"
         return (
             f"<div><b>{escape(self._title())}</b><table>{rows}</table><ul>{items}</ul>"
             f"<pre style='white-space:pre-wrap'>{log}</pre></div>"

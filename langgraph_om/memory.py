@@ -19,9 +19,9 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 
 from langgraph_om.archive import MessageArchive
-from langgraph_om.archive.log_cache import Sharing
-from langgraph_om.archive.writer import Archiving
-from langgraph_om.core.actor.prompt import extra_tokens
+from langgraph_om.archive.log_cache import LogCache
+from langgraph_om.archive.writer import ArchiveWriter
+from langgraph_om.core.actor.prompt import count_extra
 from langgraph_om.core.config.checks import (
     check_callable,
     check_choice,
@@ -44,10 +44,10 @@ from langgraph_om.core.config.thresholds import Thresholds, resolve_thresholds
 from langgraph_om.core.effects import CycleFlow
 from langgraph_om.core.events import to_part
 from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.record import log_tokens, readable
+from langgraph_om.core.record.record import complete_record, log_tokens
 from langgraph_om.core.record.shared_log import without_thread
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.status import status_data, trim_notice
+from langgraph_om.core.step.status import build_status, build_trim_notice
 from langgraph_om.core.tokens.counter import TokenCounter, count_messages
 from langgraph_om.core.wire import Event, MemoryRecord, Part
 from langgraph_om.errors import ArchiveError, ConfigurationError
@@ -55,8 +55,8 @@ from langgraph_om.inspection import (
     MemoryView,
     history,
     observations_as_of,
-    resource_as_of,
-    resource_history,
+    read_resource_as_of,
+    read_resource_history,
     restore_resource,
 )
 from langgraph_om.models.choose import choose_models
@@ -74,12 +74,12 @@ from langgraph_om.options import (
     with_prompt_switch,
 )
 from langgraph_om.recall.search import StoreIndex
-from langgraph_om.recall.tool import Recalling, build_recall_tool, recall_guide
+from langgraph_om.recall.tool import Recalling, build_guide, build_recall_tool
 from langgraph_om.runtime.drivers import Ended, advance
 from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
 from langgraph_om.runtime.hooks import check_hooks
-from langgraph_om.runtime.runner import MemoryWork, remaining, unseen
-from langgraph_om.runtime.state import record_of, stored_record, values_of
+from langgraph_om.runtime.runner import StepRunner, discard, without_messages
+from langgraph_om.runtime.state import read_stored_record, record_of, values_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -103,7 +103,7 @@ class StepResult:
     """With `evict=True`: ids of the messages that need not be handed in any more."""
 
 
-class ObservationalMemory(MemoryWork):
+class ObservationalMemory(StepRunner):
     """Long-term memory for an agent's conversation.
 
     Args:
@@ -234,15 +234,15 @@ class ObservationalMemory(MemoryWork):
             ),
             transforms=self._hooks.transforms,
             hides_ids=hides_ids,
-            guide=recall_guide(retrieving, counter) if retrieving and self.enabled else None,
+            guide=build_guide(retrieving, counter) if retrieving and self.enabled else None,
         )
         self.buffering: Buffering = check_buffering(buffering)
         if self.archive is not None and isinstance(self.buffering, BackgroundBuffering):
             self.buffering.share(self.archive)
         evicts = check_evict(evict=evict, has_archive=self.archive is not None)
-        self._archiving = Archiving(self.archive, evicts) if self.archive is not None else None
+        self._archiving = ArchiveWriter(self.archive, evicts) if self.archive is not None else None
         self._sharing = (
-            Sharing(self.archive, self.settings)
+            LogCache(self.archive, self.settings)
             if self.archive is not None and scope == "resource"
             else None
         )
@@ -331,9 +331,9 @@ class ObservationalMemory(MemoryWork):
         record, messages = record_of(state), self.conversation(state)
         window = self._window(record, messages)
         overhead = log_tokens(record) + window.request_tokens
-        overhead += extra_tokens(record, self.settings.guide)
+        overhead += count_extra(record, self.settings.guide)
         settings = replace(self.settings, max_input_tokens=overhead + window.tokens // 2)
-        notice = trim_notice(settings, record, window)
+        notice = build_trim_notice(settings, record, window)
         part = to_part(notice[0]) if notice else None
         view = self._actor_input(record, messages, system, settings.max_input_tokens)
         return view, part
@@ -406,7 +406,7 @@ class ObservationalMemory(MemoryWork):
             msg = "`retrieval` is off, so there is nothing to recall from; write retrieval=True"
             raise ConfigurationError(msg)
         values, who = values_of(state), self.identity(config)
-        record = readable(stored_record(values))
+        record = complete_record(read_stored_record(values))
         try:
             if who.thread_id:
                 self.keep(values, config)
@@ -429,7 +429,7 @@ class ObservationalMemory(MemoryWork):
         """
         check_count("limit", limit)
         if isinstance(states, str) and self._sharing is not None:
-            return resource_history(self._sharing.archive, states, limit)
+            return read_resource_history(self._sharing.archive, states, limit)
         return history(states, limit)
 
     def restore(self, resource_id: str, generation: int) -> MemoryRecord:
@@ -459,12 +459,12 @@ class ObservationalMemory(MemoryWork):
             time: A time, or its ISO text; without a zone it is one of the memory's `timezone`.
         """
         if isinstance(states, str) and self._sharing is not None:
-            return resource_as_of(self._sharing.archive, states, time, self.settings.timezone)
+            return read_resource_as_of(self._sharing.archive, states, time, self.settings.timezone)
         return observations_as_of(states, time, self.settings.timezone)
 
     def _status(self, record: MemoryRecord, window: Window) -> dict[str, Any]:
         step = max(0, record["turn"]["step"])
-        return status_data(record, window, self.thresholds, step=step)
+        return build_status(record, window, self.thresholds, step=step)
 
     # --- Deletion --------------------------------------------------------------------------------
 
@@ -474,7 +474,7 @@ class ObservationalMemory(MemoryWork):
         """Delete what is kept of a thread outside of its checkpoints, which stay the caller's.
 
         Messages, observation groups, jobs and search entries are gone then, and a job that is at
-        work for the thread can not keep its result any more.
+        work for the thread cannot keep its result any more.
 
         Args:
             thread_id: The thread.
@@ -547,7 +547,7 @@ class ObservationalMemory(MemoryWork):
         steps = self._steps(record, messages, thread_id, config, final=final)
         done: list[Event] | None = None
         while not isinstance(flow := advance(steps, done), Ended):
-            done = self.run(flow, unseen, config)
+            done = self.run(flow, discard, config)
         return flow.result
 
     async def astep(
@@ -563,7 +563,7 @@ class ObservationalMemory(MemoryWork):
         steps = self._steps(record, messages, thread_id, config, final=final)
         done: list[Event] | None = None
         while not isinstance(flow := await self.aadvance(steps, done), Ended):
-            done = await self.arun(flow, unseen, config)
+            done = await self.arun(flow, discard, config)
         return flow.result
 
     def _steps(
@@ -576,7 +576,7 @@ class ObservationalMemory(MemoryWork):
         final: bool,
     ) -> Generator[CycleFlow, list[Event] | None, StepResult]:
         """Yield the cycles that are due, fold what comes back, and end with the Actor's input."""
-        memory, messages = readable(record), convert_to_messages(messages)
+        memory, messages = complete_record(record), convert_to_messages(messages)
         if not self.is_on(config):
             return StepResult(memory, [], list(messages), aborted=False)
         identity = self.identity(config, thread_id=thread_id)
@@ -587,7 +587,7 @@ class ObservationalMemory(MemoryWork):
             memory = seen.record
             events += seen.events
             evicted += seen.evicted
-            messages = remaining(messages, seen.evicted)
+            messages = without_messages(messages, seen.evicted)
             kind = seen.decision.kind
             if kind == "buffer" and self.buffers_in_background:
                 started = self.start_job(memory, messages, seen.decision, config)

@@ -18,12 +18,12 @@ from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.config.thresholds import resolve_thresholds
-from langgraph_om.core.cycles.buffering import activation, blocking_cycle, buffer_job
-from langgraph_om.core.effects import CycleFlow, JobState, ModelCall, ModelReply, Wait
+from langgraph_om.core.cycles.buffering import activate, describe_job, run_blocking
+from langgraph_om.core.effects import AskModel, CycleFlow, JobState, ModelReply, WaitForJob
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.inspect import Look, look
+from langgraph_om.core.step.inspect import Inspection, look
 from langgraph_om.core.tokens.counters import TokenxCounter
 from langgraph_om.core.wire import MemoryRecord
 
@@ -31,7 +31,7 @@ GOOD = "<observations>\nDate: Mar 2, 2026\n* 🔴 (09:00) User said something\n<
 NOTHING = "<observations>(none)</observations>"
 
 Reply = str | Exception
-Answers = Callable[[ModelCall], Reply]
+Answers = Callable[[AskModel], Reply]
 
 
 def settings(message_tokens: int = 1000, observation_tokens: int = 200, **options: Any) -> Settings:
@@ -94,7 +94,7 @@ class Simulation:
     def window(self) -> Window:
         return open_window(self.record, self.messages, self.settings.counter)
 
-    def step(self, most_rounds: int = 40) -> Look:
+    def step(self, most_rounds: int = 40) -> Inspection:
         """Let memory work until the Actor is next."""
         self.step_number += 1
         for _ in range(most_rounds):
@@ -106,7 +106,7 @@ class Simulation:
             if seen.decision.kind == "buffer":
                 self._start(seen)
                 return seen
-            carry_out = activation if seen.decision.kind == "activate" else blocking_cycle
+            carry_out = activate if seen.decision.kind == "activate" else run_blocking
             flow = carry_out(self.settings, self.record, seen.window, seen.decision, self.now)
             done = self._run(flow, blocking=True)
             self.record = fold(self.record, [done])
@@ -114,7 +114,7 @@ class Simulation:
         msg = "the gate does not end"
         raise AssertionError(msg)
 
-    def _look(self) -> Look:
+    def _look(self) -> Inspection:
         states = {op: self._state(job["cycle_id"]) for op, job in self.record["pending"].items()}
         return look(self.settings, self.record, self.messages, Identity("t"), self.now, jobs=states)
 
@@ -124,8 +124,8 @@ class Simulation:
         ready, result = self.jobs[cycle_id]
         return result if ready <= self.step_number else "running"
 
-    def _start(self, seen: Look) -> None:
-        job = buffer_job(self.settings, self.record, seen.window, seen.decision, self.now)
+    def _start(self, seen: Inspection) -> None:
+        job = describe_job(self.settings, self.record, seen.window, seen.decision, self.now)
         if job.cycle_id not in self.jobs:
             result = self._run(job.flow, blocking=False)[-1]
             self.jobs[job.cycle_id] = (self.step_number + self.latency, result)
@@ -141,7 +141,7 @@ class Simulation:
             except StopIteration:
                 return events
             answer = None
-            if isinstance(item, ModelCall):
+            if isinstance(item, AskModel):
                 self.blocking_calls += blocking
                 said = self.answers(item)
                 failed = isinstance(said, Exception)
@@ -151,7 +151,7 @@ class Simulation:
                     error=said if failed and isinstance(said, Exception) else None,
                     usage={"inputTokens": 10, "outputTokens": 1},
                 )
-            elif isinstance(item, Wait):
+            elif isinstance(item, WaitForJob):
                 answer = self._state(item.cycle_id)
             else:
                 events.append(item)

@@ -23,7 +23,7 @@ from evaluation.spending import COUNTED, PARTS, Price
 
 Z = 1.959964
 DRAWS = 2000
-MOST_ERRORS = 5
+MAX_ERRORS = 5
 Row = dict[str, Any]
 
 
@@ -207,7 +207,7 @@ def report(found: Row, outcomes: Sequence[Outcome]) -> str:
     told = ", ".join(f"{count} in {stage}" for stage, count in found["errors"].items() if count)
     lines.append(f"questions that failed, counted as wrong: {told or 'none'}")
     failed = Counter(f"{each.stage}: {each.error}" for each in outcomes if each.error)
-    lines += [f"  {count} x {error}" for error, count in failed.most_common(MOST_ERRORS)]
+    lines += [f"  {count} x {error}" for error, count in failed.most_common(MAX_ERRORS)]
     if told:
         lines.append("  run again to try them again")
     return "\n".join([*lines, *([""] if found["caveats"] else []), *found["caveats"]])

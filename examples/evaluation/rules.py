@@ -126,7 +126,7 @@ def f1(answer: str, reference: str) -> float:
 
 
 def contains(question: Question, answer: str) -> float:
-    """Tell whether an answer holds the reference word for word: what plays the judge offline."""
+    """Return whether an answer holds the reference word for word: what plays the judge offline."""
     if not question.has_answer:
         return float(_refuses(answer) or "do not know" in answer.lower())
     return float(f" {normalise(question.answer)} " in f" {normalise(answer)} ")

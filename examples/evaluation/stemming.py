@@ -87,7 +87,7 @@ def _is_doubled(word: str) -> bool:
 
 
 def _is_short(word: str) -> bool:
-    """Tell whether a word ends like "hop": consonant, vowel, consonant other than w, x, y."""
+    """Return whether a word ends like "hop": consonant, vowel, consonant other than w, x, y."""
     marks = _consonants(word)
     if marks == [False, True]:
         return True

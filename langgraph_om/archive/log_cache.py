@@ -21,31 +21,31 @@ from langchain_core.messages import BaseMessage
 from langgraph_om.archive import ArchivedMessage, ArchivedThread, MessageArchive
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import content_digest, is_conversation, keyed_messages
-from langgraph_om.core.observe.other_threads import OtherThread, excerpts
+from langgraph_om.core.observe.other_threads import OtherThread, build_excerpts
 from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.record import CURSOR_TAIL, newest_observed
-from langgraph_om.core.record.shared_log import applied, difference, readable_log, rewound
+from langgraph_om.core.record.record import CURSOR_TAIL, find_newest_observed
+from langgraph_om.core.record.shared_log import apply_changes, complete_log, diff_record, rewind
 from langgraph_om.core.record.window import Entry, Window, open_window
 from langgraph_om.core.wire import Event, Group, MemoryRecord, SharedLog
 from langgraph_om.errors import ArchiveError, ConfigurationError
 
 logger = logging.getLogger("langgraph_om")
 
-MOST_THREADS = 200
+MAX_THREADS = 200
 """How many of a resource's threads are looked at for unobserved messages, newest updated first."""
-MOST_MESSAGES = 400
+MAX_MESSAGES = 400
 """How many unobserved messages of another thread are read at once, the oldest."""
-MOST_ENDS = 4
+MAX_ENDS = 4
 """How many of a thread's newest ranges are looked at for where its unobserved messages begin."""
-MOST_COMMITS = 50
+MAX_COMMITS = 50
 """How often a commit is tried before the step goes on without it."""
-MOST_LOGS = 256
-MOST_QUIET = 10_000
+MAX_LOGS = 256
+MAX_QUIET = 10_000
 """How many logs, and threads without unobserved messages, a process remembers."""
 
 
 @dataclass
-class Sharing:
+class LogCache:
     """Keeps the copies of one memory's threads and the archive's logs together."""
 
     archive: MessageArchive
@@ -82,8 +82,7 @@ class Sharing:
                 events += self._read_others(fold(record, [events]))
         except ArchiveError as error:
             logger.warning(
-                "thread %r: the shared log can not be reached, the thread goes on with its copy: "
-                "%s",
+                "thread %r: the shared log cannot be reached, the thread goes on with its copy: %s",
                 record["thread_id"],
                 error,
             )
@@ -106,28 +105,30 @@ class Sharing:
         is_quick = not changes and not is_new_turn
         if is_quick and self.archive.record_revision(resource) == record["revision"]:
             return []
-        for _ in range(MOST_COMMITS):
+        for _ in range(MAX_COMMITS):
             stored, revision = self.archive.load_record(resource)
-            before = readable_log(stored)
-            shared = applied(self._at_hand(before, record, messages), self._real(record, changes))
+            before = complete_log(stored)
+            shared = apply_changes(
+                self._at_hand(before, record, messages), self._real(record, changes)
+            )
             if shared == before:
                 break
             if self.archive.commit_record(resource, dict(shared), expected=revision, now=now):
                 revision += 1
                 break
         else:
-            msg = f"the shared log of {resource!r} changed {MOST_COMMITS} times while it was read"
+            msg = f"the shared log of {resource!r} changed {MAX_COMMITS} times while it was read"
             raise ArchiveError(msg)
         self._remember(resource, revision, shared)
         self._archive_groups(resource, record, shared, now)
-        event = difference(record, shared, revision, changes)
+        event = diff_record(record, shared, revision, changes)
         return [event] if fold(record, [event]) != record else []
 
     def _remember(self, resource: str, revision: int, shared: SharedLog) -> None:
         with self._lock:
             self._logs[resource] = (revision, shared)
             self._logs.move_to_end(resource)
-            while len(self._logs) > MOST_LOGS:
+            while len(self._logs) > MAX_LOGS:
                 self._logs.popitem(last=False)
 
     def _log(self, resource: str) -> SharedLog:
@@ -138,7 +139,7 @@ class Sharing:
         if known is not None and known[0] == revision:
             return known[1]
         stored, revision = self.archive.load_record(resource)
-        shared = readable_log(stored)
+        shared = complete_log(stored)
         self._remember(resource, revision, shared)
         return shared
 
@@ -168,11 +169,11 @@ class Sharing:
         stop = max(
             self._own_end(record, messages, own, known["cursor"], places),
             max((places[key] + 1 for key in known["cursor"] if key in places), default=0),
-            _covered_until(own, places),
+            _find_covered_end(own, places),
         )
         if stop and keys[stop - 1] == newest:
             return shared
-        return rewound(shared, thread_id, keys[:stop][-CURSOR_TAIL:])
+        return rewind(shared, thread_id, keys[:stop][-CURSOR_TAIL:])
 
     def _own_end(
         self,
@@ -239,7 +240,7 @@ class Sharing:
 
     def _read_others(self, record: MemoryRecord) -> list[Event]:
         """Describe the other threads, when that is news."""
-        found = excerpts(
+        found = build_excerpts(
             self.others(record),
             self.settings.thresholds.others_tokens,
             self.settings.counter,
@@ -257,8 +258,8 @@ class Sharing:
             ArchiveError: When the storage fails.
         """
         resource, thread_id = str(record["resource_id"]), record["thread_id"]
-        shared = applied(self._log(resource), record["outbox"])
-        threads, _ = self.archive.threads(resource, page=0, limit=MOST_THREADS)
+        shared = apply_changes(self._log(resource), record["outbox"])
+        threads, _ = self.archive.threads(resource, page=0, limit=MAX_THREADS)
         found: list[OtherThread] = []
         for thread in threads:
             if thread.id != thread_id:
@@ -275,21 +276,19 @@ class Sharing:
         mark = (
             thread.id,
             self.archive.last_position(thread.id),
-            newest_observed({"cursor": cursor}),
+            find_newest_observed({"cursor": cursor}),
         )
         with self._lock:
             if mark in self._quiet:
                 return None
         start = self._start(thread.id, cursor, shared)
-        read = self.archive.messages(
-            thread.id, start=start, limit=MOST_MESSAGES, visible_only=False
-        )
+        read = self.archive.messages(thread.id, start=start, limit=MAX_MESSAGES, visible_only=False)
         told = [each for each in read if is_conversation(each.message)]
-        last = read[-1].position if len(read) == MOST_MESSAGES else None
+        last = read[-1].position if len(read) == MAX_MESSAGES else None
         if not told:
             with self._lock:
                 self._quiet[mark] = None
-                while len(self._quiet) > MOST_QUIET:
+                while len(self._quiet) > MAX_QUIET:
                     self._quiet.popitem(last=False)
             return None
         entries, times = self._entries(told)
@@ -310,7 +309,7 @@ class Sharing:
             )
             for each in told
         ]
-        return entries, _filled(
+        return entries, _fill_times(
             [self.settings.time_of(entry.key, entry.message, {}) for entry in entries]
         )
 
@@ -322,7 +321,7 @@ class Sharing:
         read = self.archive.messages(
             thread.thread_id,
             start=last + 1,
-            limit=MOST_MESSAGES,
+            limit=MAX_MESSAGES,
             newest_first=True,
             visible_only=False,
         )
@@ -343,8 +342,8 @@ class Sharing:
             if group["thread_id"] == thread_id
             for _, last in reversed(group["ranges"])
         ]
-        newest = max(self._behind(thread_id, key) for key in [cursor[-1], *ends[:MOST_ENDS]])
-        for key in [] if newest else [*reversed(cursor[:-1]), *ends[MOST_ENDS:]]:
+        newest = max(self._behind(thread_id, key) for key in [cursor[-1], *ends[:MAX_ENDS]])
+        for key in [] if newest else [*reversed(cursor[:-1]), *ends[MAX_ENDS:]]:
             newest = self._behind(thread_id, key)
             if newest:
                 break
@@ -356,7 +355,7 @@ class Sharing:
         return found.position + 1 if found is not None and found.is_current else 0
 
 
-def _covered_until(groups: Sequence[Group], places: Mapping[str, int]) -> int:
+def _find_covered_end(groups: Sequence[Group], places: Mapping[str, int]) -> int:
     """Count the messages up to the end of the last range that lies in a conversation."""
     ends = [
         places[last] + 1
@@ -367,7 +366,7 @@ def _covered_until(groups: Sequence[Group], places: Mapping[str, int]) -> int:
     return max(ends, default=0)
 
 
-def _filled(times: Sequence[datetime | None]) -> list[datetime | None]:
+def _fill_times(times: Sequence[datetime | None]) -> list[datetime | None]:
     """Give a message of unknown time that of the next one with a time, or of the last one.
 
     When a message was first seen, only its own thread knows; answers of models carry a time.

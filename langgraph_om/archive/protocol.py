@@ -65,7 +65,7 @@ class JobView:
 class MessageArchive(Protocol):
     """Keeps messages, observation groups, resource memories and jobs.
 
-    Methods raise `ConfigurationError` for what can not be meant, having written nothing, and
+    Methods raise `ConfigurationError` for what cannot be meant, having written nothing, and
     `ArchiveError` when the storage fails.
     """
 
@@ -109,7 +109,7 @@ class MessageArchive(Protocol):
             title: The thread's new title.
 
         Raises:
-            ConfigurationError: When the thread belongs to another resource, or a message can not
+            ConfigurationError: When the thread belongs to another resource, or a message cannot
                 be kept as it is.
         """
 
@@ -229,7 +229,7 @@ class MessageArchive(Protocol):
     ) -> None:
         """Change the record of a resource and all of its history, the generations as they are.
 
-        The record gets a new revision, so that whoever computed one from the former can not commit
+        The record gets a new revision, so that whoever computed one from the former cannot commit
         it. Without a record nothing is done.
 
         Args:
@@ -314,7 +314,7 @@ class MessageArchive(Protocol):
     # --- Deletion --------------------------------------------------------------------------------
 
     def delete_thread(self, thread_id: str) -> None:
-        """Delete a thread with its messages, groups and jobs; running ones can not finish."""
+        """Delete a thread with its messages, groups and jobs; running ones cannot finish."""
 
     def delete_resource(self, resource_id: str) -> None:
         """Delete a resource's threads with all they hold, its record and history, and its jobs."""

@@ -21,21 +21,21 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from langgraph_om.archive import MessageArchive
 from langgraph_om.core.content.message_keys import Keyed, content_digest
 from langgraph_om.core.content.parts import is_visible
-from langgraph_om.core.content.text import LARGE_INTEGER_BITS, repr_text, short_json
+from langgraph_om.core.content.text import LARGE_INTEGER_BITS, write_repr, write_short_json
 from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.record import own_groups
-from langgraph_om.core.step.archive import evictable, unarchived
+from langgraph_om.core.record.record import select_own_groups
+from langgraph_om.core.step.archive import find_evictable, find_unarchived
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
 
 logger = logging.getLogger("langgraph_om")
 
-MOST_LEVELS = 50
+MAX_LEVELS = 50
 """How deep values stay as they are in a message that is no JSON value."""
 OUTLINE_CHARACTERS = 2000
 """About how much is told of a value that stands deeper."""
 
-MOST_GROUPS_REMEMBERED = 10_000
+MAX_GROUPS_REMEMBERED = 10_000
 """How many groups and threads a process remembers to have archived, so that it does not ask again.
 """
 LONG_SECONDS = 1.0
@@ -43,7 +43,7 @@ LONG_SECONDS = 1.0
 
 
 @dataclass
-class Archiving:
+class ArchiveWriter:
     """Writes one memory's threads into its archive."""
 
     archive: MessageArchive
@@ -112,25 +112,25 @@ class Archiving:
     ) -> list[Event]:
         thread, resource = record["thread_id"], record["resource_id"]
         if self._has(record):
-            after, new = unarchived(record, messages, changed)
+            after, new = find_unarchived(record, messages, changed)
         else:
-            after, new = _everything(record, messages)
+            after, new = _all_unarchived(record, messages)
         if new:
             title = record["thread_title"]
             self._append(thread, resource, new, after=after, now=now, title=title)
-        own = own_groups(record)
+        own = select_own_groups(record)
         groups = [group for group in own if (thread, group["id"]) not in self._groups]
         if groups:
             self.archive.add_groups(thread, resource, groups, now)
             self._groups.update(dict.fromkeys((thread, group["id"]) for group in groups))
         self._threads[thread] = None
         for remembered in (self._groups, self._threads):
-            while len(remembered) > MOST_GROUPS_REMEMBERED:
+            while len(remembered) > MAX_GROUPS_REMEMBERED:
                 remembered.popitem(last=False)
         return [{"type": "archived", "last": new[-1][0]}] if new else []
 
     def _has(self, record: MemoryRecord) -> bool:
-        """Tell whether the archive has what the record says, which is asked once in a process.
+        """Return whether the archive has what the record says, which is asked once in a process.
 
         It has not when it is another one, or an older copy of it.
         """
@@ -150,11 +150,11 @@ class Archiving:
         now: datetime,
         title: str | None = None,
     ) -> None:
-        rows = _rows(entries)
+        rows = _to_rows(entries)
         try:
             self.archive.append(thread, resource, rows, after=after, now=now, title=title)
         except ConfigurationError:  # a message that is no JSON, or a thread of somebody else
-            plain = [(key, _plain(message), seen) for key, message, seen in rows]
+            plain = [(key, _make_plain(message), seen) for key, message, seen in rows]
             self.archive.append(thread, resource, plain, after=after, now=now, title=title)
 
     def _removable(
@@ -166,10 +166,10 @@ class Archiving:
     ) -> list[Event]:
         """Tell what may be removed; what was edited since it was archived is archived anew."""
         thread = record["thread_id"]
-        keys = evictable(record, messages, request) if self.evicts else []
+        keys = find_evictable(record, messages, request) if self.evicts else []
         kept = self._kept_of(thread, keys)
         if len(kept) < len(keys):
-            after, missing = _everything(record, messages)
+            after, missing = _all_unarchived(record, messages)
             self._append(thread, record["resource_id"], missing, after=after, now=now)
             kept = self._kept_of(thread, keys)
         ids = list(takewhile(kept.__contains__, keys))
@@ -213,54 +213,56 @@ class Archiving:
             del self._threads[known]
 
 
-def _everything(record: MemoryRecord, messages: Sequence[BaseMessage]) -> tuple[str | None, Keyed]:
+def _all_unarchived(
+    record: MemoryRecord, messages: Sequence[BaseMessage]
+) -> tuple[str | None, Keyed]:
     """Return the whole conversation, and the key of the message that was removed before it."""
-    return unarchived(cast("MemoryRecord", {**record, "archived": None}), messages)
+    return find_unarchived(cast("MemoryRecord", {**record, "archived": None}), messages)
 
 
-def _rows(entries: Keyed) -> list[tuple[str, BaseMessage, bool]]:
-    return [(key, _storable(message), is_visible(message)) for key, message in entries]
+def _to_rows(entries: Keyed) -> list[tuple[str, BaseMessage, bool]]:
+    return [(key, _drop_artifact(message), is_visible(message)) for key, message in entries]
 
 
-def _storable(message: BaseMessage) -> BaseMessage:
+def _drop_artifact(message: BaseMessage) -> BaseMessage:
     """Leave out an artifact that is no JSON value: it was made for the program, not to be read."""
     if not isinstance(message, ToolMessage) or message.artifact is None or _is_json(message):
         return message
     return message.model_copy(update={"artifact": None})
 
 
-def _plain(message: BaseMessage) -> BaseMessage:
+def _make_plain(message: BaseMessage) -> BaseMessage:
     """Write what is no JSON value as text."""
     fields = {
-        name: _json_value(value, frozenset())
+        name: _to_json(value, frozenset())
         for name, value in message
         if name not in {"id", "name", "type"}
     }
     return message.model_copy(update=fields)
 
 
-def _json_value(value: object, parents: frozenset[int]) -> Any:
+def _to_json(value: object, parents: frozenset[int]) -> Any:
     """Return the JSON value nearest to a value; what is nested too deep is outlined as text."""
     if isinstance(value, int) and value.bit_length() >= LARGE_INTEGER_BITS:
         return "[large integer]"
     if value is None or isinstance(value, str | int | float):
         return value
     if not isinstance(value, dict | list | tuple):
-        return repr_text(value) if isinstance(value, bytes) else _text(value)
-    if len(parents) >= MOST_LEVELS or id(value) in parents:
-        return short_json(value, OUTLINE_CHARACTERS)
+        return write_repr(value) if isinstance(value, bytes) else _to_text(value)
+    if len(parents) >= MAX_LEVELS or id(value) in parents:
+        return write_short_json(value, OUTLINE_CHARACTERS)
     inside = parents | {id(value)}
     if isinstance(value, dict):
-        return {_text(key): _json_value(each, inside) for key, each in value.items()}
-    return [_json_value(each, inside) for each in value]
+        return {_to_text(key): _to_json(each, inside) for key, each in value.items()}
+    return [_to_json(each, inside) for each in value]
 
 
-def _text(value: object) -> str:
+def _to_text(value: object) -> str:
     """Return the text of a key or value that JSON does not have."""
     try:
         return str(value)
     except Exception:  # noqa: BLE001 a value of any type may refuse
-        return repr_text(value)
+        return write_repr(value)
 
 
 def _is_json(message: ToolMessage) -> bool:

@@ -20,7 +20,7 @@ ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True, slots=True)
-class ModelCall:
+class AskModel:
     """A question to a model; whoever drives the flow asks it."""
 
     role: Literal["observer", "reflector"]
@@ -48,12 +48,12 @@ class ModelReply:
     """Why there is no answer."""
 
 
-Flow = Generator[ModelCall, ModelReply, ResultT]
+Flow = Generator[AskModel, ModelReply, ResultT]
 """Yields questions, is sent replies, returns a result; written once for sync and async."""
 
 
 @dataclass(frozen=True, slots=True)
-class HookCall:
+class CallHook:
     """A call of one of the user's hooks; whoever drives the flow makes it."""
 
     name: str
@@ -76,7 +76,7 @@ known there."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class WaitForJob:
     """A background job whose result is worth waiting for."""
 
     cycle_id: str
@@ -89,7 +89,7 @@ class Together:
     flows: Sequence[Generator[Any, Any, Any]]
 
 
-Step = ModelCall | HookCall | Wait | Together | Event
+Step = AskModel | CallHook | WaitForJob | Together | Event
 """What a cycle yields."""
 Answer = ModelReply | HookReply | Event | list[Any] | str | None
 """What it is sent: a reply to a `ModelCall` or `HookCall`, a job's state to a `Wait`, what each
@@ -98,7 +98,7 @@ flow returned to a `Together`, nothing to an event."""
 CycleFlow = Generator[Step, Answer, None]
 
 
-def hooked(flow: Generator[HookCall, HookReply, ResultT]) -> Generator[Step, Answer, ResultT]:
+def pass_through(flow: Generator[CallHook, HookReply, ResultT]) -> Generator[Step, Answer, ResultT]:
     """Pass calls of hooks through."""
     try:
         call = next(flow)

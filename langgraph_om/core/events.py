@@ -95,7 +95,7 @@ def to_part(event: Mapping[str, Any]) -> Part | None:
         return None
     data = {name: event[key] for key, name in names.items() if event.get(key) is not None}
     if "operationType" in data:
-        data["operationType"] = outward(data["operationType"])
+        data["operationType"] = public_operation(data["operationType"])
     return {"type": f"data-om-{kind}", "data": data}
 
 
@@ -104,6 +104,6 @@ def iso(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds")
 
 
-def outward(operation: str) -> str:
+def public_operation(operation: str) -> str:
     """Name an operation for those who look on: to observe other threads is to observe."""
     return "observation" if operation == "others" else operation

@@ -30,13 +30,13 @@ from typing import Any, Literal
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.record.chunks import (
     LiveChunk,
-    chunks_to_activate,
-    covered_count,
-    live_chunks,
-    next_chunk_end,
+    choose_chunks,
+    count_covered,
+    find_chunk_end,
+    select_live_chunks,
 )
-from langgraph_om.core.record.record import log_tokens, position_of_groups
-from langgraph_om.core.record.window import Window, safe_cuts
+from langgraph_om.core.record.record import find_groups, log_tokens
+from langgraph_om.core.record.window import Window, find_safe_cuts
 from langgraph_om.core.wire import MemoryRecord
 
 Operation = Literal["observation", "reflection", "others"]
@@ -76,15 +76,15 @@ def plan(record: MemoryRecord, window: Window, thresholds: Thresholds, now: date
         return ABORT
     if _buffered_reflection_due(record, window, thresholds):
         return Decision("activate", "reflection", 1)
-    live = live_chunks(record, window)
+    live = select_live_chunks(record, window)
     if live and window.tokens >= thresholds.messages_at(log_tokens(record)):
-        count = activation_count(live, window.tokens, thresholds, log_tokens(record))
+        count = count_to_activate(live, window.tokens, thresholds, log_tokens(record))
         return Decision("activate", "observation", count)
     if not _has_just_failed(record, window):
-        blocking = _blocking(record, window, thresholds)
+        blocking = _decide_blocking(record, window, thresholds)
         if blocking is not None:
             return blocking
-    return _to_buffer(record, window, thresholds, live)
+    return _decide_buffering(record, window, thresholds, live)
 
 
 def _was_tripped(record: MemoryRecord, window: Window) -> bool:
@@ -94,7 +94,7 @@ def _was_tripped(record: MemoryRecord, window: Window) -> bool:
 
 
 def _backs_off(record: MemoryRecord, operation: Operation, size: int) -> bool:
-    """Tell whether an earlier attempt still holds the next one back.
+    """Return whether an earlier attempt still holds the next one back.
 
     It does until the text has grown enough, or is smaller than it was then.
     """
@@ -103,7 +103,7 @@ def _backs_off(record: MemoryRecord, operation: Operation, size: int) -> bool:
 
 
 def _has_just_failed(record: MemoryRecord, window: Window) -> bool:
-    """Tell whether this turn has waited in vain already, so that it does not wait once more."""
+    """Return whether this turn has waited in vain already, so that it does not wait once more."""
     return window.last_key is not None and any(
         attempt.get("last_message") == window.last_key for attempt in record["attempts"].values()
     )
@@ -116,14 +116,14 @@ def _buffered_reflection_due(record: MemoryRecord, window: Window, thresholds: T
     buffered = record["reflection"]
     if buffered is None or log_tokens(record) < thresholds.observations_at(window.tokens):
         return False
-    return position_of_groups(record["log"], buffered["group_ids"]) is not None
+    return find_groups(record["log"], buffered["group_ids"]) is not None
 
 
-def activation_count(
+def count_to_activate(
     live: Sequence[LiveChunk], window_tokens: int, thresholds: Thresholds, log: int
 ) -> int:
     """Tell how many chunks an activation would take now; also what the status projects."""
-    return chunks_to_activate(
+    return choose_chunks(
         [part.tokens for part in live],
         window_tokens,
         keep=thresholds.keep_tokens,
@@ -134,7 +134,9 @@ def activation_count(
 # --- Blocking work -------------------------------------------------------------------------------
 
 
-def _blocking(record: MemoryRecord, window: Window, thresholds: Thresholds) -> Decision | None:
+def _decide_blocking(
+    record: MemoryRecord, window: Window, thresholds: Thresholds
+) -> Decision | None:
     """Decide what the turn has to wait for, if anything."""
     count = _messages_to_observe(record, window, thresholds)
     if count:
@@ -152,36 +154,38 @@ def _messages_to_observe(record: MemoryRecord, window: Window, thresholds: Thres
     if window.tokens < due or _backs_off(record, "observation", window.tokens):
         return 0
     limit = thresholds.messages_at(log)
-    return _batch(window, keep=thresholds.keep_tokens, limit=limit, most=thresholds.message_tokens)
+    return _find_batch(
+        window, keep=thresholds.keep_tokens, limit=limit, most=thresholds.message_tokens
+    )
 
 
-def _batch(window: Window, *, keep: int, limit: int, most: int) -> int:
+def _find_batch(window: Window, *, keep: int, limit: int, most: int) -> int:
     """Choose how many messages one observation takes.
 
     The goal is the longest prefix that leaves at least `keep` tokens; where that would leave the
     window at its threshold still (a single large message at the end), one exchange more. A backlog
     is taken in steps of at most `most` tokens; an exchange above that goes alone.
     """
-    cuts = [0, *safe_cuts(window.entries)]
+    cuts = [0, *find_safe_cuts(window.entries)]
     removed = [0, *accumulate(entry.tokens for entry in window.entries)]
     goal = max(
         (at for at, cut in enumerate(cuts) if window.tokens - removed[cut] >= keep), default=0
     )
     if window.tokens - removed[cuts[goal]] >= limit:
         goal = min(goal + 1, len(cuts) - 1)
-    return _longest(cuts[1 : goal + 1], removed, most)
+    return _fit_batch(cuts[1 : goal + 1], removed, most)
 
 
-def _longest(cuts: Sequence[int], removed: Sequence[int], most: int) -> int:
+def _fit_batch(cuts: Sequence[int], removed: Sequence[int], most: int) -> int:
     fitting = [cut for cut in cuts if removed[cut] <= most]
     return fitting[-1] if fitting else (cuts[0] if cuts else 0)
 
 
 def _others_due(record: MemoryRecord, thresholds: Thresholds) -> bool:
     budget = thresholds.others_tokens
-    if not others_due(record["others"], budget):
+    if not is_others_due(record["others"], budget):
         return False
-    return _may_buffer(record, "others", others_tokens(record["others"]))
+    return _may_buffer(record, "others", count_others(record["others"]))
 
 
 def _reflection_due(record: MemoryRecord, window: Window, thresholds: Thresholds) -> bool:
@@ -193,13 +197,13 @@ def _reflection_due(record: MemoryRecord, window: Window, thresholds: Thresholds
 # --- Buffering -----------------------------------------------------------------------------------
 
 
-def _to_buffer(
+def _decide_buffering(
     record: MemoryRecord, window: Window, thresholds: Thresholds, live: Sequence[LiveChunk]
 ) -> Decision:
     if thresholds.buffer_tokens is not None and _may_buffer(record, "observation", window.tokens):
-        end = next_chunk_end(
+        end = find_chunk_end(
             window,
-            covered_count(live),
+            count_covered(live),
             interval=thresholds.buffer_tokens,
             most=thresholds.message_tokens,
         )
@@ -230,13 +234,13 @@ def back_off(failures: int, tokens: int, threshold: int) -> int:
     return tokens + max(1, round(threshold * part))
 
 
-def others_tokens(others: Sequence[Mapping[str, Any]]) -> int:
+def count_others(others: Sequence[Mapping[str, Any]]) -> int:
     """Count the unobserved messages of other threads, long parts cut."""
     return sum(each["tokens"] for each in others)
 
 
-def others_due(others: Sequence[Mapping[str, Any]], budget: int) -> int:
+def is_others_due(others: Sequence[Mapping[str, Any]], budget: int) -> int:
     """Count the messages of other threads to observe now: none while all of them can be shown."""
-    if others_tokens(others) <= budget and not any(each.get("rest") for each in others):
+    if count_others(others) <= budget and not any(each.get("rest") for each in others):
         return 0
     return sum(each["observable"] for each in others)

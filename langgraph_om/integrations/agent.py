@@ -47,7 +47,7 @@ def create_memory_agent(
         name: The graph's name.
 
     Raises:
-        ConfigurationError: When the model can not be used.
+        ConfigurationError: When the model cannot be used.
     """
     memory = check_memory(memory) if memory is not None else ObservationalMemory()
     check_model("model", model)
@@ -55,7 +55,7 @@ def create_memory_agent(
     refuse_second_recall_tool(_check_tools(tools), memory.recall_tool)
     all_tools = [*tools, *(tool for tool in memory.tools if tool not in tools)]
     if all_tools and not hasattr(chat, "bind_tools"):
-        msg = f"`model` is {model!r}, which can not be given tools; pass a chat model"
+        msg = f"`model` is {model!r}, which cannot be given tools; pass a chat model"
         raise ConfigurationError(msg)
     actor: Runnable[Any, BaseMessage] = chat.bind_tools(all_tools) if all_tools else chat
 

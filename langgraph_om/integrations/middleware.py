@@ -27,8 +27,8 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from langgraph_om.core.record.fold import fold, fold_one
-from langgraph_om.core.record.record import readable
-from langgraph_om.core.record.window import needed_messages
+from langgraph_om.core.record.record import complete_record
+from langgraph_om.core.record.window import select_needed
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.channels import messages_reducer
@@ -38,7 +38,7 @@ from langgraph_om.memory import ObservationalMemory, check_memory
 from langgraph_om.recall.tool import refuse_second_recall_tool
 from langgraph_om.runtime.drivers import Ended, advance
 from langgraph_om.runtime.executors import ParallelBuffering
-from langgraph_om.runtime.runner import folded, remaining
+from langgraph_om.runtime.runner import only_folding, without_messages
 
 logger = logging.getLogger("langgraph_om")
 
@@ -246,7 +246,7 @@ def _passes(
     if not memory.is_on():
         return None
     neighbours.look_at(state)
-    record, messages = readable(state.get("om")), memory.conversation(state)
+    record, messages = complete_record(state.get("om")), memory.conversation(state)
     identity = memory.identity()
     update: _Update = {"om": (done := [])}
     while True:
@@ -255,11 +255,11 @@ def _passes(
             emit(event)
         record = seen.record
         make_searchable(memory, record, messages, identity)
-        done += folded(seen.events)
+        done += only_folding(seen.events)
         if seen.evicted:
             removed = [RemoveMessage(id=key) for key in seen.evicted]
             update["messages"] = [*update.get("messages", []), *removed]
-            messages = remaining(messages, seen.evicted)
+            messages = without_messages(messages, seen.evicted)
         kind = seen.decision.kind
         if kind == "abort":
             return {**update, "jump_to": "end"}
@@ -270,7 +270,7 @@ def _passes(
             return update
         if kind == "proceed":
             return update
-        events = yield {"messages": needed_messages(record, messages), "om": record, "events": []}
+        events = yield {"messages": select_needed(record, messages), "om": record, "events": []}
         record = fold(record, [events or []])
         done += events or []
 

@@ -20,11 +20,11 @@ from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.effects import CycleFlow
 from langgraph_om.core.events import to_part
 from langgraph_om.core.plan import Decision
-from langgraph_om.core.record.record import readable
+from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.memory import ObservationalMemory
 from langgraph_om.runtime.executors import InlineBuffering, ParallelBuffering
-from langgraph_om.runtime.runner import folded
+from langgraph_om.runtime.runner import only_folding
 
 STATUS = "om_status"
 """The gate: counts, decides, and states both windows once per agent step."""
@@ -78,7 +78,7 @@ class MemoryNodes:
         for event in seen.events:
             emit(event)
         make_searchable(self.memory, seen.record, messages, who)
-        return self._update(folded(seen.events)) | self._removals(seen.evicted)
+        return self._update(only_folding(seen.events)) | self._removals(seen.evicted)
 
     def finish(self, state: Mapping[str, Any]) -> Update:
         """Count and archive the Actor's last answer."""
@@ -88,7 +88,7 @@ class MemoryNodes:
         seen = self.memory.look(record, messages, self.memory.identity(), is_final=True)
         for event in seen.events:
             emit(event)
-        return self._update(folded(seen.events)) | self._removals(seen.evicted)
+        return self._update(only_folding(seen.events)) | self._removals(seen.evicted)
 
     def route(self, state: Mapping[str, Any]) -> str | list[str]:
         """Name what comes next, a key of `targets`; reads nothing but the state."""
@@ -125,7 +125,7 @@ class MemoryNodes:
     def work(self, kind: str, state: Mapping[str, Any]) -> Update:
         """Carry out the decision, if it is of this kind."""
         done, flow = self._prepared(kind, state)
-        return done if flow is None else {self.channel: folded(self.memory.run(flow, emit))}
+        return done if flow is None else {self.channel: only_folding(self.memory.run(flow, emit))}
 
     async def awork(self, kind: str, state: Mapping[str, Any]) -> Update:
         """Carry out the decision without blocking the event loop."""
@@ -133,7 +133,11 @@ class MemoryNodes:
             done, flow = self._prepared(kind, state)
         else:
             done, flow = await asyncio.to_thread(self._prepared, kind, state)
-        return done if flow is None else {self.channel: folded(await self.memory.arun(flow, emit))}
+        return (
+            done
+            if flow is None
+            else {self.channel: only_folding(await self.memory.arun(flow, emit))}
+        )
 
     def _prepared(self, kind: str, state: Mapping[str, Any]) -> tuple[Update, CycleFlow | None]:
         """Return what is done at once, and the flow that has to be run, if any."""
@@ -155,7 +159,7 @@ class MemoryNodes:
         return self.memory.decide(self._record(state), self.memory.conversation(state))
 
     def _record(self, state: Mapping[str, Any]) -> MemoryRecord:
-        return readable(state.get("om"))
+        return complete_record(state.get("om"))
 
     def _removals(self, evicted: list[str]) -> Update:
         removed = [RemoveMessage(id=key) for key in evicted]

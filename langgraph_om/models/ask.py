@@ -8,25 +8,229 @@ time, is an answer too; a call that hangs is left behind.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from langchain_core.callbacks import BaseCallbackManager
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
 
-from langgraph_om.core.effects import ModelCall, ModelReply
-from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.models.pool import AgentModels
+from langgraph_om.core.content.attachments import with_attachments
+from langgraph_om.core.effects import AskModel, ModelReply
+from langgraph_om.core.tokens.counter import TokenCounter, count_messages
+from langgraph_om.errors import ConfigurationError, ModelTierError, ObservationalMemoryError
+from langgraph_om.models.model_value import (
+    Leaf,
+    ModelByInputTokens,
+    ModelValue,
+    entries_of,
+    has_choice,
+    is_choice,
+    is_leaf,
+    is_list,
+)
+from langgraph_om.models.pool import BoundModel, ModelPool, name_of, refuses_attachments, retries_of
+from langgraph_om.models.providers import check_value
+from langgraph_om.models.retries import backoff, is_stale, is_transient, retry_after
+
+# --- What is tried -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A call of a model."""
+
+    leaf: Leaf
+    seconds: float
+    is_bare: bool = False
+    """Whether nothing is attached to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choose:
+    """A call of a function that returns a model value."""
+
+    function: Callable[[RunnableConfig], Any]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Time to let pass."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What came of a step."""
+
+    answer: Any = None
+    error: Exception | None = None
+
+
+Attempts = Generator[Attempt | Choose | Pause, Done, Any]
+
+
+class LateError(TimeoutError):
+    """A step did not end in its time."""
+
+
+def attempt_models(call: AskModel, calls: Calls, seconds: float) -> Attempts:
+    """Try one model after the other until one answers.
+
+    A model that others stand behind gets half of the time that is left.
+
+    Returns:
+        What the model returned.
+
+    Raises:
+        Exception: What the only model raised.
+        ModelTierError: When no tier covers the question.
+        ObservationalMemoryError: When all of several models failed.
+    """
+    ends_at = time.monotonic() + seconds
+    ahead: list[tuple[ModelValue, int | None]] = [(calls.models.values[call.role], None)]
+    failed: list[tuple[str, Exception]] = []
+    while ahead:
+        value, retries = ahead.pop(0)
+        left = ends_at - time.monotonic()
+        if left <= 0:
+            failed.append(("", LateError()))
+            break
+        share = left / 2 if ahead else left
+        if is_leaf(value):
+            done = yield from _retry(call, calls, value, retries, share)
+            if done.error is None:
+                return done.answer
+            late = isinstance(done.error, LateError) and ahead
+            error = TimeoutError(f"no answer within {share:.3g} seconds") if late else done.error
+            failed.append((name_of(value), error))
+        elif isinstance(value, ModelByInputTokens):
+            try:
+                ahead.insert(0, (value.resolve(_count_question(call, calls)), retries))
+            except ModelTierError as error:
+                failed.append(("ModelByInputTokens", error))
+        elif is_list(value):
+            ahead[:0] = entries_of(value, retries)
+        elif is_choice(value):
+            done = yield Choose(value, share)
+            problem = done.error or _find_problem(value, done.answer)
+            if problem is None:
+                ahead.insert(0, (done.answer, retries))
+            else:
+                failed.append((_name_function(value), problem))
+    raise _join_failures(failed, calls.deadline)
+
+
+def _retry(
+    call: AskModel, calls: Calls, leaf: Leaf, retries: int | None, seconds: float
+) -> Generator[Attempt | Pause, Done, Done]:
+    """Ask one model, and again while that may help and its time allows."""
+    ends_at = time.monotonic() + seconds
+    most = retries_of(leaf) if retries is None else retries
+    again, stale, is_bare = 0, 0, False
+    while True:
+        done = yield Attempt(leaf, max(0.0, ends_at - time.monotonic()), is_bare)
+        error = done.error
+        if error is None or isinstance(error, LateError):
+            return done
+        if calls.models.learn(call.role, leaf, error):
+            continue
+        if not is_bare and refuses_attachments(error) and _sends_attachments(call, calls, leaf):
+            is_bare = True
+            continue
+        if is_stale(error) and stale < _MAX_STALE:
+            stale += 1
+            continue
+        if again >= most or not is_transient(error):
+            return done
+        pause = retry_after(error, calls.clock())
+        if pause is None:
+            pause = backoff(again, _seed_of(call))
+        if pause >= ends_at - time.monotonic():
+            return done
+        yield Pause(pause)
+        again += 1
+
+
+_MAX_STALE = 4
+"""How many left-over connections of a client are skipped at most."""
+
+
+def _sends_attachments(call: AskModel, calls: Calls, leaf: Leaf) -> bool:
+    """Return whether a model is sent any attachments."""
+    if not call.attachments:
+        return False
+    client = calls.models.get(call.role, leaf)
+    return any(client.takes(each, by_profile=call.by_profile) for each in call.attachments)
+
+
+def build_question(call: AskModel, client: BoundModel, step: Attempt) -> list[BaseMessage]:
+    """Put the question together as this model takes it."""
+    return with_attachments(
+        call.messages,
+        () if step.is_bare else call.attachments,
+        partial(client.takes, by_profile=call.by_profile),
+    )
+
+
+def _count_question(call: AskModel, calls: Calls) -> int:
+    """Return the size of the question with all that any model may be sent."""
+    whole = with_attachments(call.messages, call.attachments, lambda _: True)
+    return count_messages(calls.counter, whole)
+
+
+def _seed_of(call: AskModel) -> str:
+    return "".join(str(message.content) for message in call.messages)
+
+
+def _find_problem(function: Callable[..., Any], value: object) -> Exception | None:
+    """Tell what is wrong with the value that a function returned."""
+    option = f"{_name_function(function)}()"
+    try:
+        check_value(option, value)
+    except ConfigurationError as error:
+        return error
+    if has_choice(value):  # it might never end
+        msg = f"`{option}` is {value!r}, which holds a function; return models, tiers or lists"
+        return ConfigurationError(msg)
+    return None
+
+
+def _name_function(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _join_failures(failed: list[tuple[str, Exception]], deadline: float) -> Exception:
+    """Return the one error that says why there is no answer."""
+    errors = [(name, _name_deadline(error, deadline)) for name, error in failed]
+    tiers = [error for _, error in errors if isinstance(error, ModelTierError)]
+    if len(errors) == 1 or len(tiers) == len(errors):
+        return errors[-1][1]
+    each = "; ".join(
+        f"{name}: {type(error).__name__}: {error}" if name else str(error) for name, error in errors
+    )
+    failure = ObservationalMemoryError(f"no model answered: {each}")
+    failure.__cause__ = errors[-1][1]
+    return failure
+
+
+def _name_deadline(error: Exception, deadline: float) -> Exception:
+    if isinstance(error, TimeoutError) and not str(error):
+        return TimeoutError(f"no answer within the deadline of {deadline:g} seconds")
+    return error
 
 
 @dataclass(frozen=True)
 class Calls:
     """What is needed to ask."""
 
-    models: AgentModels
+    models: ModelPool
     clock: Callable[[], datetime]
     deadline: float
     """Seconds for all calls of one cycle together."""
@@ -43,7 +247,7 @@ NO_STREAM = "nostream"
 # --- One call ------------------------------------------------------------------------------------
 
 
-def call_config(call: ModelCall, run: RunnableConfig | None = None) -> RunnableConfig:
+def call_config(call: AskModel, run: RunnableConfig | None = None) -> RunnableConfig:
     """Configure a call so that traces show it by name and the user's streams do not show it.
 
     Args:
@@ -66,7 +270,7 @@ def call_config(call: ModelCall, run: RunnableConfig | None = None) -> RunnableC
     return config
 
 
-def _about(call: ModelCall) -> dict[str, Any]:
+def _about(call: AskModel) -> dict[str, Any]:
     """Say which cycle a call belongs to, so that traces can be searched and summed by it."""
     return {f"om_{key}": value for key, value in call.about.items() if value}
 

@@ -12,7 +12,7 @@ from langgraph_om.core.config.options import (
     ObservationConfig,
     ReflectionConfig,
     select_models,
-    written_settings,
+    select_written_settings,
 )
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.observe.observer import ObserverInput, observe
@@ -21,7 +21,7 @@ from langgraph_om.core.tokens.counter import TokenCounter, count_messages
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.models.model_value import ModelValue, covers, leaves_of
 from langgraph_om.models.parameters import Sampling
-from langgraph_om.models.pool import AgentModels, check_settings_apply
+from langgraph_om.models.pool import ModelPool, check_settings_apply
 from langgraph_om.models.providers import check_value
 
 
@@ -34,7 +34,7 @@ def choose_models(
     given: Mapping[str, bool],
     thresholds: Thresholds,
     counter: TokenCounter,
-) -> AgentModels:
+) -> ModelPool:
     """Choose and check the Observer's and the Reflector's model.
 
     Args:
@@ -58,11 +58,15 @@ def choose_models(
         )
         raise ConfigurationError(msg)
     observer, reflector = select_models(model, observing, reflecting)
-    models = AgentModels(
+    models = ModelPool(
         values={"observer": observer, "reflector": reflector},
         settings={
-            "observer": Sampling(OBSERVER_SETTINGS, written_settings(observing.model_settings)),
-            "reflector": Sampling(REFLECTOR_SETTINGS, written_settings(reflecting.model_settings)),
+            "observer": Sampling(
+                OBSERVER_SETTINGS, select_written_settings(observing.model_settings)
+            ),
+            "reflector": Sampling(
+                REFLECTOR_SETTINGS, select_written_settings(reflecting.model_settings)
+            ),
         },
     )
     if is_checked:
@@ -81,15 +85,15 @@ def choose_models(
     return models
 
 
-def _check_settings_apply(models: AgentModels) -> None:
-    """Refuse model settings that a model object can not be given."""
+def _check_settings_apply(models: ModelPool) -> None:
+    """Refuse model settings that a model object cannot be given."""
     for role, owner in (("observer", "observation"), ("reflector", "reflection")):
         for _, leaf in leaves_of("model", models.values[role]):
             check_settings_apply(f"{owner}.model_settings", leaf, models.settings[role])
 
 
 def _check_tiers(
-    models: AgentModels,
+    models: ModelPool,
     observing: ObservationConfig,
     reflecting: ReflectionConfig,
     thresholds: Thresholds,
@@ -101,9 +105,9 @@ def _check_tiers(
         if covers(value, sys.maxsize):
             continue
         tokens = (
-            observer_question_tokens(observing, thresholds, counter)
+            count_observer_question(observing, thresholds, counter)
             if role == "observer"
-            else reflector_question_tokens(reflecting, thresholds, counter, observing.prompt)
+            else count_reflector_question(reflecting, thresholds, counter, observing.prompt)
         )
         if not covers(value, tokens):
             msg = (
@@ -114,7 +118,7 @@ def _check_tiers(
             raise ConfigurationError(msg)
 
 
-def observer_question_tokens(
+def count_observer_question(
     config: ObservationConfig, thresholds: Thresholds, counter: TokenCounter
 ) -> int:
     """Return the size of the Observer's question when the turn begins to wait for it.
@@ -136,7 +140,7 @@ def observer_question_tokens(
     return prompt + previous + thresholds.block_messages_at(previous)
 
 
-def reflector_question_tokens(
+def count_reflector_question(
     config: ReflectionConfig, thresholds: Thresholds, counter: TokenCounter, prompt: str
 ) -> int:
     """Return the size of the Reflector's question when the turn begins to wait for it.

@@ -96,17 +96,17 @@ are model values or `{"model": ..., "max_retries": n}`."""
 
 
 def is_leaf(value: object) -> TypeGuard[Leaf]:
-    """Tell whether a value is a model itself."""
+    """Return whether a value is a model itself."""
     return isinstance(value, str | Runnable)
 
 
 def is_list(value: object) -> TypeGuard[Sequence[Any]]:
-    """Tell whether a value is a list of fallbacks."""
+    """Return whether a value is a list of fallbacks."""
     return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray)
 
 
 def is_choice(value: object) -> TypeGuard[Callable[[RunnableConfig], Any]]:
-    """Tell whether a value is a function that chooses."""
+    """Return whether a value is a function that chooses."""
     return callable(value) and not isinstance(value, type | str | Runnable | ModelByInputTokens)
 
 
@@ -138,7 +138,7 @@ def leaves_of(option: str, value: object) -> Iterator[tuple[str, Leaf]]:
     Raises:
         ConfigurationError: For what is no model value, and for a list that contains itself.
     """
-    for place, leaf in _leaves(_Place(option, value), value, ()):
+    for place, leaf in _walk_leaves(_Place(option, value), value, ()):
         yield str(place), leaf
 
 
@@ -164,7 +164,9 @@ class _Place:
         return ConfigurationError(f"{self}; {why}")
 
 
-def _leaves(place: _Place, value: object, path: tuple[int, ...]) -> Iterator[tuple[_Place, Leaf]]:
+def _walk_leaves(
+    place: _Place, value: object, path: tuple[int, ...]
+) -> Iterator[tuple[_Place, Leaf]]:
     if is_leaf(value):
         yield place, value
         return
@@ -182,11 +184,11 @@ def _leaves(place: _Place, value: object, path: tuple[int, ...]) -> Iterator[tup
         raise place.refuse(_HINT)
     for step, entry in inside:
         there = place.at(step, entry)
-        target = _model_of(there, entry) if is_list(value) else entry
-        yield from _leaves(there, target, (*path, id(value)))
+        target = _read_entry(there, entry) if is_list(value) else entry
+        yield from _walk_leaves(there, target, (*path, id(value)))
 
 
-def _model_of(place: _Place, entry: object) -> object:
+def _read_entry(place: _Place, entry: object) -> object:
     """Return the model value of an entry of a list."""
     if not isinstance(entry, Mapping):
         return entry
@@ -199,7 +201,7 @@ def _model_of(place: _Place, entry: object) -> object:
 
 
 def has_choice(value: object) -> bool:
-    """Tell whether a checked value has a function somewhere."""
+    """Return whether a checked value has a function somewhere."""
     if isinstance(value, ModelByInputTokens):
         return any(has_choice(value.resolve(limit)) for limit in value.thresholds)
     if is_list(value):
@@ -208,7 +210,7 @@ def has_choice(value: object) -> bool:
 
 
 def covers(value: object, input_tokens: int) -> bool:
-    """Tell whether a checked value has a model for an input, as far as can be known."""
+    """Return whether a checked value has a model for an input, as far as can be known."""
     if isinstance(value, ModelByInputTokens):
         return input_tokens <= value.thresholds[-1] and covers(
             value.resolve(input_tokens), input_tokens

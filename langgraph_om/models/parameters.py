@@ -47,21 +47,21 @@ def family_of(model: object) -> Family:
     return next((_CLASSES[name] for name in names if name in _CLASSES), "other")
 
 
-def takes_settings(model: object) -> bool:
-    """Tell whether it is known how an object takes settings."""
+def accepts_settings(model: object) -> bool:
+    """Return whether it is known how an object takes settings."""
     return family_of(model) != "other"
 
 
 # --- What a model takes --------------------------------------------------------------------------
 
-_LEAST_BUDGET = {"gemini-2.5-flash-lite": 512, "gemini-2.5-flash": 1, "gemini-2.5-pro": 128}
+_MIN_BUDGET = {"gemini-2.5-flash-lite": 512, "gemini-2.5-flash": 1, "gemini-2.5-pro": 128}
 """The models that take a thinking budget, and the least that they take beside none and any."""
 
 _REASONING = re.compile(r"o\d|gpt-5(?!-chat)")
 _GEMINI_3 = re.compile(r"(?:models/)?gemini-(?:[3-9]|\d\d)")
 
 
-def fitted(
+def fit_to_model(
     sampling: Sampling, family: Family, name: str, profile: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Return the settings that a model that is named by a string takes, as far as is known.
@@ -76,10 +76,10 @@ def fitted(
     if _GEMINI_3.match(name):
         defaults.pop("temperature", None)  # made for their own; a lower one makes them repeat
     settings = {key: value for key, value in defaults.items() if key not in sampling.written}
-    return limited({**settings, **sampling.asked}, family, name, profile)
+    return limit_output({**settings, **sampling.asked}, family, name, profile)
 
 
-def limited(
+def limit_output(
     settings: Mapping[str, Any], family: Family, name: str, profile: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Return the settings that a model takes; a limit on its answer is no larger than its own."""
@@ -94,13 +94,13 @@ def limited(
     if "thinking_budget" in fit:
         budget = fit.pop("thinking_budget")
         model = name.removeprefix("models/")
-        least = next((n for stem, n in _LEAST_BUDGET.items() if model.startswith(stem)), None)
+        least = next((n for stem, n in _MIN_BUDGET.items() if model.startswith(stem)), None)
         if family == "google" and least is not None:
             fit["thinking_budget"] = max(budget, least) if budget > 0 else budget
     return fit
 
 
-def in_words(settings: Mapping[str, Any], family: Family) -> dict[str, Any]:
+def describe(settings: Mapping[str, Any], family: Family) -> dict[str, Any]:
     """Return settings as keyword arguments of a client."""
     words = dict(settings)
     extra = words.pop("extra", {})
@@ -121,7 +121,7 @@ _SAID_AS = {
 }
 
 
-def named_in(message: str, sent: Collection[str]) -> frozenset[str]:
+def find_named(message: str, sent: Collection[str]) -> frozenset[str]:
     """Tell which of the settings that were sent an error is about."""
     said = message.lower()
     return frozenset(

@@ -17,38 +17,38 @@ from langgraph_om.models.model_value import Leaf, ModelValue
 from langgraph_om.models.parameters import (
     Family,
     Sampling,
+    accepts_settings,
+    describe,
     family_of,
-    fitted,
-    in_words,
-    limited,
-    named_in,
-    takes_settings,
+    find_named,
+    fit_to_model,
+    limit_output,
 )
 from langgraph_om.models.providers import chat_model, family_and_name
 from langgraph_om.models.retries import DEFAULT_RETRIES, status_of
 
 
 @dataclass
-class AgentModels:
+class ModelPool:
     """The Observer's and the Reflector's models, made when first needed."""
 
     values: Mapping[str, ModelValue]
     """Per role: a checked model value."""
     settings: Mapping[str, Sampling]
     """Per role: what is sent with each call."""
-    _made: dict[tuple[str, str], Client] = field(default_factory=dict, repr=False)
+    _made: dict[tuple[str, str], BoundModel] = field(default_factory=dict, repr=False)
     _refused: dict[str, frozenset[str]] = field(default_factory=dict, repr=False)
     """Per model: settings that it has refused."""
 
-    def get(self, role: str, leaf: Leaf) -> Client:
+    def get(self, role: str, leaf: Leaf) -> BoundModel:
         """Return a model, ready to be asked with a role's settings."""
         sampling, name = self.settings[role], name_of(leaf)
         refused = self._refused.get(name, frozenset())
         if not isinstance(leaf, str):
-            return _with_settings(leaf, sampling, refused)
+            return _bind_settings(leaf, sampling, refused)
         client = self._made.get((role, name))
         if client is None:  # two threads may both make one; the first is kept
-            client = self._made.setdefault((role, name), _named(name, sampling, refused))
+            client = self._made.setdefault((role, name), _name_attachments(name, sampling, refused))
         return client
 
     def learn(self, role: str, leaf: Leaf, error: BaseException) -> bool:
@@ -60,7 +60,7 @@ class AgentModels:
         if status_of(error) not in _REFUSING:
             return False
         name = name_of(leaf)
-        named = named_in(str(error), self.get(role, leaf).sent)
+        named = find_named(str(error), self.get(role, leaf).sent)
         if not named:
             return False
         self._refused[name] = self._refused.get(name, frozenset()) | named
@@ -70,7 +70,7 @@ class AgentModels:
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class BoundModel:
     """A model to ask."""
 
     runnable: Runnable[Any, Any]
@@ -81,7 +81,7 @@ class Client:
     family: Family = "other"
 
     def takes(self, attachment: Attachment, *, by_profile: bool) -> bool:
-        """Tell whether the model is sent an attachment.
+        """Return whether the model is sent an attachment.
 
         Args:
             attachment: What is attached to a message.
@@ -99,9 +99,9 @@ _REFUSING = (400, 422)
 
 
 def refuses_attachments(error: BaseException) -> bool:
-    """Tell whether a call failed for what was attached to it.
+    """Return whether a call failed for what was attached to it.
 
-    A client that can not write an attachment in its provider's form says so before it calls.
+    A client that cannot write an attachment in its provider's form says so before it calls.
     """
     if isinstance(error, ObservationalMemoryError):
         return False
@@ -138,25 +138,25 @@ def retries_of(leaf: Leaf) -> int:
     return DEFAULT_RETRIES if isinstance(leaf, str) else 0
 
 
-def _named(name: str, sampling: Sampling, refused: frozenset[str]) -> Client:
+def _name_attachments(name: str, sampling: Sampling, refused: frozenset[str]) -> BoundModel:
     family, model = family_and_name(name)
     # Google's client takes 1 for a single attempt, and 0 for its own default.
     once: dict[str, Any] = {"max_retries": 1 if family == "google" else 0}
     plain = chat_model(name, {**once, **(sampling.asked.get("extra") or {})})
-    settings = fitted(sampling, family, model, getattr(plain, "profile", None))
+    settings = fit_to_model(sampling, family, model, getattr(plain, "profile", None))
     kept = {key: value for key, value in settings.items() if key not in refused}
-    words = in_words(kept, family)
+    words = describe(kept, family)
     unwanted = {*refused, *(key for key, value in sampling.written.items() if value is None)}
     if family == "google" and "temperature" in unwanted:
         words["temperature"] = None  # this client has a temperature of its own
     made = chat_model(name, {**once, **words}) if words else plain
     sent = frozenset(kept) if words else frozenset()
-    return Client(made, sent, getattr(made, "profile", None), family_of(made))
+    return BoundModel(made, sent, getattr(made, "profile", None), family_of(made))
 
 
-def _with_settings(
+def _bind_settings(
     model: Runnable[Any, Any], sampling: Sampling, refused: frozenset[str]
-) -> Client:
+) -> BoundModel:
     """Bind what the user wrote to an object; defaults are not for objects."""
     family = family_of(model)
     chat: Any = model
@@ -164,13 +164,13 @@ def _with_settings(
         chat = chat.bound
     profile = getattr(chat, "profile", None)
     if not sampling.asked:
-        return Client(model, frozenset(), profile, family)
+        return BoundModel(model, frozenset(), profile, family)
     check_settings_apply("model_settings", model, sampling)
     name = str(getattr(chat, "model_name", None) or getattr(chat, "model", None) or "")
-    settings = limited(sampling.asked, family, name, profile)
+    settings = limit_output(sampling.asked, family, name, profile)
     kept = {key: value for key, value in settings.items() if key not in refused}
-    bound = model.bind(**in_words(kept, family)) if kept else model
-    return Client(bound, frozenset(kept), profile, family)
+    bound = model.bind(**describe(kept, family)) if kept else model
+    return BoundModel(bound, frozenset(kept), profile, family)
 
 
 def check_settings_apply(option: str, model: object, sampling: Sampling) -> None:
@@ -179,9 +179,9 @@ def check_settings_apply(option: str, model: object, sampling: Sampling) -> None
     Raises:
         ConfigurationError: When the user wrote any.
     """
-    if sampling.asked and not isinstance(model, str) and not takes_settings(model):
+    if sampling.asked and not isinstance(model, str) and not accepts_settings(model):
         msg = (
-            f"`{option}` is {dict(sampling.written)!r}, which can not be applied to "
+            f"`{option}` is {dict(sampling.written)!r}, which cannot be applied to "
             f"{type(model).__name__}; give it to the model's own constructor and leave it out here"
         )
         raise ConfigurationError(msg)

@@ -133,7 +133,7 @@ def chat_model(name: str, options: Mapping[str, Any] | None = None) -> BaseChatM
         options: Keyword arguments of the provider's client.
 
     Raises:
-        ConfigurationError: When the client can not be made, as without a key.
+        ConfigurationError: When the client cannot be made, as without a key.
     """
     provider, model = _split(name)
     try:
@@ -143,7 +143,7 @@ def chat_model(name: str, options: Mapping[str, Any] | None = None) -> BaseChatM
         if keys and not any(os.environ.get(key) for key in keys):
             msg = f"the model {name!r} needs a key; set the environment variable {keys[0]}"
         else:
-            msg = f"the model {name!r} can not be made: {type(error).__name__}: {error}"
+            msg = f"the model {name!r} cannot be made: {type(error).__name__}: {error}"
         raise ConfigurationError(msg) from error
 
 
@@ -165,6 +165,6 @@ def _client(provider: str, model: str, options: dict[str, Any]) -> BaseChatModel
     except (TypeError, ValueError) as error:
         if "max_retries" not in options or "max_retries" not in str(error):
             raise
-        del options["max_retries"]  # a client that can not be told to leave retries to us
+        del options["max_retries"]  # a client that cannot be told to leave retries to us
         made = make(**options)
     return made

@@ -40,13 +40,13 @@ _CHAIN = 5
 
 
 def is_transient(error: BaseException) -> bool:
-    """Tell whether the same call may succeed a little later."""
-    if any(str(getattr(each, "code", "")) in _NO_QUOTA for each in _causes(error)):
+    """Return whether the same call may succeed a little later."""
+    if any(str(getattr(each, "code", "")) in _NO_QUOTA for each in _walk_causes(error)):
         return False
     status = status_of(error)
     if status is not None:
         return status in _STATUSES or status >= _SERVER_ERROR
-    for each in _causes(error):
+    for each in _walk_causes(error):
         said = getattr(each, "is_retryable", None)
         if isinstance(said, bool):
             return said
@@ -58,12 +58,12 @@ def is_transient(error: BaseException) -> bool:
 
 
 def is_stale(error: BaseException) -> bool:
-    """Tell whether a client tried a connection of an event loop that is over.
+    """Return whether a client tried a connection of an event loop that is over.
 
     Clients share their connections between loops; the failure makes them give this one up.
     """
     return any(
-        isinstance(each, RuntimeError) and _STALE.search(str(each)) for each in _causes(error)
+        isinstance(each, RuntimeError) and _STALE.search(str(each)) for each in _walk_causes(error)
     )
 
 
@@ -72,7 +72,7 @@ _STALE = re.compile(r"Event loop is closed|different (?:event )?loop")
 
 def status_of(error: BaseException) -> int | None:
     """Return the HTTP status that an error, or what caused it, carries."""
-    for each in _causes(error):
+    for each in _walk_causes(error):
         response = getattr(each, "response", None)
         for holder in (each, response):
             for name in ("status_code", "code", "http_status", "status"):
@@ -86,7 +86,7 @@ def status_of(error: BaseException) -> int | None:
     return None
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def _walk_causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and what it was raised from."""
     each: BaseException | None = error
     for _ in range(_CHAIN):
@@ -118,7 +118,7 @@ def retry_after(error: BaseException, now: datetime) -> float | None:
         error: What the call raised.
         now: The current time, for a date to wait for; the response's own date goes before it.
     """
-    for each in _causes(error):
+    for each in _walk_causes(error):
         for asked in (_from_headers(each, now), _from_details(getattr(each, "details", None))):
             if asked is not None:
                 return asked
@@ -141,13 +141,13 @@ def _from_headers(error: BaseException, now: datetime) -> float | None:
         value = said.get(name, "")
         if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value):
             return float(value) * unit
-    at = _date(said.get("retry-after", ""))
+    at = _read_date(said.get("retry-after", ""))
     if at is None:
         return None
-    return max(0.0, (at - (_date(said.get("date", "")) or now)).total_seconds())
+    return max(0.0, (at - (_read_date(said.get("date", "")) or now)).total_seconds())
 
 
-def _date(value: str) -> datetime | None:
+def _read_date(value: str) -> datetime | None:
     try:
         at = parsedate_to_datetime(value)
     except ValueError:

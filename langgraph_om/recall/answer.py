@@ -13,18 +13,18 @@ from typing import Any, Final, Literal
 
 from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.parts import parts_of
-from langgraph_om.core.content.text import clean, shown_key
+from langgraph_om.core.content.text import sanitize, show_key
 from langgraph_om.core.prompts import fill, load
-from langgraph_om.core.record.record import range_line
+from langgraph_om.core.record.record import write_range
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Group
-from langgraph_om.recall.arguments import Recall, RefusedError, read_arguments, shown
-from langgraph_om.recall.lists import search_answer, threads_answer
+from langgraph_om.recall.arguments import Recall, RefusedError, read_arguments, show
+from langgraph_om.recall.lists import answer_search, answer_threads
 from langgraph_om.recall.pages import Answer, Writer
 from langgraph_om.recall.source import RecallMessage, RecallScope, RecallSource
 
-COLONS_TRIED: Final = 10
-RANGES_NAMED: Final = 5
+MAX_COLONS: Final = 10
+MAX_RANGES: Final = 5
 
 
 def recall(
@@ -48,7 +48,7 @@ def recall(
         asked = read_arguments(arguments, scope.timezone)
         answer = _MODES[asked.mode](asked, source, scope, Writer(scope, counter))
     except RefusedError as refused:
-        answer = {key: clean(text) for key, text in refused.answer.items()}
+        answer = {key: sanitize(text) for key, text in refused.answer.items()}
     return {
         key: escape(value) if isinstance(value, str) else value for key, value in answer.items()
     }
@@ -57,7 +57,7 @@ def recall(
 # --- What the Actor is told ----------------------------------------------------------------------
 
 
-def guidance(
+def write_guidance(
     scope: Literal["thread", "resource"],
     has_search: bool,  # noqa: FBT001
     instructions: str | None,
@@ -79,7 +79,7 @@ def guidance(
 
 def with_range(group: Group) -> str:
     """Render a group for the log: its text, and below it the line with its ranges."""
-    return "\n".join(filter(None, (group["text"], range_line(group)))) if group["text"] else ""
+    return "\n".join(filter(None, (group["text"], write_range(group)))) if group["text"] else ""
 
 
 # --- Messages ------------------------------------------------------------------------------------
@@ -94,25 +94,27 @@ class _Page:
     cursor: str | None
 
 
-def _messages(asked: Recall, source: RecallSource, scope: RecallScope, writer: Writer) -> Answer:
+def _answer_messages(
+    asked: Recall, source: RecallSource, scope: RecallScope, writer: Writer
+) -> Answer:
     """Answer mode `messages`."""
-    thread_id, anchor = _place(asked, source, scope)
+    thread_id, anchor = _find_place(asked, source, scope)
     if asked.part_index is not None:
-        return _part(asked, asked.part_index, anchor, writer)
+        return _answer_part(asked, asked.part_index, anchor, writer)
     if asked.char_offset:
         msg = (
-            f"`charOffset` is {shown(asked.char_offset)} without `partIndex`; write also the index "
+            f"`charOffset` is {show(asked.char_offset)} without `partIndex`; write also the index "
             "of the part it belongs to"
         )
         raise RefusedError(msg)
     number = asked.page or 1
     # One message per page, so that the next page is always the next message.
     limit = 1 if asked.detail == "high" else asked.limit
-    page = _page(source, thread_id, anchor, number, limit)
+    page = _read_page(source, thread_id, anchor, number, limit)
     answer: Answer = {
         "messages": "(no messages on this page)" if page.cursor else "(no messages)",
         "count": 0,
-        "cursor": None if page.cursor is None else escape(shown_key(page.cursor)),
+        "cursor": None if page.cursor is None else escape(show_key(page.cursor)),
         "page": number,
         "limit": limit,
         "hasNextPage": bool(page.later),
@@ -121,19 +123,19 @@ def _messages(asked: Recall, source: RecallSource, scope: RecallScope, writer: W
     if not page.shown:
         return answer
     if asked.detail == "high":
-        return writer.first_part(page.shown[0], answer, [*_neighbours(page, number)])
+        return writer.first_part(page.shown[0], answer, [*_read_neighbours(page, number)])
     return writer.overview(page.shown, answer, is_backward=number < 0)
 
 
-def _neighbours(page: _Page, number: int) -> Iterator[str]:
+def _read_neighbours(page: _Page, number: int) -> Iterator[str]:
     """Say how to go on from a page of one message, in the direction of reading."""
     if number > 0 and page.later:
-        yield f"Next message: page {number + 1}, or cursor {shown_key(page.later[0].key)}."
+        yield f"Next message: page {number + 1}, or cursor {show_key(page.later[0].key)}."
     if number < 0 and page.earlier:
-        yield f"Message before: page {number - 1}, or cursor {shown_key(page.earlier[-1].key)}."
+        yield f"Message before: page {number - 1}, or cursor {show_key(page.earlier[-1].key)}."
 
 
-def _page(
+def _read_page(
     source: RecallSource, thread_id: str, anchor: RecallMessage | None, number: int, limit: int
 ) -> _Page:
     """Read a page: from the anchor on, or, with a negative number, up to it."""
@@ -158,24 +160,24 @@ def _page(
     return _Page(found[begin:end], earlier, later, key or next((m.key for m in edge), None))
 
 
-def _part(asked: Recall, index: int, anchor: RecallMessage | None, writer: Writer) -> Answer:
+def _answer_part(asked: Recall, index: int, anchor: RecallMessage | None, writer: Writer) -> Answer:
     """Answer with a single part of the message at the cursor."""
     if anchor is None:
         msg = "`partIndex` needs a `cursor`; write the id of the message that has the part"
         raise RefusedError(msg)
     parts = [*parts_of(anchor.message)]
-    name = shown(anchor.key)
+    name = show(anchor.key)
     if not parts:
         msg = f"The message {name} has nothing to show; leave `partIndex` out to read around it"
         raise RefusedError(msg)
     if index >= len(parts):
         known = f"0 to {len(parts) - 1}" if len(parts) > 1 else "0 only"
-        msg = f"`partIndex` is {shown(index)}, but the message {name} has part {known}"
+        msg = f"`partIndex` is {show(index)}, but the message {name} has part {known}"
         raise RefusedError(msg)
     length = writer.length(anchor, index)
     if asked.char_offset and asked.char_offset >= length:
         msg = (
-            f"`charOffset` is {shown(asked.char_offset)}, but the part has {length:,} characters; "
+            f"`charOffset` is {show(asked.char_offset)}, but the part has {length:,} characters; "
             "write a smaller one, or go on with the next part"
         )
         raise RefusedError(msg)
@@ -185,11 +187,11 @@ def _part(asked: Recall, index: int, anchor: RecallMessage | None, writer: Write
 # --- Where to read -------------------------------------------------------------------------------
 
 
-def _place(
+def _find_place(
     asked: Recall, source: RecallSource, scope: RecallScope
 ) -> tuple[str, RecallMessage | None]:
     """Find the thread and the message to start from."""
-    named = None if asked.thread_id is None else _named_thread(asked.thread_id, source, scope)
+    named = None if asked.thread_id is None else _find_named_thread(asked.thread_id, source, scope)
     if asked.cursor is None:
         return named or scope.current_thread, None
     for key in dict.fromkeys((asked.cursor, asked.cursor.strip(" \t\r\n`\"'"))):
@@ -198,20 +200,20 @@ def _place(
             return anchor.thread_id, anchor
     _refuse_range(asked.cursor, lambda key: _find(key, named, source, scope) is not None)
     if named is not None and (other := _find(asked.cursor, None, source, scope)) is not None:
-        where = shown(scope.show_id(other.thread_id))
+        where = show(scope.show_id(other.thread_id))
         msg = (
-            f"`cursor` {shown(asked.cursor)} is a message of another conversation; write "
+            f"`cursor` {show(asked.cursor)} is a message of another conversation; write "
             f"`threadId` {where}, or leave `threadId` out"
         )
         raise RefusedError(msg, kind="hint")
     msg = (
-        f"`cursor` is {shown(asked.cursor)}, and there is no such message to read; write the first "
+        f"`cursor` is {show(asked.cursor)}, and there is no such message to read; write the first "
         "or the last id of a `_range` line, or leave `cursor` out to start at the beginning"
     )
     raise RefusedError(msg)
 
 
-def _named_thread(written: str, source: RecallSource, scope: RecallScope) -> str:
+def _find_named_thread(written: str, source: RecallSource, scope: RecallScope) -> str:
     if written.strip().lower() == "current":
         return scope.current_thread
     for text in dict.fromkeys((written, written.strip(" \t\r\n`\"'[]"))):
@@ -222,7 +224,7 @@ def _named_thread(written: str, source: RecallSource, scope: RecallScope) -> str
             return thread_id
     ways = ', take one from mode "threads",' if scope.scope == "resource" else ""
     msg = (
-        f"`threadId` is {shown(written)}, and there is no such conversation to read; leave it out"
+        f"`threadId` is {show(written)}, and there is no such conversation to read; leave it out"
         f'{ways} or write "current"'
     )
     raise RefusedError(msg)
@@ -248,26 +250,26 @@ def _refuse_range(written: str, exists: Callable[[str], bool]) -> None:
         text = text.removeprefix(label).strip().removesuffix("_").strip("` ")
     ends = [
         pair
-        for segment in islice(text.split(","), RANGES_NAMED)
-        if (pair := _range_ends(segment.strip(), exists)) is not None
+        for segment in islice(text.split(","), MAX_RANGES)
+        if (pair := _split_range(segment.strip(), exists)) is not None
     ]
     if not ends:
         return
     choices = "; ".join(
-        f"{shown(first)} with page 1 to read on from its start, or {shown(last)} with page -1 to "
+        f"{show(first)} with page 1 to read on from its start, or {show(last)} with page -1 to "
         "read back from its end"
         for first, last in ends
     )
-    msg = f"`cursor` is a range, {shown(written)}; write one id of it: {choices}"
+    msg = f"`cursor` is a range, {show(written)}; write one id of it: {choices}"
     raise RefusedError(msg, kind="hint")
 
 
-def _range_ends(segment: str, exists: Callable[[str], bool]) -> tuple[str, str] | None:
+def _split_range(segment: str, exists: Callable[[str], bool]) -> tuple[str, str] | None:
     """Part a range at its colon; of several, at one between two ids that exist, or the middle."""
     pieces = segment.split(":")
     pairs = [
         (":".join(pieces[:at]), ":".join(pieces[at:]))
-        for at in range(1, min(len(pieces), COLONS_TRIED + 1))
+        for at in range(1, min(len(pieces), MAX_COLONS + 1))
     ]
     pairs = [(first, last) for first, last in pairs if first and last]
     if len(pairs) > 1:
@@ -278,7 +280,7 @@ def _range_ends(segment: str, exists: Callable[[str], bool]) -> tuple[str, str] 
 
 
 _MODES: Final[Mapping[str, Callable[[Recall, RecallSource, RecallScope, Writer], Answer]]] = {
-    "messages": _messages,
-    "threads": threads_answer,
-    "search": search_answer,
+    "messages": _answer_messages,
+    "threads": answer_threads,
+    "search": answer_search,
 }

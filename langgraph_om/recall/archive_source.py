@@ -22,7 +22,7 @@ from langgraph_om.recall.source import (
     RecallMessage,
     RecallThread,
     StateSource,
-    created_within,
+    is_created_within,
 )
 
 FindGroups = Callable[[str, int], list[RecallHit]]
@@ -31,8 +31,8 @@ FindGroups = Callable[[str, int], list[RecallHit]]
 _Span: TypeAlias = tuple[str, int | None, int | None, bool]
 """Thread, first position, position to stop before, and whether its last message is meant."""
 
-THREADS_PER_READ = 200
-MOST_THREADS_READ = 20_000
+MAX_THREADS_PER_READ = 200
+MAX_THREADS_READ = 20_000
 """Further back than that, a hidden id is not recognised any more."""
 
 
@@ -65,7 +65,7 @@ class ArchiveSource:
     def thread(self, thread_id: str) -> RecallThread | None:
         """Return a thread; None for one that does not exist and for one of somebody else."""
         found = self._own(thread_id)
-        return None if found is None else _shown(found)
+        return None if found is None else _select_visible(found)
 
     def threads(
         self, *, page: int, limit: int, before: datetime | None, after: datetime | None
@@ -73,16 +73,16 @@ class ArchiveSource:
         """Return a page of the user's threads, the last updated first, and whether more follow."""
         if not self._is_shared:
             own = self.thread(self.who.thread_id) or RecallThread(self.who.thread_id)
-            passes = page == 0 and limit > 0 and created_within(own, before, after)
+            passes = page == 0 and limit > 0 and is_created_within(own, before, after)
             return ([own] if passes else []), False
         found, has_more = self.archive.threads(
             str(self.who.resource_id),
             page=page,
             limit=limit,
             before=before,
-            after=_just_before(after),
+            after=_step_before(after),
         )
-        return [_shown(thread) for thread in found], has_more
+        return [_select_visible(thread) for thread in found], has_more
 
     def find(self, key: str, thread_id: str | None) -> RecallMessage | None:
         """Return the message of this key; without a thread, from any of the user's.
@@ -166,7 +166,7 @@ class ArchiveSource:
         return self.archive.find(key, thread_id=thread_id) if self._may_read(thread_id) else None
 
     def _may_read(self, thread_id: str) -> bool:
-        """Tell whether the messages of a thread may be seen; one that is not there has none."""
+        """Return whether the messages of a thread may be seen; one that is not there has none."""
         if thread_id in self._readable:
             return True
         if self.who.resource_id is None:
@@ -184,7 +184,7 @@ class ArchiveSource:
         return {}
 
     def _is_near(self, thread_id: str) -> bool:
-        """Tell whether a thread is the current one, or others may be seen too."""
+        """Return whether a thread is the current one, or others may be seen too."""
         return bool(thread_id) and (thread_id == self.who.thread_id or self._is_shared)
 
     def _own(self, thread_id: str) -> ArchivedThread | None:
@@ -216,11 +216,11 @@ class ArchiveSource:
         return RecallMessage(found.key, found.thread_id, found.position, found.message, said)
 
 
-def _shown(thread: ArchivedThread) -> RecallThread:
+def _select_visible(thread: ArchivedThread) -> RecallThread:
     return RecallThread(thread.id, thread.title, thread.created, thread.updated)
 
 
-def _just_before(moment: datetime | None) -> datetime | None:
+def _step_before(moment: datetime | None) -> datetime | None:
     """Turn "at this time or later" into the archive's "after this time"."""
     step = timedelta(microseconds=1)
     if moment is None or moment < datetime.min.replace(tzinfo=UTC) + step:
@@ -237,13 +237,15 @@ def read_hidden_id(written: str, source: StateSource | ArchiveSource, current: s
         return current
     if not written.startswith("thread-") or source.thread(written) is not None:
         return written
-    return next((key for key in _thread_ids(source) if hidden_id(key) == written), None)
+    return next((key for key in _list_thread_ids(source) if hidden_id(key) == written), None)
 
 
-def _thread_ids(source: StateSource | ArchiveSource) -> Iterator[str]:
+def _list_thread_ids(source: StateSource | ArchiveSource) -> Iterator[str]:
     """Give the ids of the user's threads, the last updated first."""
-    for page in range(MOST_THREADS_READ // THREADS_PER_READ):
-        found, has_more = source.threads(page=page, limit=THREADS_PER_READ, before=None, after=None)
+    for page in range(MAX_THREADS_READ // MAX_THREADS_PER_READ):
+        found, has_more = source.threads(
+            page=page, limit=MAX_THREADS_PER_READ, before=None, after=None
+        )
         yield from (thread.id for thread in found)
         if not has_more:
             return

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final, Literal
 
-from langgraph_om.core.content.text import clean, short_json
+from langgraph_om.core.content.text import sanitize, write_short_json
 
-MOST_ITEMS: Final = 20
-MOST_PAGES: Final = 1000
+MAX_ITEMS: Final = 20
+MAX_PAGES: Final = 1000
 """Further than that a cursor leads faster."""
-QUERY_CHARACTERS: Final = 2000
-SHOWN_CHARACTERS: Final = 80
+MAX_QUERY_CHARACTERS: Final = 2000
+MAX_SHOWN_CHARACTERS: Final = 80
 
 Mode = Literal["messages", "threads", "search"]
 
@@ -80,11 +80,11 @@ RECALL_ARGUMENTS: Final[Mapping[str, RecallArgument]] = {
         "that message and shows what came before it, -2 is still earlier. Threads: counted "
         "from 0.",
         kind="integer",
-        least=-MOST_PAGES,
-        most=MOST_PAGES,
+        least=-MAX_PAGES,
+        most=MAX_PAGES,
     ),
     "limit": RecallArgument(
-        "How many items a page has.", kind="integer", least=1, most=MOST_ITEMS, default=MOST_ITEMS
+        "How many items a page has.", kind="integer", least=1, most=MAX_ITEMS, default=MAX_ITEMS
     ),
     "detail": RecallArgument(
         '"low" is an overview: the start of each part, with its number `[p0]`, `[p1]`, and '
@@ -139,10 +139,10 @@ def read_arguments(arguments: object, timezone: tzinfo) -> Recall:
     """Read what a model wrote; None and empty texts count as left out.
 
     Raises:
-        RefusedError: When something can not be read, with the answer to give.
+        RefusedError: When something cannot be read, with the answer to give.
     """
     if not isinstance(arguments, Mapping):
-        msg = f"The arguments are {shown(arguments)}; write an object with named arguments"
+        msg = f"The arguments are {show(arguments)}; write an object with named arguments"
         raise RefusedError(msg)
     given = {
         name: value
@@ -152,32 +152,32 @@ def read_arguments(arguments: object, timezone: tzinfo) -> Recall:
     unknown = next((name for name in given if name not in RECALL_ARGUMENTS), None)
     if unknown is not None:
         names = ", ".join(f"`{name}`" for name in RECALL_ARGUMENTS)
-        msg = f"There is no argument {shown(unknown)}; the arguments are {names}"
+        msg = f"There is no argument {show(unknown)}; the arguments are {names}"
         raise RefusedError(msg)
-    mode = _choice(given, "mode")
+    mode = _read_choice(given, "mode")
     _check_mode(given, mode)
     return Recall(
         mode=mode,
-        query=_query(given),
-        cursor=_text(given, "cursor"),
-        thread_id=_text(given, "threadId"),
-        page=_integer(given, "page"),
-        limit=_integer(given, "limit") or MOST_ITEMS,
-        detail=_choice(given, "detail"),
-        part_index=_integer(given, "partIndex"),
-        char_offset=_integer(given, "charOffset") or 0,
-        before=_time(given, "before", timezone),
-        after=_time(given, "after", timezone),
+        query=_read_query(given),
+        cursor=_read_text(given, "cursor"),
+        thread_id=_read_text(given, "threadId"),
+        page=_read_integer(given, "page"),
+        limit=_read_integer(given, "limit") or MAX_ITEMS,
+        detail=_read_choice(given, "detail"),
+        part_index=_read_integer(given, "partIndex"),
+        char_offset=_read_integer(given, "charOffset") or 0,
+        before=_read_time(given, "before", timezone),
+        after=_read_time(given, "after", timezone),
     )
 
 
-def shown(value: object) -> str:
+def show(value: object) -> str:
     """Write a value into an answer, shortened."""
-    return " ".join(short_json(value, SHOWN_CHARACTERS).split())
+    return " ".join(write_short_json(value, MAX_SHOWN_CHARACTERS).split())
 
 
 def _refuse(name: str, value: object, instead: str) -> RefusedError:
-    return RefusedError(f"`{name}` is {shown(value)}; write {instead}")
+    return RefusedError(f"`{name}` is {show(value)}; write {instead}")
 
 
 def _check_mode(given: Mapping[str, Any], mode: str) -> None:
@@ -185,13 +185,13 @@ def _check_mode(given: Mapping[str, Any], mode: str) -> None:
     for name, argument in RECALL_ARGUMENTS.items():
         if name in given and argument.mode not in {None, mode}:
             msg = (
-                f'`{name}` is {shown(given[name])}, but mode "{mode}" does not use it; leave it '
+                f'`{name}` is {show(given[name])}, but mode "{mode}" does not use it; leave it '
                 f'out, or write mode "{argument.mode}"'
             )
             raise RefusedError(msg)
 
 
-def _text(given: Mapping[str, Any], name: str) -> str | None:
+def _read_text(given: Mapping[str, Any], name: str) -> str | None:
     value = given.get(name)
     if value is None or isinstance(value, str):
         return value
@@ -200,18 +200,18 @@ def _text(given: Mapping[str, Any], name: str) -> str | None:
     raise _refuse(name, value, "a text")
 
 
-def _query(given: Mapping[str, Any]) -> str:
-    query = (_text(given, "query") or "").strip()
-    if len(query) > QUERY_CHARACTERS:
+def _read_query(given: Mapping[str, Any]) -> str:
+    query = (_read_text(given, "query") or "").strip()
+    if len(query) > MAX_QUERY_CHARACTERS:
         msg = (
             f"`query` has {len(query):,} characters; write a few words, at most "
-            f"{QUERY_CHARACTERS:,} characters"
+            f"{MAX_QUERY_CHARACTERS:,} characters"
         )
         raise RefusedError(msg)
-    return clean(query)
+    return sanitize(query)
 
 
-def _choice(given: Mapping[str, Any], name: str) -> str:
+def _read_choice(given: Mapping[str, Any], name: str) -> str:
     argument = RECALL_ARGUMENTS[name]
     value = given.get(name, argument.default)
     word = value.strip().strip("\"'").lower() if isinstance(value, str) else value
@@ -223,7 +223,7 @@ def _choice(given: Mapping[str, Any], name: str) -> str:
 _WHOLE_NUMBER = re.compile(r"\s*([+-]?[0-9]{1,15})(?:\.0{1,15})?\s*", re.ASCII)
 
 
-def _integer(given: Mapping[str, Any], name: str) -> int | None:
+def _read_integer(given: Mapping[str, Any], name: str) -> int | None:
     value = given.get(name)
     if value is None:
         return None
@@ -236,17 +236,17 @@ def _integer(given: Mapping[str, Any], name: str) -> int | None:
     too_low = number is not None and argument.least is not None and number < argument.least
     too_high = number is not None and argument.most is not None and number > argument.most
     if number is None or too_low or (too_high and name != "limit"):
-        raise _refuse(name, value, _number_hint(argument))
+        raise _refuse(name, value, _describe_range(argument))
     return argument.most if too_high else number
 
 
-def _number_hint(argument: RecallArgument) -> str:
+def _describe_range(argument: RecallArgument) -> str:
     if argument.most is None:
         return f"a whole number, {argument.least} or more"
     return f"a whole number from {argument.least} to {argument.most}"
 
 
-def _time(given: Mapping[str, Any], name: str, timezone: tzinfo) -> datetime | None:
+def _read_time(given: Mapping[str, Any], name: str, timezone: tzinfo) -> datetime | None:
     value = given.get(name)
     if value is None:
         return None

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from langgraph_om.core.content.escape import escape
-from langgraph_om.core.content.text import clean, one_line, shown_key
+from langgraph_om.core.content.text import as_label, sanitize, show_key
 from langgraph_om.recall.arguments import Recall, RefusedError
-from langgraph_om.recall.overview import longest_head
-from langgraph_om.recall.pages import Answer, Writer, shown_time
+from langgraph_om.recall.overview import find_longest_head
+from langgraph_om.recall.pages import Answer, Writer, show_time
 from langgraph_om.recall.source import (
     RecallHit,
     RecallScope,
     RecallSource,
     RecallThread,
-    created_within,
+    is_created_within,
 )
 
 TITLE_CHARACTERS: Final = (120, 60, 30, 10, 0)
@@ -26,7 +26,7 @@ SHORT_PREVIEW: Final = 35
 """With previews no longer than this, titles are shortened too."""
 
 
-def threads_answer(
+def answer_threads(
     asked: Recall, source: RecallSource, scope: RecallScope, writer: Writer
 ) -> Answer:
     """Answer mode `threads`."""
@@ -40,12 +40,12 @@ def threads_answer(
         )
     else:
         own = source.thread(scope.current_thread) or RecallThread(scope.current_thread)
-        passes = page == 0 and created_within(own, asked.before, asked.after)
+        passes = page == 0 and is_created_within(own, asked.before, asked.after)
         found, has_more = [own] if passes else [], False
 
     def build(characters: int, number: int) -> Answer:
-        lines = [_thread_line(thread, scope, characters) for thread in found[:number]]
-        text = "\n".join(lines + _left_out(len(found) - number)) or "(no conversations)"
+        lines = [_write_thread(thread, scope, characters) for thread in found[:number]]
+        text = "\n".join(lines + _note_left_out(len(found) - number)) or "(no conversations)"
         return {
             "threads": escape(text),
             "count": number,
@@ -53,27 +53,27 @@ def threads_answer(
             "hasMore": has_more or number < len(found),
         }
 
-    return _fitting(build, TITLE_CHARACTERS, len(found), writer)
+    return _count_fitting(build, TITLE_CHARACTERS, len(found), writer)
 
 
-def _thread_line(thread: RecallThread, scope: RecallScope, characters: int) -> str:
+def _write_thread(thread: RecallThread, scope: RecallScope, characters: int) -> str:
     dates = (
         f"{word} {time}"
         for word, moment in (("created", thread.created), ("updated", thread.updated))
-        if (time := shown_time(moment, scope.timezone))
+        if (time := show_time(moment, scope.timezone))
     )
     mark = " ← current" if thread.id == scope.current_thread else ""
-    return f"- {_title(thread, scope, characters)} {', '.join(dates)}".rstrip() + mark
+    return f"- {_write_title(thread, scope, characters)} {', '.join(dates)}".rstrip() + mark
 
 
-def _title(thread: RecallThread, scope: RecallScope, characters: int) -> str:
-    title = one_line(thread.title).replace("*", "") or "(untitled)"
+def _write_title(thread: RecallThread, scope: RecallScope, characters: int) -> str:
+    title = as_label(thread.title).replace("*", "") or "(untitled)"
     if len(title) > characters:
         title = f"{title[:characters]}…"
-    return f"**{title}** [{shown_key(scope.show_id(thread.id))}]"
+    return f"**{title}** [{show_key(scope.show_id(thread.id))}]"
 
 
-def search_answer(
+def answer_search(
     asked: Recall, source: RecallSource, scope: RecallScope, writer: Writer
 ) -> Answer:
     """Answer mode `search`."""
@@ -86,19 +86,19 @@ def search_answer(
     if not asked.query:
         msg = '`query` is missing; write in a few words what to look for with mode "search"'
         raise RefusedError(msg)
-    hits = _distinct(source.search(asked.query, asked.limit), scope)[: asked.limit]
+    hits = _drop_repeated(source.search(asked.query, asked.limit), scope)[: asked.limit]
 
     def build(tokens: int, number: int) -> Answer:
         blocks = [
-            *_hit_blocks(hits[:number], scope, tokens, writer),
-            *_left_out(len(hits) - number),
+            *_write_hits(hits[:number], scope, tokens, writer),
+            *_note_left_out(len(hits) - number),
         ]
         return {"results": escape("\n".join(blocks)) or "(nothing found)", "count": number}
 
-    return _fitting(build, PREVIEW_TOKENS, len(hits), writer)
+    return _count_fitting(build, PREVIEW_TOKENS, len(hits), writer)
 
 
-def _distinct(hits: Sequence[RecallHit], scope: RecallScope) -> list[RecallHit]:
+def _drop_repeated(hits: Sequence[RecallHit], scope: RecallScope) -> list[RecallHit]:
     """Keep the best hit of each group that may be read, the best first."""
     best: dict[tuple[str, str], RecallHit] = {}
     for hit in sorted(hits, key=lambda hit: -hit.score):
@@ -107,7 +107,7 @@ def _distinct(hits: Sequence[RecallHit], scope: RecallScope) -> list[RecallHit]:
     return list(best.values())
 
 
-def _hit_blocks(
+def _write_hits(
     hits: Sequence[RecallHit], scope: RecallScope, tokens: int, writer: Writer
 ) -> Iterator[str]:
     """Write the hits under their threads, the thread of the best hit first."""
@@ -118,33 +118,33 @@ def _hit_blocks(
         thread = own[0].thread
         characters = TITLE_CHARACTERS[1 if tokens > SHORT_PREVIEW else -2]
         mark = " ← current" if thread.id == scope.current_thread else ""
-        yield f"{_title(thread, scope, characters)}{mark}"
+        yield f"{_write_title(thread, scope, characters)}{mark}"
         for hit in own:
-            time = shown_time(hit.updated, scope.timezone)
+            time = show_time(hit.updated, scope.timezone)
             facts = (
                 f"score {hit.score:.2f}",
-                f"cursor {shown_key(hit.cursor)}",
-                f"group {shown_key(hit.group_id)}",
+                f"cursor {show_key(hit.cursor)}",
+                f"group {show_key(hit.group_id)}",
                 f"updated {time}" if time else "",
             )
             yield f"- {', '.join(filter(None, facts))}"
-            if preview := _preview(hit.text, tokens, writer):
+            if preview := _write_preview(hit.text, tokens, writer):
                 yield f"  {preview}"
 
 
-def _preview(text: str, tokens: int, writer: Writer) -> str:
+def _write_preview(text: str, tokens: int, writer: Writer) -> str:
     """Write the start of what was found, away from the left edge."""
-    whole = clean(text).strip()
-    head = whole[: longest_head(whole, tokens, writer.counter.count_text)].rstrip()
+    whole = sanitize(text).strip()
+    head = whole[: find_longest_head(whole, tokens, writer.counter.count_text)].rstrip()
     mark = "…" if head and len(head) < len(whole) else ""
     return head.replace("\n", "\n  ") + mark
 
 
-def _left_out(number: int) -> list[str]:
+def _note_left_out(number: int) -> list[str]:
     return [f"({number} more of this page do not fit: write a smaller limit)"] if number else []
 
 
-def _fitting(
+def _count_fitting(
     build: Callable[[int, int], Answer], sizes: Sequence[int], number: int, writer: Writer
 ) -> Answer:
     """Build the fullest answer that fits: all items at the greatest size, else fewer items."""

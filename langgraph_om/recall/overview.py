@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from langgraph_om.core.content.escape import escape
-from langgraph_om.core.content.text import clean
+from langgraph_om.core.content.text import sanitize
 
 CHARACTERS_PER_TOKEN_CEILING: Final = 16
 """No text longer than this many characters per allowed token is counted."""
@@ -47,7 +47,7 @@ class Entry:
     lines: list[Line]
 
 
-class Sheet:
+class Overview:
     """The text of an overview, and how much of each part it shows."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Sheet:
             head = head.rstrip()
         left_out = len(line.text) - len(head)
         mark = f"… (+{left_out:,} characters, partIndex {line.index})" if left_out else ""
-        return f"  [p{line.index}] {line.label}{indented(head)}{mark}{line.note}"
+        return f"  [p{line.index}] {line.label}{indent(head)}{mark}{line.note}"
 
     def shrink(self, share: float, most_parts: int) -> None:
         """Show only a share of the usual tokens, and only the first parts of a message."""
@@ -114,11 +114,11 @@ class Sheet:
     def _kept(self, line: Line) -> int:
         """Find how many characters of a part the tokens allow, in a bounded number of counts."""
         if line.tokens not in line.kept:
-            line.kept[line.tokens] = longest_head(line.text, line.tokens, self._count)
+            line.kept[line.tokens] = find_longest_head(line.text, line.tokens, self._count)
         return line.kept[line.tokens]
 
 
-def longest_head(text: str, tokens: int, count: Callable[[str], int]) -> int:
+def find_longest_head(text: str, tokens: int, count: Callable[[str], int]) -> int:
     """Find a length near the greatest at which the head of a text counts no more than `tokens`."""
     high = min(len(text), tokens * CHARACTERS_PER_TOKEN_CEILING)
     head = count(text[:high])
@@ -134,10 +134,10 @@ def longest_head(text: str, tokens: int, count: Callable[[str], int]) -> int:
         if high - low <= max(1, low // 20):
             break
         guess = (low + high) // 2
-    return whole_character(text, 0, low) if low else 0
+    return to_whole_character(text, 0, low) if low else 0
 
 
-def whole_character(text: str, start: int, end: int) -> int:
+def to_whole_character(text: str, start: int, end: int) -> int:
     """Move an end that parts a surrogate pair to before the pair, or after it to get on at all."""
     parts_pair = (
         0 < end < len(text)
@@ -149,6 +149,6 @@ def whole_character(text: str, start: int, end: int) -> int:
     return end - 1 if end - 1 > start else end + 1
 
 
-def indented(text: str) -> str:
+def indent(text: str) -> str:
     """Keep further lines of a text away from the left edge, where only our own lines begin."""
-    return LINE_BREAK.sub(INDENT, clean(text))
+    return LINE_BREAK.sub(INDENT, sanitize(text))

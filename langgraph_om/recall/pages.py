@@ -15,21 +15,21 @@ from typing import Any, Final
 
 from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.parts import Part, part_text, parts_of, role_of
-from langgraph_om.core.content.text import one_line, shown_key
+from langgraph_om.core.content.text import as_label, show_key
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.recall.overview import (
     CHARACTERS_PER_TOKEN_CEILING,
     SEARCH_STEPS,
     Entry,
     Line,
-    Sheet,
-    indented,
-    whole_character,
+    Overview,
+    indent,
+    to_whole_character,
 )
 from langgraph_om.recall.source import RecallLimits, RecallMessage, RecallScope
 
 Answer = dict[str, Any]
-LEAST_ROOM: Final = 12
+MIN_ROOM: Final = 12
 """With fewer tokens left than this, nothing more is expanded."""
 
 LEVELS: Final = (
@@ -44,7 +44,7 @@ SURROGATES = re.compile("[\ud800-\udfff]")
 UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
-def shown_time(moment: datetime | None, timezone: tzinfo) -> str:
+def show_time(moment: datetime | None, timezone: tzinfo) -> str:
     """Write a time to the minute in a zone; nothing when it is not known."""
     if moment is None:
         return ""
@@ -71,16 +71,16 @@ class Writer:
         return self.counter.count_text(json.dumps(answer, ensure_ascii=False))
 
     def fits(self, answer: Mapping[str, Any]) -> bool:
-        """Tell whether an answer keeps to the budget."""
+        """Return whether an answer keeps to the budget."""
         return self.size(answer) <= self._limits.answer_tokens
 
     def head(self, message: RecallMessage) -> str:
         """Write the line above a message: who, when, and its id."""
         role = role_of(message.message) or "participant"
-        name = "" if role == "tool" else one_line(message.message.name)
-        time = shown_time(message.at, self.scope.timezone)
+        name = "" if role == "tool" else as_label(message.message.name)
+        time = show_time(message.at, self.scope.timezone)
         who = " ".join(filter(None, (role, name, f"({time})" if time else "")))
-        return f"**{who}** [{shown_key(message.key)}]:"
+        return f"**{who}** [{show_key(message.key)}]:"
 
     # --- A page at low detail --------------------------------------------------------------------
 
@@ -94,7 +94,7 @@ class Writer:
             answer: The other fields of the answer.
             is_backward: Whether the last message is the one nearest to the cursor.
         """
-        sheet = Sheet([*self._entries(page)], self.counter.count_text, is_backward=is_backward)
+        sheet = Overview([*self._entries(page)], self.counter.count_text, is_backward=is_backward)
         whole = {**answer, "messages": sheet.text(), "count": len(page)}
         if self.fits(whole):
             self._expand(sheet, whole)
@@ -124,7 +124,7 @@ class Writer:
             yield Entry(self.head(message), lines)
 
     def _line(self, index: int, part: Part, names: Mapping[str, str], *, is_user: bool) -> Line:
-        label = _label(part, names)
+        label = _write_label(part, names)
         if _is_call(part):
             note = f" (arguments: partIndex {index})" if part.body else ""
             return Line(index, label, "", note, 0, 0, 0)
@@ -134,12 +134,12 @@ class Writer:
         rank = 1 if part.kind == "reasoning" else rank
         return Line(index, label, part_text(part), "", usual, rank, usual)
 
-    def _expand(self, sheet: Sheet, whole: Answer) -> None:
+    def _expand(self, sheet: Overview, whole: Answer) -> None:
         """Use the rest of the budget for parts that are cut, the most telling ones first."""
         room = self._limits.answer_tokens - self.size({**whole, "messages": sheet.text()})
         done: list[tuple[Line, int]] = []
         for line, cap in sheet.cut_lines():
-            if room < LEAST_ROOM:
+            if room < MIN_ROOM:
                 break
             before, tokens = self._cost(sheet, line), line.tokens
             for share in (0.9, 0.5):
@@ -155,7 +155,7 @@ class Writer:
         while done and not self.fits({**whole, "messages": sheet.text()}):
             line, line.tokens = done.pop()
 
-    def _cost(self, sheet: Sheet, line: Line) -> int:
+    def _cost(self, sheet: Overview, line: Line) -> int:
         return self.size({"": sheet.line_text(line)})
 
     # --- Whole parts -----------------------------------------------------------------------------
@@ -169,14 +169,14 @@ class Writer:
             hints: Where to go on besides this message.
         """
         parts = [*parts_of(message.message)]
-        label = _label(parts[0], {})
+        label = _write_label(parts[0], {})
         colon = ": " if _is_call(parts[0]) else ""
         text = part_text(parts[0])
-        key = shown_key(message.key)
+        key = show_key(message.key)
         more = f"Next part: cursor {key}, partIndex 1 (of 0 to {len(parts) - 1})."
 
         def build(end: int) -> Answer:
-            body = indented(text[:end])
+            body = indent(text[:end])
             is_cut = end < len(text)
             rest = f"Rest of this part: cursor {key}, partIndex 0, charOffset {end}."
             lines = [
@@ -214,15 +214,15 @@ class Writer:
 
         def build(end: int) -> Answer:
             answer: Answer = {
-                "text": escape(_readable(text[offset:end])),
-                "messageId": escape(shown_key(message.key)),
+                "text": escape(_make_readable(text[offset:end])),
+                "messageId": escape(show_key(message.key)),
                 "partIndex": index,
                 "role": role_of(message.message),
                 "type": part.kind,
                 "truncated": end < len(text),
                 "charOffset": offset,
             }
-            notes = [_identity(part)]
+            notes = [_identify(part)]
             if end < len(text):
                 answer["nextCharOffset"] = end
                 notes.append(f"The part has {len(text):,} characters; go on with charOffset {end}.")
@@ -237,7 +237,7 @@ class Writer:
         """Find how far a text can be shown; at least one character, and never half of one."""
         most = min(len(text), start + self._limits.answer_tokens * CHARACTERS_PER_TOKEN_CEILING)
         if most == start or self.fits(build(most)):
-            return whole_character(text, start, most)
+            return to_whole_character(text, start, most)
         low, high = start, most
         for _ in range(SEARCH_STEPS):
             if high - low <= max(1, (low - start) // 50):
@@ -247,14 +247,14 @@ class Writer:
                 low = middle
             else:
                 high = middle
-        return whole_character(text, start, max(low, start + 1))
+        return to_whole_character(text, start, max(low, start + 1))
 
 
 def _is_call(part: Part) -> bool:
     return part.kind == "tool-call"
 
 
-def _label(part: Part, names: Mapping[str, str]) -> str:
+def _write_label(part: Part, names: Mapping[str, str]) -> str:
     """Say what a part is, where its text does not."""
     if part.kind == "reasoning":
         return "(reasoning) "
@@ -266,7 +266,7 @@ def _label(part: Part, names: Mapping[str, str]) -> str:
     return f"(file {part.name}) " if part.name else ""
 
 
-def _identity(part: Part) -> str:
+def _identify(part: Part) -> str:
     """Name the tool and the call, or the file, that a part belongs to."""
     if not part.kind.startswith("tool-"):
         return f"File {part.name}." if part.name else ""
@@ -276,7 +276,7 @@ def _identity(part: Part) -> str:
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
-def _readable(text: str) -> str:
+def _make_readable(text: str) -> str:
     """The text itself, with a mark for each control character and what is no character."""
     text = UNPRINTABLE.sub("\ufffd", text)
     if text.isascii() or not SURROGATES.search(text):

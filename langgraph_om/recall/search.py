@@ -23,7 +23,7 @@ from langgraph.store.base import BaseStore, GetOp, PutOp
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import derive_id, keyed_messages
 from langgraph_om.core.content.parts import part_text, parts_of
-from langgraph_om.core.content.text import clean
+from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ConfigurationError, ObservationalMemoryError
 from langgraph_om.recall.source import RecallHit, RecallThread
@@ -34,18 +34,18 @@ ROOT: Final = "langgraph_om"
 NOBODY: Final = "-"
 """Stands for the resource of threads that belong to none."""
 
-LEAST_CHARACTERS: Final = 20
+MIN_CHARACTERS: Final = 20
 """Messages that are shorter say too little to be found by."""
 PIECE_CHARACTERS: Final = 4000
-MOST_PIECES: Final = 16
+MAX_PIECES: Final = 16
 """A longer text is found by its first pieces only."""
 
-WRITTEN_AT_ONCE: Final = 32
-READ_AT_ONCE: Final = 200
-WAITING_JOBS: Final = 64
-KNOWN_GROUPS: Final = 50_000
-KNOWN_STORES: Final = 8
-MOST_FOUND: Final = 100
+MAX_WRITTEN_AT_ONCE: Final = 32
+MAX_READ_AT_ONCE: Final = 200
+MAX_WAITING_JOBS: Final = 64
+MAX_KNOWN_GROUPS: Final = 50_000
+MAX_KNOWN_STORES: Final = 8
+MAX_FOUND: Final = 100
 """Items that one search reads; several of them may be of one group."""
 
 FOUND_KINDS: Final = frozenset({"text", "tool-result", "tool-error"})
@@ -96,13 +96,13 @@ class StoreIndex:
 
     def __init__(self) -> None:
         self._lock = threading.Condition()
-        # A store in memory can not be searched while it is written.
+        # A store in memory cannot be searched while it is written.
         self._store_lock = threading.Lock()
         self._waiting: deque[_Job] = deque()
         self._is_working = False
         self._has_failed = False
         self._known: deque[tuple[BaseStore, OrderedDict[tuple[Namespace, str], None]]] = deque(
-            maxlen=KNOWN_STORES
+            maxlen=MAX_KNOWN_STORES
         )
 
     # --- Writing ---------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ class StoreIndex:
             who: Whose conversation it is.
 
         Raises:
-            ConfigurationError: When the store can not be searched.
+            ConfigurationError: When the store cannot be searched.
         """
         store = check_store(store)
         with self._lock:
@@ -131,10 +131,10 @@ class StoreIndex:
             places = {group["id"]: _place_of(group, record, who) for group in record["log"]}
             told = (group for group in record["log"] if group["text"])
             new = [group for group in told if (places[group["id"]], group["id"]) not in known]
-            if not new or len(self._waiting) >= WAITING_JOBS:
+            if not new or len(self._waiting) >= MAX_WAITING_JOBS:
                 return
             known.update(dict.fromkeys((places[group["id"]], group["id"]) for group in new))
-            while len(known) > KNOWN_GROUPS:
+            while len(known) > MAX_KNOWN_GROUPS:
                 known.popitem(last=False)
             for thread_id in dict.fromkeys(_thread_of(group, record) for group in new):
                 groups = [group for group in new if _thread_of(group, record) == thread_id]
@@ -189,7 +189,7 @@ class StoreIndex:
 
     def _write(self, job: _Job) -> None:
         """Put the texts of a job that the store does not have yet into it."""
-        for items in _batches(_items(job), READ_AT_ONCE):
+        for items in _split_batches(_build_items(job), MAX_READ_AT_ONCE):
             with self._store_lock:
                 there = job.store.batch([GetOp(item.namespace, item.key) for item in items])
             new = [item for item, found in zip(items, there, strict=True) if found is None]
@@ -236,12 +236,12 @@ class StoreIndex:
                 alone; without a resource it is the current one.
 
         Raises:
-            ConfigurationError: When the store can not be searched.
+            ConfigurationError: When the store cannot be searched.
             SearchError: When it fails.
         """
         store, place = check_store(store), _place(who)
         prefix = place[:2] if in_resource and who.resource_id else place
-        wanted = min(MOST_FOUND, max(3 * limit, 20))
+        wanted = min(MAX_FOUND, max(3 * limit, 20))
         best: dict[tuple[str, str], RecallHit] = {}
         try:
             with self._store_lock:
@@ -252,7 +252,7 @@ class StoreIndex:
         for item in found:
             if item.namespace[: len(prefix)] != prefix or item.score is None:
                 continue
-            hit = _hit(item.value, item.score)
+            hit = _build_hit(item.value, item.score)
             if hit is None:
                 continue
             key = (hit.thread.id, hit.group_id)
@@ -277,7 +277,7 @@ class StoreIndex:
             self._waiting.extend(kept)
         self.flush()
         with self._store_lock:
-            while found := store.search(prefix, limit=READ_AT_ONCE):
+            while found := store.search(prefix, limit=MAX_READ_AT_ONCE):
                 store.batch([PutOp(item.namespace, item.key, None) for item in found])
         with self._lock:
             known = self._known_in(store)
@@ -312,7 +312,7 @@ def _label(name: str) -> str:
     return hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def _items(job: _Job) -> Iterator[PutOp]:
+def _build_items(job: _Job) -> Iterator[PutOp]:
     """Make the items of groups, and of the messages that they were written from."""
     place, done = _place(job.who), set[str]()
     entries = keyed_messages(job.messages)
@@ -324,33 +324,37 @@ def _items(job: _Job) -> Iterator[PutOp]:
             "thread_id": job.who.thread_id,
             "cursor": group["ranges"][0][0] if group["ranges"] else "",
         }
-        yield from _pieces((*place, "groups"), group["id"], group["text"], about)
+        yield from _split_pieces((*place, "groups"), group["id"], group["text"], about)
         for start, end in group["ranges"]:
             if start not in positions or end not in positions:
                 continue  # removed from the conversation since
             for key, message in entries[positions[start] : positions[end] + 1]:
-                text = _text_of(message)
-                if key not in done and len(text) >= LEAST_CHARACTERS:
+                text = _read_text(message)
+                if key not in done and len(text) >= MIN_CHARACTERS:
                     done.add(key)
-                    yield from _pieces((*place, "messages"), key, text, about | {"cursor": key})
+                    yield from _split_pieces(
+                        (*place, "messages"), key, text, about | {"cursor": key}
+                    )
 
 
-def _pieces(namespace: Namespace, name: str, text: str, about: dict[str, str]) -> Iterator[PutOp]:
+def _split_pieces(
+    namespace: Namespace, name: str, text: str, about: dict[str, str]
+) -> Iterator[PutOp]:
     """Make an item of each piece of a text, small enough for a model of embeddings."""
-    whole = clean(text).strip()
-    facts = {key: clean(fact) for key, fact in about.items()}
-    for number in range(min(MOST_PIECES, -(-len(whole) // PIECE_CHARACTERS))):
+    whole = sanitize(text).strip()
+    facts = {key: sanitize(fact) for key, fact in about.items()}
+    for number in range(min(MAX_PIECES, -(-len(whole) // PIECE_CHARACTERS))):
         start = number * PIECE_CHARACTERS
         value = {"text": whole[start : start + PIECE_CHARACTERS], **facts}
         yield PutOp(namespace, derive_id("text", name, number), value, index=["text"])
 
 
-def _text_of(message: BaseMessage) -> str:
+def _read_text(message: BaseMessage) -> str:
     """Return what a message says, without what is attached, reasoned or called."""
     return "\n".join(part_text(part) for part in parts_of(message) if part.kind in FOUND_KINDS)
 
 
-def _hit(value: dict[str, Any], score: float) -> RecallHit | None:
+def _build_hit(value: dict[str, Any], score: float) -> RecallHit | None:
     """Read an item back; nothing when it is not of ours."""
     try:
         return RecallHit(
@@ -371,7 +375,7 @@ def _put_batches(items: Sequence[PutOp]) -> Iterator[list[PutOp]]:
     texts = set[str]()
     for item in items:
         text = item.value["text"] if item.value else ""
-        if len(batch) == WRITTEN_AT_ONCE or text in texts:
+        if len(batch) == MAX_WRITTEN_AT_ONCE or text in texts:
             yield batch
             batch, texts = [], set()
         batch.append(item)
@@ -380,7 +384,7 @@ def _put_batches(items: Sequence[PutOp]) -> Iterator[list[PutOp]]:
         yield batch
 
 
-def _batches(things: Iterable[_T], size: int) -> Iterator[list[_T]]:
+def _split_batches(things: Iterable[_T], size: int) -> Iterator[list[_T]]:
     rest = iter(things)
     while batch := list(islice(rest, size)):
         yield batch

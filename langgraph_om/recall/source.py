@@ -24,8 +24,10 @@ class RecallThread:
     updated: datetime | None = None
 
 
-def created_within(thread: RecallThread, before: datetime | None, after: datetime | None) -> bool:
-    """Tell whether a thread passes the filters; one of unknown age passes none."""
+def is_created_within(
+    thread: RecallThread, before: datetime | None, after: datetime | None
+) -> bool:
+    """Return whether a thread passes the filters; one of unknown age passes none."""
     created = thread.created
     if created is None:
         return before is None and after is None
@@ -111,7 +113,7 @@ class RecallSource(Protocol):
         ...
 
 
-def _as_it_is(thread_id: str) -> str:
+def _keep_id(thread_id: str) -> str:
     return thread_id
 
 
@@ -134,10 +136,10 @@ class RecallScope:
     has_search: bool
     timezone: tzinfo
     limits: RecallLimits = field(default_factory=RecallLimits)
-    show_id: Callable[[str], str] = _as_it_is
+    show_id: Callable[[str], str] = _keep_id
     """Writes a thread id for the model."""
 
-    read_id: Callable[[str], str | None] = _as_it_is
+    read_id: Callable[[str], str | None] = _keep_id
     """Reads a thread id back; None when it is none."""
 
 
@@ -159,7 +161,7 @@ class StateSource:
         self, *, page: int, limit: int, before: datetime | None, after: datetime | None
     ) -> tuple[list[RecallThread], bool]:
         """Return this thread, on the first page and when it passes the filters."""
-        passes = page == 0 and limit > 0 and created_within(self._thread, before, after)
+        passes = page == 0 and limit > 0 and is_created_within(self._thread, before, after)
         return ([self._thread] if passes else []), False
 
     def find(self, key: str, thread_id: str | None) -> RecallMessage | None:

@@ -27,7 +27,7 @@ from langgraph_om.core.content.message_time import message_time
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
-from langgraph_om.recall.answer import guidance, recall
+from langgraph_om.recall.answer import recall, write_guidance
 from langgraph_om.recall.archive_source import ArchiveSource, IndexedStateSource, read_hidden_id
 from langgraph_om.recall.arguments import RECALL_ARGUMENTS, RecallArgument
 from langgraph_om.recall.search import SearchError, StoreIndex
@@ -134,13 +134,13 @@ def build_recall_tool(answer: AnswerCall, *, reaches_others: bool, searches: boo
     return _RecallTool(
         name=RECALL,
         description=" ".join(filter(None, parts)),
-        args_schema=_schema(reaches_others=reaches_others, searches=searches),
+        args_schema=_build_schema(reaches_others=reaches_others, searches=searches),
         func=recall,
         coroutine=arecall,
     )
 
 
-def _schema(*, reaches_others: bool, searches: bool) -> dict[str, Any]:
+def _build_schema(*, reaches_others: bool, searches: bool) -> dict[str, Any]:
     """State the arguments that can be used, as JSON Schema.
 
     Not as a pydantic model, which would keep what it does not understand from recall's own answer.
@@ -148,7 +148,7 @@ def _schema(*, reaches_others: bool, searches: bool) -> dict[str, Any]:
     offered = {"resource": reaches_others, "search": searches, None: True}
     modes = {"messages": True, "threads": reaches_others, "search": searches}
     properties = {
-        name: _property(argument)
+        name: _build_property(argument)
         for name, argument in RECALL_ARGUMENTS.items()
         if offered[argument.needs]
     }
@@ -161,7 +161,7 @@ def _schema(*, reaches_others: bool, searches: bool) -> dict[str, Any]:
     return {"title": RECALL, "type": "object", "properties": properties}
 
 
-def _property(argument: RecallArgument) -> dict[str, Any]:
+def _build_property(argument: RecallArgument) -> dict[str, Any]:
     stated: dict[str, Any] = {"type": argument.kind, "description": argument.description}
     limits = {
         "enum": list(argument.choices) or None,
@@ -177,9 +177,9 @@ def _property(argument: RecallArgument) -> dict[str, Any]:
 _UNREADABLE = "Earlier messages can not be read at the moment; go on without them, or try again."
 
 
-def recall_guide(config: RetrievalConfig, counter: TokenCounter) -> RecallGuide:
+def build_guide(config: RetrievalConfig, counter: TokenCounter) -> RecallGuide:
     """Write what the Actor is told about recall."""
-    text = guidance(config.scope, config.vector, config.instructions)
+    text = write_guidance(config.scope, config.vector, config.instructions)
     return RecallGuide(text, counter.count_text(text))
 
 

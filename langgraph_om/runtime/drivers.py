@@ -15,37 +15,31 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
-from langchain_core.messages import BaseMessage
-from langchain_core.runnables import RunnableConfig, RunnableLambda, ensure_config
+from langchain_core.runnables import RunnableLambda, ensure_config
 
-from langgraph_om.core.content.attachments import with_attachments
 from langgraph_om.core.effects import (
     Answer,
+    AskModel,
+    CallHook,
     CycleFlow,
-    HookCall,
     JobState,
-    ModelCall,
     ModelReply,
     Together,
-    Wait,
+    WaitForJob,
 )
-from langgraph_om.core.tokens.counter import count_messages
 from langgraph_om.core.wire import Event
-from langgraph_om.errors import ConfigurationError, ModelTierError, ObservationalMemoryError
-from langgraph_om.models.ask import Calls, call_config, read_reply
-from langgraph_om.models.model_value import (
-    Leaf,
-    ModelByInputTokens,
-    ModelValue,
-    entries_of,
-    has_choice,
-    is_choice,
-    is_leaf,
-    is_list,
+from langgraph_om.models.ask import (
+    Attempt,
+    Calls,
+    Choose,
+    Done,
+    LateError,
+    Pause,
+    attempt_models,
+    build_question,
+    call_config,
+    read_reply,
 )
-from langgraph_om.models.pool import Client, name_of, refuses_attachments, retries_of
-from langgraph_om.models.providers import check_value
-from langgraph_om.models.retries import backoff, is_stale, is_transient, retry_after
 from langgraph_om.runtime.hooks import Hooks
 from langgraph_om.runtime.timeouts import finished_within, in_thread
 
@@ -62,7 +56,7 @@ LIFECYCLE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Cycle:
+class RunContext:
     """What a driver needs to run a flow."""
 
     calls: Calls
@@ -73,7 +67,7 @@ class Cycle:
     """The event that announced the flow before it was driven."""
 
 
-def drive(flow: CycleFlow, cycle: Cycle, emit: Emit) -> list[Event]:
+def drive(flow: CycleFlow, cycle: RunContext, emit: Emit) -> list[Event]:
     """Run a flow to its end, waiting for each answer.
 
     A background job is waited for as long as half of what is left of the deadline; the other half
@@ -89,9 +83,9 @@ def drive(flow: CycleFlow, cycle: Cycle, emit: Emit) -> list[Event]:
             item, left = questions.send(answer)
         except StopIteration as done:
             return cast("list[Event]", done.value)
-        if isinstance(item, ModelCall):
+        if isinstance(item, AskModel):
             answer = ask(item, cycle.calls, left)
-        elif isinstance(item, HookCall):
+        elif isinstance(item, CallHook):
             answer = cycle.hooks.call(item, left)
         elif isinstance(item, Together):
             answer = _ask_together(item, cycle, left)
@@ -99,7 +93,7 @@ def drive(flow: CycleFlow, cycle: Cycle, emit: Emit) -> list[Event]:
             answer = cycle.wait(item.cycle_id, left / 2)
 
 
-async def adrive(flow: CycleFlow, cycle: Cycle, emit: Emit) -> list[Event]:
+async def adrive(flow: CycleFlow, cycle: RunContext, emit: Emit) -> list[Event]:
     """Run a flow to its end without blocking the event loop; else like `drive`."""
     questions = _questions(flow, cycle, emit)
     answer: Answer = None
@@ -108,9 +102,9 @@ async def adrive(flow: CycleFlow, cycle: Cycle, emit: Emit) -> list[Event]:
             item, left = questions.send(answer)
         except StopIteration as done:
             return cast("list[Event]", done.value)
-        if isinstance(item, ModelCall):
+        if isinstance(item, AskModel):
             answer = await aask(item, cycle.calls, left)
-        elif isinstance(item, HookCall):
+        elif isinstance(item, CallHook):
             answer = await cycle.hooks.acall(item, left)
         elif isinstance(item, Together):
             tasks = (_aask_all(flow, cycle, left) for flow in item.flows)
@@ -139,8 +133,8 @@ def advance(steps: Generator[YieldT, SentT, ResultT], answer: SentT) -> YieldT |
 
 
 def _questions(
-    flow: CycleFlow, cycle: Cycle, emit: Emit
-) -> Generator[tuple[ModelCall | HookCall | Wait | Together, float], Answer, list[Event]]:
+    flow: CycleFlow, cycle: RunContext, emit: Emit
+) -> Generator[tuple[AskModel | CallHook | WaitForJob | Together, float], Answer, list[Event]]:
     """Yield what a flow waits for, each with the seconds that are left for it; show its events."""
     ends_at = time.monotonic() + cycle.calls.deadline
     events: list[Event] = []
@@ -154,8 +148,8 @@ def _questions(
         except StopIteration:
             return events
         answer = None
-        if isinstance(item, ModelCall | HookCall | Wait | Together):
-            answer = yield item, _left(ends_at)
+        if isinstance(item, AskModel | CallHook | WaitForJob | Together):
+            answer = yield item, _seconds_left(ends_at)
         else:
             events.append(item)
             emit(item)
@@ -163,8 +157,8 @@ def _questions(
 
 
 def _tell(
-    cycle: Cycle, event: Event, begun: set[str]
-) -> Generator[tuple[HookCall, float], Answer, float]:
+    cycle: RunContext, event: Event, begun: set[str]
+) -> Generator[tuple[CallHook, float], Answer, float]:
     """Tell the user's callbacks of an event; their answers are not used.
 
     Only of cycles that began in this flow: whoever runs a background job tells of its end.
@@ -184,7 +178,7 @@ def _tell(
     return time.monotonic() - started
 
 
-def _ask_together(step: Together, cycle: Cycle, seconds: float) -> list[Any]:
+def _ask_together(step: Together, cycle: RunContext, seconds: float) -> list[Any]:
     """Run flows side by side, each in a thread of its own, and return what they return."""
     futures = [
         in_thread(partial(_ask_all, flow, cycle, seconds), "om_batch") for flow in step.flows
@@ -192,35 +186,35 @@ def _ask_together(step: Together, cycle: Cycle, seconds: float) -> list[Any]:
     return [future.result() for future in futures]
 
 
-def _ask_all(flow: Generator[Any, Any, Any], cycle: Cycle, seconds: float) -> Any:
+def _ask_all(flow: Generator[Any, Any, Any], cycle: RunContext, seconds: float) -> Any:
     ends_at = time.monotonic() + seconds
     answer: Answer = None
     while not isinstance(item := advance(flow, answer), Ended):
-        left = _left(ends_at)
-        if isinstance(item, HookCall):
+        left = _seconds_left(ends_at)
+        if isinstance(item, CallHook):
             answer = cycle.hooks.call(item, left)
         else:
             answer = ask(item, cycle.calls, left)
     return item.result
 
 
-async def _aask_all(flow: Generator[Any, Any, Any], cycle: Cycle, seconds: float) -> Any:
+async def _aask_all(flow: Generator[Any, Any, Any], cycle: RunContext, seconds: float) -> Any:
     ends_at = time.monotonic() + seconds
     answer: Answer = None
     while not isinstance(item := advance(flow, answer), Ended):
-        left = _left(ends_at)
-        if isinstance(item, HookCall):
+        left = _seconds_left(ends_at)
+        if isinstance(item, CallHook):
             answer = await cycle.hooks.acall(item, left)
         else:
             answer = await aask(item, cycle.calls, left)
     return item.result
 
 
-def _left(ends_at: float) -> float:
+def _seconds_left(ends_at: float) -> float:
     return max(0.0, ends_at - time.monotonic())
 
 
-async def _await_job(cycle: Cycle, cycle_id: str, seconds: float) -> JobState:
+async def _await_job(cycle: RunContext, cycle_id: str, seconds: float) -> JobState:
     """Wait for a job without holding a thread, so that a cancelled run ends at once."""
     ends_at = time.monotonic() + seconds
     state = cycle.wait(cycle_id, 0)
@@ -233,263 +227,76 @@ async def _await_job(cycle: Cycle, cycle_id: str, seconds: float) -> JobState:
 _POLL_SECONDS = 0.02
 
 
-# --- What is tried -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Attempt:
-    """A call of a model."""
-
-    leaf: Leaf
-    seconds: float
-    is_bare: bool = False
-    """Whether nothing is attached to it."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Choose:
-    """A call of a function that returns a model value."""
-
-    function: Callable[[RunnableConfig], Any]
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Pause:
-    """Time to let pass."""
-
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Done:
-    """What came of a step."""
-
-    answer: Any = None
-    error: Exception | None = None
-
-
-_Tries = Generator[_Attempt | _Choose | _Pause, _Done, Any]
-
-
-class _LateError(TimeoutError):
-    """A step did not end in its time."""
-
-
-def _tries(call: ModelCall, calls: Calls, seconds: float) -> _Tries:
-    """Try one model after the other until one answers.
-
-    A model that others stand behind gets half of the time that is left.
-
-    Returns:
-        What the model returned.
-
-    Raises:
-        Exception: What the only model raised.
-        ModelTierError: When no tier covers the question.
-        ObservationalMemoryError: When all of several models failed.
-    """
-    ends_at = time.monotonic() + seconds
-    ahead: list[tuple[ModelValue, int | None]] = [(calls.models.values[call.role], None)]
-    failed: list[tuple[str, Exception]] = []
-    while ahead:
-        value, retries = ahead.pop(0)
-        left = ends_at - time.monotonic()
-        if left <= 0:
-            failed.append(("", _LateError()))
-            break
-        share = left / 2 if ahead else left
-        if is_leaf(value):
-            done = yield from _persist(call, calls, value, retries, share)
-            if done.error is None:
-                return done.answer
-            late = isinstance(done.error, _LateError) and ahead
-            error = TimeoutError(f"no answer within {share:.3g} seconds") if late else done.error
-            failed.append((name_of(value), error))
-        elif isinstance(value, ModelByInputTokens):
-            try:
-                ahead.insert(0, (value.resolve(_size(call, calls)), retries))
-            except ModelTierError as error:
-                failed.append(("ModelByInputTokens", error))
-        elif is_list(value):
-            ahead[:0] = entries_of(value, retries)
-        elif is_choice(value):
-            done = yield _Choose(value, share)
-            problem = done.error or _problem(value, done.answer)
-            if problem is None:
-                ahead.insert(0, (done.answer, retries))
-            else:
-                failed.append((_function_name(value), problem))
-    raise _failure(failed, calls.deadline)
-
-
-def _persist(
-    call: ModelCall, calls: Calls, leaf: Leaf, retries: int | None, seconds: float
-) -> Generator[_Attempt | _Pause, _Done, _Done]:
-    """Ask one model, and again while that may help and its time allows."""
-    ends_at = time.monotonic() + seconds
-    most = retries_of(leaf) if retries is None else retries
-    again, stale, is_bare = 0, 0, False
-    while True:
-        done = yield _Attempt(leaf, max(0.0, ends_at - time.monotonic()), is_bare)
-        error = done.error
-        if error is None or isinstance(error, _LateError):
-            return done
-        if calls.models.learn(call.role, leaf, error):
-            continue
-        if not is_bare and refuses_attachments(error) and _has_attachments(call, calls, leaf):
-            is_bare = True
-            continue
-        if is_stale(error) and stale < _MOST_STALE:
-            stale += 1
-            continue
-        if again >= most or not is_transient(error):
-            return done
-        pause = retry_after(error, calls.clock())
-        if pause is None:
-            pause = backoff(again, _seed(call))
-        if pause >= ends_at - time.monotonic():
-            return done
-        yield _Pause(pause)
-        again += 1
-
-
-_MOST_STALE = 4
-"""How many left-over connections of a client are skipped at most."""
-
-
-def _has_attachments(call: ModelCall, calls: Calls, leaf: Leaf) -> bool:
-    """Tell whether a model is sent any attachments."""
-    if not call.attachments:
-        return False
-    client = calls.models.get(call.role, leaf)
-    return any(client.takes(each, by_profile=call.by_profile) for each in call.attachments)
-
-
-def _question(call: ModelCall, client: Client, step: _Attempt) -> list[BaseMessage]:
-    """Put the question together as this model takes it."""
-    return with_attachments(
-        call.messages,
-        () if step.is_bare else call.attachments,
-        partial(client.takes, by_profile=call.by_profile),
-    )
-
-
-def _size(call: ModelCall, calls: Calls) -> int:
-    """Return the size of the question with all that any model may be sent."""
-    whole = with_attachments(call.messages, call.attachments, lambda _: True)
-    return count_messages(calls.counter, whole)
-
-
-def _seed(call: ModelCall) -> str:
-    return "".join(str(message.content) for message in call.messages)
-
-
-def _problem(function: Callable[..., Any], value: object) -> Exception | None:
-    """Tell what is wrong with the value that a function returned."""
-    option = f"{_function_name(function)}()"
-    try:
-        check_value(option, value)
-    except ConfigurationError as error:
-        return error
-    if has_choice(value):  # it might never end
-        msg = f"`{option}` is {value!r}, which holds a function; return models, tiers or lists"
-        return ConfigurationError(msg)
-    return None
-
-
-def _function_name(function: Callable[..., Any]) -> str:
-    return getattr(function, "__name__", type(function).__name__)
-
-
-def _failure(failed: list[tuple[str, Exception]], deadline: float) -> Exception:
-    """Return the one error that says why there is no answer."""
-    errors = [(name, _named(error, deadline)) for name, error in failed]
-    tiers = [error for _, error in errors if isinstance(error, ModelTierError)]
-    if len(errors) == 1 or len(tiers) == len(errors):
-        return errors[-1][1]
-    each = "; ".join(
-        f"{name}: {type(error).__name__}: {error}" if name else str(error) for name, error in errors
-    )
-    failure = ObservationalMemoryError(f"no model answered: {each}")
-    failure.__cause__ = errors[-1][1]
-    return failure
-
-
-def _named(error: Exception, deadline: float) -> Exception:
-    if isinstance(error, TimeoutError) and not str(error):
-        return TimeoutError(f"no answer within the deadline of {deadline:g} seconds")
-    return error
-
-
 # --- Waiting -------------------------------------------------------------------------------------
 
 
-def ask(call: ModelCall, calls: Calls, seconds: float) -> ModelReply:
+def ask(call: AskModel, calls: Calls, seconds: float) -> ModelReply:
     """Ask, and wait so many seconds at most."""
-    tries = _tries(call, calls, seconds)
+    tries = attempt_models(call, calls, seconds)
     try:
         step = next(tries)
         while True:
-            if isinstance(step, _Pause):
+            if isinstance(step, Pause):
                 time.sleep(step.seconds)
-                step = tries.send(_Done())
+                step = tries.send(Done())
             else:
-                step = tries.send(_threaded(partial(_carry_out, step, call, calls), call, step))
+                step = tries.send(
+                    _run_in_thread(partial(_carry_out, step, call, calls), call, step)
+                )
     except StopIteration as end:
         return read_reply(end.value, calls.clock())
     except Exception as error:  # noqa: BLE001 whatever a model raises is an answer to the flow
         return ModelReply(calls.clock(), error=error)
 
 
-def _threaded(work: Callable[[], Any], call: ModelCall, step: _Attempt | _Choose) -> _Done:
+def _run_in_thread(work: Callable[[], Any], call: AskModel, step: Attempt | Choose) -> Done:
     future = in_thread(work, f"om_{call.role}")
     done, _ = wait({future}, timeout=step.seconds)
-    return _outcome(future) if done else _Done(error=_LateError())
+    return _outcome_of(future) if done else Done(error=LateError())
 
 
-def _outcome(done: Future[Any] | asyncio.Task[Any]) -> _Done:
+def _outcome_of(done: Future[Any] | asyncio.Task[Any]) -> Done:
     try:
-        return _Done(done.result())
+        return Done(done.result())
     except asyncio.CancelledError:  # the model's own: when the turn is cancelled nobody is here
-        return _Done(error=RuntimeError("the call was cancelled"))
+        return Done(error=RuntimeError("the call was cancelled"))
     except Exception as error:  # noqa: BLE001 whatever a model raises is an answer to the flow
-        return _Done(error=error)
+        return Done(error=error)
 
 
-def _carry_out(step: _Attempt | _Choose, call: ModelCall, calls: Calls) -> Any:
-    if isinstance(step, _Choose):
+def _carry_out(step: Attempt | Choose, call: AskModel, calls: Calls) -> Any:
+    if isinstance(step, Choose):
         chosen = step.function(ensure_config(calls.config))
-        return asyncio.run(_result(chosen)) if inspect.isawaitable(chosen) else chosen
+        return asyncio.run(_await_result(chosen)) if inspect.isawaitable(chosen) else chosen
     client = calls.models.get(call.role, step.leaf)
-    model, question = client.runnable, _question(call, client, step)
+    model, question = client.runnable, build_question(call, client, step)
     config = call_config(call, calls.config)
     if isinstance(model, RunnableLambda) and not hasattr(model, "func"):  # it can only be awaited
         return asyncio.run(cast("Any", model.ainvoke(question, config)))
     return model.invoke(question, config)
 
 
-async def aask(call: ModelCall, calls: Calls, seconds: float) -> ModelReply:
+async def aask(call: AskModel, calls: Calls, seconds: float) -> ModelReply:
     """Ask without blocking the event loop; else like `ask`."""
-    tries = _tries(call, calls, seconds)
+    tries = attempt_models(call, calls, seconds)
     try:
         step = next(tries)
         while True:
-            if isinstance(step, _Pause):
+            if isinstance(step, Pause):
                 await asyncio.sleep(step.seconds)
-                step = tries.send(_Done())
+                step = tries.send(Done())
             else:
                 done = await finished_within(step.seconds, _acarry_out(step, call, calls))
-                late = _Done(error=_LateError())
-                step = tries.send(_outcome(done) if done is not None else late)
+                late = Done(error=LateError())
+                step = tries.send(_outcome_of(done) if done is not None else late)
     except StopIteration as end:
         return read_reply(end.value, calls.clock())
     except Exception as error:  # noqa: BLE001 whatever a model raises is an answer to the flow
         return ModelReply(calls.clock(), error=error)
 
 
-async def _acarry_out(step: _Attempt | _Choose, call: ModelCall, calls: Calls) -> Any:
-    if isinstance(step, _Choose):
+async def _acarry_out(step: Attempt | Choose, call: AskModel, calls: Calls) -> Any:
+    if isinstance(step, Choose):
         config = ensure_config(calls.config)
         if inspect.iscoroutinefunction(step.function):
             return await step.function(config)
@@ -498,9 +305,9 @@ async def _acarry_out(step: _Attempt | _Choose, call: ModelCall, calls: Calls) -
         return await chosen if inspect.isawaitable(chosen) else chosen
     made = in_thread(partial(calls.models.get, call.role, step.leaf), f"om_{call.role}")
     client = await asyncio.wrap_future(made)
-    question = _question(call, client, step)
+    question = build_question(call, client, step)
     return await client.runnable.ainvoke(question, call_config(call, calls.config))
 
 
-async def _result(awaitable: Awaitable[Any]) -> Any:
+async def _await_result(awaitable: Awaitable[Any]) -> Any:
     return await awaitable

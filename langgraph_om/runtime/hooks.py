@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from langgraph_om.core.cycles.hooks import TRANSFORMS
-from langgraph_om.core.effects import HookCall, HookReply
-from langgraph_om.core.events import outward
+from langgraph_om.core.effects import CallHook, HookReply
+from langgraph_om.core.events import public_operation
 from langgraph_om.core.wire import Event
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.timeouts import finished_within, in_thread
@@ -39,14 +39,14 @@ class Hooks:
         """The transform hooks that are set."""
         return frozenset(TRANSFORMS) & self.functions.keys()
 
-    def about(self, event: Event) -> HookCall | None:
+    def about(self, event: Event) -> CallHook | None:
         """Return the call of the lifecycle hook that an event is for, if the user has set it."""
-        call = lifecycle_call(event)
+        call = build_lifecycle_call(event)
         return call if call is not None and call.name in self.functions else None
 
     def tell(self, event: Event) -> None:
         """Tell the debug callback of an event; what it raises is logged, no more."""
-        told = debug_event(event) if self.debug is not None else None
+        told = build_debug_event(event) if self.debug is not None else None
         if told is None or self.debug is None:
             return
         kind = told["type"]
@@ -58,7 +58,7 @@ class Hooks:
         except Exception:
             logger.exception("`on_debug_event` failed on %r", kind)
 
-    def call(self, call: HookCall, seconds: float) -> HookReply:
+    def call(self, call: CallHook, seconds: float) -> HookReply:
         """Call a hook, and wait so many seconds at most; what it raises is a reply too."""
         function = self.functions[call.name]
 
@@ -68,16 +68,16 @@ class Hooks:
 
         future = in_thread(work, call.name)
         done, _ = wait({future}, timeout=seconds)
-        return _reply(call, future) if done else _late(call, seconds)
+        return _build_reply(call, future) if done else _note_late(call, seconds)
 
-    async def acall(self, call: HookCall, seconds: float) -> HookReply:
+    async def acall(self, call: CallHook, seconds: float) -> HookReply:
         """Call a hook without blocking the event loop; else like `call`."""
         work = _acarry_out(self.functions[call.name], call)
         done = await finished_within(seconds, work, call.name)
-        return _reply(call, done) if done is not None else _late(call, seconds)
+        return _build_reply(call, done) if done is not None else _note_late(call, seconds)
 
 
-async def _acarry_out(function: Hook, call: HookCall) -> Any:
+async def _acarry_out(function: Hook, call: CallHook) -> Any:
     if inspect.iscoroutinefunction(function):
         return await function(*call.arguments)
     future = in_thread(lambda: function(*call.arguments), call.name)
@@ -90,21 +90,21 @@ async def _within(seconds: float, awaitable: Any) -> Any:
         return await awaitable
 
 
-def _reply(call: HookCall, done: Future[Any] | asyncio.Task[Any]) -> HookReply:
+def _build_reply(call: CallHook, done: Future[Any] | asyncio.Task[Any]) -> HookReply:
     try:
         return HookReply(done.result())
     except asyncio.CancelledError:  # the hook's own: when the turn is cancelled nobody is here
-        return _failed(call, HookReply(error=RuntimeError("it was cancelled")))
+        return _note_failed(call, HookReply(error=RuntimeError("it was cancelled")))
     except Exception as error:  # noqa: BLE001 whatever a hook raises is a reply
-        return _failed(call, HookReply(error=error))
+        return _note_failed(call, HookReply(error=error))
 
 
-def _late(call: HookCall, seconds: float) -> HookReply:
+def _note_late(call: CallHook, seconds: float) -> HookReply:
     error = TimeoutError(f"it did not return within {seconds:.3g} seconds")
-    return _failed(call, HookReply(error=error, is_late=True))
+    return _note_failed(call, HookReply(error=error, is_late=True))
 
 
-def _failed(call: HookCall, reply: HookReply) -> HookReply:
+def _note_failed(call: CallHook, reply: HookReply) -> HookReply:
     logger.warning("the hook `%s` failed: %s", call.name, reply.error, exc_info=reply.error)
     return reply
 
@@ -113,7 +113,7 @@ def check_hooks(hooks: object, debug: object) -> Hooks:
     """Read the hooks and the debug callback.
 
     Raises:
-        ConfigurationError: When a hook is unknown or can not be called.
+        ConfigurationError: When a hook is unknown or cannot be called.
     """
     given: Any = {} if hooks is None else hooks
     if not isinstance(given, Mapping):
@@ -138,7 +138,7 @@ def _is_async(function: Hook) -> bool:
 
 
 def _yields(function: Hook) -> bool:
-    """Tell whether a function is a generator, which does nothing when it is called."""
+    """Return whether a function is a generator, which does nothing when it is called."""
     return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
 
 
@@ -159,32 +159,32 @@ _TOLD = ("operation", "trigger", "cycle_id", "record_id", "thread_id", "resource
 _TOLD_AT_END = ("observation_tokens", "observations", "duration_ms", "usage", "error")
 
 
-def _told(event: Mapping[str, Any]) -> dict[str, Any] | None:
+def _describe_cycle(event: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what is told of the start or the end of a cycle, for the hook to keep or change."""
     kind = event["type"]
     if kind not in (*_STARTS, *_ENDS):
         return None
     keys = _TOLD if kind in _STARTS else (*_TOLD, *_TOLD_AT_END)
     told = {key: deepcopy(event.get(key)) for key in keys}
-    told["operation"] = outward(event["operation"])
+    told["operation"] = public_operation(event["operation"])
     told["trigger"] = "buffer" if kind.startswith("buffering") else "turn"
     return told
 
 
-def lifecycle_call(event: Mapping[str, Any]) -> HookCall | None:
+def build_lifecycle_call(event: Mapping[str, Any]) -> CallHook | None:
     """Return the call of the lifecycle hook that an event is for."""
-    told = _told(event)
+    told = _describe_cycle(event)
     if told is None:
         return None
     moment = "start" if event["type"] in _STARTS else "end"
-    return HookCall(f"on_{told['operation']}_{moment}", (told,))
+    return CallHook(f"on_{told['operation']}_{moment}", (told,))
 
 
-def debug_event(event: Mapping[str, Any]) -> dict[str, Any] | None:
+def build_debug_event(event: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what `on_debug_event` is told of an event: its `type` and its facts."""
     if event["type"] == "status":
         return {"type": "step_progress", **deepcopy(event["data"])}
-    told = _told(event)
+    told = _describe_cycle(event)
     if told is None:
         return None
     moment = "triggered" if event["type"] in _STARTS else "complete"

@@ -176,7 +176,7 @@ class Leases:
         return self._call(lambda: [self.archive.job(job_id)])
 
     def _is_stranded(self, job_id: str, job: JobView) -> bool:
-        """Tell whether a lease has an end that no lease can have, and nobody renews it.
+        """Return whether a lease has an end that no lease can have, and nobody renews it.
 
         The archive's clock went back then, perhaps by hours, and whoever held the job is gone.
         """

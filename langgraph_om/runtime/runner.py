@@ -17,37 +17,37 @@ from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
 
 from langgraph_om.archive import MessageArchive
-from langgraph_om.archive.log_cache import Sharing, check_shares
-from langgraph_om.archive.writer import Archiving
+from langgraph_om.archive.log_cache import LogCache, check_shares
+from langgraph_om.archive.writer import ArchiveWriter
 from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.config.checks import check_flag
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import is_conversation, keyed_messages
 from langgraph_om.core.cycles.buffering import (
-    activation,
-    blocking_cycle,
+    activate,
     buffer_in_place,
-    buffer_job,
-    deferred,
+    build_deferred,
+    describe_job,
+    run_blocking,
 )
 from langgraph_om.core.cycles.cycle import Job
 from langgraph_om.core.cycles.other_threads import (
+    build_nothing_left,
     observe_others_ahead,
     observe_others_cycle,
-    others_left,
 )
 from langgraph_om.core.effects import CycleFlow
 from langgraph_om.core.observe.other_threads import OtherThread
 from langgraph_om.core.plan import Decision, plan
 from langgraph_om.core.record.fold import FOLDED_TYPES, fold
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.inspect import Look, conclude, gather
+from langgraph_om.core.step.inspect import Inspection, count_and_collect, decide
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ArchiveError
 from langgraph_om.models.ask import Calls
-from langgraph_om.models.pool import AgentModels
+from langgraph_om.models.pool import ModelPool
 from langgraph_om.recall.search import StoreIndex
-from langgraph_om.runtime.drivers import Cycle, Emit, Ended, adrive, advance, drive
+from langgraph_om.runtime.drivers import Emit, Ended, RunContext, adrive, advance, drive
 from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
 from langgraph_om.runtime.hooks import Hooks
 from langgraph_om.runtime.state import conversation_of, values_of
@@ -62,7 +62,7 @@ JOB_DEADLINES = 5
 """A background job may take so many times the `deadline` of a turn."""
 
 
-class MemoryWork:
+class StepRunner:
     """The part of a memory that nodes and hooks use; `ObservationalMemory` sets it up."""
 
     enabled: bool
@@ -71,17 +71,17 @@ class MemoryWork:
     resource_id: str | Callable[[RunnableConfig], str | None] | None
     archive: MessageArchive | None
     buffering: Buffering
-    _models: AgentModels
+    _models: ModelPool
     _hooks: Hooks
     _clock: Callable[[], datetime]
     _deadline: float
-    _archiving: Archiving | None
-    _sharing: Sharing | None
+    _archiving: ArchiveWriter | None
+    _sharing: LogCache | None
     _index: StoreIndex | None
     _warned_no_thread: bool = False
 
     def is_on(self, config: RunnableConfig | None = None) -> bool:
-        """Tell whether memory is in force for this run (`configurable["om_enabled"]`)."""
+        """Return whether memory is in force for this run (`configurable["om_enabled"]`)."""
         if not self.enabled:
             return False
         flag = ensure_config(config).get("configurable", {}).get("om_enabled", True)
@@ -103,7 +103,9 @@ class MemoryWork:
             resource = configurable.get("resource_id")
         elif callable(resource):
             resource = resource(resolved)
-        return Identity(thread, None if resource is None else str(resource), _place(configurable))
+        return Identity(
+            thread, None if resource is None else str(resource), _read_place(configurable)
+        )
 
     def conversation(self, state: Any) -> list[BaseMessage]:
         """Return the messages of a state."""
@@ -123,12 +125,12 @@ class MemoryWork:
         must_proceed: bool = False,
         buffering_waits: bool | None = None,
         is_final: bool = False,
-    ) -> Look:
+    ) -> Inspection:
         """Count what is new, collect what is done, and decide what is next."""
         if self._sharing is not None:
             check_shares(identity)
         now = self._clock()
-        seen = gather(
+        seen = count_and_collect(
             self.settings,
             record,
             messages,
@@ -144,7 +146,7 @@ class MemoryWork:
             seen = self._shared(self._sharing, seen, messages, now)
         if not is_final:
             waits = not self.buffers_in_background if buffering_waits is None else buffering_waits
-            seen = conclude(
+            seen = decide(
                 self.settings, seen, now, must_proceed=must_proceed, buffering_waits=waits
             )
         log_failures(seen.events)
@@ -154,8 +156,12 @@ class MemoryWork:
         return seen
 
     def _kept(
-        self, archiving: Archiving, seen: Look, messages: Sequence[BaseMessage], now: datetime
-    ) -> Look:
+        self,
+        archiving: ArchiveWriter,
+        seen: Inspection,
+        messages: Sequence[BaseMessage],
+        now: datetime,
+    ) -> Inspection:
         """Archive what a look found to be new."""
         counted = (event["counts"] for event in seen.events if event["type"] == "counted")
         changed = {key for counts in counted for key in counts}
@@ -164,8 +170,8 @@ class MemoryWork:
         return replace(seen, record=record, events=[*seen.events, *events])
 
     def _shared(
-        self, sharing: Sharing, seen: Look, messages: Sequence[BaseMessage], now: datetime
-    ) -> Look:
+        self, sharing: LogCache, seen: Inspection, messages: Sequence[BaseMessage], now: datetime
+    ) -> Inspection:
         """Exchange what is new with the log that the threads of the resource share."""
         events = sharing.synced(seen.record, messages, seen.window, now)
         if not events:
@@ -218,32 +224,32 @@ class MemoryWork:
         """Return the flow that carries out a decision, waiting for what it needs."""
         window, now = self._window(record, messages), self._clock()
         if decision.kind == "activate":
-            return activation(self.settings, record, window, decision, now)
+            return activate(self.settings, record, window, decision, now)
         if decision.kind == "buffer":
             job = self._job(record, window, decision, now)
             if job is None:
-                return _only(others_left(record))
+                return _yield_event(build_nothing_left(record))
             return buffer_in_place(self.settings, record, window, job, now)
         if decision.operation == "others":
             others = self._others(record)
             return observe_others_cycle(self.settings, record, window, others, now)
-        return blocking_cycle(self.settings, record, window, decision, now)
+        return run_blocking(self.settings, record, window, decision, now)
 
     def _job(
         self, record: MemoryRecord, window: Window, decision: Decision, now: datetime
     ) -> Job | None:
         """Describe the job to buffer; `None` when there is nothing left of it to do."""
         if decision.operation != "others":
-            return buffer_job(self.settings, record, window, decision, now)
+            return describe_job(self.settings, record, window, decision, now)
         return observe_others_ahead(self.settings, record, self._others(record), now)
 
     def _others(self, record: MemoryRecord) -> list[OtherThread]:
         """Return the other threads of the resource; none when the archive fails."""
         try:
-            return cast("Sharing", self._sharing).others(record)
+            return cast("LogCache", self._sharing).others(record)
         except ArchiveError as error:
             thread_id = record["thread_id"]
-            logger.warning("thread %r: other threads can not be read: %s", thread_id, error)
+            logger.warning("thread %r: other threads cannot be read: %s", thread_id, error)
             return []
 
     def start_job(
@@ -261,7 +267,7 @@ class MemoryWork:
         window = self._window(record, messages)
         job = self._job(record, window, decision, self._clock())
         if job is None:
-            return others_left(record)
+            return build_nothing_left(record)
         context = self._cycle_context(config)
         context = replace(
             context,
@@ -272,12 +278,12 @@ class MemoryWork:
         if executor.submit(
             job.cycle_id,
             job.key,
-            lambda: drive(job.flow, context, unseen)[-1],
+            lambda: drive(job.flow, context, discard)[-1],
             thread_id=record["thread_id"],
             resource_id=record["resource_id"],
         ):
             return job.start
-        return deferred(self.settings, record, window, job)
+        return build_deferred(self.settings, record, window, job)
 
     def _window(
         self, record: MemoryRecord, messages: Sequence[BaseMessage], request: str | None = None
@@ -304,9 +310,9 @@ class MemoryWork:
         log_failures(events)
         return events
 
-    def _cycle_context(self, config: RunnableConfig | None) -> Cycle:
+    def _cycle_context(self, config: RunnableConfig | None) -> RunContext:
         calls = Calls(self._models, self._clock, self._deadline, self.settings.counter, config)
-        return Cycle(calls, self.buffering.wait, self._hooks)
+        return RunContext(calls, self.buffering.wait, self._hooks)
 
     def _actor_input(
         self,
@@ -395,18 +401,18 @@ class MemoryWork:
         await self.aclose()
 
 
-def _only(event: Event) -> CycleFlow:
+def _yield_event(event: Event) -> CycleFlow:
     """Make a cycle of one event."""
     yield event
 
 
-def _place(configurable: Mapping[str, Any]) -> tuple[str, ...]:
+def _read_place(configurable: Mapping[str, Any]) -> tuple[str, ...]:
     """Name the nodes around the agent, without the ids of their tasks and the gate's own."""
     space = str(configurable.get("checkpoint_ns") or "")
     return tuple(part.partition(":")[0] for part in space.split("|")[:-1] if not part.isdigit())
 
 
-def unseen(event: Event) -> None:
+def discard(event: Event) -> None:
     """Show an event to nobody: outside of a graph, events are returned."""
 
 
@@ -429,12 +435,14 @@ def log_failures(events: Sequence[Event]) -> None:
             )
 
 
-def folded(events: Sequence[Event]) -> list[Event]:
+def only_folding(events: Sequence[Event]) -> list[Event]:
     """Keep the events that change memory."""
     return [event for event in events if event["type"] in FOLDED_TYPES]
 
 
-def remaining(messages: Sequence[BaseMessage], evicted: Collection[str]) -> list[BaseMessage]:
+def without_messages(
+    messages: Sequence[BaseMessage], evicted: Collection[str]
+) -> list[BaseMessage]:
     """Return a conversation without the messages that were removed from it."""
     gone = set(evicted)
     return [message for message in messages if message.id not in gone] if gone else list(messages)

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.record.record import readable
+from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 
@@ -50,19 +50,19 @@ def record_of(state: Any) -> MemoryRecord:
     Raises:
         ConfigurationError: When the state has no place for one.
     """
-    record = stored_record(state)
+    record = read_stored_record(state)
     if record is None:
         msg = (
-            "the state has no `om`, so the memory can not be seen here. A node: add it to the "
+            "the state has no `om`, so the memory cannot be seen here. A node: add it to the "
             "builder before `add_observational_memory(builder, memory, before=...)`, or give it "
             "`input_schema` with a field `om: dict`. Outside of the graph: use "
             "`graph.get_state(config).values`"
         )
         raise ConfigurationError(msg)
-    return readable(record)
+    return complete_record(record)
 
 
-def stored_record(state: Any) -> Any:
+def read_stored_record(state: Any) -> Any:
     """Return the record in a state, `{}` for an empty one, `None` when there is no place for it."""
     if isinstance(state, Mapping):
         return state["om"] or {} if "om" in state else None

@@ -21,7 +21,7 @@ def in_thread(work: Callable[[], Any], name: str) -> Future[Any]:
     def run() -> None:
         try:
             future.set_result(work())
-        except StopIteration as error:  # an awaited future can not raise it
+        except StopIteration as error:  # an awaited future cannot raise it
             future.set_exception(RuntimeError(f"StopIteration: {error}"))
         except BaseException as error:  # noqa: BLE001 it is raised again where it is awaited
             future.set_exception(error)

@@ -57,7 +57,7 @@ def check_message_sequence(messages: Sequence[BaseMessage], provider: Provider) 
 
 
 def _sent_as(message: BaseMessage) -> str:
-    """Return the role a message is sent under, or its type when it can not be sent."""
+    """Return the role a message is sent under, or its type when it cannot be sent."""
     if isinstance(message, ChatMessage):
         return {"human": "user", "ai": "assistant"}.get(message.role, message.role)
     kinds = (
@@ -77,7 +77,7 @@ def _order_problems(roles: list[str]) -> Iterator[str]:
     conversation = False
     for i, role in enumerate(roles):
         if role not in {"system", "user", "assistant", "tool"}:
-            yield f"messages[{i}]: a message of type {role!r} can not be sent"
+            yield f"messages[{i}]: a message of type {role!r} cannot be sent"
         if role == "system" and conversation:
             yield f"messages[{i}]: a system message after the conversation has begun"
         conversation = conversation or role != "system"

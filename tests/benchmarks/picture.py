@@ -20,7 +20,7 @@ SETTINGS = {
     "axes.spines.top": False,
     "axes.spines.right": False,
 }
-_LEAST_GAP = 0.034
+_MIN_GAP = 0.034
 """How far apart two labels are, as a part of the axis."""
 _COLOURS_KEPT = 64
 
@@ -72,7 +72,7 @@ def _line(axes: Any, outcome: Any) -> None:
 def _label(axes: Any, drawn: Sequence[Any]) -> None:
     """Write the names at the ends of the lines, as far apart as they need to be read."""
     bottom, top = axes.get_ylim()
-    gap = (top / bottom) ** _LEAST_GAP
+    gap = (top / bottom) ** _MIN_GAP
     height = 0.0
     for each in sorted(drawn, key=lambda outcome: outcome.sizes[-1]):
         size = each.sizes[-1]

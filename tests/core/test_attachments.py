@@ -23,15 +23,15 @@ from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
 from langgraph_om.core.config.thresholds import resolve_thresholds
 from langgraph_om.core.content import attachments as room
 from langgraph_om.core.content.attachments import (
-    MOST_ATTACHED_CHARACTERS,
-    MOST_ATTACHMENTS,
+    MAX_ATTACHED_CHARACTERS,
+    MAX_ATTACHMENTS,
     Attachment,
     is_profiled,
     matches,
     selected,
     with_attachments,
 )
-from langgraph_om.core.effects import ModelCall, ModelReply
+from langgraph_om.core.effects import AskModel, ModelReply
 from langgraph_om.core.observe.observer import ObserverInput, observe
 from langgraph_om.core.observe.transcript import (
     CONVERSATION_TAG,
@@ -415,18 +415,18 @@ def test_a_model_is_sent_what_it_takes() -> None:
 
 
 def test_of_too_many_the_newest_are_sent_and_the_others_named() -> None:
-    many = [attached(label=f"[Image #{n}]") for n in range(1, MOST_ATTACHMENTS + 31)]
+    many = [attached(label=f"[Image #{n}]") for n in range(1, MAX_ATTACHMENTS + 31)]
     made = with_attachments(question(), many, lambda _: True)[1]
     shown = [block for block in blocks_of(made) if block["type"] == "image"]
     labels = [line for line in texts(made).splitlines() if line.startswith("[Image")]
-    assert len(shown) == MOST_ATTACHMENTS
-    assert labels == [each.label for each in many[-MOST_ATTACHMENTS:]]
+    assert len(shown) == MAX_ATTACHMENTS
+    assert labels == [each.label for each in many[-MAX_ATTACHMENTS:]]
     assert "Not sent, being too large or too many: [Image #1], [Image #2]," in texts(made)
     assert "[Image #20], and 10 more" in texts(made)
 
 
 def test_what_is_too_large_gives_way_to_older_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "MOST_ATTACHED_CHARACTERS", 3 * len(PNG))
+    monkeypatch.setattr(room, "MAX_ATTACHED_CHARACTERS", 3 * len(PNG))
     sizes = [("[Image #1]", 1), ("[Image #2]", 4), ("[Image #3]", 1), ("[Image #4]", 1)]
     some = [attached(label=label, data=PNG * times) for label, times in sizes]
     made = with_attachments(question(), some, lambda _: True)[1]
@@ -450,14 +450,14 @@ def test_asking_again_sends_them_again() -> None:
     flow = observe(request)
     first = next(flow)
     second = flow.send(ModelReply(NOON, text="I can not."))
-    assert isinstance(second, ModelCall)
+    assert isinstance(second, AskModel)
     for call in (first, second):
         assert (list(call.attachments), call.by_profile) == ([attached()], False)
 
 
 @pytest.mark.parametrize("form", ["data", "base64", "bytes", "lines"])
 def test_twenty_megabytes_are_read_and_sent_in_time(form: str) -> None:
-    data = PNG + "A" * (MOST_ATTACHED_CHARACTERS - 200 - len(PNG))
+    data = PNG + "A" * (MAX_ATTACHED_CHARACTERS - 200 - len(PNG))
     block: dict[str, Any] = {"type": "image", "mime_type": "image/png"}
     block |= {
         "data": {"url": f"data:image/png;base64,{data}"},
@@ -465,7 +465,7 @@ def test_twenty_megabytes_are_read_and_sent_in_time(form: str) -> None:
         "bytes": {"data": RAW * (13_000_000 // len(RAW))},
         "lines": {
             "base64": "\n".join(data[at : at + 10_000] for at in range(0, len(data), 10_000))[
-                :MOST_ATTACHED_CHARACTERS
+                :MAX_ATTACHED_CHARACTERS
             ]
         },
     }[form]

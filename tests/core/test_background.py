@@ -11,8 +11,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langgraph_om.core.effects import ModelCall
-from langgraph_om.core.step.status import status_data
+from langgraph_om.core.effects import AskModel
+from langgraph_om.core.step.status import build_status
 from langgraph_om.testing import check_message_sequence
 from simulation import GOOD, NOTHING, Simulation, settings
 
@@ -86,7 +86,7 @@ def test_leftover_chunks_stay_and_are_activated_later() -> None:
 def test_hints_of_the_newest_chunk_survive_activation() -> None:
     count = 0
 
-    def answers(call: ModelCall) -> str:
+    def answers(call: AskModel) -> str:
         nonlocal count
         count += 1
         return f"{GOOD}\n<current-task>Task {count}</current-task>"
@@ -103,7 +103,7 @@ def test_hints_of_the_newest_chunk_survive_activation() -> None:
 def test_job_is_told_the_chunks_so_far_and_their_hints() -> None:
     asked: list[str] = []
 
-    def answers(call: ModelCall) -> str:
+    def answers(call: AskModel) -> str:
         asked.append(str(call.messages[-1].content))
         number = len(asked)
         text = GOOD.replace("something", f"thing {number}")
@@ -164,7 +164,7 @@ def test_nothing_worth_noting_covers_its_messages() -> None:
 def test_failing_jobs_back_off_and_recover() -> None:
     state = {"down": True}
 
-    def answers(call: ModelCall) -> str | Exception:
+    def answers(call: AskModel) -> str | Exception:
         return RuntimeError("model is down") if state["down"] else GOOD
 
     simulation = Simulation(settings(message_tokens=1000), answers=answers)
@@ -277,7 +277,7 @@ def test_blocking_observation_does_not_wait_for_ever() -> None:
     simulation = Simulation(settings(message_tokens=500, buffer_tokens=200), latency=10**6)
     asked = 0
 
-    def answers(call: ModelCall) -> str:
+    def answers(call: AskModel) -> str:
         nonlocal asked
         asked += 1
         return GOOD
@@ -338,7 +338,9 @@ def test_projected_removal_is_what_the_activation_removes() -> None:
 
 
 def of_type_status(simulation: Simulation) -> int:
-    data = status_data(simulation.record, simulation.window, simulation.settings.thresholds, step=0)
+    data = build_status(
+        simulation.record, simulation.window, simulation.settings.thresholds, step=0
+    )
     removal: int = data["windows"]["buffered"]["observations"]["projectedMessageRemoval"]
     return removal
 

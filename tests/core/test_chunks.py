@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langgraph_om.core.record.chunks import chunks_to_activate, next_chunk_end
+from langgraph_om.core.record.chunks import choose_chunks, find_chunk_end
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.tokens.counters import TokenxCounter
@@ -34,7 +34,7 @@ K = 1000
 def test_number_of_chunks_that_an_activation_takes(
     sizes: list[int], window: int, keep: int, force_at: int, activated: int
 ) -> None:
-    assert chunks_to_activate(sizes, window, keep=keep, force_at=force_at) == activated
+    assert choose_chunks(sizes, window, keep=keep, force_at=force_at) == activated
 
 
 @settings(deadline=None)
@@ -47,7 +47,7 @@ def test_enough_remains_unless_every_boundary_takes_too_much(
     sizes: list[int], rest: int, keep: int
 ) -> None:
     window = sum(sizes) + rest
-    count = chunks_to_activate(sizes, window, keep=keep, force_at=10**9)
+    count = choose_chunks(sizes, window, keep=keep, force_at=10**9)
     assert 1 <= count <= len(sizes)
     remaining = window - sum(sizes[:count])
     if remaining < min(1000, keep):
@@ -67,18 +67,18 @@ def words(count: int) -> str:
 
 def test_no_chunk_before_the_interval() -> None:
     window = window_of([HumanMessage(words(40)), AIMessage(words(40))])
-    assert next_chunk_end(window, 0, interval=100, most=1000) == 0
+    assert find_chunk_end(window, 0, interval=100, most=1000) == 0
 
 
 def test_chunk_ends_before_a_human_message_where_that_is_cheap() -> None:
     turn: list[BaseMessage] = [HumanMessage(words(45)), AIMessage(words(45))]
     window = window_of([*turn, *[m.model_copy() for m in turn], HumanMessage(words(2))])
-    assert next_chunk_end(window, 0, interval=100, most=1000) == 4
+    assert find_chunk_end(window, 0, interval=100, most=1000) == 4
 
 
 def test_chunk_takes_all_where_the_human_boundary_is_far() -> None:
     window = window_of([HumanMessage(words(20)), HumanMessage(words(90)), AIMessage(words(20))])
-    assert next_chunk_end(window, 0, interval=100, most=1000) == 3
+    assert find_chunk_end(window, 0, interval=100, most=1000) == 3
 
 
 def test_tool_call_waits_until_the_actor_has_seen_its_result() -> None:
@@ -87,14 +87,14 @@ def test_tool_call_waits_until_the_actor_has_seen_its_result() -> None:
         HumanMessage(words(20)),
         AIMessage(words(200), tool_calls=[call]),
     ]
-    assert next_chunk_end(window_of(messages), 0, interval=100, most=1000) == 0
+    assert find_chunk_end(window_of(messages), 0, interval=100, most=1000) == 0
     answered = [*messages, ToolMessage("done", tool_call_id="c1")]
-    assert next_chunk_end(window_of(answered), 0, interval=100, most=1000) == 0
+    assert find_chunk_end(window_of(answered), 0, interval=100, most=1000) == 0
     went_on = [*answered, AIMessage("Seen.")]
-    assert next_chunk_end(window_of(went_on), 0, interval=100, most=1000) == 4
+    assert find_chunk_end(window_of(went_on), 0, interval=100, most=1000) == 4
 
 
 def test_chunk_is_bounded_but_a_large_message_goes_alone() -> None:
     window = window_of([HumanMessage(words(500)), AIMessage(words(100)), HumanMessage(words(100))])
-    assert next_chunk_end(window, 0, interval=100, most=200) == 1
-    assert next_chunk_end(window, 1, interval=100, most=150) == 2
+    assert find_chunk_end(window, 0, interval=100, most=200) == 1
+    assert find_chunk_end(window, 1, interval=100, most=150) == 2

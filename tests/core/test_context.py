@@ -16,7 +16,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core.actor.prompt import assemble, dropped_from_view
+from langgraph_om.core.actor.prompt import assemble, count_left_out
 from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.core.prompts import load
@@ -368,7 +368,7 @@ def test_the_view_leaves_out_whole_exchanges(limit: int | None, keys: list[str])
     assert check_message_sequence(shown, "openai") == []
     assert check_message_sequence(shown, "anthropic") == []
     window = open_window(blank_record(), EXCHANGES, Words())
-    dropped = dropped_from_view(window, 0, limit)
+    dropped = count_left_out(window, 0, limit)
     assert [entry.key for entry in window.entries[dropped:]] == keys[-(7 - dropped) :]
 
 

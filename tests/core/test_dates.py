@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from langgraph_om.core.actor.relative_dates import annotate, gap_line, relative_day
+from langgraph_om.core.actor.relative_dates import annotate, describe_day, write_gap
 from langgraph_om.core.content.dates import observation_date, parse_date
 
 TODAY = date(2025, 12, 18)
@@ -189,14 +189,14 @@ def test_any_text_can_be_asked(text: str) -> None:
     ],
 )
 def test_relative_day(day: str, expected: str) -> None:
-    assert relative_day(date.fromisoformat(day), JUNE_15) == expected
+    assert describe_day(date.fromisoformat(day), JUNE_15) == expected
 
 
 @given(st.integers(2, 4000))
 @settings(deadline=None)
 def test_past_and_future_are_worded_alike(distance: int) -> None:
-    past = relative_day(JUNE_15 - timedelta(distance), JUNE_15)
-    future = relative_day(JUNE_15 + timedelta(distance), JUNE_15)
+    past = describe_day(JUNE_15 - timedelta(distance), JUNE_15)
+    future = describe_day(JUNE_15 + timedelta(distance), JUNE_15)
     assert past.removesuffix(" ago") == future.removeprefix("in ")
     assert (past[-4:], future[:3]) == (" ago", "in ")
 
@@ -222,7 +222,7 @@ def test_past_and_future_are_worded_alike(distance: int) -> None:
     ],
 )
 def test_gap_line(distance: int, expected: str | None) -> None:
-    assert gap_line(JUNE_15, JUNE_15 + timedelta(distance)) == expected
+    assert write_gap(JUNE_15, JUNE_15 + timedelta(distance)) == expected
 
 
 # observation_date

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_om.core.observe.log_excerpt import previous_observations
-from langgraph_om.core.record.record import log_text
-from langgraph_om.core.reflect.regroup import reflected_groups
+from langgraph_om.core.observe.log_excerpt import select_previous
+from langgraph_om.core.record.record import write_log
+from langgraph_om.core.reflect.regroup import regroup
 from langgraph_om.core.wire import Group
 from words import Words
 
@@ -38,8 +38,8 @@ def heading(day: int) -> str:
 
 def test_groups_stand_a_blank_line_apart() -> None:
     groups = [group("a", "* one"), group("b", ""), group("c", "* two\n  * -> more")]
-    assert log_text(groups) == "* one\n\n* two\n  * -> more"
-    assert log_text([]) == ""
+    assert write_log(groups) == "* one\n\n* two\n  * -> more"
+    assert write_log([]) == ""
 
 
 # --- What the Observer is shown ------------------------------------------------------------------
@@ -57,15 +57,15 @@ LOG = [
 
 
 def shown(budget: int | Literal[False]) -> str:
-    return previous_observations(LOG, budget, Words())
+    return select_previous(LOG, budget, Words())
 
 
 def test_all_or_nothing() -> None:
-    assert shown(budget=False) == log_text(LOG)
+    assert shown(budget=False) == write_log(LOG)
     assert shown(0) == ""
-    assert shown(10_000) == log_text(LOG)
-    assert shown(sum(entry["tokens"] for entry in LOG)) == log_text(LOG)
-    assert previous_observations([], 100, Words()) == ""
+    assert shown(10_000) == write_log(LOG)
+    assert shown(sum(entry["tokens"] for entry in LOG)) == write_log(LOG)
+    assert select_previous([], 100, Words()) == ""
 
 
 def test_the_newest_and_the_important_are_kept_under_their_headings() -> None:
@@ -75,7 +75,7 @@ def test_the_newest_and_the_important_are_kept_under_their_headings() -> None:
         group("b", day_log(1, *filler, "* ✅ bought the lead", *filler)),
         group("c", day_log(2, *filler, "* 🟢 newest")),
     ]
-    text = previous_observations(log, 120, Words())
+    text = select_previous(log, 120, Words())
     lines = text.split("\n")
     assert lines[-1] == "* 🟢 newest"
     assert lines[:2] == [heading(0), "* 🔴 the dog is Rex"]
@@ -84,14 +84,14 @@ def test_the_newest_and_the_important_are_kept_under_their_headings() -> None:
     assert heading(1) in lines[:done]
     left_out = re.findall(r"\[(\d+) (?:earlier )?lines left out\]", text)
     kept = [line for line in lines if not line.startswith("[")]
-    whole = [line for line in log_text(log).split("\n") if line]
+    whole = [line for line in write_log(log).split("\n") if line]
     assert len(kept) + sum(map(int, left_out)) == len(whole)
     assert [line for line in whole if line in set(kept)][:2] == kept[:2]
 
 
 def test_of_many_important_lines_the_newest_stay() -> None:
     log = [group("a", day_log(0, *(f"* 🔴 fact {at}" for at in range(200))))]
-    text = previous_observations(log, 100, Words())
+    text = select_previous(log, 100, Words())
     assert "* 🔴 fact 199" in text
     assert "* 🔴 fact 0\n" not in text
     assert heading(0) in text
@@ -122,9 +122,9 @@ def logs(draw: st.DrawFn) -> list[Group]:
 
 @given(logs(), st.integers(40, 400))
 def test_the_budget_is_kept_and_nothing_is_made_up(log: list[Group], budget: int) -> None:
-    text = previous_observations(log, budget, Words())
+    text = select_previous(log, budget, Words())
     assert Words().count_text(text) <= budget
-    whole = [line for line in log_text(log).split("\n") if line.strip()]
+    whole = [line for line in write_log(log).split("\n") if line.strip()]
     lines = [line for line in text.split("\n") if line.strip() and not line.startswith("[")]
     rest = iter(whole)
     assert all(line in rest for line in lines), "lines of the log, in their order"
@@ -132,19 +132,19 @@ def test_the_budget_is_kept_and_nothing_is_made_up(log: list[Group], budget: int
 
 @given(logs(), st.integers(40, 400))
 def test_every_left_out_line_is_counted(log: list[Group], budget: int) -> None:
-    text = previous_observations(log, budget, Words())
+    text = select_previous(log, budget, Words())
     counted = sum(
         map(int, re.findall(r"^\[(\d+) (?:earlier )?lines left out\]$", text, re.MULTILINE))
     )
     kept = [line for line in text.split("\n") if line.strip() and not line.startswith("[")]
-    assert len(kept) + counted == len([x for x in log_text(log).split("\n") if x.strip()])
+    assert len(kept) + counted == len([x for x in write_log(log).split("\n") if x.strip()])
 
 
 # --- What a reflection makes of it ---------------------------------------------------------------
 
 
 def reflect(sources: list[Group], text: str) -> list[Group]:
-    return reflected_groups(sources, text, cycle_id="c1", reflected_at=AT, counter=Words())
+    return regroup(sources, text, cycle_id="c1", reflected_at=AT, counter=Words())
 
 
 def ends(groups: list[Group]) -> list[list[list[str]]]:
@@ -203,7 +203,7 @@ def test_a_reflected_group_says_what_it_is() -> None:
     assert {entry["thread_id"] for entry in groups} == {"t"}
     assert len({entry["id"] for entry in groups}) == 3
     assert groups == reflect(DAYS, text), "the same cycle gives the same ids"
-    other = reflected_groups(DAYS, text, cycle_id="c2", reflected_at=AT, counter=Words())
+    other = regroup(DAYS, text, cycle_id="c2", reflected_at=AT, counter=Words())
     assert not {entry["id"] for entry in groups} & {entry["id"] for entry in other}
 
 
@@ -285,7 +285,7 @@ def test_a_long_log_is_cut_and_reflected_in_time() -> None:
     ]
     log = [group(f"g{at}", text, at, at) for at, text in enumerate(texts)]
     started = perf_counter()
-    text = previous_observations(log, 5000, Words())
+    text = select_previous(log, 5000, Words())
     assert len(text.split()) <= 5000
     groups = reflect(log, "\n".join(texts))
     assert ends(groups) == ends(log)

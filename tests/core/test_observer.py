@@ -13,7 +13,7 @@ from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import resolve_thresholds
 from langgraph_om.core.cycles.observation import observe_cycle
 from langgraph_om.core.cycles.reflection import reflect_cycle
-from langgraph_om.core.effects import CycleFlow, ModelCall, ModelReply
+from langgraph_om.core.effects import AskModel, CycleFlow, ModelReply
 from langgraph_om.core.events import to_part
 from langgraph_om.core.observe.observer import ObserverInput, observe
 from langgraph_om.core.plan import plan
@@ -50,9 +50,9 @@ class Talk:
     answers: list[Told]
 
     def __post_init__(self) -> None:
-        self.calls: list[ModelCall] = []
+        self.calls: list[AskModel] = []
 
-    def run(self, flow: Generator[ModelCall, ModelReply, ResultT]) -> ResultT:
+    def run(self, flow: Generator[AskModel, ModelReply, ResultT]) -> ResultT:
         try:
             call = next(flow)
             while True:
@@ -71,14 +71,14 @@ class Talk:
             except StopIteration:
                 return events
             answer = None
-            if isinstance(item, ModelCall):
+            if isinstance(item, AskModel):
                 self.calls.append(item)
                 answer = reply(self.answers[len(self.calls) - 1])
             else:
                 events.append(cast("dict[str, Any]", item))
 
 
-def texts(call: ModelCall) -> list[str]:
+def texts(call: AskModel) -> list[str]:
     return [str(message.content) for message in call.messages]
 
 
@@ -169,7 +169,7 @@ def test_what_a_provider_says_is_told_clean_and_of_a_bounded_length(role: str) -
     talk = Talk([ValueError(f"\x1b[31mbad\ud83d {'key ' * 300_000}")])
     flows = {"Observer": observe(REQUEST), "Reflector": reflect(LOG, Words())}
     with pytest.raises(ObserverError) as caught:
-        talk.run(cast("Generator[ModelCall, ModelReply, object]", flows[role]))
+        talk.run(cast("Generator[AskModel, ModelReply, object]", flows[role]))
     told = str(caught.value)
     assert told.startswith(f"the {role} failed: ValueError: [31mbad\ufffd key key")
     assert len(told) < 1100

@@ -442,7 +442,7 @@ WELL_FORMED = st.one_of(
 
 
 def has_tags_in_a_row(text: str) -> bool:
-    """Tell whether chance wrote what reads as the end of one part and the start of another."""
+    """Return whether chance wrote what reads as the end of one part and the start of another."""
     return re.search(r"</[a-z-]+> *</?[a-z]", text) is not None
 
 

@@ -16,11 +16,11 @@ from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.config.thresholds import Thresholds, resolve_thresholds
 from langgraph_om.core.cycles.observation import observe_cycle
 from langgraph_om.core.cycles.reflection import reflect_cycle
-from langgraph_om.core.effects import CycleFlow, ModelCall, ModelReply
+from langgraph_om.core.effects import AskModel, CycleFlow, ModelReply
 from langgraph_om.core.plan import back_off, plan
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.record.window import Window, open_window, safe_cuts
+from langgraph_om.core.record.window import Window, find_safe_cuts, open_window
 from langgraph_om.core.step.inspect import look
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import check_message_sequence
@@ -297,7 +297,7 @@ def run(flow: CycleFlow, scripts: dict[str, Iterator[Told]]) -> list[dict[str, A
         except StopIteration:
             return events
         answer = None
-        if isinstance(item, ModelCall):
+        if isinstance(item, AskModel):
             answer = reply(next(scripts[item.role]))
         else:
             events.append(cast("dict[str, Any]", item))
@@ -413,7 +413,7 @@ def test_a_memory_whose_models_answer_keeps_to_its_limits(parts: list[list[BaseM
             record = fold(seen.record, [run(flow, scripts)])
         record = seen.record
         unseen = seen.window.tokens if isinstance(messages[-1], ToolMessage) else 0
-        cut = max(safe_cuts(seen.window.entries), default=0)
+        cut = max(find_safe_cuts(seen.window.entries), default=0)
         assert seen.window.tokens < 150 or (unseen and seen.window.weight(0, cut) < 150)
         assert sum(group["tokens"] for group in record["log"]) < 100
 

@@ -22,11 +22,11 @@ from langchain_core.messages import (
 )
 
 from langgraph_om.core.content.parts import is_visible, part_text, parts_of
-from langgraph_om.core.record.record import range_line
+from langgraph_om.core.record.record import write_range
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.tokens.counters import TokenxCounter
 from langgraph_om.core.wire import Group
-from langgraph_om.recall.answer import guidance, recall, with_range
+from langgraph_om.recall.answer import recall, with_range, write_guidance
 from langgraph_om.recall.arguments import RECALL_ARGUMENTS
 from langgraph_om.recall.source import (
     RecallHit,
@@ -896,7 +896,7 @@ def group(text: str, *ranges: list[str]) -> Group:
 
 
 def test_group_ends_with_its_ranges() -> None:
-    assert range_line(group("x", ["a", "b"])) == "_range: `a:b`_"
+    assert write_range(group("x", ["a", "b"])) == "_range: `a:b`_"
     assert with_range(group("x", ["a", "b"], ["c", "c"])) == "x\n_range: `a:b,c:c`_"
     assert with_range(group("x")) == "x"
     assert with_range(group("", ["a", "b"])) == ""
@@ -910,13 +910,13 @@ def test_guidance_names_only_what_there_is() -> None:
         ("resource", True),
     ]
     for scope, has_search in options:
-        text = guidance(scope, has_search, None)
+        text = write_guidance(scope, has_search, None)
         assert ('"threads"' in text) is (scope == "resource")
         assert ('"search"' in text) is has_search
         assert "Extra instructions" not in text
         assert TOKENX.count_text(text) < 450
-        assert guidance(scope, has_search, "Look up prices.").startswith(text)
-        assert guidance(scope, has_search, "Look up prices.").endswith("\n\nLook up prices.")
+        assert write_guidance(scope, has_search, "Look up prices.").startswith(text)
+        assert write_guidance(scope, has_search, "Look up prices.").endswith("\n\nLook up prices.")
 
 
 def test_arguments_are_described_for_a_schema() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.record.fold import FOLDED_TYPES, fold, fold_one
-from langgraph_om.core.record.record import CURSOR_TAIL, blank_record, log_tokens, readable
+from langgraph_om.core.record.record import CURSOR_TAIL, blank_record, complete_record, log_tokens
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 
@@ -375,7 +375,7 @@ def test_junk_is_refused_by_name_and_changes_nothing(junk: object, named: str) -
 def test_a_record_of_another_form_is_refused(version: object) -> None:
     value = {**blank_record(), "version": version}
     with pytest.raises(ConfigurationError, match=r"`om\.version`"):
-        readable(value)
+        complete_record(value)
     with pytest.raises(ConfigurationError, match=r"`om\.version`"):
         fold(value, [])
 
@@ -383,16 +383,16 @@ def test_a_record_of_another_form_is_refused(version: object) -> None:
 @pytest.mark.parametrize("value", ["text", [1], 7])
 def test_a_channel_that_holds_no_record_is_refused(value: Any) -> None:
     with pytest.raises(ConfigurationError, match=type(value).__name__):
-        readable(value)
+        complete_record(value)
 
 
 @pytest.mark.parametrize("value", [None, {}, {"version": 1}, blank_record()])
 def test_a_part_of_a_record_is_completed(value: dict[str, Any] | None) -> None:
-    assert readable(value) == blank_record()
+    assert complete_record(value) == blank_record()
 
 
 def test_keys_that_an_older_version_did_not_write_are_completed() -> None:
-    assert readable({"cursor": ["m1"]}) == {**blank_record(), "cursor": ["m1"]}
+    assert complete_record({"cursor": ["m1"]}) == {**blank_record(), "cursor": ["m1"]}
 
 
 # --- Laws over random histories ------------------------------------------------------------------
@@ -509,7 +509,7 @@ def test_a_group_stands_in_the_log_once(sent: list[Any]) -> None:
 def test_a_record_is_plain_json(sent: list[Any]) -> None:
     record = fold(None, sent)
     assert json.loads(json.dumps(record)) == record
-    assert readable(cast("object", json.loads(json.dumps(record)))) == record
+    assert complete_record(cast("object", json.loads(json.dumps(record)))) == record
 
 
 @pytest.mark.parametrize("size", [5000])

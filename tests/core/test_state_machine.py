@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from langgraph_om.core.config.options import ObservationConfig
-from langgraph_om.core.effects import ModelCall
+from langgraph_om.core.effects import AskModel
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import check_message_sequence
@@ -55,7 +55,7 @@ class Conversations(RuleBasedStateMachine):
         self.points: list[tuple[MemoryRecord, list[BaseMessage]]] = []
         self.record_before: MemoryRecord = self.simulation.record
 
-    def _answer(self, call: ModelCall) -> Reply:
+    def _answer(self, call: AskModel) -> Reply:
         return REPLIES[self.reply]
 
     # --- What may happen ---

@@ -12,18 +12,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
-from langgraph_om.core.actor.prompt import section_frames
+from langgraph_om.core.actor.prompt import frame_sections
 from langgraph_om.core.content.attachments import Attachment
 from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.message_keys import ShowId
-from langgraph_om.core.effects import ModelCall, ModelReply
-from langgraph_om.core.observe.log_excerpt import previous_sections
+from langgraph_om.core.effects import AskModel, ModelReply
+from langgraph_om.core.observe.log_excerpt import select_previous_sections
 from langgraph_om.core.observe.observer import ThreadInput, ThreadsInput, observe_threads
 from langgraph_om.core.observe.parse_answer import Parsed, parse_output, render_output
-from langgraph_om.core.observe.thread_sections import in_section, opening, parse_sections, read_id
-from langgraph_om.core.record.record import log_text
+from langgraph_om.core.observe.thread_sections import (
+    parse_sections,
+    read_id,
+    wrap_section,
+    write_opening,
+)
+from langgraph_om.core.record.record import write_log
 from langgraph_om.core.reflect.reflector import ThreadsReflectorInput, reflect_threads
-from langgraph_om.core.reflect.regroup import reflected_thread_groups, render_for_reflector
+from langgraph_om.core.reflect.regroup import regroup_threads, render_for_reflector
 from langgraph_om.core.wire import Group
 from langgraph_om.errors import ObserverError
 from words import Words
@@ -39,10 +44,10 @@ Told = str | Exception | ModelReply
 
 
 def run(
-    flow: Generator[ModelCall, ModelReply, ResultT], *answers: Told
-) -> tuple[ResultT, list[ModelCall]]:
+    flow: Generator[AskModel, ModelReply, ResultT], *answers: Told
+) -> tuple[ResultT, list[AskModel]]:
     """Answer a flow in order; return its result and what it asked."""
-    calls: list[ModelCall] = []
+    calls: list[AskModel] = []
     try:
         call = next(flow)
         while True:
@@ -76,7 +81,7 @@ IDS = st.sampled_from(ODD_IDS) | st.text(max_size=12)
 
 @given(IDS | st.characters(categories=["Cs", "Cc", "Zs", "Zl"]))
 def test_any_id_comes_back_from_its_tag(shown_id: str) -> None:
-    for tag in (opening(shown_id), opening(shown_id, current=True)):
+    for tag in (write_opening(shown_id), write_opening(shown_id, current=True)):
         assert "\n" not in tag
         assert read_id(tag.removeprefix("<thread").removesuffix(">")) == shown_id
     assert tag.endswith(' current="yes">')
@@ -286,7 +291,7 @@ def test_what_was_written_in_sections_is_read_back(threads: dict[str, str]) -> N
         name: render_output(Parsed("ok", f"* 🔴 (09:00) {' '.join(text.split())}"))
         for name, text in threads.items()
     }
-    whole = "\n".join(in_section(name, answer) for name, answer in answers.items())
+    whole = "\n".join(wrap_section(name, answer) for name, answer in answers.items())
     assert parse_sections(whole, list(threads)).threads == {
         name: parse_output(answer) for name, answer in answers.items()
     }
@@ -442,7 +447,7 @@ def test_threads_that_look_the_same_are_refused() -> None:
 def render_log(groups: Sequence[Group], show_id: ShowId, *, current: str | None = None) -> str:
     """Put the frames around the texts."""
     told = [group for group in groups if group["text"]]
-    frames = section_frames(told, show_id, current=current)
+    frames = frame_sections(told, show_id, current=current)
     texts = [escape(group["text"]) for group in told]
     return "".join(part for pair in zip(frames, [*texts, ""], strict=True) for part in pair)
 
@@ -498,8 +503,8 @@ GROUPS = st.lists(
 @settings(deadline=None)
 @given(groups=GROUPS, more=GROUPS)
 def test_a_growing_log_keeps_its_beginning(groups: list[Group], more: list[Group]) -> None:
-    before = section_frames(groups, hashed, current="A")
-    after = section_frames([*groups, *more], hashed, current="A")
+    before = frame_sections(groups, hashed, current="A")
+    after = frame_sections([*groups, *more], hashed, current="A")
     assert after[: len(groups)] == before[:-1]
     assert len(before) == len(groups) + 1
     text = render_log(groups, hashed, current="A")
@@ -513,7 +518,7 @@ def test_what_the_observer_is_shown_keeps_to_its_budget() -> None:
         for at in range(6)
     ]
     for budget in (0, 1, 30, 100, 200, 400, 10_000):
-        shown = previous_sections(log, budget, Words(), hashed, first=["T0"])
+        shown = select_previous_sections(log, budget, Words(), hashed, first=["T0"])
         assert sum(Words().count_text(text) for _, text in shown) <= budget
         assert [name for name, _ in shown] == sorted(name for name, _ in shown)
         if budget >= 100:
@@ -521,8 +526,10 @@ def test_what_the_observer_is_shown_keeps_to_its_budget() -> None:
             assert "#T5" in dict(shown), "then the most recent"
     everything = [(f"#T{at}", each["text"]) for at, each in enumerate(log)]
     assert shown == everything
-    assert previous_sections(log, budget=False, counter=Words(), show_id=hashed) == everything
-    assert previous_sections([LOG[4]], 100, Words(), hashed) == []
+    assert (
+        select_previous_sections(log, budget=False, counter=Words(), show_id=hashed) == everything
+    )
+    assert select_previous_sections([LOG[4]], 100, Words(), hashed) == []
 
 
 # --- Reflection ----------------------------------------------------------------------------------
@@ -536,9 +543,7 @@ def test_the_reflector_is_shown_each_thread_once() -> None:
 
 
 def replaced(groups: Sequence[Group], texts: Mapping[str, str]) -> list[Group]:
-    return reflected_thread_groups(
-        groups, texts, cycle_id="cycle", reflected_at=AT, counter=Words()
-    )
+    return regroup_threads(groups, texts, cycle_id="cycle", reflected_at=AT, counter=Words())
 
 
 def test_a_thread_without_an_answer_stays() -> None:
@@ -589,7 +594,7 @@ def test_every_range_stays_in_one_group_of_its_thread(
         if not text.strip() or thread is None:
             assert own == before
         elif before:
-            assert "".join(log_text(own).split()) == "".join(text.split())
+            assert "".join(write_log(own).split()) == "".join(text.split())
     others = {each["thread_id"] for each in written}
     assert others == {each["thread_id"] for each in groups}
 

@@ -25,7 +25,7 @@ from langgraph_om.core.observe.transcript import (
     TimedMessage,
     TranscriptLimits,
     format_day,
-    render_transcript,
+    write_transcript_text,
 )
 
 NOON = datetime(2025, 12, 4, 12, 0, tzinfo=UTC)
@@ -69,7 +69,7 @@ def render(
     counter: Quarters | None = None,
 ) -> str:
     timed = [m if isinstance(m, TimedMessage) else TimedMessage(m, at) for m in messages]
-    return render_transcript(
+    return write_transcript_text(
         timed,
         timezone=UTC,
         counter=counter or Quarters(),
@@ -137,7 +137,7 @@ def test_conversation_over_two_days_with_tools() -> None:
     ]
     messages = [TimedMessage(m, start + timedelta(minutes=n)) for n, m in said]
     messages.append(TimedMessage(ask("When was that?"), None))
-    transcript = render_transcript(messages, timezone=berlin, counter=Quarters())
+    transcript = write_transcript_text(messages, timezone=berlin, counter=Quarters())
     assert transcript == (
         "Date: Dec 4, 2025\n"
         "User Caroline (23:57): Find cats.\n"

@@ -21,7 +21,7 @@ from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.core.content.message_time import message_time
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import CURSOR_TAIL, blank_record
-from langgraph_om.core.record.window import Entry, Window, open_window, safe_cuts
+from langgraph_om.core.record.window import Entry, Window, find_safe_cuts, open_window
 from langgraph_om.core.wire import MemoryRecord
 
 OVERHEAD = 24
@@ -301,7 +301,7 @@ CUTS: dict[str, tuple[list[BaseMessage], list[int]]] = {
 
 @pytest.mark.parametrize(("messages", "expected"), CUTS.values(), ids=CUTS.keys())
 def test_where_the_window_may_be_cut(messages: list[BaseMessage], expected: list[int]) -> None:
-    assert safe_cuts(entries(messages)) == expected
+    assert find_safe_cuts(entries(messages)) == expected
 
 
 @st.composite
@@ -326,7 +326,7 @@ def tool_talks(draw: st.DrawFn) -> list[BaseMessage]:
 @given(tool_talks())
 def test_no_cut_splits_an_exchange(messages: list[BaseMessage]) -> None:
     window = entries(messages)
-    cuts = safe_cuts(window)
+    cuts = find_safe_cuts(window)
     assert cuts == sorted(set(cuts))
     for cut in cuts:
         head, tail = messages[:cut], messages[cut:]
@@ -345,7 +345,7 @@ def test_no_cut_splits_an_exchange(messages: list[BaseMessage]) -> None:
 
 @given(tool_talks())
 def test_every_boundary_of_whole_exchanges_is_a_cut(messages: list[BaseMessage]) -> None:
-    cuts = safe_cuts(entries(messages))
+    cuts = find_safe_cuts(entries(messages))
     last = max((at for at, m in enumerate(messages) if not isinstance(m, ToolMessage)), default=-1)
     seen = len(messages) if last in (-1, len(messages) - 1) else last
     for cut in range(1, seen + 1):
@@ -360,14 +360,14 @@ def test_cuts_of_a_long_window_are_found_in_time() -> None:
     for at in range(10_000):
         messages += [H, calls(f"c{at}"), result(f"c{at}")]
     window = tuple(Entry(str(at), message, "", 1) for at, message in enumerate(messages))
-    assert len(safe_cuts(window)) == 19_999
+    assert len(find_safe_cuts(window)) == 19_999
 
 
 def test_results_that_the_actor_has_not_seen_are_not_cut_off() -> None:
     messages = [H, calls("a"), result("a"), calls("b", "c"), result("b"), result("c")]
-    assert safe_cuts(entries(messages)) == [1, 3]
-    assert safe_cuts(entries([*messages, AIMessage("Seen.")])) == [1, 3, 6, 7]
-    assert safe_cuts(entries([*messages, H])) == [1, 3, 6, 7]
+    assert find_safe_cuts(entries(messages)) == [1, 3]
+    assert find_safe_cuts(entries([*messages, AIMessage("Seen.")])) == [1, 3, 6, 7]
+    assert find_safe_cuts(entries([*messages, H])) == [1, 3, 6, 7]
 
 
 # --- When a message was written ------------------------------------------------------------------

@@ -82,5 +82,5 @@ def test_time_that_is_none_is_refused(agent: Any, time: Any) -> None:
 
 
 def test_thread_id_is_no_history(agent: Any) -> None:
-    with pytest.raises(ConfigurationError, match="'t' can not be read; hand in"):
+    with pytest.raises(ConfigurationError, match="'t' cannot be read; hand in"):
         agent.memory.history("t")

@@ -62,7 +62,7 @@ from langgraph_om import (
 from langgraph_om.archive import MessageArchive, SQLAlchemyArchive
 from langgraph_om.core.content.message_keys import hidden_id
 from langgraph_om.errors import ArchiveError
-from langgraph_om.recall.answer import guidance
+from langgraph_om.recall.answer import write_guidance
 from langgraph_om.recall.search import StoreIndex
 from langgraph_om.testing import ScriptedChatModel
 
@@ -300,7 +300,7 @@ def test_the_prompt_explains_recall_only_when_it_is_on(door: str) -> None:
         talk(agent.graph, on_thread(), turns(6))
         told[retrieval] = system_text(agent.prompts()[-1])
         assert [tool.name for tool in agent.memory.tools] == ["recall"] * retrieval
-    guide = guidance("thread", has_search=False, instructions=None)
+    guide = write_guidance("thread", has_search=False, instructions=None)
     assert guide in told[True]
     assert told[True].index(guide) < told[True].index("\n<observations>\n")
     assert RANGE.search(told[True])

@@ -325,12 +325,12 @@ def test_a_very_long_backlog_of_small_messages_is_observed_in_the_end(
     many = [(f"m{n}", HumanMessage(f"I say {n}", id=f"m{n}"), True) for n in range(500)]
     memory = sharing(files, observation={"message_tokens": 60_000})
     files.append("long", "ada", many, after=None, now=memory._clock())
-    assert len(many) > module.MOST_MESSAGES
+    assert len(many) > module.MAX_MESSAGES
     agent = Agent(memory, InMemorySaver())
     agent.say("work")
     [shown] = agent.state("work")[0]["others"]
     assert "I say 499" in agent.prompt(), "the newest, not the oldest, are shown"
-    assert shown["messages"] <= module.MOST_MESSAGES
+    assert shown["messages"] <= module.MAX_MESSAGES
 
 
 def test_news_of_a_thread_is_seen_whatever_the_clocks_say(files: SQLAlchemyArchive) -> None:

@@ -32,13 +32,17 @@ from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.config.settings import RecallGuide
 from langgraph_om.core.content.escape import escape
 from langgraph_om.core.observe.observer import ObserverInput, observe
-from langgraph_om.core.observe.transcript import TimedMessage, TranscriptLimits, render_transcript
+from langgraph_om.core.observe.transcript import (
+    TimedMessage,
+    TranscriptLimits,
+    write_transcript_text,
+)
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.reflect.reflector import ReflectorInput, reflect
 from langgraph_om.core.wire import Group, MemoryRecord
-from langgraph_om.recall.answer import guidance
+from langgraph_om.recall.answer import write_guidance
 
 COUNTER = COUNTERS[0]
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -91,7 +95,7 @@ def at_the_edge(transcript: str) -> list[str]:
 @examples(30)
 @given(st.lists(st.builds(TimedMessage, messages, times), min_size=1, max_size=4))
 def test_a_transcript_holds_no_line_and_no_tag_of_ours_but_ours(timed: list[TimedMessage]) -> None:
-    text = render_transcript(timed, timezone=UTC, counter=COUNTER, limits=LIMITS)
+    text = write_transcript_text(timed, timezone=UTC, counter=COUNTER, limits=LIMITS)
     text.encode()
     assert not CONTROL.search(text)
     assert not {"conversation", "/conversation"} & set(tags_in(text))
@@ -110,7 +114,7 @@ def test_there_are_as_many_speakers_as_messages(said: list[tuple[str, str, str]]
             ToolMessage(text, name=name, tool_call_id=call),
         )
     ]
-    lines = at_the_edge(render_transcript(timed, timezone=UTC, counter=COUNTER, limits=LIMITS))
+    lines = at_the_edge(write_transcript_text(timed, timezone=UTC, counter=COUNTER, limits=LIMITS))
     assert [line.partition(" ")[0] for line in lines] == [
         "Date:",
         *["User", "Assistant", "Tool"] * len(said),
@@ -131,7 +135,7 @@ def test_the_observer_reads_each_text_inside_its_own_tag(
     previous: str, task: str, reply: str, title: str, talk: list[BaseMessage]
 ) -> None:
     timed = [TimedMessage(message, NOON) for message in talk]
-    transcript = render_transcript(timed, timezone=UTC, counter=COUNTER, limits=LIMITS)
+    transcript = write_transcript_text(timed, timezone=UTC, counter=COUNTER, limits=LIMITS)
     hints = {"current_task": task, "suggested_response": reply, "thread_title": title}
     text = question(observe(ObserverInput(transcript, previous=previous, hints=hints)))
     before, opened, rest = text.partition("\n<conversation>\n")
@@ -171,7 +175,7 @@ def group(text: str, first: str, last: str) -> Group:
     }
 
 
-GUIDE = RecallGuide(guidance("resource", True, None), 1)  # noqa: FBT003
+GUIDE = RecallGuide(write_guidance("resource", True, None), 1)  # noqa: FBT003
 INTRO = {
     None: load("actor_instructions"),
     GUIDE: f"{load('actor_instructions')}\n\n{GUIDE.text}",

@@ -13,18 +13,18 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from hostile.material import COUNTERS, deep, examples
 from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.actor.prompt import _exchanges_of, assemble
+from langgraph_om.core.actor.prompt import _collect_exchanges, assemble
 from langgraph_om.core.actor.relative_dates import annotate
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.message_keys import keyed_messages
-from langgraph_om.core.content.text import clean, one_line
-from langgraph_om.core.observe.log_excerpt import previous_observations
+from langgraph_om.core.content.text import as_label, sanitize
+from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.parse_answer import parse_output
-from langgraph_om.core.observe.transcript import TimedMessage, render_transcript
+from langgraph_om.core.observe.transcript import TimedMessage, write_transcript_text
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.reflect.regroup import reflected_groups
+from langgraph_om.core.reflect.regroup import regroup
 from langgraph_om.core.step.inspect import look
 from langgraph_om.core.wire import Group
 from langgraph_om.testing import ExtractiveReflector, ScriptedChatModel
@@ -34,7 +34,7 @@ NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 COUNTER = COUNTERS[0]
 MOST = 3.2
 """How much longer twice as much may take; four times would be quadratic."""
-LEAST_SECONDS = 0.05
+MIN_SECONDS = 0.05
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -46,7 +46,7 @@ def seconds(work: Callable[[], object]) -> float:
 def check_growth(prepare: Callable[[int], Callable[[], object]], size: int) -> None:
     """Work on so much, and on twice as much: the best of three tries of each."""
     once, twice = (min(seconds(prepare(size * n)) for _ in range(3)) for n in (1, 2))
-    assert twice <= MOST * max(once, LEAST_SECONDS), f"{once:.3f} s, then {twice:.3f} s"
+    assert twice <= MOST * max(once, MIN_SECONDS), f"{once:.3f} s, then {twice:.3f} s"
 
 
 # --- Many messages -------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def test_bringing_back_calls_takes_time_in_proportion_to_the_messages(
         messages, called = everything[:count], {f"c{at}" for at in range(count)}
 
         def work() -> None:
-            assert _exchanges_of(called, messages) == messages, "in their order"
+            assert _collect_exchanges(called, messages) == messages, "in their order"
 
         return work
 
@@ -159,7 +159,7 @@ def test_very_many_messages_pass_through_memory() -> None:
 
     most = min(100_000, examples(20_000).max_examples)
     little, much = (seconds(prepare(count)) for count in (most // 4, most))
-    assert much <= 2 * MOST * max(little, LEAST_SECONDS)
+    assert much <= 2 * MOST * max(little, MIN_SECONDS)
 
 
 def test_archiving_takes_time_in_proportion_to_the_messages() -> None:
@@ -220,8 +220,8 @@ UNITS = {
 }
 READERS: dict[str, Callable[[str], object]] = {
     "escape": escape,
-    "clean": clean,
-    "one_line": one_line,
+    "clean": sanitize,
+    "one_line": as_label,
     "parse": lambda text: parse_output(f"<observations>\n* a{text}\n</observations>"),
     "parse cut off": lambda text: parse_output(text, cut_off=True),
     "annotate": lambda text: annotate(text, date(2026, 3, 2)),
@@ -236,7 +236,7 @@ def test_a_reader_takes_time_in_proportion_to_the_text(reader: str, unit: str) -
         return lambda: READERS[reader](text)
 
     once, twice = (seconds(prepare(size)) for size in (50_000, 100_000))
-    if twice > MOST * max(once, LEAST_SECONDS):
+    if twice > MOST * max(once, MIN_SECONDS):
         check_growth(prepare, 50_000)
 
 
@@ -296,10 +296,10 @@ def test_a_log_of_many_lines_is_cut_and_condensed_in_time(line: str) -> None:
 
         def work() -> None:
             for budget in (3, 50, 999):
-                shown = previous_observations(log, budget, COUNTER)
+                shown = select_previous(log, budget, COUNTER)
                 assert COUNTER.count_text(shown) <= budget
             text = "\n".join(each["text"] for each in log)
-            written = reflected_groups(log, text, cycle_id="c", reflected_at="", counter=COUNTER)
+            written = regroup(log, text, cycle_id="c", reflected_at="", counter=COUNTER)
             ranges = [ends for each in written for ends in each["ranges"]]
             assert ranges[0][0] == "m0"
             assert ranges[-1][-1] == log[-1]["ranges"][0][1]
@@ -316,5 +316,5 @@ def test_a_transcript_of_deep_and_wide_values_is_bounded() -> None:
         for args in (deep(10_000), wide, {"x": wide}, {"a": deep(500), "b": "y" * 1_000_000})
     ]
     timed = [TimedMessage(message, NOW) for message in said]
-    text = render_transcript(timed, timezone=UTC, counter=COUNTER)
+    text = write_transcript_text(timed, timezone=UTC, counter=COUNTER)
     assert COUNTER.count_text(text) < 2500 * len(said)

@@ -38,7 +38,7 @@ from laws.laws import Moment, Record, Told, broken
 from laws.shares import Shares, Unreliable
 from words import Words
 
-MOST_SUPERSTEPS = 100_000
+MAX_SUPERSTEPS = 100_000
 """LangGraph's own limit is out of the way: with few supersteps left, memory would step back."""
 SHORT, LONG = 0.1, 60.0
 """Deadlines in seconds: for a model that hangs, and for one that answers."""
@@ -114,7 +114,7 @@ class Thread:
     @property
     def config(self) -> RunnableConfig:
         whose = {"thread_id": self.name, "resource_id": self.resource}
-        return {"configurable": whose, "recursion_limit": MOST_SUPERSTEPS}
+        return {"configurable": whose, "recursion_limit": MAX_SUPERSTEPS}
 
 
 class World:

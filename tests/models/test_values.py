@@ -162,7 +162,7 @@ def test_tiers_that_can_not_be_meant_are_refused(tiers: Any, said: str) -> None:
         ({"extra": ["top_p"]}, "is ['top_p']; write a mapping"),
         (
             {"temperature": 0.5},
-            "can not be applied to ScriptedChatModel; give it to the model's own",
+            "cannot be applied to ScriptedChatModel; give it to the model's own",
         ),
     ],
 )

@@ -25,7 +25,7 @@ class SQLAlchemyArchive(SQLThreads, SQLMessages, SQLGroups, SQLRecords, SQLJobs,
             open, and an engine for SQLite is used with the settings it has.
 
     Raises:
-        ConfigurationError: When the URL can not be used, or its driver is not installed.
+        ConfigurationError: When the URL cannot be used, or its driver is not installed.
     """
 
     def __init__(self, url_or_engine: str | Engine) -> None:

@@ -83,7 +83,7 @@ def _open(given: object) -> Engine:
     """Make an engine, which connects when it is first needed.
 
     Raises:
-        ConfigurationError: When the URL can not be used, or its driver is not installed.
+        ConfigurationError: When the URL cannot be used, or its driver is not installed.
     """
     try:
         url = make_url(given if isinstance(given, str | URL) else "")

@@ -127,7 +127,7 @@ class SQLThreads:
         return found[:limit], len(found) > limit
 
     def delete_thread(self, thread_id: str) -> None:
-        """Delete a thread with its messages, groups and jobs; running ones can not finish."""
+        """Delete a thread with its messages, groups and jobs; running ones cannot finish."""
         with self._database.write("delete a thread") as connection:
             connection.execute(_lock_thread(thread_id))
             _delete_threads(connection, [thread_id])

@@ -80,7 +80,7 @@ def check_name(option: str, value: object) -> None:
     """Refuse a name that is no text or empty.
 
     Raises:
-        ConfigurationError: When it can not name anything.
+        ConfigurationError: When it cannot name anything.
     """
     if not isinstance(value, str) or not value:
         msg = f"`{option}` is {value!r}; write a text that is not empty"
@@ -122,7 +122,7 @@ def check_seconds(option: str, value: float) -> None:
 
 # --- JSON ----------------------------------------------------------------------------------------
 
-_MOST_LEVELS = 200
+_MAX_LEVELS = 200
 """Deeper values might be written, and not be read by a caller that is itself deep in calls."""
 
 
@@ -159,7 +159,7 @@ def encode_message(key: str, message: BaseMessage) -> str:
         names = [*type(message).model_fields, *(message.model_extra or ())]
         field = next((name for name in names if _field_refused(message, name)), "type")
         msg = (
-            f"`{field}` of the message {key!r} can not be archived ({_first_line(error)}); write "
+            f"`{field}` of the message {key!r} cannot be archived ({_first_line(error)}); write "
             f"JSON values"
         )
         raise ConfigurationError(msg) from error
@@ -170,12 +170,12 @@ def decode_message(key: str, body: str) -> BaseMessage:
     """Read a message.
 
     Raises:
-        ArchiveError: When another version wrote what this one can not read.
+        ArchiveError: When another version wrote what this one cannot read.
     """
     try:
         return messages_from_dict([json.loads(body)])[0]
     except (TypeError, ValueError, KeyError, RecursionError) as error:
-        msg = f"the archive holds a message {key!r} that can not be read: {_first_line(error)}"
+        msg = f"the archive holds a message {key!r} that cannot be read: {_first_line(error)}"
         raise ArchiveError(msg) from error
 
 
@@ -193,7 +193,7 @@ def _check_values(value: Mapping[str, Any]) -> None:
         ValueError: When a value is nested too deep.
     """
     left: list[Any] = [value]
-    for _ in range(_MOST_LEVELS):
+    for _ in range(_MAX_LEVELS):
         for each in left:
             if isinstance(each, dict) and (odd := [k for k in each if not isinstance(k, str)]):
                 msg = f"the key {odd[0]!r} is no text"
@@ -202,7 +202,7 @@ def _check_values(value: Mapping[str, Any]) -> None:
         left = [v for values in inner for v in values if isinstance(v, dict | list | tuple)]
         if not left:
             return
-    msg = f"it is nested deeper than {_MOST_LEVELS} levels"
+    msg = f"it is nested deeper than {_MAX_LEVELS} levels"
     raise ValueError(msg)
 
 

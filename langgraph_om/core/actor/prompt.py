@@ -19,10 +19,10 @@ from langgraph_om.core.actor.relative_dates import annotate
 from langgraph_om.core.config.settings import RecallGuide
 from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.message_keys import CONTINUATION_ID, ShowId
-from langgraph_om.core.observe.thread_sections import CLOSE, opening
+from langgraph_om.core.observe.thread_sections import CLOSE, write_opening
 from langgraph_om.core.prompts import load
-from langgraph_om.core.record.record import log_tokens, range_line
-from langgraph_om.core.record.window import Window, safe_cuts
+from langgraph_om.core.record.record import log_tokens, write_range
+from langgraph_om.core.record.window import Window, find_safe_cuts
 from langgraph_om.core.wire import Group, MemoryRecord
 
 _FIXED_TOKENS = 600
@@ -39,14 +39,14 @@ _TAG_ENDS = (
 ContentBlock = str | dict[str, Any]
 
 
-def extra_tokens(record: MemoryRecord, guide: RecallGuide | None) -> int:
+def count_extra(record: MemoryRecord, guide: RecallGuide | None) -> int:
     """Estimate what stands in the prompt beside window and log: recall, and other threads."""
-    return recall_tokens(record, guide) + sum(
+    return count_recall(record, guide) + sum(
         len(each["text"]) // 3 for each in record["others"] if each["text"]
     )
 
 
-def recall_tokens(record: MemoryRecord, guide: RecallGuide | None) -> int:
+def count_recall(record: MemoryRecord, guide: RecallGuide | None) -> int:
     """Estimate what recall adds to the observations: the guide, and the range line of each group.
 
     The tokens of a group are those of its text, as the thresholds are about what the Observer and
@@ -55,7 +55,7 @@ def recall_tokens(record: MemoryRecord, guide: RecallGuide | None) -> int:
     if guide is None or not record["log"]:
         return 0
     # An id is read in small pieces, of two characters or more.
-    return guide.tokens + sum(len(_range_line(group)) // 2 for group in _shown_groups(record))
+    return guide.tokens + sum(len(_write_range(group)) // 2 for group in _select_groups(record))
 
 
 def assemble(
@@ -85,15 +85,15 @@ def assemble(
         At most one system message, then the conversation. Without observations these are the given
         messages as they are.
     """
-    head = _own_system(system, messages)
-    lead = "\n\n" if _blocks(head) else ""
-    memory = _memory_blocks(record, today, lead=lead, guide=guide, show_id=show_id)
-    extra = extra_tokens(record, guide) if max_input_tokens is not None else 0
-    dropped = dropped_from_view(window, log_tokens(record), max_input_tokens, extra=extra)
+    head = _read_own_system(system, messages)
+    lead = "\n\n" if _to_blocks(head) else ""
+    memory = _build_memory_blocks(record, today, lead=lead, guide=guide, show_id=show_id)
+    extra = count_extra(record, guide) if max_input_tokens is not None else 0
+    dropped = count_left_out(window, log_tokens(record), max_input_tokens, extra=extra)
     shown: list[BaseMessage] = [entry.message for entry in window.entries[dropped:]]
     out: list[BaseMessage] = []
     if memory:
-        blocks = [*_blocks(head), *memory]
+        blocks = [*_to_blocks(head), *memory]
         out.append(
             SystemMessage(blocks) if head is None else head.model_copy(update={"content": blocks})
         )
@@ -102,13 +102,13 @@ def assemble(
     if record["log"] or dropped:
         reminder = load("continuation" if record["log"] else "trimmed")
         out.append(HumanMessage(reminder, id=CONTINUATION_ID))
-    request = _pinned_request(window, dropped)
+    request = _pin_request(window, dropped)
     if request is not None:
         out.append(request)
-    return [*out, *_calls_of(shown, messages), *shown]
+    return [*out, *_collect_calls(shown, messages), *shown]
 
 
-def _own_system(
+def _read_own_system(
     system: str | SystemMessage | None, messages: Sequence[BaseMessage]
 ) -> SystemMessage | None:
     """Join the agent's own system texts to one message; a single one stays as it is."""
@@ -119,23 +119,23 @@ def _own_system(
     parts = [given, *own] if given is not None else own
     if len(parts) <= 1:
         return parts[0] if parts else None
-    return SystemMessage([block for part in parts for block in _blocks(part)])
+    return SystemMessage([block for part in parts for block in _to_blocks(part)])
 
 
-def _blocks(message: SystemMessage | None) -> list[ContentBlock]:
+def _to_blocks(message: SystemMessage | None) -> list[ContentBlock]:
     if message is None:
         return []
     content = message.content
     if isinstance(content, str):
-        return [_text(content)] if content else []
-    return [_text(block) if isinstance(block, str) else block for block in content]
+        return [_to_text_block(content)] if content else []
+    return [_to_text_block(block) if isinstance(block, str) else block for block in content]
 
 
-def _text(text: str) -> dict[str, Any]:
+def _to_text_block(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _memory_blocks(
+def _build_memory_blocks(
     record: MemoryRecord,
     today: date,
     *,
@@ -144,7 +144,7 @@ def _memory_blocks(
     show_id: ShowId | None,
 ) -> list[ContentBlock]:
     """Render the memory as content blocks; `lead` parts the first from what precedes it."""
-    others = others_text(record["others"]) if show_id is not None else ""
+    others = render_others(record["others"]) if show_id is not None else ""
     if not record["log"] and not others:
         return []
     told = [load("actor_instructions")]
@@ -155,46 +155,49 @@ def _memory_blocks(
     instructions = "\n\n".join(told)
     blocks = [f"{lead}{instructions}"]
     if record["log"]:
-        blocks = [f"{blocks[0]}\n\n<observations>\n", *_log_blocks(record, today, guide, show_id)]
+        blocks = [
+            f"{blocks[0]}\n\n<observations>\n",
+            *_build_log_blocks(record, today, guide, show_id),
+        ]
     if others:
         blocks.append(f"\n\n{others}")
-    if hints := _hints(record):
+    if hints := _build_hints(record):
         blocks.append(hints)
-    return [_text(block) for block in blocks]
+    return [_to_text_block(block) for block in blocks]
 
 
-def _log_blocks(
+def _build_log_blocks(
     record: MemoryRecord, today: date, guide: RecallGuide | None, show_id: ShowId | None
 ) -> list[str]:
     """Render the log, a text for each group; a text stays as it is when the log grows."""
-    groups = _shown_groups(record)
+    groups = _select_groups(record)
     frames = [""] * (len(groups) + 1)
     if show_id is not None:
-        frames = section_frames(groups, show_id, current=record["thread_id"])
+        frames = frame_sections(groups, show_id, current=record["thread_id"])
     blocks: list[str] = []
     previous: date | None = None
     for group, frame in zip(groups, frames, strict=False):
         if frame.strip():  # the days of another thread begin anew
             previous = None
-        told, previous = _told(group["text"], today, previous)
-        line = _range_line(group) if guide is not None else ""
+        told, previous = _render_group(group["text"], today, previous)
+        line = _write_range(group) if guide is not None else ""
         end = "" if show_id is not None else "\n\n"
         blocks.append(f"{frame}{told}\n{line}{end}" if line else f"{frame}{told}{end}")
     return [*blocks, f"{frames[-1]}\n</observations>" if frames[-1] else "</observations>"]
 
 
-def _shown_groups(record: MemoryRecord) -> list[Group]:
+def _select_groups(record: MemoryRecord) -> list[Group]:
     """Return the groups with a text; the messages of others held nothing worth noting."""
     return [group for group in record["log"] if group["text"]]
 
 
-def _range_line(group: Group) -> str:
+def _write_range(group: Group) -> str:
     """Name the messages behind a group; ids are not dates, whatever they look like."""
-    return escape(range_line(group))
+    return escape(write_range(group))
 
 
 @lru_cache(maxsize=1024)
-def _told(text: str, today: date, previous: date | None) -> tuple[str, date | None]:
+def _render_group(text: str, today: date, previous: date | None) -> tuple[str, date | None]:
     """Render a group as of a day; kept, because groups never change and every call shows them."""
     text = escape(text)
     for rest in _TAG_ENDS:  # the group after this one may begin with it
@@ -202,14 +205,14 @@ def _told(text: str, today: date, previous: date | None) -> tuple[str, date | No
     return annotate(text, today, previous)
 
 
-def _hints(record: Mapping[str, Any]) -> str:
+def _build_hints(record: Mapping[str, Any]) -> str:
     tags = {"current-task": "current_task", "suggested-response": "suggested_response"}
     return "".join(
         f"\n\n<{tag}>\n{escape(record[key])}\n</{tag}>" for tag, key in tags.items() if record[key]
     )
 
 
-def _pinned_request(window: Window, dropped: int) -> BaseMessage | None:
+def _pin_request(window: Window, dropped: int) -> BaseMessage | None:
     """Return the live user request when it would not be shown otherwise."""
     if window.request_message is not None:
         return window.request_message
@@ -219,7 +222,9 @@ def _pinned_request(window: Window, dropped: int) -> BaseMessage | None:
     return None
 
 
-def _calls_of(shown: Sequence[BaseMessage], messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def _collect_calls(
+    shown: Sequence[BaseMessage], messages: Sequence[BaseMessage]
+) -> list[BaseMessage]:
     """Bring back the calls whose results came so late that the calls were observed before them."""
     called: set[str] = set()
     missing: set[str] = set()
@@ -231,10 +236,10 @@ def _calls_of(shown: Sequence[BaseMessage], messages: Sequence[BaseMessage]) -> 
     if not missing:
         return []
     present = {id(message) for message in shown}
-    return _exchanges_of(missing, [m for m in messages if id(m) not in present])
+    return _collect_exchanges(missing, [m for m in messages if id(m) not in present])
 
 
-def _exchanges_of(call_ids: set[str], messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def _collect_exchanges(call_ids: set[str], messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Find the newest messages that make these calls, each with its other results."""
     brought: list[BaseMessage] = []
     missing = set(call_ids)
@@ -255,7 +260,7 @@ def _exchanges_of(call_ids: set[str], messages: Sequence[BaseMessage]) -> list[B
     return brought[::-1]
 
 
-def dropped_from_view(window: Window, log: int, limit: int | None, *, extra: int = 0) -> int:
+def count_left_out(window: Window, log: int, limit: int | None, *, extra: int = 0) -> int:
     """Count the window's oldest messages that the view leaves out to keep to a limit.
 
     Only whole exchanges are left out, and the newest one always stays; the live user request is
@@ -275,7 +280,7 @@ def dropped_from_view(window: Window, log: int, limit: int | None, *, extra: int
         return 0
     room -= 0 if told else _REMINDER_TOKENS
     size, before, dropped = window.tokens, 0, 0
-    for cut in safe_cuts(window.entries):
+    for cut in find_safe_cuts(window.entries):
         if cut == len(window.entries) or size <= room:
             break
         leaving = [e.tokens for e in window.entries[before:cut] if e.key != window.request]
@@ -288,7 +293,7 @@ def dropped_from_view(window: Window, log: int, limit: int | None, *, extra: int
 # --- What the Actor is shown ---------------------------------------------------------------------
 
 
-def section_frames(
+def frame_sections(
     groups: Sequence[Group], show_id: ShowId, *, current: str | None = None
 ) -> list[str]:
     """Return what stands before each group, and last what stands after all of them.
@@ -310,19 +315,19 @@ def section_frames(
             frames.append(gap)
         else:
             close = f"\n{CLOSE}" if before is not None else ""
-            tag = _opening_line(thread, show_id, current)
+            tag = _write_opening(thread, show_id, current)
             frames.append(f"{close}{gap}{tag}")
         before = thread
     return [*frames, f"\n{CLOSE}" if before is not None else ""]
 
 
-def _opening_line(thread: str | None, show_id: ShowId, current: str | None) -> str:
+def _write_opening(thread: str | None, show_id: ShowId, current: str | None) -> str:
     if thread is None:
         return ""
-    return f"{opening(show_id(thread), current=thread == current)}\n"
+    return f"{write_opening(show_id(thread), current=thread == current)}\n"
 
 
-def others_text(others: Sequence[Mapping[str, Any]]) -> str:
+def render_others(others: Sequence[Mapping[str, Any]]) -> str:
     """Return the blocks to show, with a line about threads for which there is no room."""
     texts = [each["text"] for each in others if each["text"]]
     hidden = len(others) - len(texts)

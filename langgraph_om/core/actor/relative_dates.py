@@ -11,7 +11,7 @@ _DAYS_PER_WEEK = 7
 _DAYS_PER_MONTH = 30
 _DAYS_PER_YEAR = 365
 _MONTHS_PER_YEAR = 12
-_LEAST_GAP_DAYS = 2
+_MIN_GAP_DAYS = 2
 _WORD_BEFORE_CHARS = 24
 """How far to look back for the word before a plan: further than the longest word that matters."""
 
@@ -30,17 +30,17 @@ _BEFORE_NOUN = _DETERMINERS | {"at", "free", "good", "last", "living", "own", "s
 _NEGATIONS = frozenset({"cannot", "longer", "never", "not"})
 
 
-def relative_day(day: date, today: date) -> str:
+def describe_day(day: date, today: date) -> str:
     """Tell how far `day` is from `today`: `today`, `3 days ago`, `in 2 weeks`."""
     days = (day - today).days
     if days == 0:
         return "today"
     if days in {-1, 1}:
         return "tomorrow" if days > 0 else "yesterday"
-    return _directed(_duration(abs(days), years=True), future=days > 0)
+    return _add_direction(_describe_duration(abs(days), years=True), future=days > 0)
 
 
-def gap_line(previous: date, following: date) -> str | None:
+def write_gap(previous: date, following: date) -> str | None:
     """Return the line that tells the time between two headings, `[3 days later]`.
 
     Args:
@@ -51,7 +51,7 @@ def gap_line(previous: date, following: date) -> str | None:
         The line, or `None` when the second is not at least two days later.
     """
     days = (following - previous).days
-    return None if days < _LEAST_GAP_DAYS else f"[{_duration(days, years=False)} later]"
+    return None if days < _MIN_GAP_DAYS else f"[{_describe_duration(days, years=False)} later]"
 
 
 def annotate(text: str, today: date, previous: date | None = None) -> tuple[str, date | None]:
@@ -71,7 +71,7 @@ def annotate(text: str, today: date, previous: date | None = None) -> tuple[str,
     fence = 0
     for line in text.split("\n"):
         fenced = fence > 0
-        fence = _fence_after(line, fence)
+        fence = _track_fence(line, fence)
         if fenced or fence:
             lines.append(line)
             continue
@@ -79,11 +79,11 @@ def annotate(text: str, today: date, previous: date | None = None) -> tuple[str,
         if day is None:
             lines.append(_annotate_marks(line, today))
             continue
-        gap = gap_line(previous, day) if previous else None
+        gap = write_gap(previous, day) if previous else None
         if gap:
             lines.append(gap + "\r" * line.endswith("\r"))
         content = line.rstrip()
-        lines.append(f"{content} ({relative_day(day, today)}){line[len(content) :]}")
+        lines.append(f"{content} ({describe_day(day, today)}){line[len(content) :]}")
         previous = day
     return "\n".join(lines), previous
 
@@ -91,49 +91,49 @@ def annotate(text: str, today: date, previous: date | None = None) -> tuple[str,
 # Wording
 
 
-def _duration(days: int, *, years: bool) -> str:
+def _describe_duration(days: int, *, years: bool) -> str:
     """Word a number of days in its largest whole unit; without `years` that is months."""
     if days < _DAYS_PER_WEEK:
-        return _counted(days, "day")
+        return _count_unit(days, "day")
     if days < _DAYS_PER_MONTH:
-        return _counted(days // _DAYS_PER_WEEK, "week")
+        return _count_unit(days // _DAYS_PER_WEEK, "week")
     if days < _DAYS_PER_YEAR or not years:
-        return _counted(days // _DAYS_PER_MONTH, "month")
-    return _counted(days // _DAYS_PER_YEAR, "year")
+        return _count_unit(days // _DAYS_PER_MONTH, "month")
+    return _count_unit(days // _DAYS_PER_YEAR, "year")
 
 
-def _counted(number: int, unit: str) -> str:
+def _count_unit(number: int, unit: str) -> str:
     return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
 
 
-def _directed(duration: str, *, future: bool) -> str:
+def _add_direction(duration: str, *, future: bool) -> str:
     return f"in {duration}" if future else f"{duration} ago"
 
 
-def _relative_month(day: date, today: date) -> str:
+def _describe_month(day: date, today: date) -> str:
     """Tell how far the month of `day` is from that of `today`, whatever the days in them."""
     months = (day.year - today.year) * _MONTHS_PER_YEAR + day.month - today.month
     if months in {-1, 0, 1}:
         return ("last month", "this month", "next month")[months + 1]
     if abs(months) < _MONTHS_PER_YEAR:
-        return _directed(_counted(abs(months), "month"), future=months > 0)
-    return _directed(_counted(abs(months) // _MONTHS_PER_YEAR, "year"), future=months > 0)
+        return _add_direction(_count_unit(abs(months), "month"), future=months > 0)
+    return _add_direction(_count_unit(abs(months) // _MONTHS_PER_YEAR, "year"), future=months > 0)
 
 
-def _relative_phrase(phrase: Phrase, today: date) -> str:
+def _describe_phrase(phrase: Phrase, today: date) -> str:
     """Tell how far a phrase is from `today`, no more exactly than the phrase does."""
     if phrase.grain != "day" and phrase.first <= today <= phrase.last:
         one_month = (phrase.first.year, phrase.first.month) == (phrase.last.year, phrase.last.month)
         return "this month" if one_month else "about now"
     if phrase.grain == "month":
-        return _relative_month(phrase.day, today)
-    return relative_day(phrase.day, today)
+        return _describe_month(phrase.day, today)
+    return describe_day(phrase.day, today)
 
 
 # Lines
 
 
-def _fence_after(line: str, fence: int) -> int:
+def _track_fence(line: str, fence: int) -> int:
     """Count the backticks that close the code fence open after `line`, 0 when none is."""
     match = _FENCE.match(line)
     if not match:
@@ -154,14 +154,14 @@ def _annotate_marks(line: str, today: date) -> str:
             continue
         end = mark.start(1) + len(mark[1].rstrip())
         past_plan = phrase.last < today and _states_plan(line[done : mark.start()])
-        note = f" - {_relative_phrase(phrase, today)}" + ", likely done by now" * past_plan
+        note = f" - {_describe_phrase(phrase, today)}" + ", likely done by now" * past_plan
         pieces += [line[done:end], note, line[end : mark.end()]]
         done = mark.end()
     return "".join([*pieces, line[done:]])
 
 
 def _states_plan(text: str) -> bool:
-    """Tell whether the text says that something is going to be done."""
+    """Return whether the text says that something is going to be done."""
     for plan in _PLAN.finditer(text):
         # A bounded look back keeps this linear.
         words = text[max(0, plan.start() - _WORD_BEFORE_CHARS) : plan.start()].split()

@@ -103,7 +103,7 @@ def check_callable(option: str, value: Any) -> Any:
     """Read a function or nothing.
 
     Raises:
-        ConfigurationError: When it can not be called.
+        ConfigurationError: When it cannot be called.
     """
     if value is None or callable(value):
         return value
@@ -115,7 +115,7 @@ def check_clock(option: str, clock: Callable[[], datetime]) -> Callable[[], date
     """Wrap a clock so that a time without a zone is an error where it is told.
 
     Raises:
-        ConfigurationError: When it can not be called; later, when it tells no aware time.
+        ConfigurationError: When it cannot be called; later, when it tells no aware time.
     """
     told = check_callable(option, clock)
 

@@ -203,7 +203,7 @@ REFLECTOR_SETTINGS: Final[Mapping[str, Any]] = DefaultSettings(
 """What the Reflector's model is sent where the user writes nothing."""
 
 
-def written_settings(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+def select_written_settings(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the settings that the user wrote; defaults were not written."""
     return {} if isinstance(settings, DefaultSettings) else settings
 
@@ -212,7 +212,7 @@ def check_settings(option: str, settings: Any) -> None:
     """Read model settings.
 
     Raises:
-        ConfigurationError: When they are no mapping, or have an unknown key or a value that can not
+        ConfigurationError: When they are no mapping, or have an unknown key or a value that cannot
             be meant.
     """
     if not isinstance(settings, Mapping) or not all(isinstance(key, str) for key in settings):

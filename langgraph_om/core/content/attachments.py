@@ -29,16 +29,16 @@ from langgraph_om.core.content.blocks import (
     url_mime,
 )
 from langgraph_om.core.content.escape import escape
-from langgraph_om.core.content.text import one_line
+from langgraph_om.core.content.text import as_label
 
-MOST_ATTACHMENTS: Final = 20
+MAX_ATTACHMENTS: Final = 20
 """In one question; more of them, and some providers shrink or refuse images."""
-MOST_ATTACHED_CHARACTERS: Final = 18_000_000
+MAX_ATTACHED_CHARACTERS: Final = 18_000_000
 """Of base64 in one question; the tightest provider takes requests of 20 MB."""
 
 ATTACHED: Final = "Attachments of these messages, each after its placeholder:"
 NOT_SENT: Final = "Not sent, being too large or too many:"
-MOST_NAMED: Final = 20
+MAX_NAMED: Final = 20
 """Of those that are not sent."""
 
 _MEDIA: Final = frozenset({"image", "audio", "video"})
@@ -153,7 +153,7 @@ def attachment_of(label: str, block: Mapping[Any, Any], stated: str) -> Attachme
     if not data and not url:
         return None
     kind = attachment_kind(block, stated).lower()
-    name = next(filter(None, map(one_line, block_strings(places, NAME_KEYS))), "")
+    name = next(filter(None, map(as_label, block_strings(places, NAME_KEYS))), "")
     mime = _mime_of(places, kind, (name, url.partition("?")[0]), _head(data, start))
     if kind == "file" and mime.partition("/")[0] in _MEDIA:
         kind = mime.partition("/")[0]
@@ -229,13 +229,13 @@ def selected(
 
 
 def matches(mime: str, patterns: Sequence[str]) -> bool:
-    """Tell whether a MIME type is one of those that patterns such as `image/*` stand for."""
+    """Return whether a MIME type is one of those that patterns such as `image/*` stand for."""
     family = f"{mime.partition('/')[0]}/*"
     return any(pattern.strip().lower() in {"*", "*/*", family, mime} for pattern in patterns)
 
 
 def is_profiled(attachment: Attachment, profile: Mapping[str, Any] | None) -> bool:
-    """Tell whether a model takes an attachment as far as its profile says.
+    """Return whether a model takes an attachment as far as its profile says.
 
     Args:
         attachment: What is to be sent.
@@ -300,18 +300,18 @@ def _section(taken: Sequence[Attachment]) -> Iterator[dict[str, Any]]:
         yield taken[at].block()
     left = [each.label for at, each in enumerate(taken) if at not in kept]
     if left:
-        more = [f"and {len(left) - MOST_NAMED} more"] if len(left) > MOST_NAMED else []
-        named = ", ".join([*left[:MOST_NAMED], *more])
+        more = [f"and {len(left) - MAX_NAMED} more"] if len(left) > MAX_NAMED else []
+        named = ", ".join([*left[:MAX_NAMED], *more])
         yield {"type": "text", "text": f"{NOT_SENT} {escape(named)}"}
 
 
 def _within_limits(taken: Sequence[Attachment]) -> list[int]:
     """Return the places of those that fit: the newest first, and older ones in what is left."""
     kept: list[int] = []
-    room = MOST_ATTACHED_CHARACTERS
+    room = MAX_ATTACHED_CHARACTERS
     for at in reversed(range(len(taken))):
         size = taken[at].characters
-        if size <= room and len(kept) < MOST_ATTACHMENTS:
+        if size <= room and len(kept) < MAX_ATTACHMENTS:
             kept.append(at)
             room -= size
     return kept[::-1]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from langgraph_om.core.content.text import one_line
+from langgraph_om.core.content.text import as_label
 
 TEXT_KEYS: Final[Mapping[str, str]] = {
     "text": "text",
@@ -101,9 +101,9 @@ def reasoning_text(block: object) -> str:
 def attachment_label(block: Mapping[Any, Any]) -> str:
     """What names an attachment: its name, else the end of its URL, else its MIME type."""
     places = block_places(block)
-    names = map(one_line, block_strings(places, NAME_KEYS))
+    names = map(as_label, block_strings(places, NAME_KEYS))
     urls = list(block_strings(places, URL_KEYS))
-    mimes = map(one_line, block_strings(places, MIME_KEYS))
+    mimes = map(as_label, block_strings(places, MIME_KEYS))
     candidates = (*names, *map(_url_name, urls), *mimes, *map(url_mime, urls))
     return next(filter(None, candidates), "")
 
@@ -132,7 +132,7 @@ def _url_name(url: str) -> str:
         path = urlsplit(url).path
     except ValueError:
         return ""
-    return one_line(unquote(path.rstrip("/").rpartition("/")[2]))
+    return as_label(unquote(path.rstrip("/").rpartition("/")[2]))
 
 
 def url_mime(url: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langgraph_om.core.content.text import SURROGATE, as_mapping, as_sequence, repr_text
+from langgraph_om.core.content.text import SURROGATE, as_mapping, as_sequence, write_repr
 
 
 def content_digest(message: BaseMessage) -> str:
@@ -29,7 +29,7 @@ def content_digest(message: BaseMessage) -> str:
 
 
 def _is_plain(fields: Mapping[str, Any]) -> bool:
-    """Tell whether a message is text and nothing else; nearly all are, and are read often."""
+    """Return whether a message is text and nothing else; nearly all are, and are read often."""
     extras = fields.get("additional_kwargs")
     return (
         not fields.get("tool_calls")
@@ -81,7 +81,7 @@ def _canonical(value: object) -> bytes:
     try:
         text = json.dumps(value, separators=(",", ":"), sort_keys=True, default=str)
     except Exception:  # noqa: BLE001  (recursive, too deep, odd keys, a failing `__str__`)
-        text = json.dumps(repr_text(value))
+        text = json.dumps(write_repr(value))
     return text.encode("ascii")
 
 
@@ -108,7 +108,7 @@ ShowId = Callable[[str], str]
 
 
 def hidden_id(thread_id: str) -> str:
-    """Write a thread id so that it can not be read, always the same way."""
+    """Write a thread id so that it cannot be read, always the same way."""
     return derive_id("thread", thread_id)
 
 
@@ -116,7 +116,7 @@ CONTINUATION_ID = "om-continuation"
 """Id of the reminder that stands for the observed part of the conversation in the Actor's prompt.
 """
 
-MOST_ID_CHARACTERS = 500
+MAX_ID_CHARACTERS = 500
 """A database takes no longer key, and every checkpoint holds a message's key several times."""
 
 Keyed = list[tuple[str, BaseMessage]]
@@ -124,7 +124,7 @@ Keyed = list[tuple[str, BaseMessage]]
 
 
 def is_conversation(message: BaseMessage) -> bool:
-    """Tell whether a message was said in the conversation, and is not an instruction or ours."""
+    """Return whether a message was said in the conversation, and is not an instruction or ours."""
     return message.type != "system" and message.id != CONTINUATION_ID
 
 
@@ -156,6 +156,6 @@ def key_of(message: BaseMessage) -> str:
     An id that is too long for a key, or no text that can be encoded, is named by its digest.
     """
     key = message.id
-    if key and len(key) <= MOST_ID_CHARACTERS and (key.isascii() or not SURROGATE.search(key)):
+    if key and len(key) <= MAX_ID_CHARACTERS and (key.isascii() or not SURROGATE.search(key)):
         return key
     return derive_id("message", key or content_digest(message))

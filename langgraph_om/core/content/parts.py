@@ -37,7 +37,12 @@ from langgraph_om.core.content.blocks import (
     unwrapped,
 )
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
-from langgraph_om.core.content.text import json_text, json_without_payloads, omit_middle, one_line
+from langgraph_om.core.content.text import (
+    as_label,
+    omit_middle,
+    write_json,
+    write_json_without_payloads,
+)
 
 EMPTY_RESULT: Final = "(empty result)"
 NOTE_CHARACTERS: Final = 300
@@ -67,7 +72,7 @@ class Part:
 
     @property
     def is_document(self) -> bool:
-        """Tell whether it is a file that came as text."""
+        """Return whether it is a file that came as text."""
         return self.kind == "file" and bool(self.name)
 
 
@@ -81,13 +86,13 @@ def role_of(message: BaseMessage) -> str | None:
         return "assistant"
     if isinstance(message, ToolMessage | FunctionMessage):
         return "tool"
-    role = one_line(message.role if isinstance(message, ChatMessage) else message.type)
+    role = as_label(message.role if isinstance(message, ChatMessage) else message.type)
     lowered = role.casefold()
     return None if lowered in UNHEARD_ROLES else ROLES.get(lowered, role or "participant")
 
 
 def is_visible(message: BaseMessage) -> bool:
-    """Tell whether a message has content that a person could read."""
+    """Return whether a message has content that a person could read."""
     content = message.content
     if isinstance(content, str) and content and not content.isspace():
         return role_of(message) is not None  # the common case, without making parts
@@ -110,8 +115,8 @@ def part_text(part: Part) -> str:
         return _result_text(part.body)
     if part.kind == "other":
         label, rest = unknown_block(part.body)
-        return f"{label} {json_without_payloads(rest)[0]}"
-    return json_text(part.body) if part.kind == "tool-call" else str(part.body)
+        return f"{label} {write_json_without_payloads(rest)[0]}"
+    return write_json(part.body) if part.kind == "tool-call" else str(part.body)
 
 
 def all_parts(message: BaseMessage, placeholders: Placeholders) -> Iterator[Part]:
@@ -123,9 +128,9 @@ def all_parts(message: BaseMessage, placeholders: Placeholders) -> Iterator[Part
     """
     if isinstance(message, ToolMessage | FunctionMessage):
         failed = getattr(message, "status", "") == "error"
-        call_id = one_line(getattr(message, "tool_call_id", ""))
+        call_id = as_label(getattr(message, "tool_call_id", ""))
         kind = "tool-error" if failed else "tool-result"
-        yield Part(kind, _result_body(message), one_line(message.name), call_id)
+        yield Part(kind, _result_body(message), as_label(message.name), call_id)
         return
     listed = _listed_calls(message)
     shown = {call.call_id for call in listed}
@@ -169,7 +174,7 @@ def unknown_block(block: object) -> tuple[str, object]:
     if not isinstance(block, dict):
         return "[block]", block
     rest = {key: value for key, value in block.items() if key != "type"}
-    return f"[{one_line(block.get('type')) or 'block'}]", rest
+    return f"[{as_label(block.get('type')) or 'block'}]", rest
 
 
 def _joined(parts: Iterator[Part]) -> Iterator[Part]:
@@ -230,7 +235,7 @@ def _call(call: Mapping[Any, Any]) -> Part:
         note = omit_middle(error if isinstance(error, str) else "", NOTE_CHARACTERS)
         arguments = f"{arguments if isinstance(arguments, str) else ''}\n[invalid: {note}]"
     call_id = call.get("call_id") or call.get("id")
-    return Part("tool-call", arguments, one_line(call.get("name")) or "tool", one_line(call_id))
+    return Part("tool-call", arguments, as_label(call.get("name")) or "tool", as_label(call_id))
 
 
 def _block_result(block: Mapping[Any, Any]) -> Part:
@@ -238,9 +243,9 @@ def _block_result(block: Mapping[Any, Any]) -> Part:
     failed = block.get("is_error") is True or block.get("status") == "error"
     body = next((block[key] for key in ("content", "output") if key in block), None)
     ids = (block.get(key) for key in ("tool_use_id", "tool_call_id", "call_id"))
-    call_id = next(filter(None, map(one_line, ids)), "")
+    call_id = next(filter(None, map(as_label, ids)), "")
     kind = "tool-error" if failed else "tool-result"
-    return Part(kind, body, one_line(block.get("name")), call_id)
+    return Part(kind, body, as_label(block.get("name")), call_id)
 
 
 def _result_body(message: BaseMessage) -> object:
@@ -275,6 +280,6 @@ def _result_text(content: object) -> str:
     if isinstance(content, str):
         return content if content.strip() else EMPTY_RESULT
     if content is not None and not isinstance(content, list):
-        return json_without_payloads(content)[0]
+        return write_json_without_payloads(content)[0]
     text = "\n".join(part_text(part) for part in result_parts(content, Placeholders()))
     return text if text.strip() else EMPTY_RESULT

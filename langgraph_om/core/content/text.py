@@ -18,7 +18,7 @@ from itertools import chain, islice
 from typing import Any, Final
 
 LABEL_CHARACTERS: Final = 120
-MOST_TOKENS_PER_CHARACTER: Final = 4
+MAX_TOKENS_PER_CHARACTER: Final = 4
 """More than any tokenizer makes of a character: the bytes of its UTF-8 form."""
 CHARACTERS_PER_TOKEN_CEILING: Final = 16
 """No text longer than this many characters per allowed token is counted: it is cut unread."""
@@ -38,7 +38,7 @@ LABEL_END = re.compile(r":(?=[\s\u200c\u200d\ufe00-\ufe0f]|$)")
 ENCODED = re.compile(r"(?:data:[^,]{0,200},)?[A-Za-z0-9+/_=-]{40,}")
 
 
-def clean(text: str, line_break: str = "\n") -> str:
+def sanitize(text: str, line_break: str = "\n") -> str:
     """`text` with plain line breaks, without control characters, encodable as UTF-8."""
     for foreign in LINE_BREAKS:
         text = text.replace(foreign, line_break)
@@ -46,14 +46,14 @@ def clean(text: str, line_break: str = "\n") -> str:
     return text if text.isascii() else SURROGATE.sub("\ufffd", text)
 
 
-def one_line(value: object) -> str:
-    """A name, an id or another short label, which can not end the label it stands in."""
+def as_label(value: object) -> str:
+    """A name, an id or another short label, which cannot end the label it stands in."""
     if not isinstance(value, str | int):
         return ""
     if isinstance(value, int) and value.bit_length() >= LARGE_INTEGER_BITS:
         return ""
     # A label is short, so only the head of a long one is worth reading.
-    text = HIDDEN.sub("", clean(str(value)[: LABEL_CHARACTERS * 10]))
+    text = HIDDEN.sub("", sanitize(str(value)[: LABEL_CHARACTERS * 10]))
     text = SPACES.sub(" ", text).strip()
     text = LABEL_END.sub("", text.replace("[", "(").replace("]", ")")).strip()
     return text if len(text) <= LABEL_CHARACTERS else f"{text[:LABEL_CHARACTERS]}…"
@@ -68,7 +68,7 @@ def omit_middle(text: str, kept: int) -> str:
     return "\n".join(filter(None, (text[: kept - tail], note, text[len(text) - tail :])))
 
 
-def cut(text: str, tokens: int, count: Callable[[str], int]) -> str:
+def truncate_to_tokens(text: str, tokens: int, count: Callable[[str], int]) -> str:
     """`text`, or as much of its head and end as `tokens` allow, in a bounded number of counts.
 
     Args:
@@ -76,7 +76,7 @@ def cut(text: str, tokens: int, count: Callable[[str], int]) -> str:
         tokens: The most that the answer may count.
         count: Says what a text counts.
     """
-    if len(text) * MOST_TOKENS_PER_CHARACTER <= tokens:
+    if len(text) * MAX_TOKENS_PER_CHARACTER <= tokens:
         return text  # most texts are short, and counting is what costs
     high = min(len(text), tokens * CHARACTERS_PER_TOKEN_CEILING)
     head = count(text[:high])
@@ -116,7 +116,7 @@ KEY_BOUNDS: Final = _Bounds(160)
 SHORT_BOUNDS: Final = _Bounds(80, entries=20, depth=4, nodes=60, encoded=False)
 
 
-def _describe(value: object) -> object:
+def _describe_value(value: object) -> object:
     """What stands for a value that JSON does not have; never an address in memory."""
     if isinstance(value, Enum):
         return str(value.name)
@@ -127,7 +127,7 @@ def _describe(value: object) -> object:
     return f"[{type(value).__name__}]"
 
 
-def _whole_json(value: object) -> str | None:
+def _write_whole(value: object) -> str | None:
     """`value` as JSON, or None when it is recursive, too large to walk, or has no JSON."""
     waiting, nodes = [value], 0
     while waiting:
@@ -139,12 +139,12 @@ def _whole_json(value: object) -> str | None:
             return None
         waiting.extend(item.values() if isinstance(item, dict) else item)
     try:
-        return json.dumps(value, ensure_ascii=False, default=_describe)
+        return json.dumps(value, ensure_ascii=False, default=_describe_value)
     except (TypeError, ValueError, RecursionError):
         return None
 
 
-def _short_string(text: str, bounds: _Bounds) -> str:
+def _shorten_string(text: str, bounds: _Bounds) -> str:
     """A string value of an outline, with the amount left out named."""
     if not bounds.encoded and ENCODED.fullmatch(text):
         return f"[{len(text):,} characters omitted]"
@@ -154,17 +154,17 @@ def _short_string(text: str, bounds: _Bounds) -> str:
     return f"{text[: bounds.characters]} … {omitted}"
 
 
-def _outline(value: object, bounds: _Bounds, depth: int, nodes: int) -> object:
+def _outline_value(value: object, bounds: _Bounds, depth: int, nodes: int) -> object:
     """A JSON value that keeps the keys of `value` and shortens what they hold."""
     if isinstance(value, str):
-        return _short_string(value, bounds)
+        return _shorten_string(value, bounds)
     if isinstance(value, int) and value.bit_length() >= LARGE_INTEGER_BITS:
         return "[large integer]"
     if value is None or isinstance(value, int | float):
         return value
     if isinstance(value, dict | list | tuple):
         return _container_outline(value, bounds, depth, nodes)
-    return _describe(value)
+    return _describe_value(value)
 
 
 def _container_outline(
@@ -181,30 +181,30 @@ def _container_outline(
     left_out = f"[{len(value) - size:,} entries omitted]" if len(value) > size else ""
     if isinstance(value, dict):
         shown = {
-            _key(key): _outline(item, bounds, depth - 1, share)
+            _shorten_key(key): _outline_value(item, bounds, depth - 1, share)
             for key, item in islice(value.items(), size)
         }
         return shown | ({"…": left_out} if left_out else {})
-    items = [_outline(item, bounds, depth - 1, share) for item in value[:size]]
+    items = [_outline_value(item, bounds, depth - 1, share) for item in value[:size]]
     return [*items, left_out] if left_out else items
 
 
-def _key(key: object) -> str:
+def _shorten_key(key: object) -> str:
     """The name of an entry, long enough in every outline to tell it from its neighbours."""
-    return str(_outline(key, KEY_BOUNDS, depth=0, nodes=0))
+    return str(_outline_value(key, KEY_BOUNDS, depth=0, nodes=0))
 
 
 def _outline_json(value: object, bounds: _Bounds) -> str:
-    outline = _outline(value, bounds, bounds.depth, bounds.nodes)
-    return _clean_json(json.dumps(outline, ensure_ascii=False))
+    outline = _outline_value(value, bounds, bounds.depth, bounds.nodes)
+    return _sanitize_json(json.dumps(outline, ensure_ascii=False))
 
 
-def _clean_json(text: str) -> str:
+def _sanitize_json(text: str) -> str:
     """JSON that `_clean` would not break: what ends a line in it stands in a string."""
-    return clean(text, r"\n")
+    return sanitize(text, r"\n")
 
 
-def bounded_json(value: object, tokens: int, count: Callable[[str], int]) -> str:
+def write_bounded_json(value: object, tokens: int, count: Callable[[str], int]) -> str:
     """`value` as JSON within `tokens`: whole, else its fullest outline that fits, else cut.
 
     Args:
@@ -213,16 +213,16 @@ def bounded_json(value: object, tokens: int, count: Callable[[str], int]) -> str
         count: Says what a text counts.
     """
     ceiling = tokens * CHARACTERS_PER_TOKEN_CEILING
-    whole = _whole_json(value)
-    shown_whole = [] if whole is None or len(whole) > ceiling else [_clean_json(whole)]
+    whole = _write_whole(value)
+    shown_whole = [] if whole is None or len(whole) > ceiling else [_sanitize_json(whole)]
     text = ""
     for text in chain(shown_whole, (_outline_json(value, bounds) for bounds in OUTLINES)):
         if len(text) <= ceiling and count(text) <= tokens:
             return text
-    return cut(text, tokens, count)
+    return truncate_to_tokens(text, tokens, count)
 
 
-def short_json(value: object, characters: int) -> str:
+def write_short_json(value: object, characters: int) -> str:
     """The outline of a value in about so many characters; encoded bytes in it are not shown."""
     return omit_middle(_outline_json(value, SHORT_BOUNDS), characters)
 
@@ -236,17 +236,17 @@ _ENCODED_MIN_LENGTH: Final = 256  # a shorter one may be a word or an id
 _DATA_URI = re.compile(r"data:[^,]{0,200};base64,", re.IGNORECASE)
 
 
-def json_text(value: object) -> str:
+def write_json(value: object) -> str:
     """Return a text as it is and any other value as compact JSON, or as close as it gets."""
     if isinstance(value, str):
         return value
     try:
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
     except Exception:  # noqa: BLE001  (recursive, too deep, odd keys, a failing `__str__`)
-        return repr_text(value)
+        return write_repr(value)
 
 
-def repr_text(value: object) -> str:
+def write_repr(value: object) -> str:
     """Return the `repr` of a value, or a note when it has none."""
     try:
         return repr(value)
@@ -254,16 +254,16 @@ def repr_text(value: object) -> str:
         return UNREADABLE
 
 
-def json_without_payloads(value: object) -> tuple[str, int]:
+def write_json_without_payloads(value: object) -> tuple[str, int]:
     """Return the JSON text of a value without binary data, and how many payloads were left out."""
     payloads: list[str] = []
     try:
-        return json_text(_readable(value, payloads, frozenset())), len(payloads)
+        return write_json(_make_readable(value, payloads, frozenset())), len(payloads)
     except Exception:  # noqa: BLE001  (nested too deep to be walked: count it as one attachment)
         return UNREADABLE, 1
 
 
-def _readable(value: object, payloads: list[str], parents: frozenset[int]) -> object:
+def _make_readable(value: object, payloads: list[str], parents: frozenset[int]) -> object:
     if isinstance(value, str) and not _is_encoded(value):
         return value
     if isinstance(value, (str, bytes, bytearray, memoryview)):
@@ -275,10 +275,10 @@ def _readable(value: object, payloads: list[str], parents: frozenset[int]) -> ob
         return OMITTED
     parents |= {id(value)}
     if not isinstance(value, Mapping):
-        return [_readable(item, payloads, parents) for item in value]
+        return [_make_readable(item, payloads, parents) for item in value]
     # Encrypted fields mean nothing to a reader: they are noted, not estimated.
     return {
-        key: OMITTED if _is_encrypted(key) else _readable(item, payloads, parents)
+        key: OMITTED if _is_encrypted(key) else _make_readable(item, payloads, parents)
         for key, item in value.items()
     }
 
@@ -307,10 +307,10 @@ KEY_UNITS: Final = 200
 """Of UTF-16: a character beyond the basic plane counts twice, and so it does in tokens."""
 
 
-def shown_key(key: str) -> str:
+def show_key(key: str) -> str:
     """Write an id on one line, unchanged unless it is unfit to be one."""
     # Only the head is worth reading: what is longer is cut anyway.
-    text = " ".join(clean(key[: KEY_UNITS * 10]).split())
+    text = " ".join(sanitize(key[: KEY_UNITS * 10]).split())
     units = text.encode("utf-16-le")
     if len(units) <= 2 * KEY_UNITS:
         return text

@@ -11,36 +11,41 @@ from datetime import datetime
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import derive_id
-from langgraph_om.core.cycles.cycle import CycleInfo, Job, title_change
+from langgraph_om.core.cycles.cycle import CycleInfo, Job, build_title_change
 from langgraph_om.core.cycles.observation import (
-    group_of,
-    live_hints,
-    observation_job,
+    build_group,
+    describe_observation_job,
+    merge_hints,
     observe_cycle,
 )
-from langgraph_om.core.cycles.reflection import reflect_cycle, reflection_job
-from langgraph_om.core.cycles.results import collected, over, size_of
-from langgraph_om.core.effects import CycleFlow, JobState, Wait
+from langgraph_om.core.cycles.reflection import describe_reflection_job, reflect_cycle
+from langgraph_om.core.cycles.results import discarded_event, size_of, take_in_results
+from langgraph_om.core.effects import CycleFlow, JobState, WaitForJob
 from langgraph_om.core.plan import Decision, back_off
-from langgraph_om.core.record.chunks import covered_count, live_chunks
+from langgraph_om.core.record.chunks import count_covered, select_live_chunks
 from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.record import failures_of, log_text, log_tokens, newest_observed
+from langgraph_om.core.record.record import (
+    count_failures,
+    find_newest_observed,
+    log_tokens,
+    write_log,
+)
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import Event, MemoryRecord
 
 # --- Starting ------------------------------------------------------------------------------------
 
 
-def buffer_job(
+def describe_job(
     settings: Settings, record: MemoryRecord, window: Window, decision: Decision, now: datetime
 ) -> Job:
     """Describe the job that a decision to buffer asks for."""
     if decision.operation == "observation":
-        return observation_job(settings, record, window, decision.count, now)
-    return reflection_job(settings, record, now)
+        return describe_observation_job(settings, record, window, decision.count, now)
+    return describe_reflection_job(settings, record, now)
 
 
-def deferred(settings: Settings, record: MemoryRecord, window: Window, job: Job) -> Event:
+def build_deferred(settings: Settings, record: MemoryRecord, window: Window, job: Job) -> Event:
     """Say that the executor has no room for a job now; it is tried again after some growth."""
     operation = job.start["operation"]
     size = size_of(operation, record, window)
@@ -51,7 +56,7 @@ def deferred(settings: Settings, record: MemoryRecord, window: Window, job: Job)
         "error": "deferred: the executor is closed, or has no room for this job now",
         "duration_ms": 0,
         "usage": {},
-        "failures": failures_of(record, operation),
+        "failures": count_failures(record, operation),
         "at_tokens": size,
         "retry_at_tokens": back_off(1, size, threshold),
     }
@@ -74,13 +79,13 @@ def buffer_in_place(
                 item = job.flow.send((yield item))
     except StopIteration:
         pass
-    yield from collected(settings, fold(record, [job.start]), window, states, now)
+    yield from take_in_results(settings, fold(record, [job.start]), window, states, now)
 
 
 # --- Waiting -------------------------------------------------------------------------------------
 
 
-def blocking_cycle(
+def run_blocking(
     settings: Settings, record: MemoryRecord, window: Window, decision: Decision, now: datetime
 ) -> CycleFlow:
     """Observe or reflect while the turn waits; a job that is at work on it is waited for first.
@@ -91,14 +96,14 @@ def blocking_cycle(
     operation = decision.operation
     pending = record["pending"].get(operation)
     if pending is not None:
-        state = yield Wait(pending["cycle_id"])
+        state = yield WaitForJob(pending["cycle_id"])
         if state == "running":
             why = "overtaken: the turn could not wait for the job any longer"
-            events = [over(record, operation, pending, now, why)]
+            events = [discarded_event(record, operation, pending, now, why)]
         else:
             states: dict[str, JobState] = dict.fromkeys(record["pending"], "running")
             states[operation] = state if isinstance(state, dict) else None
-            events = collected(settings, record, window, states, now)
+            events = take_in_results(settings, record, window, states, now)
         yield from events
         if any(event["type"] == "buffering-end" for event in events):
             return
@@ -112,17 +117,17 @@ def blocking_cycle(
 # --- Activating ----------------------------------------------------------------------------------
 
 
-def activation(
+def activate(
     settings: Settings, record: MemoryRecord, window: Window, decision: Decision, now: datetime
 ) -> CycleFlow:
     """Make buffered work memory; instant, no model is asked."""
     if decision.operation == "reflection":
         yield _activate_reflection(settings, record, now)
         return
-    live = live_chunks(record, window)[: decision.count]
+    live = select_live_chunks(record, window)[: decision.count]
     chunks = [part.chunk for part in live]
-    groups = [group_of(chunk) for chunk in chunks]
-    stop = covered_count(live)
+    groups = [build_group(chunk) for chunk in chunks]
+    stop = count_covered(live)
     cycle_id = derive_id("activate", record["id"], *(chunk["id"] for chunk in chunks))
     cycle = CycleInfo(
         settings, record, "observation", cycle_id, sum(part.tokens for part in live), now
@@ -131,20 +136,20 @@ def activation(
     yield cycle.event(
         "activation",
         now,
-        after=newest_observed(record),
+        after=find_newest_observed(record),
         cursor=window.cursor_after(stop),
         chunk_ids=[chunk["id"] for chunk in chunks],
         groups=groups,
         chunks=len(chunks),
         messages=stop,
         observation_tokens=log_tokens(record) + sum(group["tokens"] for group in groups),
-        observations=log_text(groups),
+        observations=write_log(groups),
         generation=record["generation"],
         config=settings.marker(),
         thread_title=title,
-        **live_hints(record, chunks),
+        **merge_hints(record, chunks),
     )
-    yield from title_change(cycle, now, title)
+    yield from build_title_change(cycle, now, title)
 
 
 def _activate_reflection(settings: Settings, record: MemoryRecord, now: datetime) -> Event:
@@ -160,7 +165,7 @@ def _activate_reflection(settings: Settings, record: MemoryRecord, now: datetime
         chunks=1,
         messages=0,
         observation_tokens=after,
-        observations=log_text(buffered["groups"]),
+        observations=write_log(buffered["groups"]),
         generation=record["generation"] + 1,
         config=settings.marker(),
         **cycle.rest_after(after),

@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.effects import CycleFlow, Tally
-from langgraph_om.core.events import iso, outward
+from langgraph_om.core.events import iso, public_operation
 from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.plan import Operation, back_off
-from langgraph_om.core.record.record import failures_of
+from langgraph_om.core.record.record import count_failures
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ModelTierError, ObserverError
 
@@ -39,7 +39,7 @@ class CycleInfo:
     def about(self) -> dict[str, Any]:
         """Say which cycle it is, for traces and hooks."""
         return {
-            "operation": outward(self.operation),
+            "operation": public_operation(self.operation),
             "trigger": self.trigger,
             "cycle_id": self.cycle_id,
             "record_id": self.record["id"],
@@ -83,14 +83,14 @@ class CycleInfo:
     def failures(self, size: int) -> dict[str, int]:
         """Count one more failure, and tell at which size the operation is tried again."""
         threshold = self.settings.thresholds.due(self.operation)
-        count = failures_of(self.record, self.operation) + 1
+        count = count_failures(self.record, self.operation) + 1
         retry_at = back_off(count, size, threshold)
         return {"failures": count, "at_tokens": size, "retry_at_tokens": retry_at}
 
     def rest_after(self, size: int) -> dict[str, int]:
         """Tell the size at which a log is reflected again that is still due after a reflection.
 
-        A log that can not be condensed is left in peace for longer each time.
+        A log that cannot be condensed is left in peace for longer each time.
         """
         due = self.settings.thresholds.observation_tokens
         if size < due:
@@ -105,7 +105,7 @@ class CycleInfo:
         }
 
 
-def hints_of(settings: Settings, parsed: Parsed) -> dict[str, str | None]:
+def select_hints(settings: Settings, parsed: Parsed) -> dict[str, str | None]:
     """Return the continuation hints of an answer; the title only where titles are asked for."""
     return {
         "current_task": parsed.current_task,
@@ -114,14 +114,14 @@ def hints_of(settings: Settings, parsed: Parsed) -> dict[str, str | None]:
     }
 
 
-def title_change(cycle: CycleInfo, at: datetime, title: str | None) -> CycleFlow:
+def build_title_change(cycle: CycleInfo, at: datetime, title: str | None) -> CycleFlow:
     """Say that the thread has a new title, if it has."""
     old = cycle.record["thread_title"]
     if cycle.settings.observation.thread_title and title is not None and title != old:
         yield cycle.event("thread-update", at, old_title=old, new_title=title)
 
 
-def failed(
+def build_failed(
     cycle: CycleInfo, tally: Tally, error: ObserverError, size: int, last_message: str | None
 ) -> CycleFlow:
     """Say that nothing came of the cycle, and what follows from that.
@@ -160,7 +160,7 @@ class Job:
     """Its only event is the result: `buffering-end` or `buffering-failed`."""
 
 
-def job_of(cycle: CycleInfo, covers: Mapping[str, Any], flow: CycleFlow, **fields: Any) -> Job:
+def build_job(cycle: CycleInfo, covers: Mapping[str, Any], flow: CycleFlow, **fields: Any) -> Job:
     """Describe the job of a cycle."""
     key = f"{cycle.record['id']}:{cycle.operation}"
     return Job(cycle.cycle_id, key, cycle.start("buffering-start", covers=covers, **fields), flow)

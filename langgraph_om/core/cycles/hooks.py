@@ -14,9 +14,9 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.config.settings import Settings
-from langgraph_om.core.content.text import clean
+from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.cycles.cycle import CycleInfo
-from langgraph_om.core.effects import Answer, HookCall, HookReply, Step, hooked
+from langgraph_om.core.effects import Answer, CallHook, HookReply, Step, pass_through
 from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.observe.transcript import (
     TimedMessage,
@@ -28,7 +28,7 @@ from langgraph_om.core.record.window import Entry
 from langgraph_om.errors import ObserverError
 
 
-def checked(cycle: CycleInfo, parsed: Parsed) -> Generator[Step, Answer, Parsed]:
+def check_input(cycle: CycleInfo, parsed: Parsed) -> Generator[Step, Answer, Parsed]:
     """Let a hook change what the Observer wrote."""
     fields = ("observations", "current_task", "suggested_response", "thread_title")
     said = {name: getattr(parsed, name) for name in fields}
@@ -45,7 +45,7 @@ def pass_through_hook(
         return timed
     times = {entry.key: each.time for entry, each in zip(entries, timed, strict=True)}
     messages = [entry.message.model_copy(update={"id": entry.key}) for entry in entries]
-    changed = yield from hooked(transformed_messages(messages, cycle.about()))
+    changed = yield from pass_through(transform_messages(messages, cycle.about()))
     return [TimedMessage(message, times.get(str(message.id))) for message in changed]
 
 
@@ -59,7 +59,7 @@ def rewrite_by_hook(
     for name, text in texts.items():
         if text:
             about = {**cycle.about(), "field": field or name}
-            changed[name] = yield from hooked(transformed_text(hook, text, about))
+            changed[name] = yield from pass_through(transform_text(hook, text, about))
     return changed
 
 
@@ -80,29 +80,29 @@ TRANSFORMS = ("before_observation", "after_observation", "before_reflection", "a
 # --- Transforms ----------------------------------------------------------------------------------
 
 
-def transformed_messages(
+def transform_messages(
     messages: Sequence[BaseMessage], about: Mapping[str, Any]
-) -> Generator[HookCall, HookReply, list[BaseMessage]]:
+) -> Generator[CallHook, HookReply, list[BaseMessage]]:
     """Let `before_observation` change what the Observer is shown.
 
     Raises:
         ObserverError: When the hook failed or returned something else than messages.
     """
     name = "before_observation"
-    copies = [_copied(message) for message in messages]
-    value = yield from _asked(name, copies, about)
+    copies = [_copy_messages(message) for message in messages]
+    value = yield from _call_hook(name, copies, about)
     if value is None:
         return copies
     if not isinstance(value, list | tuple):
-        raise _returned(name, f"`{type(value).__name__}`", "a list of messages")
+        raise _read_returned(name, f"`{type(value).__name__}`", "a list of messages")
     for each in value:
         if not isinstance(each, BaseMessage):
-            raise _returned(name, f"a list with `{type(each).__name__}`", "a list of messages")
+            raise _read_returned(name, f"a list with `{type(each).__name__}`", "a list of messages")
     return list(value)
 
 
-def _copied(message: BaseMessage) -> BaseMessage:
-    """Copy a message; what can not be copied, as a lock in an artifact, is shared."""
+def _copy_messages(message: BaseMessage) -> BaseMessage:
+    """Copy a message; what cannot be copied, as a lock in an artifact, is shared."""
     return message.model_copy(update={name: _copy_of(value) for name, value in message})
 
 
@@ -113,32 +113,32 @@ def _copy_of(value: Any) -> Any:
         return value
 
 
-def transformed_text(
+def transform_text(
     name: str, text: str, about: Mapping[str, Any]
-) -> Generator[HookCall, HookReply, str]:
+) -> Generator[CallHook, HookReply, str]:
     """Let a hook change a text.
 
     Raises:
         ObserverError: When the hook failed or returned something else than text.
     """
-    value = yield from _asked(name, text, about)
+    value = yield from _call_hook(name, text, about)
     if value is None:
         return text
     if not isinstance(value, str):
-        raise _returned(name, f"`{type(value).__name__}`", "a text")
-    return clean(str.__str__(value))  # a checkpoint holds no subclass of `str`
+        raise _read_returned(name, f"`{type(value).__name__}`", "a text")
+    return sanitize(str.__str__(value))  # a checkpoint holds no subclass of `str`
 
 
-def _returned(name: str, what: str, wanted: str) -> ObserverError:
+def _read_returned(name: str, what: str, wanted: str) -> ObserverError:
     """Make the error for a hook's wrong answer; what it holds may be what no record shall keep."""
     msg = f"the hook `{name}` returned {what}; return {wanted}, or None to keep what was given"
     return ObserverError(msg)
 
 
-def _asked(
+def _call_hook(
     name: str, value: object, about: Mapping[str, Any]
-) -> Generator[HookCall, HookReply, Any]:
-    reply = yield HookCall(name, (value, dict(about)))
+) -> Generator[CallHook, HookReply, Any]:
+    reply = yield CallHook(name, (value, dict(about)))
     if reply.is_late:
         msg = f"the hook `{name}` failed: it did not return within the deadline"
         raise ObserverError(msg) from reply.error

@@ -9,16 +9,23 @@ from typing import Any
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.attachments import selected
 from langgraph_om.core.content.message_keys import derive_id
-from langgraph_om.core.cycles.cycle import CycleInfo, Job, failed, hints_of, job_of, title_change
-from langgraph_om.core.cycles.hooks import checked, pass_through_hook, write_transcript
+from langgraph_om.core.cycles.cycle import (
+    CycleInfo,
+    Job,
+    build_failed,
+    build_job,
+    build_title_change,
+    select_hints,
+)
+from langgraph_om.core.cycles.hooks import check_input, pass_through_hook, write_transcript
 from langgraph_om.core.effects import Answer, CycleFlow, Step, Tally
 from langgraph_om.core.events import iso
-from langgraph_om.core.observe.log_excerpt import previous_observations
+from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.observer import ObserverInput, observe
 from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.observe.transcript import TimedMessage
-from langgraph_om.core.record.chunks import covered_count, entries_digest, live_chunks
-from langgraph_om.core.record.record import failures_of, newest_observed, position_of_groups
+from langgraph_om.core.record.chunks import count_covered, digest_entries, select_live_chunks
+from langgraph_om.core.record.record import count_failures, find_groups, find_newest_observed
 from langgraph_om.core.record.window import Entry, Window
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ObserverError
@@ -39,8 +46,8 @@ def observe_cycle(
         started: The current time.
     """
     entries = window.entries[:count]
-    after = newest_observed(record)
-    attempt = failures_of(record, "observation")
+    after = find_newest_observed(record)
+    attempt = count_failures(record, "observation")
     parts = [f"{entry.key}:{entry.digest}" for entry in entries]
     cycle_id = derive_id("observe", record["id"], after, attempt, *parts)
     tokens = window.weight(0, count)
@@ -50,7 +57,7 @@ def observe_cycle(
     try:
         parsed = yield from ask_observer(cycle, tally, entries, known=record["log"], hints=record)
     except ObserverError as error:
-        yield from failed(cycle, tally, error, window.tokens, window.last_key)
+        yield from build_failed(cycle, tally, error, window.tokens, window.last_key)
         return
     text = parsed.observations
     written = settings.counter.count_text(text)
@@ -71,9 +78,9 @@ def observe_cycle(
         group=group,
         observation_tokens=written,
         observations=text,
-        **hints_of(settings, parsed),
+        **select_hints(settings, parsed),
     )
-    yield from title_change(cycle, tally.at, parsed.thread_title)
+    yield from build_title_change(cycle, tally.at, parsed.thread_title)
 
 
 def ask_observer(
@@ -99,20 +106,20 @@ def ask_observer(
     Raises:
         ObserverError: When there is no usable answer, or a hook failed.
     """
-    shown = yield from _shown(cycle, entries)
+    shown = yield from _time_entries(cycle, entries)
     if not shown:  # a hook left nothing of them: they are observed, and hold nothing worth noting
         return Parsed("none")
-    request = _observer_input(cycle, shown, known, hints)
+    request = _build_observer_input(cycle, shown, known, hints)
     try:
         parsed = yield from tally.metered(observe(request), cycle.about())
     except ObserverError as error:
         if "after_observation" in cycle.settings.transforms:
             error.observations = ""  # no hook has seen what there is of an answer
         raise
-    return (yield from checked(cycle, parsed))
+    return (yield from check_input(cycle, parsed))
 
 
-def _shown(
+def _time_entries(
     cycle: CycleInfo, entries: Sequence[Entry]
 ) -> Generator[Step, Answer, list[TimedMessage]]:
     """Return the messages as the Observer is shown them, with their times."""
@@ -124,7 +131,7 @@ def _shown(
     return (yield from pass_through_hook(cycle, entries, timed))
 
 
-def _observer_input(
+def _build_observer_input(
     cycle: CycleInfo,
     shown: Sequence[TimedMessage],
     known: Sequence[Group],
@@ -138,9 +145,7 @@ def _observer_input(
         transcript=transcript.text,
         attachments=selected(transcript.attachments, setting=wanted),
         by_profile=wanted == "auto",
-        previous=previous_observations(
-            known, observation.previous_observer_tokens, settings.counter
-        ),
+        previous=select_previous(known, observation.previous_observer_tokens, settings.counter),
         hints={
             "current_task": hints["current_task"],
             "suggested_response": hints["suggested_response"],
@@ -152,19 +157,19 @@ def _observer_input(
     )
 
 
-def observation_job(
+def describe_observation_job(
     settings: Settings, record: MemoryRecord, window: Window, stop: int, now: datetime
 ) -> Job:
     """Describe the job that observes the window up to `stop`, behind its live chunks."""
-    live = live_chunks(record, window)
-    start = covered_count(live)
+    live = select_live_chunks(record, window)
+    start = count_covered(live)
     entries = window.entries[start:stop]
-    digest = entries_digest(entries)
-    cycle_id = derive_id("buffer", record["id"], failures_of(record, "observation"), digest)
+    digest = digest_entries(entries)
+    cycle_id = derive_id("buffer", record["id"], count_failures(record, "observation"), digest)
     tokens = window.weight(start, stop)
     cycle = CycleInfo(settings, record, "observation", cycle_id, tokens, now, "buffer")
     covers = {"ids": [entry.key for entry in entries], "digest": digest}
-    return job_of(cycle, covers, _observe_ahead(cycle, entries, digest, [p.chunk for p in live]))
+    return build_job(cycle, covers, _observe_ahead(cycle, entries, digest, [p.chunk for p in live]))
 
 
 # --- The work ------------------------------------------------------------------------------------
@@ -178,8 +183,8 @@ def _observe_ahead(
 ) -> CycleFlow:
     settings, record = cycle.settings, cycle.record
     tally = Tally(cycle.started)
-    known = [*_log_with_reflection(record), *map(group_of, chunks)]
-    hints = live_hints(record, chunks)
+    known = [*_apply_reflection(record), *map(build_group, chunks)]
+    hints = merge_hints(record, chunks)
     try:
         parsed = yield from ask_observer(cycle, tally, entries, known=known, hints=hints)
     except ObserverError as error:
@@ -198,7 +203,7 @@ def _observe_ahead(
         "text": text,
         "tokens": tokens,
         "digest": digest,
-        **hints_of(settings, parsed),
+        **select_hints(settings, parsed),
         "created_at": iso(tally.at),
     }
     yield cycle.end(
@@ -206,19 +211,19 @@ def _observe_ahead(
     )
 
 
-def _log_with_reflection(record: MemoryRecord) -> Sequence[Group]:
+def _apply_reflection(record: MemoryRecord) -> Sequence[Group]:
     """Return the log with a buffered reflection in the place of the groups it read."""
     buffered = record["reflection"]
     if buffered is None:
         return record["log"]
-    start = position_of_groups(record["log"], buffered["group_ids"])
+    start = find_groups(record["log"], buffered["group_ids"])
     if start is None:
         return record["log"]
     stop = start + len(buffered["group_ids"])
     return [*record["log"][:start], *buffered["groups"], *record["log"][stop:]]
 
 
-def group_of(chunk: Mapping[str, Any]) -> Group:
+def build_group(chunk: Mapping[str, Any]) -> Group:
     """Return what a chunk becomes in the log."""
     return {
         "id": chunk["id"],
@@ -231,7 +236,7 @@ def group_of(chunk: Mapping[str, Any]) -> Group:
     }
 
 
-def live_hints(record: MemoryRecord, chunks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def merge_hints(record: MemoryRecord, chunks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the newest hints: those of the newest chunk that has them, else the record's."""
     hints = {}
     for name in ("current_task", "suggested_response"):

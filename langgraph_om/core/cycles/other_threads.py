@@ -14,18 +14,23 @@ from typing import Any, Literal, cast
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.attachments import selected
 from langgraph_om.core.content.message_keys import derive_id
-from langgraph_om.core.cycles.cycle import CycleInfo, Job, failed, hints_of, job_of
-from langgraph_om.core.cycles.hooks import checked, pass_through_hook, write_transcript
+from langgraph_om.core.cycles.cycle import CycleInfo, Job, build_failed, build_job, select_hints
+from langgraph_om.core.cycles.hooks import check_input, pass_through_hook, write_transcript
 from langgraph_om.core.effects import Answer, CycleFlow, Step, Tally, Together
 from langgraph_om.core.events import iso
-from langgraph_om.core.observe.log_excerpt import previous_sections
+from langgraph_om.core.observe.log_excerpt import select_previous_sections
 from langgraph_om.core.observe.observer import ThreadInput, ThreadsInput, observe_threads
-from langgraph_om.core.observe.other_threads import OtherThread, batches, counts_to_observe
+from langgraph_om.core.observe.other_threads import OtherThread, counts_to_observe, split_batches
 from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.observe.transcript import TimedMessage
-from langgraph_om.core.plan import others_tokens
-from langgraph_om.core.record.chunks import entries_digest
-from langgraph_om.core.record.record import CURSOR_TAIL, failures_of, log_text, newest_observed
+from langgraph_om.core.plan import count_others
+from langgraph_om.core.record.chunks import digest_entries
+from langgraph_om.core.record.record import (
+    CURSOR_TAIL,
+    count_failures,
+    find_newest_observed,
+    write_log,
+)
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import Event, Group, MemoryRecord
 from langgraph_om.errors import ObserverError
@@ -50,25 +55,27 @@ def observe_others_cycle(
         threads: The other threads, as they are now.
         started: The current time.
     """
-    parts = _parts(settings, threads)
+    parts = _split_parts(settings, threads)
     if not parts:
-        yield others_left(record)
+        yield build_nothing_left(record)
         return
-    cycle = _cycle(settings, record, parts, started, "turn")
+    cycle = _run_cycle(settings, record, parts, started, "turn")
     tally = Tally(started)
     yield cycle.start("observation-start", thread_ids=[thread.thread_id for thread, _ in parts])
-    sections, error = yield from _observed(cycle, tally, parts)
+    sections, error = yield from _build_observed(cycle, tally, parts)
     if not sections and error is not None:
-        yield from failed(cycle, tally, error, others_tokens(record["others"]), window.last_key)
+        yield from build_failed(
+            cycle, tally, error, count_others(record["others"]), window.last_key
+        )
         return
-    yield cycle.end("observation-end", tally, **_told(sections))
-    yield from _titles(cycle, tally, threads, sections)
+    yield cycle.end("observation-end", tally, **_collect_told(sections))
+    yield from _collect_titles(cycle, tally, threads, sections)
 
 
-def others_left(record: MemoryRecord) -> Event:
+def build_nothing_left(record: MemoryRecord) -> Event:
     """Say that nothing of other threads is to be observed in this turn, after all.
 
-    They were observed meanwhile, or can not be read; the next turn looks at them anew.
+    They were observed meanwhile, or cannot be read; the next turn looks at them anew.
     """
     shown = [{**each, "observable": 0} for each in record["others"]]
     return {"type": "others", "others": shown}
@@ -78,29 +85,29 @@ def observe_others_ahead(
     settings: Settings, record: MemoryRecord, threads: Sequence[OtherThread], now: datetime
 ) -> Job | None:
     """Describe the job that observes other threads in the background; `None` without any."""
-    parts = _parts(settings, threads)
+    parts = _split_parts(settings, threads)
     if not parts:
         return None
-    cycle = _cycle(settings, record, parts, now, "buffer")
+    cycle = _run_cycle(settings, record, parts, now, "buffer")
     ids = [thread.thread_id for thread, _ in parts]
-    return job_of(cycle, {"thread_ids": ids}, _ahead(cycle, parts), thread_ids=ids)
+    return build_job(cycle, {"thread_ids": ids}, _run_ahead(cycle, parts), thread_ids=ids)
 
 
-def _ahead(cycle: CycleInfo, parts: Sequence[_Part]) -> CycleFlow:
+def _run_ahead(cycle: CycleInfo, parts: Sequence[_Part]) -> CycleFlow:
     tally = Tally(cycle.started)
-    sections, error = yield from _observed(cycle, tally, parts)
+    sections, error = yield from _build_observed(cycle, tally, parts)
     if not sections and error is not None:
         yield cycle.end("buffering-failed", tally, error=str(error))
         return
-    yield cycle.end("buffering-end", tally, **_told(sections))
+    yield cycle.end("buffering-end", tally, **_collect_told(sections))
 
 
-def _parts(settings: Settings, threads: Sequence[OtherThread]) -> list[_Part]:
+def _split_parts(settings: Settings, threads: Sequence[OtherThread]) -> list[_Part]:
     counts = counts_to_observe(threads, settings.thresholds.others_tokens)
     return [(each, counts[each.thread_id]) for each in threads if counts[each.thread_id]]
 
 
-def _cycle(
+def _run_cycle(
     settings: Settings,
     record: MemoryRecord,
     parts: Sequence[_Part],
@@ -109,17 +116,17 @@ def _cycle(
 ) -> CycleInfo:
     """Name the cycle by what it reads, so that threads that want the same one share it."""
     names = sorted(
-        f"{thread.thread_id}:{newest_observed({'cursor': thread.cursor})}:"
-        f"{entries_digest(thread.entries[:count])}"
+        f"{thread.thread_id}:{find_newest_observed({'cursor': thread.cursor})}:"
+        f"{digest_entries(thread.entries[:count])}"
         for thread, count in parts
     )
-    attempt = failures_of(record, "others")
+    attempt = count_failures(record, "others")
     cycle_id = derive_id("observe-others", record["resource_id"], attempt, *names)
     tokens = sum(entry.tokens for thread, count in parts for entry in thread.entries[:count])
     return CycleInfo(settings, record, "others", cycle_id, tokens, started, trigger)
 
 
-def _observed(
+def _build_observed(
     cycle: CycleInfo, tally: Tally, parts: Sequence[_Part]
 ) -> Generator[Step, Answer, tuple[list[dict[str, Any]], ObserverError | None]]:
     """Ask about all batches at once.
@@ -128,8 +135,8 @@ def _observed(
         What to put into the shared log, and an error if a batch failed.
     """
     most = cycle.settings.observation.max_tokens_per_batch
-    asked = batches(parts, most)
-    outcomes: Any = yield Together([_batch(cycle, batch) for batch in asked])
+    asked = split_batches(parts, most)
+    outcomes: Any = yield Together([_observe_batch(cycle, batch) for batch in asked])
     sections: list[dict[str, Any]] = []
     error: ObserverError | None = None
     for batch, outcome in zip(asked, outcomes, strict=True):
@@ -137,14 +144,14 @@ def _observed(
         tally.add(spent)
         error = error or wrong
         sections += [
-            _section(cycle, thread, count, answers[thread.thread_id], spent)
+            _build_section(cycle, thread, count, answers[thread.thread_id], spent)
             for thread, count in batch
             if thread.thread_id in answers
         ]
     return sections, error
 
 
-def _batch(cycle: CycleInfo, batch: Sequence[_Part]) -> Generator[Step, Answer, _Outcome]:
+def _observe_batch(cycle: CycleInfo, batch: Sequence[_Part]) -> Generator[Step, Answer, _Outcome]:
     tally = Tally(cycle.started)
     try:
         answers = yield from ask_observer_of_threads(cycle, tally, batch)
@@ -153,7 +160,7 @@ def _batch(cycle: CycleInfo, batch: Sequence[_Part]) -> Generator[Step, Answer, 
     return answers, tally, None
 
 
-def _section(
+def _build_section(
     cycle: CycleInfo, thread: OtherThread, count: int, parsed: Parsed, tally: Tally
 ) -> dict[str, Any]:
     """Write what was observed of one thread as a change of the shared log."""
@@ -170,23 +177,23 @@ def _section(
     cursor = [*thread.cursor, *(entry.key for entry in entries)][-CURSOR_TAIL:]
     return {
         "thread_id": thread.thread_id,
-        "after": newest_observed({"cursor": thread.cursor}),
+        "after": find_newest_observed({"cursor": thread.cursor}),
         "cursor": cursor,
         "groups": [group],
-        "hints": hints_of(cycle.settings, parsed),
+        "hints": select_hints(cycle.settings, parsed),
     }
 
 
-def _told(sections: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _collect_told(sections: Sequence[dict[str, Any]]) -> dict[str, Any]:
     groups = [group for section in sections for group in section["groups"]]
     return {
         "sections": list(sections),
         "observation_tokens": sum(group["tokens"] for group in groups),
-        "observations": log_text(groups),
+        "observations": write_log(groups),
     }
 
 
-def _titles(
+def _collect_titles(
     cycle: CycleInfo,
     tally: Tally,
     threads: Sequence[OtherThread],
@@ -220,7 +227,7 @@ def ask_observer_of_threads(
     settings, found = cycle.settings, dict[str, Parsed]()
     inputs: list[ThreadInput] = []
     for thread, count in threads:
-        own, entries = _within(cycle, thread), thread.entries[:count]
+        own, entries = _fit_input(cycle, thread), thread.entries[:count]
         timed = [
             TimedMessage(entry.message, time)
             for entry, time in zip(entries, thread.times, strict=False)
@@ -243,27 +250,27 @@ def ask_observer_of_threads(
             )
         )
     answers = yield from tally.metered(
-        observe_threads(_threads_input(cycle, inputs)), cycle.about()
+        observe_threads(_build_threads_input(cycle, inputs)), cycle.about()
     )
     for thread, _ in threads:
         if thread.thread_id in answers:
-            own, parsed = _within(cycle, thread), answers[thread.thread_id]
-            found[thread.thread_id] = yield from checked(own, parsed)
+            own, parsed = _fit_input(cycle, thread), answers[thread.thread_id]
+            found[thread.thread_id] = yield from check_input(own, parsed)
     return found
 
 
-def _within(cycle: CycleInfo, thread: OtherThread) -> CycleInfo:
+def _fit_input(cycle: CycleInfo, thread: OtherThread) -> CycleInfo:
     """Return the cycle as a hook is told of it that sees one thread's texts."""
     record = cast("MemoryRecord", {**cycle.record, "thread_id": thread.thread_id, "stamps": {}})
     return replace(cycle, record=record)
 
 
-def _threads_input(cycle: CycleInfo, inputs: Sequence[ThreadInput]) -> ThreadsInput:
+def _build_threads_input(cycle: CycleInfo, inputs: Sequence[ThreadInput]) -> ThreadsInput:
     settings = cycle.settings
     observation = settings.observation
     return ThreadsInput(
         inputs,
-        previous=previous_sections(
+        previous=select_previous_sections(
             cycle.record["log"],
             observation.previous_observer_tokens,
             settings.counter,

@@ -9,11 +9,11 @@ from typing import Any, cast
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import derive_id
-from langgraph_om.core.cycles.cycle import CycleInfo, Job, failed, job_of
+from langgraph_om.core.cycles.cycle import CycleInfo, Job, build_failed, build_job
 from langgraph_om.core.cycles.hooks import rewrite_by_hook
 from langgraph_om.core.effects import Answer, CycleFlow, Step, Tally
 from langgraph_om.core.events import iso
-from langgraph_om.core.record.record import failures_of, log_owner, log_text, log_tokens
+from langgraph_om.core.record.record import count_failures, find_log_owner, log_tokens, write_log
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.reflect.reflector import (
     Reflection,
@@ -22,12 +22,12 @@ from langgraph_om.core.reflect.reflector import (
     reflect,
     reflect_threads,
 )
-from langgraph_om.core.reflect.regroup import reflected_groups, reflected_thread_groups
+from langgraph_om.core.reflect.regroup import regroup, regroup_threads
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ObserverError
 
 
-def condensed(
+def find_condensed(
     cycle: CycleInfo, tally: Tally, sources: Sequence[Group]
 ) -> Generator[Step, Answer, tuple[list[Group], str, str | None]]:
     """Have groups condensed; with a shared log, each thread's for themselves.
@@ -42,7 +42,7 @@ def condensed(
         groups, text = yield from ask_reflector_of_threads(cycle, tally, sources)
         return groups, text, None
     result = yield from ask_reflector(cycle, tally, sources)
-    groups = reflected_groups(
+    groups = regroup(
         sources,
         result.text,
         cycle_id=cycle.cycle_id,
@@ -68,16 +68,16 @@ def reflect_cycle(
     """
     groups = record["log"]
     tokens = log_tokens(record)
-    attempt = failures_of(record, "reflection")
+    attempt = count_failures(record, "reflection")
     ids = [group["id"] for group in groups]
-    cycle_id = derive_id("reflect", log_owner(record), attempt, *ids)
+    cycle_id = derive_id("reflect", find_log_owner(record), attempt, *ids)
     cycle = CycleInfo(settings, record, "reflection", cycle_id, tokens, started)
     tally = Tally(started)
     yield cycle.start("observation-start")
     try:
-        written, text, current_task = yield from condensed(cycle, tally, groups)
+        written, text, current_task = yield from find_condensed(cycle, tally, groups)
     except ObserverError as error:
-        yield from failed(cycle, tally, error, tokens, window.last_key)
+        yield from build_failed(cycle, tally, error, tokens, window.last_key)
         return
     size = sum(group["tokens"] for group in written)
     yield cycle.end(
@@ -92,21 +92,21 @@ def reflect_cycle(
     )
 
 
-def reflection_job(settings: Settings, record: MemoryRecord, now: datetime) -> Job:
+def describe_reflection_job(settings: Settings, record: MemoryRecord, now: datetime) -> Job:
     """Describe the job that reflects the log as it is now."""
     ids = [group["id"] for group in record["log"]]
-    attempt = failures_of(record, "reflection")
-    cycle_id = derive_id("buffer-reflection", log_owner(record), attempt, *ids)
+    attempt = count_failures(record, "reflection")
+    cycle_id = derive_id("buffer-reflection", find_log_owner(record), attempt, *ids)
     tokens = log_tokens(record)
     cycle = CycleInfo(settings, record, "reflection", cycle_id, tokens, now, "buffer")
-    return job_of(cycle, {"group_ids": ids}, _reflect_ahead(cycle))
+    return build_job(cycle, {"group_ids": ids}, _reflect_ahead(cycle))
 
 
 def _reflect_ahead(cycle: CycleInfo) -> CycleFlow:
     groups = cycle.record["log"]
     tally = Tally(cycle.started)
     try:
-        written, text, _ = yield from condensed(cycle, tally, groups)
+        written, text, _ = yield from find_condensed(cycle, tally, groups)
     except ObserverError as error:
         partial = error.observations or None
         yield cycle.end("buffering-failed", tally, error=str(error), observations=partial)
@@ -142,13 +142,13 @@ def ask_reflector(
         ObserverError: When there is no usable answer, or a hook failed.
     """
     counter = cycle.settings.counter
-    given = {"observations": log_text(groups)}
+    given = {"observations": write_log(groups)}
     shown = yield from rewrite_by_hook(cycle, "before_reflection", given)
-    request = _reflector_input(cycle, groups, _left(shown, "before_reflection"))
+    request = _build_reflector_input(cycle, groups, _count_left(shown, "before_reflection"))
     result = yield from tally.metered(reflect(request, counter), cycle.about())
     said = {"observations": result.text, "current_task": result.current_task}
     kept = yield from rewrite_by_hook(cycle, "after_reflection", said)
-    text = _left(kept, "after_reflection")
+    text = _count_left(kept, "after_reflection")
     return replace(
         result, text=text, tokens=counter.count_text(text), current_task=kept["current_task"]
     )
@@ -171,20 +171,24 @@ def ask_reflector_of_threads(
         if group["thread_id"] is not None and group["text"]:
             given[group["id"]] = group["text"]
     shown = yield from rewrite_by_hook(cycle, "before_reflection", given, "observations")
-    texts = {key: _left({"observations": text}, "before_reflection") for key, text in shown.items()}
+    texts = {
+        key: _count_left({"observations": text}, "before_reflection") for key, text in shown.items()
+    }
     read = [cast("Group", {**g, "text": texts.get(g["id"], g["text"])}) for g in groups]
     total = sum(group["tokens"] for group in groups)
     request = ThreadsReflectorInput(
         read,
         settings.show_id,
-        target=_target(settings, total),
+        target=_find_target(settings, total),
         instruction=settings.reflection.instruction,
         prompt=settings.observation.prompt,
     )
     result = yield from tally.metered(reflect_threads(request, settings.counter), cycle.about())
     kept = yield from rewrite_by_hook(cycle, "after_reflection", result.texts, "observations")
-    said = {key: _left({"observations": text}, "after_reflection") for key, text in kept.items()}
-    written = reflected_thread_groups(
+    said = {
+        key: _count_left({"observations": text}, "after_reflection") for key, text in kept.items()
+    }
+    written = regroup_threads(
         groups,
         said,
         cycle_id=cycle.cycle_id,
@@ -194,7 +198,7 @@ def ask_reflector_of_threads(
     return written, "\n\n".join(said.values())
 
 
-def _left(texts: Mapping[str, Any], hook: str) -> str:
+def _count_left(texts: Mapping[str, Any], hook: str) -> str:
     """Return what a hook left of a log.
 
     Raises:
@@ -207,19 +211,19 @@ def _left(texts: Mapping[str, Any], hook: str) -> str:
     return text
 
 
-def _target(settings: Settings, tokens: int) -> int:
+def _find_target(settings: Settings, tokens: int) -> int:
     """Tell the size under which a reflection is dense enough."""
     threshold = settings.thresholds.observation_tokens
     return max(1, min(threshold, round(tokens * REFLECTION_TARGET)))
 
 
-def _reflector_input(cycle: CycleInfo, groups: Sequence[Group], log: str) -> ReflectorInput:
+def _build_reflector_input(cycle: CycleInfo, groups: Sequence[Group], log: str) -> ReflectorInput:
     settings = cycle.settings
     tokens = sum(group["tokens"] for group in groups)
     return ReflectorInput(
         log=log,
         tokens=tokens,
-        target=_target(settings, tokens),
+        target=_find_target(settings, tokens),
         instruction=settings.reflection.instruction,
         prompt=settings.observation.prompt,
     )

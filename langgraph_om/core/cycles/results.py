@@ -15,14 +15,14 @@ from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.events import iso
-from langgraph_om.core.plan import others_tokens
-from langgraph_om.core.record.chunks import covered_count, entries_digest, live_chunks
-from langgraph_om.core.record.record import failures_of, log_tokens, position_of_groups
+from langgraph_om.core.plan import count_others
+from langgraph_om.core.record.chunks import count_covered, digest_entries, select_live_chunks
+from langgraph_om.core.record.record import count_failures, find_groups, log_tokens
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import Event, MemoryRecord
 
 
-def collected(
+def take_in_results(
     settings: Settings,
     record: MemoryRecord,
     window: Window,
@@ -52,15 +52,17 @@ def collected(
         if state == "expired":
             # All workers know this by the lease, so that one of them begins again, at once.
             why = "abandoned: the worker that ran the job ended, or lost touch"
-            events.append(over(record, operation, pending, now, why))
+            events.append(discarded_event(record, operation, pending, now, why))
             continue
         if state is None:
-            events.append(_lost(settings, record, window, operation, now))
+            events.append(_build_lost(settings, record, window, operation, now))
             continue
-        misfit = _misfit(record, window, operation, pending)
+        misfit = _find_misfit(record, window, operation, pending)
         if misfit:
             usage = state.get("usage")
-            events.append({**over(record, operation, pending, now, misfit), "usage": usage})
+            events.append(
+                {**discarded_event(record, operation, pending, now, misfit), "usage": usage}
+            )
         elif state["type"] == "buffering-failed":
             info = CycleInfo(settings, record, state["operation"], pending["cycle_id"], 0, now)
             size = size_of(operation, record, window)
@@ -77,7 +79,7 @@ def collected(
 def size_of(operation: str, record: MemoryRecord, window: Window) -> int:
     """Count what an operation is about: tokens of the window, of the log, or of other threads."""
     if operation == "others":
-        return others_tokens(record["others"])
+        return count_others(record["others"])
     return window.tokens if operation == "observation" else log_tokens(record)
 
 
@@ -89,7 +91,7 @@ def _blocking_size(settings: Settings, record: MemoryRecord, window: Window, ope
     return settings.thresholds.block_observations_at(window.tokens)
 
 
-def _lost(
+def _build_lost(
     settings: Settings, record: MemoryRecord, window: Window, operation: str, now: datetime
 ) -> Event:
     """Say that a job is not known here: its process ended, or another one runs it.
@@ -100,9 +102,9 @@ def _lost(
     size = size_of(operation, record, window)
     why = "lost: the job is not known here, it ended with its process or belongs to another"
     return {
-        **over(record, operation, pending, now, why),
+        **discarded_event(record, operation, pending, now, why),
         "usage": {},
-        "failures": failures_of(record, operation),
+        "failures": count_failures(record, operation),
         "at_tokens": size,
         "retry_at_tokens": min(
             size + pending["tokens"],
@@ -111,27 +113,27 @@ def _lost(
     }
 
 
-def _misfit(
+def _find_misfit(
     record: MemoryRecord, window: Window, operation: str, pending: Mapping[str, Any]
 ) -> str | None:
-    """Tell why a job's result can not be used, if so."""
+    """Tell why a job's result cannot be used, if so."""
     covers = pending["covers"]
     if operation == "others":
         return None  # the shared log takes in what of it still fits
     if operation == "reflection":
-        if position_of_groups(record["log"], covers["group_ids"]) is None:
+        if find_groups(record["log"], covers["group_ids"]) is None:
             return "superseded: the log was reflected otherwise"
         return None
-    start = covered_count(live_chunks(record, window))
+    start = count_covered(select_live_chunks(record, window))
     entries = window.entries[start : start + len(covers["ids"])]
     if [entry.key for entry in entries] != covers["ids"]:
         return "superseded: its messages were observed otherwise, or are gone"
-    if entries_digest(entries) != covers["digest"]:
+    if digest_entries(entries) != covers["digest"]:
         return "stale: its messages were changed"
     return None
 
 
-def over(
+def discarded_event(
     record: MemoryRecord, operation: str, job: Mapping[str, Any], now: datetime, why: str
 ) -> Event:
     """Say that a job or its result is of no use; this is no failure of the model.
@@ -156,14 +158,14 @@ def over(
     }
 
 
-def outdated(record: MemoryRecord, window: Window, now: datetime) -> list[Event]:
+def drop_stale_buffers(record: MemoryRecord, window: Window, now: datetime) -> list[Event]:
     """Drop buffered work that does not fit the conversation any more."""
     events: list[Event] = []
-    for chunk in record["chunks"][len(live_chunks(record, window)) :]:
+    for chunk in record["chunks"][len(select_live_chunks(record, window)) :]:
         why = "stale: the messages of this chunk were changed or observed otherwise"
-        events.append(over(record, "observation", chunk, now, why))
+        events.append(discarded_event(record, "observation", chunk, now, why))
     buffered = record["reflection"]
-    if buffered and position_of_groups(record["log"], buffered["group_ids"]) is None:
+    if buffered and find_groups(record["log"], buffered["group_ids"]) is None:
         why = "superseded: the log was reflected otherwise"
-        events.append(over(record, "reflection", buffered, now, why))
+        events.append(discarded_event(record, "reflection", buffered, now, why))
     return events

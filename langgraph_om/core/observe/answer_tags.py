@@ -62,14 +62,14 @@ class Split:
 
 def split_best(text: str) -> Split:
     """Split the text in the first spelling of its tags that shows a block."""
-    first = _split(text)
+    first = _split_at(text)
     if first.tagged:
         return first
-    spelled = (_split(spelling) for spelling in _spellings(text))
+    spelled = (_split_at(spelling) for spelling in _spell_variants(text))
     return next((split for split in spelled if split.tagged), first)
 
 
-def _spellings(text: str) -> Iterator[str]:
+def _spell_variants(text: str) -> Iterator[str]:
     """Yield what the text may have meant: escapes undone, a block put on a line of its own."""
     if "&lt;" in text:
         plain = text
@@ -89,7 +89,7 @@ def _spellings(text: str) -> Iterator[str]:
         yield f"{text[: late.start]}\n{text[late.start :]}"
 
 
-def _split(text: str) -> Split:
+def _split_at(text: str) -> Split:
     tags = find_tags(text)
     split = Split(tagged=any(tag.leads and tag.opens_log for tag in tags))
     cursor, in_block = 0, False
@@ -101,17 +101,17 @@ def _split(text: str) -> Split:
         (split.inside if in_block else split.outside).append(text[cursor : tag.start])
         cursor = tag.end
         if tag.opens_log:
-            in_block, closer = True, _block_closer(text, tags, index)
+            in_block, closer = True, _find_block_closer(text, tags, index)
         elif tag.name == LOG:
             in_block = False
         elif not tag.closes:
-            end, cursor = _hint_span(text, tags, index)
+            end, cursor = _find_hint_span(text, tags, index)
             split.hints[tag.name] = text[tag.end : end]
     (split.inside if in_block else split.outside).append(text[cursor:])
     return split
 
 
-def _block_closer(text: str, tags: list[Tag], index: int) -> Tag | None:
+def _find_block_closer(text: str, tags: list[Tag], index: int) -> Tag | None:
     """Find the tag that closes a block; without one, the block runs on to the next or the end."""
     region: list[Tag] = []
     limit = len(text)
@@ -126,12 +126,14 @@ def _block_closer(text: str, tags: list[Tag], index: int) -> Tag | None:
         return leading
     trailing = {tag.start for tag in closers if tag.trails}
     unquoted = {tag.start for tag in closers if text[tag.start - 1] != "`"}
-    return _before_no_item(text, region, trailing, limit) or _before_no_item(
+    return _stands_before_no_item(text, region, trailing, limit) or _stands_before_no_item(
         text, region, unquoted, limit
     )
 
 
-def _before_no_item(text: str, region: list[Tag], starts: set[int], limit: int) -> Tag | None:
+def _stands_before_no_item(
+    text: str, region: list[Tag], starts: set[int], limit: int
+) -> Tag | None:
     """Pick the first tag of some that no list item follows before the next structural tag."""
     first: Tag | None = None
     clear = True
@@ -144,7 +146,7 @@ def _before_no_item(text: str, region: list[Tag], starts: set[int], limit: int) 
     return first
 
 
-def _hint_span(text: str, tags: list[Tag], index: int) -> tuple[int, int]:
+def _find_hint_span(text: str, tags: list[Tag], index: int) -> tuple[int, int]:
     """Say where the text of a hint ends, and where reading goes on after it."""
     opened, limit = tags[index], len(text)
     closers: list[Tag] = []
@@ -169,7 +171,7 @@ def _hint_span(text: str, tags: list[Tag], index: int) -> tuple[int, int]:
 
 def find_tags(text: str) -> list[Tag]:
     """Find the tags of a text, each with whether it leads or trails its line."""
-    found = list(_found_tags(text))
+    found = list(_collect_tags(text))
     if not found:
         return []
     before = [text[: found[0][2]], *(text[a[3] : b[2]] for a, b in pairwise(found))]
@@ -178,7 +180,7 @@ def find_tags(text: str) -> list[Tag]:
     opened = ""
     chained = True
     for (name, closes, start, end), gap, rest, code in zip(
-        found, before, after, _in_code(before, after), strict=True
+        found, before, after, _mark_code(before, after), strict=True
     ):
         _, newline, lead = gap.rpartition("\n")
         leads = (chained or bool(newline)) and not lead.strip()
@@ -189,7 +191,7 @@ def find_tags(text: str) -> list[Tag]:
     return tags
 
 
-def _found_tags(text: str) -> Iterator[tuple[str, bool, int, int]]:
+def _collect_tags(text: str) -> Iterator[tuple[str, bool, int, int]]:
     """Yield name, whether it closes, start and end of everything that looks like a tag."""
     for match in _TAG.finditer(text):
         closes, rest = bool(match["slash"]), match["rest"]
@@ -201,7 +203,7 @@ def _found_tags(text: str) -> Iterator[tuple[str, bool, int, int]]:
             yield name, True, match.end(), match.end()
 
 
-def _in_code(before: list[str], after: list[str]) -> list[bool]:
+def _mark_code(before: list[str], after: list[str]) -> list[bool]:
     """Say for each tag whether it stands between backticks on its line."""
     ticks_after: list[bool] = []
     later = False
@@ -219,7 +221,7 @@ def _in_code(before: list[str], after: list[str]) -> list[bool]:
     return quoted
 
 
-def defused(text: str, name: str) -> str:
+def defuse_tags(text: str, name: str) -> str:
     """Write the structural tags of a text that is to stand inside a tag so that they are none."""
     shift = len(name) + 3
     parts, cursor = [], 0

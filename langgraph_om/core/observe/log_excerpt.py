@@ -9,7 +9,7 @@ from typing import Literal
 
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import ShowId
-from langgraph_om.core.record.record import group_by_thread, log_text
+from langgraph_om.core.record.record import group_by_thread, write_log
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Group
 
@@ -29,7 +29,7 @@ class _Line:
     """0 for what the user asserted, 1 for what is done, 2 for the rest."""
 
 
-def previous_observations(
+def select_previous(
     groups: Sequence[Group], budget: int | Literal[False], counter: TokenCounter
 ) -> str:
     """Cut the log to `budget` tokens: the newest lines, and the newest of the important ones.
@@ -43,21 +43,21 @@ def previous_observations(
         counter: What counts tokens.
     """
     if budget is False:
-        return log_text(groups)
+        return write_log(groups)
     if budget == 0:
         return ""
-    text = log_text(groups)
+    text = write_log(groups)
     if sum(group["tokens"] for group in groups) <= budget:
         return text
     lines = [
-        _Line(at, line, counter.count_text(line) + 1, _rank(line))
+        _Line(at, line, counter.count_text(line) + 1, _rank_line(line))
         for at, line in enumerate(text.split("\n"))
         if line.strip()
     ]
     room = budget
     while room > 0:
         kept = _choose(lines, room)
-        shown = _with_gaps([line for line in lines if line.at in kept], len(lines), lines)
+        shown = _mark_gaps([line for line in lines if line.at in kept], len(lines), lines)
         excess = counter.count_text(shown) - budget
         if excess <= 0:
             return shown
@@ -65,7 +65,7 @@ def previous_observations(
     return ""
 
 
-def _rank(line: str) -> int:
+def _rank_line(line: str) -> int:
     return 0 if "🔴" in line else 1 if "✅" in line else 2
 
 
@@ -110,7 +110,7 @@ def _choose(lines: Sequence[_Line], budget: int) -> set[int]:
     return picker.kept
 
 
-def _with_gaps(kept: Sequence[_Line], total: int, lines: Sequence[_Line]) -> str:
+def _mark_gaps(kept: Sequence[_Line], total: int, lines: Sequence[_Line]) -> str:
     order = {line.at: number for number, line in enumerate(lines)}
     out: list[str] = []
     expected = 0
@@ -128,7 +128,7 @@ def _with_gaps(kept: Sequence[_Line], total: int, lines: Sequence[_Line]) -> str
 # --- What the Observer is shown ------------------------------------------------------------------
 
 
-def previous_sections(
+def select_previous_sections(
     groups: Sequence[Group],
     budget: int | Literal[False],
     counter: TokenCounter,
@@ -159,7 +159,7 @@ def previous_sections(
     shares: dict[str, str] = {}
     for at, thread in enumerate(waiting):
         share = left if left is False or at == len(waiting) - 1 else (left + 1) // 2
-        text = previous_observations(by_thread[thread], share, counter)
+        text = select_previous(by_thread[thread], share, counter)
         shares[thread] = text
         if left is not False:
             left = max(0, left - counter.count_text(text))

@@ -12,16 +12,21 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from langgraph_om.core.content.attachments import Attachment
 from langgraph_om.core.content.escape import escape
-from langgraph_om.core.content.text import clean, omit_middle
-from langgraph_om.core.effects import Flow, ModelCall, ModelReply
+from langgraph_om.core.content.text import omit_middle, sanitize
+from langgraph_om.core.effects import AskModel, Flow, ModelReply
 from langgraph_om.core.observe.parse_answer import Parsed, parse_output
-from langgraph_om.core.observe.thread_sections import Answers, attribute, in_section, parse_sections
+from langgraph_om.core.observe.thread_sections import (
+    Answers,
+    escape_attribute,
+    parse_sections,
+    wrap_section,
+)
 from langgraph_om.core.prompts import fill
 from langgraph_om.errors import ObserverError
 
-MOST_ERROR_CHARACTERS = 1000
+MAX_ERROR_CHARACTERS = 1000
 """Of what a provider says, which is logged and may be kept in memory."""
-MOST_QUOTED_CHARACTERS = 20_000
+MAX_QUOTED_CHARACTERS = 20_000
 """Of an answer that is shown to the model again."""
 
 
@@ -52,13 +57,13 @@ def observe(request: ObserverInput) -> Flow[Parsed]:
     Raises:
         ObserverError: When the call failed or the second answer is not usable either.
     """
-    messages = _question(request)
-    reply = yield _call(request, messages)
-    parsed = _read(reply)
+    messages = _build_question(request)
+    reply = yield _build_call(request, messages)
+    parsed = _read_reply(reply)
     if parsed.status not in ("ok", "none"):
-        again = [*messages, *_quoted(reply, parsed), _asking_again(parsed)]
-        reply = yield _call(request, again)
-        parsed = _read(reply)
+        again = [*messages, *_quote_answer(reply, parsed), _ask_again(parsed)]
+        reply = yield _build_call(request, again)
+        parsed = _read_reply(reply)
     if parsed.status not in ("ok", "none"):
         msg = f"the Observer's answer is {parsed.status}: {parsed.problem}"
         error = ObserverError(msg)
@@ -67,60 +72,60 @@ def observe(request: ObserverInput) -> Flow[Parsed]:
     return parsed
 
 
-def _call(request: ObserverInput, messages: list[BaseMessage]) -> ModelCall:
-    return ModelCall(
+def _build_call(request: ObserverInput, messages: list[BaseMessage]) -> AskModel:
+    return AskModel(
         "observer", messages, attachments=request.attachments, by_profile=request.by_profile
     )
 
 
-def _read(reply: ModelReply) -> Parsed:
+def _read_reply(reply: ModelReply) -> Parsed:
     if reply.error is not None:
-        raise failure(reply.error, "Observer") from reply.error
+        raise build_failure(reply.error, "Observer") from reply.error
     return parse_output(reply.text, cut_off=reply.cut_off)
 
 
-def _quoted(reply: ModelReply, parsed: Parsed) -> list[BaseMessage]:
+def _quote_answer(reply: ModelReply, parsed: Parsed) -> list[BaseMessage]:
     """Show the model its own answer, unless that is a flood or nothing."""
-    return [quoted(reply)] if parsed.status == "malformed" else []
+    return [quote(reply)] if parsed.status == "malformed" else []
 
 
-def failure(error: Exception, model: str) -> ObserverError:
+def build_failure(error: Exception, model: str) -> ObserverError:
     """Say why the Observer or the Reflector gave no answer, in so much text as can be kept."""
-    told = clean(str(error)[:MOST_ERROR_CHARACTERS])
+    told = sanitize(str(error)[:MAX_ERROR_CHARACTERS])
     return ObserverError(f"the {model} failed: {type(error).__name__}: {told}")
 
 
-def quoted(reply: ModelReply) -> AIMessage:
+def quote(reply: ModelReply) -> AIMessage:
     """Show a model its answer, in a form that any provider takes."""
-    return AIMessage(omit_middle(clean(reply.text), MOST_QUOTED_CHARACTERS))
+    return AIMessage(omit_middle(sanitize(reply.text), MAX_QUOTED_CHARACTERS))
 
 
-def _asking_again(parsed: Parsed) -> HumanMessage:
+def _ask_again(parsed: Parsed) -> HumanMessage:
     return HumanMessage(fill("observer_retry", problem=parsed.problem))
 
 
-def _question(request: ObserverInput) -> list[BaseMessage]:
+def _build_question(request: ObserverInput) -> list[BaseMessage]:
     system = fill(
         f"observer_{request.prompt}",
-        output_format=output_format(thread_title=request.thread_title),
+        output_format=render_output_format(thread_title=request.thread_title),
         custom=request.instruction or "",
     )
     task = fill(
         "observer_task",
-        previous_observations=_previous_section(request.previous),
-        hints=_hints_section(request.hints),
+        previous_observations=_build_previous(request.previous),
+        hints=_build_hints(request.hints),
         conversation=request.transcript,
     )
     return [SystemMessage(system), HumanMessage(task)]
 
 
-def _previous_section(previous: str) -> str:
+def _build_previous(previous: str) -> str:
     if not previous:
         return "There are no earlier observations."
     return f"<previous-observations>\n{escape(previous)}\n</previous-observations>"
 
 
-def _hints_section(hints: Mapping[str, str | None]) -> str:
+def _build_hints(hints: Mapping[str, str | None]) -> str:
     """Quote the continuation hints as they stand, each in its tag."""
     tags = {"current_task": "current-task", "suggested_response": "suggested-response"}
     tags["thread_title"] = "thread-title"
@@ -129,13 +134,13 @@ def _hints_section(hints: Mapping[str, str | None]) -> str:
     )
 
 
-def output_format(*, thread_title: bool) -> str:
+def render_output_format(*, thread_title: bool) -> str:
     """Describe the form of an answer, for the Observer and for the Reflector."""
     title = fill("observer_title") if thread_title else ""
     return fill("observer_output", thread_title_section=title)
 
 
-def observer_rules(prompt: str) -> str:
+def render_rules(prompt: str) -> str:
     """Return the Observer's rules alone, so that the Reflector knows what it reads."""
     return fill(f"observer_{prompt}", output_format="", custom="")
 
@@ -185,15 +190,15 @@ def observe_threads(request: ThreadsInput) -> Flow[dict[str, Parsed]]:
         ObserverError: When the call failed, or the second answer holds nothing usable either.
         ValueError: When two threads are shown by the same id.
     """
-    names = _thread_ids(request.threads)
+    names = _list_ids(request.threads)
     if not names:
         return {}
-    messages = _threads_question(request)
-    reply = yield _threads_call(request, messages)
+    messages = _build_threads_question(request)
+    reply = yield _build_threads_call(request, messages)
     answers = _read_threads(reply, names)
     if not answers.threads:
-        again = [*messages, *_quoted_threads(reply, answers), _asking_threads_again(answers)]
-        reply = yield _threads_call(request, again)
+        again = [*messages, *_quote_threads(reply, answers), _ask_threads_again(answers)]
+        reply = yield _build_threads_call(request, again)
         answers = _read_threads(reply, names)
     if not answers.threads:
         msg = f"the Observer's answer is {answers.status}: {answers.problem}"
@@ -203,7 +208,7 @@ def observe_threads(request: ThreadsInput) -> Flow[dict[str, Parsed]]:
     return {names[shown_id]: parsed for shown_id, parsed in answers.threads.items()}
 
 
-def _thread_ids(threads: Sequence[ThreadInput]) -> dict[str, str]:
+def _list_ids(threads: Sequence[ThreadInput]) -> dict[str, str]:
     names: dict[str, str] = {}
     for thread in threads:
         if thread.shown_id in names:
@@ -216,47 +221,48 @@ def _thread_ids(threads: Sequence[ThreadInput]) -> dict[str, str]:
     return names
 
 
-def _threads_call(request: ThreadsInput, messages: list[BaseMessage]) -> ModelCall:
+def _build_threads_call(request: ThreadsInput, messages: list[BaseMessage]) -> AskModel:
     attachments = [
-        replace(each, label=f'thread "{attribute(thread.shown_id)}": {each.label}')
+        replace(each, label=f'thread "{escape_attribute(thread.shown_id)}": {each.label}')
         for thread in request.threads
         for each in thread.attachments
     ]
-    return ModelCall("observer", messages, attachments=attachments, by_profile=request.by_profile)
+    return AskModel("observer", messages, attachments=attachments, by_profile=request.by_profile)
 
 
 def _read_threads(reply: ModelReply, names: Mapping[str, str]) -> Answers:
     if reply.error is not None:
-        raise failure(reply.error, "Observer") from reply.error
+        raise build_failure(reply.error, "Observer") from reply.error
     return parse_sections(reply.text, names.keys(), cut_off=reply.cut_off)
 
 
-def _quoted_threads(reply: ModelReply, answers: Answers) -> list[BaseMessage]:
+def _quote_threads(reply: ModelReply, answers: Answers) -> list[BaseMessage]:
     """Show the model its own answer, unless that is a flood or nothing."""
-    return [quoted(reply)] if answers.status == "malformed" else []
+    return [quote(reply)] if answers.status == "malformed" else []
 
 
-def _asking_threads_again(answers: Answers) -> HumanMessage:
+def _ask_threads_again(answers: Answers) -> HumanMessage:
     return HumanMessage(fill("observer_threads_retry", problem=answers.problem))
 
 
-def _threads_question(request: ThreadsInput) -> list[BaseMessage]:
+def _build_threads_question(request: ThreadsInput) -> list[BaseMessage]:
     form = fill(
-        "observer_threads_output", section_form=output_format(thread_title=request.thread_title)
+        "observer_threads_output",
+        section_form=render_output_format(thread_title=request.thread_title),
     )
     system = fill(
         f"observer_{request.prompt}", output_format=form, custom=request.instruction or ""
     )
-    shown = [_thread_section(thread, request) for thread in request.threads]
+    shown = [_build_thread_section(thread, request) for thread in request.threads]
     task = fill(
         "observer_threads_task",
-        previous_observations=_previous_thread_section(request.previous),
+        previous_observations=_build_previous_of_thread(request.previous),
         threads="\n\n".join(shown),
     )
     return [SystemMessage(system), HumanMessage(task)]
 
 
-def _thread_section(thread: ThreadInput, request: ThreadsInput) -> str:
+def _build_thread_section(thread: ThreadInput, request: ThreadsInput) -> str:
     """Show the hints of a thread as they stand, each in its tag, and what was said in it."""
     hints = {
         "current-task": thread.hints.get("current_task"),
@@ -265,11 +271,11 @@ def _thread_section(thread: ThreadInput, request: ThreadsInput) -> str:
     }
     tagged = [f"<{tag}>{escape(text)}</{tag}>" for tag, text in hints.items() if text]
     lines = [*tagged, escape(thread.transcript)]
-    return in_section(thread.shown_id, "\n".join(lines))
+    return wrap_section(thread.shown_id, "\n".join(lines))
 
 
-def _previous_thread_section(previous: Sequence[tuple[str, str]]) -> str:
-    shown = [in_section(shown_id, escape(text)) for shown_id, text in previous if text]
+def _build_previous_of_thread(previous: Sequence[tuple[str, str]]) -> str:
+    shown = [wrap_section(shown_id, escape(text)) for shown_id, text in previous if text]
     if not shown:
         return "There are no earlier observations."
     sections = "\n\n".join(shown)

@@ -16,15 +16,19 @@ from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.message_keys import ShowId
-from langgraph_om.core.observe.thread_sections import attribute
-from langgraph_om.core.observe.transcript import TimedMessage, TranscriptLimits, render_transcript
-from langgraph_om.core.record.window import Entry, safe_cuts
+from langgraph_om.core.observe.thread_sections import escape_attribute
+from langgraph_om.core.observe.transcript import (
+    TimedMessage,
+    TranscriptLimits,
+    write_transcript_text,
+)
+from langgraph_om.core.record.window import Entry, find_safe_cuts
 from langgraph_om.core.tokens.counter import TokenCounter
 
 _PART_CHARACTERS: Final = 500
 """Of one text, call or result in an excerpt."""
 
-_KEPT_PART: Final = 0.5
+_PART_TO_KEEP: Final = 0.5
 """How much of the budget is left unobserved, so that the newest messages stay in their words."""
 
 
@@ -68,7 +72,7 @@ _LIMITS: Final = TranscriptLimits(_PART_CHARACTERS, _PART_CHARACTERS, _PART_CHAR
 # --- What is shown -------------------------------------------------------------------------------
 
 
-def excerpts(
+def build_excerpts(
     threads: Sequence[OtherThread],
     budget: int,
     counter: TokenCounter,
@@ -94,9 +98,9 @@ def excerpts(
     left = budget
     shown: list[dict[str, Any]] = []
     for thread in reversed(ordered):
-        whole = _block(thread, len(_end(thread)[0]), show_id, timezone)
+        whole = _build_block(thread, len(_cut_end(thread)[0]), show_id, timezone)
         tokens = counter.count_text(whole)
-        text = whole if tokens <= left else _newest(thread, left, counter, show_id, timezone)
+        text = whole if tokens <= left else _select_newest(thread, left, counter, show_id, timezone)
         left -= counter.count_text(text) if text else 0
         shown.append(
             {
@@ -111,14 +115,14 @@ def excerpts(
     return shown[::-1]
 
 
-def _newest(
+def _select_newest(
     thread: OtherThread, room: int, counter: TokenCounter, show_id: ShowId, timezone: tzinfo
 ) -> str:
     """Show as many of the newest messages as fit."""
-    fits, over, text = 0, len(_end(thread)[0]), ""
+    fits, over, text = 0, len(_cut_end(thread)[0]), ""
     while over - fits > 1:
         count = (fits + over) // 2
-        block = _block(thread, count, show_id, timezone)
+        block = _build_block(thread, count, show_id, timezone)
         if counter.count_text(block) <= room:
             fits, text = count, block
         else:
@@ -126,20 +130,20 @@ def _newest(
     return text
 
 
-def _block(thread: OtherThread, count: int, show_id: ShowId, timezone: tzinfo) -> str:
-    entries, times = _end(thread)
+def _build_block(thread: OtherThread, count: int, show_id: ShowId, timezone: tzinfo) -> str:
+    entries, times = _cut_end(thread)
     first = len(entries) - count
     newest = zip(entries[first:], times[first:], strict=True)
     start = len(thread.entries) + thread.rest - count
     timed = [TimedMessage(entry.message, time) for entry, time in newest]
-    text = render_transcript(timed, timezone=timezone, counter=_BY_CHARACTER, limits=_LIMITS)
+    text = write_transcript_text(timed, timezone=timezone, counter=_BY_CHARACTER, limits=_LIMITS)
     left_out = f"[{start} earlier message{'' if start == 1 else 's'} left out]\n" if start else ""
-    title = f' title="{attribute(thread.title)}"' if thread.title else ""
-    name = f'id="{attribute(show_id(thread.thread_id))}"{title}'
+    title = f' title="{escape_attribute(thread.title)}"' if thread.title else ""
+    name = f'id="{escape_attribute(show_id(thread.thread_id))}"{title}'
     return f"<other-conversation {name}>\n{left_out}{escape(text)}\n</other-conversation>"
 
 
-def _end(thread: OtherThread) -> tuple[Sequence[Entry], Sequence[datetime | None]]:
+def _cut_end(thread: OtherThread) -> tuple[Sequence[Entry], Sequence[datetime | None]]:
     """Return the newest messages of a thread that are at hand, with their times."""
     if thread.rest:
         return thread.newest, thread.newest_times
@@ -154,10 +158,10 @@ def counts_to_observe(threads: Sequence[OtherThread], budget: int) -> dict[str, 
 
     The newest messages of the newest threads stay, within half of the budget.
     """
-    room = round(budget * _KEPT_PART)
+    room = round(budget * _PART_TO_KEEP)
     counts: dict[str, int] = {}
     for thread in sorted(threads, key=lambda each: (each.updated, each.thread_id), reverse=True):
-        cuts = [0, *_turn_ends(thread.entries)]
+        cuts = [0, *_find_turn_ends(thread.entries)]
         kept = sum(entry.tokens for entry in thread.entries)
         if thread.rest:
             counts[thread.thread_id] = cuts[-1]
@@ -173,9 +177,9 @@ def counts_to_observe(threads: Sequence[OtherThread], budget: int) -> dict[str, 
     return counts
 
 
-def _turn_ends(entries: Sequence[Entry]) -> list[int]:
+def _find_turn_ends(entries: Sequence[Entry]) -> list[int]:
     """List where a thread may be cut so that an answer stays with its question."""
-    cuts = safe_cuts(entries)
+    cuts = find_safe_cuts(entries)
     return [
         cut
         for cut in cuts
@@ -183,7 +187,7 @@ def _turn_ends(entries: Sequence[Entry]) -> list[int]:
     ]
 
 
-def batches(
+def split_batches(
     threads: Sequence[tuple[OtherThread, int]], batch_tokens: int
 ) -> list[list[tuple[OtherThread, int]]]:
     """Put threads together that are observed in one question.
@@ -199,7 +203,7 @@ def batches(
     found: list[list[tuple[OtherThread, int]]] = []
     size = 0
     for thread, count in sorted(threads, key=lambda each: (each[0].updated, each[0].thread_id)):
-        fitting, tokens = _head(thread, count, batch_tokens)
+        fitting, tokens = _cut_head(thread, count, batch_tokens)
         if not fitting:
             continue
         if not found or size + tokens > batch_tokens:
@@ -210,10 +214,10 @@ def batches(
     return found
 
 
-def _head(thread: OtherThread, count: int, limit: int) -> tuple[int, int]:
+def _cut_head(thread: OtherThread, count: int, limit: int) -> tuple[int, int]:
     """Take as many of the oldest exchanges as fit, at least one, and count their tokens."""
     taken = tokens = size = before = 0
-    for cut in safe_cuts(thread.entries):
+    for cut in find_safe_cuts(thread.entries):
         if cut > count:
             break
         size += sum(entry.tokens for entry in thread.entries[before:cut])

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from langgraph_om.core.content.text import clean
+from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.observe.answer_tags import (
     ITEM,
     ITEM_LINE,
@@ -21,7 +21,7 @@ from langgraph_om.core.observe.answer_tags import (
     REPLY,
     TASK,
     TITLE,
-    defused,
+    defuse_tags,
     find_tags,
     split_best,
 )
@@ -92,19 +92,19 @@ class Parsed:
 
 
 def parse_output(text: str, *, cut_off: bool = False) -> Parsed:
-    """Say what an answer of the Observer or Reflector holds, or why it can not be used.
+    """Say what an answer of the Observer or Reflector holds, or why it cannot be used.
 
     Args:
         text: The whole answer, as the model wrote it.
         cut_off: Whether the provider said that the answer ended too early. The status is then
             `cut_off`, and `observations` holds what arrived, for display only.
     """
-    text = clean(text[:_MAX_SHOWN_CHARS] if cut_off else text)
+    text = sanitize(text[:_MAX_SHOWN_CHARS] if cut_off else text)
     if cut_off:
         partial = _read(_PARTIAL_TAG.sub("", text))
         return replace(partial, status="cut_off", problem=_PROBLEMS["cut_off"])
     if text.strip() and is_degenerate(text):
-        return _failed("degenerate")
+        return _build_failed("degenerate")
     return _read(text)
 
 
@@ -118,7 +118,7 @@ def render_output(parsed: Parsed) -> str:
     if parsed.status == "none":
         blocks = [f"<{LOG}>(none)</{LOG}>"]
     else:
-        blocks = [f"<{LOG}>\n{defused(parsed.observations, LOG)}\n</{LOG}>"]
+        blocks = [f"<{LOG}>\n{defuse_tags(parsed.observations, LOG)}\n</{LOG}>"]
     hints = (
         (TASK, parsed.current_task),
         (REPLY, parsed.suggested_response),
@@ -126,29 +126,29 @@ def render_output(parsed: Parsed) -> str:
     )
     for name, value in hints:
         if value:
-            safe = defused(value, name)
+            safe = defuse_tags(value, name)
             body = f"\n{safe}\n" if "\n" in safe else safe
             blocks.append(f"<{name}>{body}</{name}>")
     return "\n".join(blocks)
 
 
 def _read(text: str) -> Parsed:
-    text = without_reasoning(text)
+    text = strip_reasoning(text)
     if not text.strip():
-        return _failed("empty")
+        return _build_failed("empty")
     split = split_best(text)
     status, observations = _judge_block(split.inside) if split.tagged else _judge(split.outside)
     return Parsed(
         status,
         observations,
-        current_task=_hint(split.hints, TASK),
-        suggested_response=_hint(split.hints, REPLY),
-        thread_title=_title(_hint(split.hints, TITLE)),
+        current_task=_read_hint(split.hints, TASK),
+        suggested_response=_read_hint(split.hints, REPLY),
+        thread_title=_read_title(_read_hint(split.hints, TITLE)),
         problem=_PROBLEMS.get(status, ""),
     )
 
 
-def _failed(status: Status) -> Parsed:
+def _build_failed(status: Status) -> Parsed:
     return Parsed(status, problem=_PROBLEMS[status])
 
 
@@ -157,31 +157,33 @@ def _failed(status: Status) -> Parsed:
 
 def _judge_block(pieces: list[str]) -> tuple[Status, str]:
     """Judge text that the model put inside `<observations>`: all of it is kept, or none."""
-    texts = [text for piece in pieces if (text := _tidy(_unfenced(_from_line_start(piece))))]
-    told = [text for text in texts if not _says_nothing(_undated(text))]
-    if not any(_undated(text) for text in told):
+    texts = [
+        text for piece in pieces if (text := _tidy_text(_unwrap_fence(_from_line_start(piece))))
+    ]
+    told = [text for text in texts if not _says_nothing(_strip_dates(text))]
+    if not any(_strip_dates(text) for text in told):
         said_none = len(told) < len(texts)
         return ("none" if said_none else "malformed" if told else "empty"), ""
-    log = _log_text("\n".join(told))
+    log = _read_log("\n".join(told))
     dated = any(_is_date_line(line) for line in log.split("\n"))
-    has_items = _undated(log) and (dated or ITEM_LINE.search(log))
+    has_items = _strip_dates(log) and (dated or ITEM_LINE.search(log))
     return ("ok", log) if has_items else ("malformed", "")
 
 
 def _judge(pieces: list[str]) -> tuple[Status, str]:
     """Judge text without the tags: only its list and its date headings count."""
     text = "\n".join(pieces)
-    whole = _unfenced(text).strip()
+    whole = _unwrap_fence(text).strip()
     if not whole:
         return "empty", ""
-    log = _log_text("\n".join(_list_lines(text)))
-    if whole.casefold() == "(none)" or _says_nothing(_undated(log)):
+    log = _read_log("\n".join(_select_list(text)))
+    if whole.casefold() == "(none)" or _says_nothing(_strip_dates(log)):
         return "none", ""
     return ("ok", log) if ITEM_LINE.search(log) else ("malformed", "")
 
 
-def _log_text(text: str) -> str:
-    return _tidy(defused(_tidy(_unfenced(text)), LOG))
+def _read_log(text: str) -> str:
+    return _tidy_text(defuse_tags(_tidy_text(_unwrap_fence(text)), LOG))
 
 
 def _from_line_start(piece: str) -> str:
@@ -190,7 +192,7 @@ def _from_line_start(piece: str) -> str:
     return piece if stripped.startswith("\n") else stripped
 
 
-def _list_lines(text: str) -> Iterator[str]:
+def _select_list(text: str) -> Iterator[str]:
     """Yield list items with what is indented below them, date headings, and blank lines."""
     in_item = False
     for line in text.split("\n"):
@@ -210,7 +212,7 @@ def _is_date_line(line: str) -> bool:
     return _DATE.fullmatch(line.strip(" \t#*_>`")) is not None
 
 
-def _undated(text: str) -> str:
+def _strip_dates(text: str) -> str:
     return "\n".join(line for line in text.split("\n") if not _is_date_line(line)).strip()
 
 
@@ -220,36 +222,36 @@ def _says_nothing(text: str) -> bool:
     return text.strip(" \t\n*-_`'\"().[]").casefold() in _NOTHING
 
 
-def _hint(hints: dict[str, str], name: str) -> str | None:
-    text = _unfenced(hints.get(name, "").strip())
-    text = _tidy(defused(_tidy(text).strip(), name))
+def _read_hint(hints: dict[str, str], name: str) -> str | None:
+    text = _unwrap_fence(hints.get(name, "").strip())
+    text = _tidy_text(defuse_tags(_tidy_text(text).strip(), name))
     return None if not text or _says_nothing(text) else text
 
 
-def _title(hint: str | None) -> str | None:
+def _read_title(hint: str | None) -> str | None:
     """Reduce a hint to one line without quotes, of a length that can be shown as a title."""
     title, before = (hint or "").split("\n", 1)[0], None
     while title != before:
         before = title
-        title = defused(title[:MAX_TITLE_CHARS].strip(), TITLE)
+        title = defuse_tags(title[:MAX_TITLE_CHARS].strip(), TITLE)
         if len(title) > 1 and _QUOTES.get(title[0]) == title[-1]:
             title = title[1:-1]
     return title if len(title) >= MIN_TITLE_CHARS and not _says_nothing(title) else None
 
 
-def _tidy(text: str) -> str:
-    lines = "\n".join(_clipped(line.rstrip()) for line in text.split("\n"))
+def _tidy_text(text: str) -> str:
+    lines = "\n".join(_clip(line.rstrip()) for line in text.split("\n"))
     return re.sub(r"\n{3,}", "\n\n", lines).strip("\n")
 
 
-def _clipped(line: str) -> str:
+def _clip(line: str) -> str:
     if len(line) <= MAX_LINE_CHARS:
         return line
     kept = line[: MAX_LINE_CHARS - 40]  # room for the mark: a clipped line is not clipped again
     return f"{kept} [… {len(line) - len(kept)} characters left out]"
 
 
-def _unfenced(text: str) -> str:
+def _unwrap_fence(text: str) -> str:
     """Drop code fences that wrap the text, and leave those that belong to an item.
 
     A fence before the first item wraps, with the one that closes it; so does a fence at the very
@@ -258,7 +260,7 @@ def _unfenced(text: str) -> str:
     if "```" not in text and "~~~" not in text:
         return text
     lines = text.split("\n")
-    partner = _fence_partners(lines)
+    partner = _pair_fences(lines)
     dropped: set[int] = set()
     for index, line in enumerate(lines):
         if index in partner:
@@ -271,7 +273,7 @@ def _unfenced(text: str) -> str:
     return "\n".join(line for index, line in enumerate(lines[:end]) if index not in dropped)
 
 
-def _fence_partners(lines: list[str]) -> dict[int, int]:
+def _pair_fences(lines: list[str]) -> dict[int, int]:
     """Map every fence line to the one it belongs with, itself if it stands alone."""
     partner: dict[int, int] = {}
     opened: list[int] = []
@@ -291,7 +293,7 @@ def _fence_partners(lines: list[str]) -> dict[int, int]:
 # --- Reasoning: what the model thought before it answered --------------------------------------
 
 
-def without_reasoning(text: str) -> str:
+def strip_reasoning(text: str) -> str:
     """Drop what stands in think tags before the first block, even when one tag is missing."""
     kept, at = [], 0
     while (head := _HEAD_HERE.match(text, at) or _HEAD_LINE.search(text, at)) and head["think"]:
@@ -301,10 +303,10 @@ def without_reasoning(text: str) -> str:
             return "".join(kept)
         at = end.end()
     text = "".join(kept) + text[at:]
-    return text[_orphan_reasoning_end(text) :]
+    return text[_find_orphan_end(text) :]
 
 
-def _orphan_reasoning_end(text: str) -> int:
+def _find_orphan_end(text: str) -> int:
     """Find where reasoning ends whose open tag was never written; 0 if there is none."""
     if _THINK_END.search(text) is None:
         return 0

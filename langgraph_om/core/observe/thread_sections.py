@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from langgraph_om.core.observe.answer_tags import ITEM_START
-from langgraph_om.core.observe.parse_answer import Parsed, parse_output, without_reasoning
+from langgraph_om.core.observe.parse_answer import Parsed, parse_output, strip_reasoning
 
 CLOSE: Final = "</thread>"
 
@@ -25,7 +25,7 @@ _ATTRIBUTE: Final = re.compile(
 )
 
 
-def opening(shown_id: str, *, current: bool = False) -> str:
+def write_opening(shown_id: str, *, current: bool = False) -> str:
     """Write the tag that opens a section.
 
     Args:
@@ -33,20 +33,20 @@ def opening(shown_id: str, *, current: bool = False) -> str:
         current: Whether it is the thread that the Actor is in.
     """
     mark = ' current="yes"' if current else ""
-    return f'<thread id="{attribute(shown_id)}"{mark}>'
+    return f'<thread id="{escape_attribute(shown_id)}"{mark}>'
 
 
-def in_section(shown_id: str, text: str) -> str:
+def wrap_section(shown_id: str, text: str) -> str:
     """Put a text, which holds no such tags of its own, into the section of a thread."""
-    return f"{opening(shown_id)}\n{text}\n{CLOSE}"
+    return f"{write_opening(shown_id)}\n{text}\n{CLOSE}"
 
 
-def attribute(text: str) -> str:
+def escape_attribute(text: str) -> str:
     """Write any text so that it can stand between the quotes of an attribute."""
-    return "".join(map(_written, text))
+    return "".join(map(_write_character, text))
 
 
-def _written(char: str) -> str:
+def _write_character(char: str) -> str:
     if char in _NAMED:
         return f"&{_NAMED[char]};"
     return char if char.isprintable() and char != "'" else f"&#{ord(char)};"
@@ -64,10 +64,10 @@ def read_id(attributes: str) -> str | None:
         if match[1].casefold() == "id":
             ids.append(next(value for value in match.groups()[1:] if value is not None))
         at = match.end()
-    return _ENTITY.sub(_character, ids[0]) if len(ids) == 1 else None
+    return _ENTITY.sub(_read_character, ids[0]) if len(ids) == 1 else None
 
 
-def _character(entity: re.Match[str]) -> str:
+def _read_character(entity: re.Match[str]) -> str:
     hexadecimal, decimal, name = entity.groups()
     if name:
         return _CHARACTERS.get(name.lower(), entity[0])
@@ -116,10 +116,10 @@ def parse_sections(text: str, known: Collection[str], *, cut_off: bool = False) 
     Returns:
         The answers that can be used. A thread with two sections has none.
     """
-    plain = without_reasoning(text.replace("\r\n", "\n").replace("\r", "\n"))
-    sections = _sections(plain)
+    plain = strip_reasoning(text.replace("\r\n", "\n").replace("\r", "\n"))
+    sections = _find_sections(plain)
     if not sections:
-        return _without_sections(plain, known, cut_off=cut_off)
+        return _reject_sections(plain, known, cut_off=cut_off)
     found: dict[str, Parsed] = {}
     counts: dict[str, int] = {}
     worst: Parsed | None = None
@@ -144,7 +144,7 @@ def parse_sections(text: str, known: Collection[str], *, cut_off: bool = False) 
     return Answers({}, _NO_SECTION, "malformed")
 
 
-def _without_sections(text: str, known: Collection[str], *, cut_off: bool) -> Answers:
+def _reject_sections(text: str, known: Collection[str], *, cut_off: bool) -> Answers:
     """Read an answer that has no section: who was asked about one thread may leave it out."""
     alone = parse_output(text, cut_off=cut_off)
     if alone.status in ("ok", "none") and len(known) == 1:
@@ -154,7 +154,7 @@ def _without_sections(text: str, known: Collection[str], *, cut_off: bool) -> An
     return Answers({}, alone.problem, alone.status)
 
 
-def _sections(text: str) -> list[_Section]:
+def _find_sections(text: str) -> list[_Section]:
     """Cut a text at the lines that are tags."""
     sections: list[_Section] = []
     for line in _JOINED.sub(r"\1\n", text).split("\n"):

@@ -29,7 +29,13 @@ from langgraph_om.core.content.parts import (
     role_of,
     unknown_block,
 )
-from langgraph_om.core.content.text import bounded_json, clean, cut, one_line, short_json
+from langgraph_om.core.content.text import (
+    as_label,
+    sanitize,
+    truncate_to_tokens,
+    write_bounded_json,
+    write_short_json,
+)
 from langgraph_om.core.tokens.counter import TokenCounter
 
 CONVERSATION_TAG: Final = "conversation"
@@ -124,7 +130,7 @@ def transcribe(
     return Transcript(text, writer.placeholders.attachments())
 
 
-def render_transcript(
+def write_transcript_text(
     messages: Sequence[TimedMessage],
     *,
     timezone: tzinfo,
@@ -135,7 +141,7 @@ def render_transcript(
     return transcribe(messages, timezone=timezone, counter=counter, limits=limits).text
 
 
-def _speaker(role: str) -> str:
+def _name_speaker(role: str) -> str:
     """The role as it begins a line; one that reads like a label of ours is set apart from it."""
     if role.casefold().partition(" ")[0] in OWN_LABELS:
         return f"Participant {role}"
@@ -167,7 +173,7 @@ class _Writer:
         if role is None:
             return
         clock = f" ({moment:%H:%M})" if moment else ""
-        lines = list(self._message_lines(message, _speaker(role), clock))
+        lines = list(self._message_lines(message, _name_speaker(role), clock))
         if not lines:
             return
         day = format_day(moment) if moment else "unknown"
@@ -185,7 +191,7 @@ class _Writer:
             return None
 
     def _message_lines(self, message: BaseMessage, speaker: str, clock: str) -> Iterator[str]:
-        name = one_line(message.name)
+        name = as_label(message.name)
         who = f"{speaker} {name}{clock}" if name else f"{speaker}{clock}"
         joint = "" if isinstance(message, AIMessage) else "\n"
         spoken: list[Part] = []
@@ -193,10 +199,10 @@ class _Writer:
             if part and part.kind != "reasoning" and not part.kind.startswith("tool-"):
                 spoken.append(part)
                 continue
-            yield from _line(who, self._speech(spoken, joint))
+            yield from _write_line(who, self._speech(spoken, joint))
             spoken.clear()
             if part and part.kind == "reasoning":
-                yield from _line(f"{who} reasoning", self._cut_result(str(part.body)))
+                yield from _write_line(f"{who} reasoning", self._cut_result(str(part.body)))
             elif part:
                 yield self._tool_line(part, clock)
 
@@ -205,16 +211,16 @@ class _Writer:
         runs: list[tuple[Part, list[str]]] = []
         for part in spoken:
             if part.kind == "text" and runs and runs[-1][0].kind == "text":
-                runs[-1][1].append(_shown(part))
+                runs[-1][1].append(_show_text(part))
             else:
-                runs.append((part, [_shown(part)]))
+                runs.append((part, [_show_text(part)]))
         parts = []
         for part, texts in runs:
-            text = clean(joint.join(texts))
+            text = sanitize(joint.join(texts))
             if part.is_document:
                 text = self._cut_result(text)
             elif part.kind == "text" and self._limits.text_tokens is not None:
-                text = cut(text, self._limits.text_tokens, self._count)
+                text = truncate_to_tokens(text, self._limits.text_tokens, self._count)
             parts.append(text)
         return "\n".join(filter(str.strip, parts))
 
@@ -225,32 +231,32 @@ class _Writer:
         name = part.name or self._names.get(part.call_id) or "tool"
         call_id = f" [{part.call_id}]" if part.call_id else ""
         label = f"Tool {part.kind.removeprefix('tool-')} {name}{clock}{call_id}"
-        return next(_line(label, body), f"{label}: {'' if is_call else EMPTY_RESULT}")
+        return next(_write_line(label, body), f"{label}: {'' if is_call else EMPTY_RESULT}")
 
     def _arguments(self, arguments: object) -> str:
         tokens = self._limits.arguments_tokens
         if isinstance(arguments, str):
-            return cut(clean(arguments), tokens, self._count)
-        return bounded_json(arguments, tokens, self._count)
+            return truncate_to_tokens(sanitize(arguments), tokens, self._count)
+        return write_bounded_json(arguments, tokens, self._count)
 
     def _result(self, content: object) -> str:
         """A tool result within its limit; placeholders of attachments stay when it is cut."""
         if content is not None and not isinstance(content, str | list):
-            return bounded_json(content, self._limits.result_tokens, self._count)
+            return write_bounded_json(content, self._limits.result_tokens, self._count)
         parts = list(result_parts(content, self.placeholders))
-        whole = clean("\n".join(map(_shown, parts)))
+        whole = sanitize("\n".join(map(_show_text, parts)))
         shown = self._cut_result(whole)
         if shown == whole:
             return whole
-        marks = [_shown(part) for part in parts if not _is_long(part)]
-        texts = "\n".join(_shown(part) for part in parts if _is_long(part))
+        marks = [_show_text(part) for part in parts if not _is_long(part)]
+        texts = "\n".join(_show_text(part) for part in parts if _is_long(part))
         return "\n".join((self._cut_result(texts), *marks)) if marks and texts else shown
 
     def _cut_result(self, text: str) -> str:
-        return cut(clean(text), self._limits.result_tokens, self._count)
+        return truncate_to_tokens(sanitize(text), self._limits.result_tokens, self._count)
 
 
-def _line(label: str, body: str) -> Iterator[str]:
+def _write_line(label: str, body: str) -> Iterator[str]:
     """The labelled lines of a content, or none when there is nothing in it."""
     text = body.lstrip("\n").rstrip()
     if text:
@@ -258,12 +264,12 @@ def _line(label: str, body: str) -> Iterator[str]:
 
 
 def _is_long(part: Part) -> bool:
-    """Tell whether a part may have any length, and not only a placeholder's."""
+    """Return whether a part may have any length, and not only a placeholder's."""
     return part.kind == "text" or part.is_document
 
 
-def _shown(part: Part) -> str:
+def _show_text(part: Part) -> str:
     if part.kind != "other":
         return str(part.body)
     label, rest = unknown_block(part.body)
-    return f"{label} {short_json(rest, UNKNOWN_BLOCK_CHARACTERS)}"
+    return f"{label} {write_short_json(rest, UNKNOWN_BLOCK_CHARACTERS)}"

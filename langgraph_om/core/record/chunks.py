@@ -14,7 +14,7 @@ from typing import Any
 from langchain_core.messages import HumanMessage
 
 from langgraph_om.core.content.message_keys import derive_id
-from langgraph_om.core.record.window import Entry, Window, safe_cuts
+from langgraph_om.core.record.window import Entry, Window, find_safe_cuts
 from langgraph_om.core.wire import MemoryRecord
 
 MIN_REMAINING = 1000
@@ -38,12 +38,12 @@ class LiveChunk:
     """What its messages weigh now."""
 
 
-def entries_digest(entries: Sequence[Entry]) -> str:
+def digest_entries(entries: Sequence[Entry]) -> str:
     """Name a run of messages by their ids and contents."""
     return derive_id("messages", *(f"{entry.key}:{entry.digest}" for entry in entries))
 
 
-def live_chunks(record: MemoryRecord, window: Window) -> list[LiveChunk]:
+def select_live_chunks(record: MemoryRecord, window: Window) -> list[LiveChunk]:
     """List the chunks that fit, oldest first."""
     if not record["chunks"]:
         return []
@@ -55,21 +55,19 @@ def live_chunks(record: MemoryRecord, window: Window) -> list[LiveChunk]:
         stop = places.get(last, -1) + 1
         if places.get(first) != start or stop <= start:
             break
-        if entries_digest(window.entries[start:stop]) != chunk["digest"]:
+        if digest_entries(window.entries[start:stop]) != chunk["digest"]:
             break
         live.append(LiveChunk(chunk, stop, window.weight(start, stop)))
         start = stop
     return live
 
 
-def covered_count(live: Sequence[LiveChunk]) -> int:
+def count_covered(live: Sequence[LiveChunk]) -> int:
     """Count the window's messages that chunks cover."""
     return live[-1].stop if live else 0
 
 
-def chunks_to_activate(
-    sizes: Sequence[int], window_tokens: int, *, keep: int, force_at: int
-) -> int:
+def choose_chunks(sizes: Sequence[int], window_tokens: int, *, keep: int, force_at: int) -> int:
     """Choose how many chunks one activation takes, oldest first.
 
     The goal is to leave `keep` tokens of messages. The boundary above the goal is taken unless it
@@ -100,7 +98,7 @@ def chunks_to_activate(
     return 1 if over is None else over + 1
 
 
-def next_chunk_end(window: Window, start: int, *, interval: int, most: int) -> int:
+def find_chunk_end(window: Window, start: int, *, interval: int, most: int) -> int:
     """Tell where the next chunk would end, or 0 when none is due.
 
     Args:
@@ -112,7 +110,7 @@ def next_chunk_end(window: Window, start: int, *, interval: int, most: int) -> i
     if window.weight(start, len(window.entries)) < interval:
         return 0
     total = [0, *accumulate(entry.tokens for entry in window.entries)]
-    cuts = [cut for cut in safe_cuts(window.entries) if cut > start]
+    cuts = [cut for cut in find_safe_cuts(window.entries) if cut > start]
     fitting = [cut for cut in cuts if total[cut] - total[start] <= most] or cuts[:1]
     if not fitting:
         return 0

@@ -61,7 +61,7 @@ _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def check_edit(edit: Mapping[Any, Any], version: int) -> None:
-    """Refuse an edit that can not be meant.
+    """Refuse an edit that cannot be meant.
 
     Args:
         edit: Keys of the record with their new values.

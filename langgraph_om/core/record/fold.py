@@ -13,10 +13,10 @@ from langgraph_om.core.record.record import (
     HINTS,
     RECORD_VERSION,
     blank_record,
-    newest_observed,
-    own_groups,
-    position_of_groups,
-    readable,
+    complete_record,
+    find_groups,
+    find_newest_observed,
+    select_own_groups,
 )
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ConfigurationError
@@ -43,7 +43,7 @@ def fold(record: Mapping[str, Any] | None, updates: Sequence[Any]) -> MemoryReco
     Raises:
         ConfigurationError: When an update is none of these.
     """
-    draft = _Draft(readable(record))
+    draft = _Draft(complete_record(record))
     for update in updates:
         for event in update if isinstance(update, list | tuple) else [update]:
             _apply(draft, event)
@@ -81,14 +81,14 @@ def _apply(record: _Draft, event: object) -> None:
 # --- Effects: one per event type. Each replaces values, none changes a value in place. -----------
 
 
-def _opened(record: _Draft, event: Mapping[str, Any]) -> None:
+def _open(record: _Draft, event: Mapping[str, Any]) -> None:
     """The thread is looked at for the first time, or under a new identity (a copied thread)."""
     if record["thread_id"] != event["thread_id"]:
         record["archived"] = None  # nothing of it is archived under its new id yet
     if event["scope"] == "resource":
         _join(record, event)
     elif record["scope"] == "resource":
-        _part(record)
+        _leave(record)
     for key in ("id", "thread_id", "resource_id", "scope"):
         record[key] = event[key]
 
@@ -103,15 +103,15 @@ def _join(record: _Draft, event: Mapping[str, Any]) -> None:
         kept = ("id", "thread_id", "resource_id", "scope", "stamps", "token_cache", "usage")
         record.update({**blank_record(), **{key: record[key] for key in kept}})
     elif record["cursor"]:
-        groups = own_groups(cast("MemoryRecord", record))
+        groups = select_own_groups(cast("MemoryRecord", record))
         own = [{**group, "thread_id": event["thread_id"]} for group in groups]
         thread_id = record["thread_id"] = event["thread_id"]
         _send(record, event["id"], kind="join", groups=own, thread_id=thread_id)
 
 
-def _part(record: _Draft) -> None:
+def _leave(record: _Draft) -> None:
     """The thread remembers by itself from now on, with what was observed of its own messages."""
-    record["log"] = own_groups(cast("MemoryRecord", record))
+    record["log"] = select_own_groups(cast("MemoryRecord", record))
     record["outbox"], record["others"], record["revision"] = [], [], 0
     pending = record["pending"]
     record["pending"] = {key: job for key, job in pending.items() if key == "observation"}
@@ -126,7 +126,7 @@ def _send(record: dict[str, Any], cycle_id: str, **change: Any) -> None:
     record["outbox"] = [*record["outbox"], item]
 
 
-def _synced(record: _Draft, event: Mapping[str, Any]) -> None:
+def _sync(record: _Draft, event: Mapping[str, Any]) -> None:
     """The log is again what the shared one is; changes that it has, or refused, are done."""
     bodies = {group["id"]: group for group in [*record["log"], *event["groups"]]}
     record["log"] = [bodies[key] for key in event["order"] if key in bodies]
@@ -136,22 +136,22 @@ def _synced(record: _Draft, event: Mapping[str, Any]) -> None:
     _take_hints(record, event)
 
 
-def _others_read(record: _Draft, event: Mapping[str, Any]) -> None:
+def _read_others(record: _Draft, event: Mapping[str, Any]) -> None:
     """What the other threads of the resource have that is not observed."""
     record["others"] = event["others"]
 
 
-def _others_observed(record: _Draft, event: Mapping[str, Any]) -> None:
+def _note_others(record: _Draft, event: Mapping[str, Any]) -> None:
     """Messages of other threads were observed; the shared log takes that in."""
     known = {each["id"] for each in [*record["outbox"], *record["log"]]}
     sections = [each for each in event["sections"] if each["groups"][0]["id"] not in known]
     for section in sections:
         _send(record, section["groups"][0]["id"], kind="extend", **section)
     if sections:
-        _succeeded(record, event)
+        _note_success(record, event)
 
 
-def _counted(record: _Draft, event: Mapping[str, Any]) -> None:
+def _count(record: _Draft, event: Mapping[str, Any]) -> None:
     """Window messages were counted or first seen; what left the window is forgotten."""
     cache = record["token_cache"]
     counts = cache["counts"] if cache["counter"] == event["counter"] else {}
@@ -166,29 +166,31 @@ def _counted(record: _Draft, event: Mapping[str, Any]) -> None:
     record["stamps"] = {**event["stamps"], **stamps} if event["stamps"] else stamps
 
 
-def _stepped(record: _Draft, event: Mapping[str, Any]) -> None:
+def _step(record: _Draft, event: Mapping[str, Any]) -> None:
     """The gate let the Actor go on."""
     record["turn"] = {"request": event["request"], "step": event["step"]}
     record["tripwire"] = None
 
 
-def _observed(record: _Draft, event: Mapping[str, Any]) -> None:
+def _observe(record: _Draft, event: Mapping[str, Any]) -> None:
     """Messages became observed; the cursor moves only from where the Observer began."""
     if _extend_log(record, event, [event["group"]]):
         _take_hints(record, event)
-        _succeeded(record, event)
+        _note_success(record, event)
 
 
-def _reflected(record: _Draft, event: Mapping[str, Any]) -> None:
+def _reflect(record: _Draft, event: Mapping[str, Any]) -> None:
     """A reflection takes the place of exactly the groups it read."""
     if _replace_groups(record, event):
         _take_hints(record, event)
-        _succeeded(record, event)
+        _note_success(record, event)
 
 
 def _extend_log(record: dict[str, Any], event: Mapping[str, Any], groups: Sequence[Group]) -> bool:
     known = {group["id"] for group in record["log"]}
-    if event["after"] != newest_observed(record) or any(group["id"] in known for group in groups):
+    if event["after"] != find_newest_observed(record) or any(
+        group["id"] in known for group in groups
+    ):
         return False
     record["log"] = [*record["log"], *groups]
     record["cursor"] = list(event["cursor"])
@@ -208,7 +210,7 @@ def _extend_log(record: dict[str, Any], event: Mapping[str, Any], groups: Sequen
 
 def _replace_groups(record: _Draft, event: Mapping[str, Any]) -> bool:
     read = event["group_ids"]
-    start = position_of_groups(record["log"], read)
+    start = find_groups(record["log"], read)
     if start is None:
         return False
     log = record["log"]
@@ -227,17 +229,17 @@ def _take_hints(record: _Draft, event: Mapping[str, Any]) -> None:
             record[hint] = event[hint]
 
 
-def _finished(record: _Draft, event: Mapping[str, Any]) -> None:
-    effects = {"observation": _observed, "reflection": _reflected, "others": _others_observed}
+def _finish(record: _Draft, event: Mapping[str, Any]) -> None:
+    effects = {"observation": _observe, "reflection": _reflect, "others": _note_others}
     effects[event["operation"]](record, event)
 
 
-def _succeeded(record: _Draft, event: Mapping[str, Any]) -> None:
-    _rest_until(record, event)
-    _spent(record, event)
+def _note_success(record: _Draft, event: Mapping[str, Any]) -> None:
+    _set_rest(record, event)
+    _spend(record, event)
 
 
-def _rest_until(record: _Draft, event: Mapping[str, Any]) -> None:
+def _set_rest(record: _Draft, event: Mapping[str, Any]) -> None:
     """Forget earlier failures, and wait for growth where the event asks for it."""
     operation = event["operation"]
     attempts = {key: value for key, value in record["attempts"].items() if key != operation}
@@ -247,7 +249,7 @@ def _rest_until(record: _Draft, event: Mapping[str, Any]) -> None:
     record["attempts"] = attempts
 
 
-def _failed(record: _Draft, event: Mapping[str, Any]) -> None:
+def _note_failure(record: _Draft, event: Mapping[str, Any]) -> None:
     """Nothing became observed; the next attempt waits for growth."""
     operation = event["operation"]
     if record["attempts"].get(operation, {}).get("cycle_id") == event["cycle_id"]:
@@ -256,10 +258,10 @@ def _failed(record: _Draft, event: Mapping[str, Any]) -> None:
     attempt = {key: event[key] for key in keys}
     attempt["last_message"] = event.get("last_message")
     record["attempts"] = {**record["attempts"], operation: attempt}
-    _spent(record, event)
+    _spend(record, event)
 
 
-def _spent(record: _Draft, event: Mapping[str, Any]) -> None:
+def _spend(record: _Draft, event: Mapping[str, Any]) -> None:
     usage, spent = record["usage"], event["usage"]
     before = usage.get(event["operation"], {})
     record["usage"] = {
@@ -271,7 +273,7 @@ def _spent(record: _Draft, event: Mapping[str, Any]) -> None:
     }
 
 
-def _buffering_started(record: _Draft, event: Mapping[str, Any]) -> None:
+def _start_buffering(record: _Draft, event: Mapping[str, Any]) -> None:
     """A job runs beside the conversation; the record says what on, the executor how far it is."""
     record["pending"] = {
         **record["pending"],
@@ -279,21 +281,21 @@ def _buffering_started(record: _Draft, event: Mapping[str, Any]) -> None:
     }
 
 
-def _buffering_ended(record: _Draft, event: Mapping[str, Any]) -> None:
+def _end_buffering(record: _Draft, event: Mapping[str, Any]) -> None:
     """A job's result is kept until it is needed."""
     if not _was_pending(record, event):
         return
     if event["operation"] == "others":
-        _others_observed(record, event)
+        _note_others(record, event)
         return
     if event["operation"] == "observation":
         record["chunks"] = [*record["chunks"], event["chunk"]]
     else:
         record["reflection"] = event["reflection"]
-    _succeeded(record, event)
+    _note_success(record, event)
 
 
-def _buffering_failed(record: _Draft, event: Mapping[str, Any]) -> None:
+def _fail_buffering(record: _Draft, event: Mapping[str, Any]) -> None:
     """A job came to nothing, or its result does not fit the conversation any more."""
     kept = [chunk for chunk in record["chunks"] if chunk["cycle_id"] != event["cycle_id"]]
     dropped = len(kept) < len(record["chunks"])
@@ -302,13 +304,13 @@ def _buffering_failed(record: _Draft, event: Mapping[str, Any]) -> None:
         record["reflection"], dropped = None, True
     was_pending = _was_pending(record, event)
     if (was_pending or not dropped) and event.get("failures") is not None:
-        _failed(record, event)
+        _note_failure(record, event)
     elif was_pending and event.get("usage"):
-        _spent(record, event)
+        _spend(record, event)
 
 
 def _was_pending(record: _Draft, event: Mapping[str, Any]) -> bool:
-    """Tell whether this job is the pending one, and take it off."""
+    """Return whether this job is the pending one, and take it off."""
     operation = event["operation"]
     job = record["pending"].get(operation)
     if job is None or job["cycle_id"] != event["cycle_id"]:
@@ -317,12 +319,12 @@ def _was_pending(record: _Draft, event: Mapping[str, Any]) -> bool:
     return True
 
 
-def _activated(record: _Draft, event: Mapping[str, Any]) -> None:
+def _activate(record: _Draft, event: Mapping[str, Any]) -> None:
     """Buffered work takes effect, without a model."""
     if event["operation"] == "reflection":
         if _replace_groups(record, event):
             record["reflection"] = None
-            _rest_until(record, event)
+            _set_rest(record, event)
         return
     ids = event["chunk_ids"]
     if [chunk["id"] for chunk in record["chunks"][: len(ids)]] != ids:
@@ -332,47 +334,47 @@ def _activated(record: _Draft, event: Mapping[str, Any]) -> None:
         _take_hints(record, event)
 
 
-def _tripped(record: _Draft, event: Mapping[str, Any]) -> None:
+def _trip(record: _Draft, event: Mapping[str, Any]) -> None:
     """The turn ends without an answer."""
     keys = ("operation", "reason", "last_message")
     record["tripwire"] = {key: event[key] for key in keys}
 
 
-def _archived(record: _Draft, event: Mapping[str, Any]) -> None:
+def _note_archived(record: _Draft, event: Mapping[str, Any]) -> None:
     """The archive has the conversation up to here."""
     record["archived"] = event["last"]
 
 
-def _evicted(record: _Draft, event: Mapping[str, Any]) -> None:
+def _note_evicted(record: _Draft, event: Mapping[str, Any]) -> None:
     """Observed messages left the conversation; the archive has them."""
     record["evicted"] = event["last"]
 
 
-def _nothing(record: _Draft, event: Mapping[str, Any]) -> None:
+def _ignore(record: _Draft, event: Mapping[str, Any]) -> None:
     """Something to show on the stream that changes no memory."""
 
 
 _EFFECTS: dict[str, Callable[[_Draft, Mapping[str, Any]], None]] = {
-    "opened": _opened,
-    "counted": _counted,
-    "stepped": _stepped,
-    "observation-end": _finished,
-    "observation-failed": _failed,
-    "buffering-start": _buffering_started,
-    "buffering-end": _buffering_ended,
-    "buffering-failed": _buffering_failed,
-    "activation": _activated,
-    "observation-start": _nothing,
-    "thread-update": _nothing,
-    "status": _nothing,
-    "view-trimmed": _nothing,
-    "tripped": _tripped,
-    "archived": _archived,
-    "evicted": _evicted,
-    "tripwire": _nothing,
-    "synced": _synced,
-    "others": _others_read,
+    "opened": _open,
+    "counted": _count,
+    "stepped": _step,
+    "observation-end": _finish,
+    "observation-failed": _note_failure,
+    "buffering-start": _start_buffering,
+    "buffering-end": _end_buffering,
+    "buffering-failed": _fail_buffering,
+    "activation": _activate,
+    "observation-start": _ignore,
+    "thread-update": _ignore,
+    "status": _ignore,
+    "view-trimmed": _ignore,
+    "tripped": _trip,
+    "archived": _note_archived,
+    "evicted": _note_evicted,
+    "tripwire": _ignore,
+    "synced": _sync,
+    "others": _read_others,
 }
 
-FOLDED_TYPES = frozenset(kind for kind, effect in _EFFECTS.items() if effect is not _nothing)
+FOLDED_TYPES = frozenset(kind for kind, effect in _EFFECTS.items() if effect is not _ignore)
 """The types of event that change memory, and are worth a place in a checkpoint."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from langgraph_om.core.content.text import shown_key
+from langgraph_om.core.content.text import show_key
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 
@@ -71,26 +71,26 @@ def log_tokens(record: MemoryRecord) -> int:
     return sum(group["tokens"] for group in record["log"])
 
 
-def failures_of(record: MemoryRecord, operation: str) -> int:
+def count_failures(record: MemoryRecord, operation: str) -> int:
     """Count the failures in a row of an operation."""
     count: int = record["attempts"].get(operation, {}).get("failures", 0)
     return count
 
 
-def newest_observed(record: Mapping[str, Any]) -> str | None:
+def find_newest_observed(record: Mapping[str, Any]) -> str | None:
     """Return the id of the newest observed message, as the cursor knows it."""
     cursor: list[str] = record["cursor"]
     return cursor[-1] if cursor else None
 
 
-def valid_counts(record: MemoryRecord, counter: str) -> dict[str, list[Any]]:
+def select_valid_counts(record: MemoryRecord, counter: str) -> dict[str, list[Any]]:
     """Return the cached token counts that a counter of this identity made."""
     cache = record["token_cache"]
     counts: dict[str, list[Any]] = cache["counts"]
     return counts if cache["counter"] == counter else {}
 
 
-def readable(value: object) -> MemoryRecord:
+def complete_record(value: object) -> MemoryRecord:
     """Complete what the channel holds (`None`, `{}` or a record) to a whole record.
 
     Raises:
@@ -117,20 +117,20 @@ def readable(value: object) -> MemoryRecord:
     return cast("MemoryRecord", {**blank_record(), **value})
 
 
-def log_owner(record: MemoryRecord) -> str:
+def find_log_owner(record: MemoryRecord) -> str:
     """Name whose log it is: threads that share one name what they do to it alike."""
     is_shared = record["scope"] == "resource"
     return f"{record['resource_id']}" if is_shared else record["id"]
 
 
-def own_groups(record: MemoryRecord) -> list[Group]:
+def select_own_groups(record: MemoryRecord) -> list[Group]:
     """Return the groups of a log that are about the record's own conversation."""
     if record["scope"] != "resource":
         return record["log"]
     return [group for group in record["log"] if group["thread_id"] == record["thread_id"]]
 
 
-def position_of_groups(log: Sequence[Group], ids: Sequence[str]) -> int | None:
+def find_groups(log: Sequence[Group], ids: Sequence[str]) -> int | None:
     """Tell where a run of groups stands in a log; `None` when it does not stand there any more."""
     present = [group["id"] for group in log]
     if not ids or ids[0] not in present:
@@ -139,14 +139,14 @@ def position_of_groups(log: Sequence[Group], ids: Sequence[str]) -> int | None:
     return start if present[start : start + len(ids)] == list(ids) else None
 
 
-def log_text(groups: Sequence[Group]) -> str:
+def write_log(groups: Sequence[Group]) -> str:
     """Render groups as one text, a blank line between them."""
     return "\n\n".join(group["text"] for group in groups if group["text"])
 
 
-def range_line(group: Group) -> str:
+def write_range(group: Group) -> str:
     """Name the messages that a group was written from; nothing when it names none."""
-    ranges = ",".join(f"{shown_key(first)}:{shown_key(last)}" for first, last in group["ranges"])
+    ranges = ",".join(f"{show_key(first)}:{show_key(last)}" for first, last in group["ranges"])
     return f"_range: `{ranges}`_" if ranges else ""
 
 

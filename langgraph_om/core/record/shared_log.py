@@ -16,37 +16,37 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from langgraph_om.core.record.record import HINTS, blank_record, newest_observed, position_of_groups
+from langgraph_om.core.record.record import HINTS, blank_record, find_groups, find_newest_observed
 from langgraph_om.core.wire import Group, MemoryRecord, SharedLog, SharedThread
 
 
-def blank_log() -> SharedLog:
+def make_blank_log() -> SharedLog:
     """Return the log of a resource that nothing was observed of."""
     return {"generation": 0, "log": [], "threads": {}}
 
 
-def readable_log(stored: Mapping[str, Any] | None) -> SharedLog:
+def complete_log(stored: Mapping[str, Any] | None) -> SharedLog:
     """Complete what an archive holds."""
-    return cast("SharedLog", {**blank_log(), **(stored or {})})
+    return cast("SharedLog", {**make_blank_log(), **(stored or {})})
 
 
-def applied(shared: SharedLog, changes: Sequence[Mapping[str, Any]]) -> SharedLog:
+def apply_changes(shared: SharedLog, changes: Sequence[Mapping[str, Any]]) -> SharedLog:
     """Put changes into a log, in order; each as far as it still fits."""
     for change in changes:
         shared = _EFFECTS[change["kind"]](shared, change)
     return shared
 
 
-def _extended(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
+def _extend(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
     """Messages of a thread became observed."""
     thread_id = change["thread_id"]
     known = shared["threads"].get(thread_id)
-    if (newest_observed(known) if known else None) != change["after"]:
+    if (find_newest_observed(known) if known else None) != change["after"]:
         return shared
-    return _with_thread(shared, change, change["groups"])
+    return _put_thread(shared, change, change["groups"])
 
 
-def _joined(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
+def _join(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
     """A thread that remembered by itself, or was copied, takes part from now on.
 
     One that took part before puts its observations in the place of those that it took along then;
@@ -56,19 +56,17 @@ def _joined(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
     known = shared["threads"].get(thread_id)
     if known is not None:
         ends = {last for group in change["groups"] for _, last in group["ranges"]}
-        if newest_observed(known) not in {*ends, *change["cursor"]} or not change["groups"]:
+        if find_newest_observed(known) not in {*ends, *change["cursor"]} or not change["groups"]:
             return shared
         others = [group for group in shared["log"] if group["thread_id"] != thread_id]
         brought = {group["id"] for group in change["groups"]}
         if all(g["id"] in brought for g in shared["log"] if g["thread_id"] == thread_id):
             others = shared["log"]
         shared = {**shared, "log": others}
-    return _with_thread(shared, change, change["groups"])
+    return _put_thread(shared, change, change["groups"])
 
 
-def _with_thread(
-    shared: SharedLog, change: Mapping[str, Any], groups: Sequence[Group]
-) -> SharedLog:
+def _put_thread(shared: SharedLog, change: Mapping[str, Any], groups: Sequence[Group]) -> SharedLog:
     present = {group["id"] for group in shared["log"]}
     former = shared["threads"].get(change["thread_id"])
     hints: dict[str, str | None] = dict(former["hints"]) if former else dict.fromkeys(HINTS)
@@ -81,10 +79,10 @@ def _with_thread(
     }
 
 
-def _replaced(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
+def _replace(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
     """A reflection takes the place of exactly the groups it read."""
     read = change["group_ids"]
-    start = position_of_groups(shared["log"], read)
+    start = find_groups(shared["log"], read)
     if start is None:
         return shared
     log = shared["log"]
@@ -95,10 +93,10 @@ def _replaced(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
     }
 
 
-_EFFECTS = {"extend": _extended, "join": _joined, "replace": _replaced}
+_EFFECTS = {"extend": _extend, "join": _join, "replace": _replace}
 
 
-def rewound(shared: SharedLog, thread_id: str, cursor: Sequence[str]) -> SharedLog:
+def rewind(shared: SharedLog, thread_id: str, cursor: Sequence[str]) -> SharedLog:
     """Let a thread go on from an earlier message, because its conversation was forked there."""
     known = shared["threads"].get(thread_id)
     if known is None:
@@ -109,7 +107,7 @@ def rewound(shared: SharedLog, thread_id: str, cursor: Sequence[str]) -> SharedL
 
 def without_thread(stored: Mapping[str, Any], thread_id: str) -> dict[str, Any]:
     """Return a stored log without anything of one thread."""
-    shared = readable_log(stored)
+    shared = complete_log(stored)
     return {
         **stored,
         "log": [group for group in shared["log"] if group["thread_id"] != thread_id],
@@ -117,7 +115,7 @@ def without_thread(stored: Mapping[str, Any], thread_id: str) -> dict[str, Any]:
     }
 
 
-def difference(
+def diff_record(
     record: MemoryRecord, shared: SharedLog, revision: int, sent: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Make the event that brings a thread's copy of the log up to date.
@@ -145,9 +143,9 @@ def difference(
     return event
 
 
-def as_record(stored: Mapping[str, Any], resource_id: str, revision: int) -> MemoryRecord:
+def to_record(stored: Mapping[str, Any], resource_id: str, revision: int) -> MemoryRecord:
     """Return a log as the record of a resource, without what belongs to one thread."""
-    shared = readable_log(stored)
+    shared = complete_log(stored)
     return {
         **blank_record(),
         "scope": "resource",

@@ -20,7 +20,7 @@ from langgraph_om.core.content.message_keys import (
     key_of,
     keyed_messages,
 )
-from langgraph_om.core.record.record import CURSOR_TAIL, own_groups, valid_counts
+from langgraph_om.core.record.record import CURSOR_TAIL, select_own_groups, select_valid_counts
 from langgraph_om.core.tokens.counter import CONVERSATION_OVERHEAD, TokenCounter
 from langgraph_om.core.wire import MemoryRecord
 
@@ -86,14 +86,14 @@ def open_window(
         request: Key of the live user request, where it is known: what the Actor is given may end
             with a message that the user never wrote.
     """
-    keyed, start = _after_cursor(record, messages)
-    counts = valid_counts(record, counter.identity)
+    keyed, start = _find_cursor(record, messages)
+    counts = select_valid_counts(record, counter.identity)
     entries = tuple(
         _weigh(key, message, counts, counter, is_counted=is_counted)
         for key, message in keyed
         if is_conversation(message)
     )
-    request_at = _newest_human(messages, request)
+    request_at = _find_newest_human(messages, request)
     request_key = None
     pinned = None
     if request_at is not None:
@@ -112,7 +112,7 @@ def open_window(
             if pinned is not None
             else 0
         ),
-        observed_keys=_keys_before(messages, start),
+        observed_keys=_collect_keys_before(messages, start),
         last_key=keyed[-1][0] if keyed else (key_of(messages[-1]) if messages else None),
         fresh_from=next(
             (at for at, entry in enumerate(entries) if entry.key == request_key), len(entries)
@@ -120,13 +120,13 @@ def open_window(
     )
 
 
-def observed_messages(record: MemoryRecord, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def select_observed(record: MemoryRecord, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return the messages before the window."""
-    _, start = _after_cursor(record, messages)
+    _, start = _find_cursor(record, messages)
     return [message for message in messages[:start] if is_conversation(message)]
 
 
-def needed_messages(record: MemoryRecord, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def select_needed(record: MemoryRecord, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return the messages from which the same window is opened as from the whole conversation.
 
     They are the window, as many messages before it as a cursor names, and the live user request.
@@ -138,7 +138,7 @@ def needed_messages(record: MemoryRecord, messages: Sequence[BaseMessage]) -> li
     while first > 0 and named < CURSOR_TAIL:
         first -= 1
         named += is_conversation(messages[first])
-    request = _newest_human(messages)
+    request = _find_newest_human(messages)
     pinned = [messages[request]] if request is not None and request < first else []
     return [*pinned, *messages[first:]]
 
@@ -160,7 +160,7 @@ def _weigh(
     return Entry(key, message, digest, counter.count_message(message))
 
 
-def _newest_human(messages: Sequence[BaseMessage], request: str | None = None) -> int | None:
+def _find_newest_human(messages: Sequence[BaseMessage], request: str | None = None) -> int | None:
     """Find the live user request: the message of this key, or else the newest of a human."""
     if request is not None:
         for at in range(len(messages) - 1, -1, -1):
@@ -172,7 +172,7 @@ def _newest_human(messages: Sequence[BaseMessage], request: str | None = None) -
     return None
 
 
-def _keys_before(messages: Sequence[BaseMessage], start: int) -> tuple[str, ...]:
+def _collect_keys_before(messages: Sequence[BaseMessage], start: int) -> tuple[str, ...]:
     tail = messages[max(0, start - CURSOR_TAIL) : start]
     return tuple(key_of(message) for message in tail if message.id and is_conversation(message))
 
@@ -180,7 +180,7 @@ def _keys_before(messages: Sequence[BaseMessage], start: int) -> tuple[str, ...]
 # --- Finding the cursor --------------------------------------------------------------------------
 
 
-def _after_cursor(record: MemoryRecord, messages: Sequence[BaseMessage]) -> tuple[Keyed, int]:
+def _find_cursor(record: MemoryRecord, messages: Sequence[BaseMessage]) -> tuple[Keyed, int]:
     """Return the messages after the cursor with their keys, and the index of the first of them.
 
     The common case walks back from the end and stops at the cursor. Messages without ids, doubled
@@ -214,7 +214,7 @@ def _walk_back(cursor: Sequence[str], messages: Sequence[BaseMessage]) -> int | 
 
 
 def _tail_agrees(cursor: Sequence[str], messages: Sequence[BaseMessage], at: int) -> bool:
-    """Tell whether the messages up to `at` are the cursor's tail, and no doubled id poses as it."""
+    """Return whether the messages up to `at` are the tail, and no doubled id poses as it."""
     wanted = len(cursor) - 1
     while at >= 0 and wanted >= 0:
         if is_conversation(messages[at]):
@@ -236,7 +236,7 @@ def _search(record: MemoryRecord, positions: dict[str, int]) -> int:
     # Messages that were counted were in the window when memory last looked.
     counts = record["token_cache"]["counts"]
     unobserved = min((positions[key] for key in counts if key in positions), default=0)
-    ranges = [ends for group in own_groups(record) for ends in group["ranges"]]
+    ranges = [ends for group in select_own_groups(record) for ends in group["ranges"]]
     for passed, (first, last) in enumerate(reversed(ranges)):
         if last in positions:
             return max(positions[last] + 1, unobserved if passed else 0)
@@ -248,14 +248,14 @@ def _search(record: MemoryRecord, positions: dict[str, int]) -> int:
 # --- Cuts ----------------------------------------------------------------------------------------
 
 
-def safe_cuts(entries: Sequence[Entry]) -> list[int]:
+def find_safe_cuts(entries: Sequence[Entry]) -> list[int]:
     """List where the window may be cut: counts of leading entries that hold only whole exchanges.
 
     A tool call stays with all of its results, and both stay until the Actor has gone on from them:
     who never sees a result asks for it again. A call without a result closes once the conversation
     went on without it, so that an abandoned call does not stop memory for ever.
     """
-    whole_until = _exchange_ends(entries)
+    whole_until = _find_exchange_ends(entries)
     cuts: list[int] = []
     reach = -1
     for at, end in enumerate(whole_until):
@@ -265,7 +265,7 @@ def safe_cuts(entries: Sequence[Entry]) -> list[int]:
     return cuts
 
 
-def _exchange_ends(entries: Sequence[Entry]) -> list[int]:
+def _find_exchange_ends(entries: Sequence[Entry]) -> list[int]:
     """Tell for each message where the exchange that it opens ends; itself when it opens none.
 
     A result belongs to the nearest call of its id before it, since some models number their calls
@@ -281,7 +281,7 @@ def _exchange_ends(entries: Sequence[Entry]) -> list[int]:
                 ends[called] = at
             continue
         newest_other = at
-        open_calls.update(dict.fromkeys(_call_ids(entry.message), at))
+        open_calls.update(dict.fromkeys(_collect_call_ids(entry.message), at))
     for called in open_calls.values():
         if called >= newest_other:  # nothing went on since: its result may still come
             ends[called] = len(entries)
@@ -290,7 +290,7 @@ def _exchange_ends(entries: Sequence[Entry]) -> list[int]:
     return ends
 
 
-def _call_ids(message: BaseMessage) -> list[str]:
+def _collect_call_ids(message: BaseMessage) -> list[str]:
     if message.type != "ai" or not isinstance(message, AIMessage):
         return []
     calls = [*message.tool_calls, *message.invalid_tool_calls]

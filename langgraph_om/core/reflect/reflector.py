@@ -14,8 +14,8 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.message_keys import ShowId
-from langgraph_om.core.effects import Flow, ModelCall
-from langgraph_om.core.observe.observer import failure, observer_rules, output_format
+from langgraph_om.core.effects import AskModel, Flow
+from langgraph_om.core.observe.observer import build_failure, render_output_format, render_rules
 from langgraph_om.core.observe.parse_answer import Parsed, parse_output
 from langgraph_om.core.observe.thread_sections import Answers, parse_sections
 from langgraph_om.core.prompts import fill
@@ -24,7 +24,7 @@ from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Group
 from langgraph_om.errors import ObserverError
 
-HIGHEST_LEVEL = 4
+MAX_LEVEL = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +59,15 @@ def reflect(request: ReflectorInput, counter: TokenCounter) -> Flow[Reflection]:
     """
     best: Reflection | None = None
     tokens, problem = request.tokens, ""
-    for level in range(HIGHEST_LEVEL + 1):
-        reply = yield ModelCall("reflector", _question(request, level, tokens))
+    for level in range(MAX_LEVEL + 1):
+        reply = yield AskModel("reflector", _build_question(request, level, tokens))
         if reply.error is not None:
             if best is None:
-                raise failure(reply.error, "Reflector") from reply.error
+                raise build_failure(reply.error, "Reflector") from reply.error
             break
         parsed = parse_output(reply.text, cut_off=reply.cut_off)
         if parsed.status != "ok":
-            problem = _problem(parsed)
+            problem = _find_problem(parsed)
             continue
         tokens = counter.count_text(parsed.observations)
         if tokens >= request.tokens:
@@ -77,18 +77,18 @@ def reflect(request: ReflectorInput, counter: TokenCounter) -> Flow[Reflection]:
         if best is not None and best.tokens < request.target:
             break
     if best is None:
-        msg = f"the Reflector gave no usable answer in {HIGHEST_LEVEL + 1} attempts: {problem}"
+        msg = f"the Reflector gave no usable answer in {MAX_LEVEL + 1} attempts: {problem}"
         raise ObserverError(msg)
     return best
 
 
-def _problem(parsed: Parsed) -> str:
+def _find_problem(parsed: Parsed) -> str:
     if parsed.status == "none":
         return "it leaves nothing of the log"
     return f"it is {parsed.status}: {parsed.problem}"
 
 
-def reflector_question(
+def build_reflector_question(
     task: str,
     log: str,
     level: int,
@@ -111,8 +111,8 @@ def reflector_question(
     """
     system = fill(
         "reflector",
-        output_format=output_format(thread_title=False),
-        observer_rules=observer_rules(prompt),
+        output_format=render_output_format(thread_title=False),
+        observer_rules=render_rules(prompt),
         custom=instruction or "",
     )
     guidance = (
@@ -128,8 +128,8 @@ def reflector_question(
     return [SystemMessage(system), HumanMessage(asked)]
 
 
-def _question(request: ReflectorInput, level: int, previous_tokens: int) -> list[BaseMessage]:
-    return reflector_question(
+def _build_question(request: ReflectorInput, level: int, previous_tokens: int) -> list[BaseMessage]:
+    return build_reflector_question(
         "reflector_task",
         escape(request.log),
         level,
@@ -173,32 +173,32 @@ def reflect_threads(
         ObserverError: When no answer makes the observations of any thread smaller.
     """
     best: ThreadsReflection | None = None
-    sizes = _sizes(request.groups)
+    sizes = _count_sizes(request.groups)
     names = {request.show_id(thread): thread for thread in sizes}
     tokens, problem = sum(group["tokens"] for group in request.groups), ""
-    for level in range(HIGHEST_LEVEL + 1):
-        reply = yield ModelCall("reflector", _threads_question(request, level, tokens))
+    for level in range(MAX_LEVEL + 1):
+        reply = yield AskModel("reflector", _build_threads_question(request, level, tokens))
         if reply.error is not None:
             if best is None:
-                raise failure(reply.error, "Reflector") from reply.error
+                raise build_failure(reply.error, "Reflector") from reply.error
             break
         answers = parse_sections(reply.text, names.keys(), cut_off=reply.cut_off)
-        texts = _condensed(answers, names, sizes, counter)
+        texts = _read_condensed(answers, names, sizes, counter)
         if not texts:
             problem = answers.problem or "it makes the observations of no thread smaller"
             continue
-        tokens = _tokens_with(request.groups, texts, counter)
+        tokens = _count_with(request.groups, texts, counter)
         if best is None or tokens < best.tokens:
             best = ThreadsReflection(texts, tokens, level)
         if best.tokens < request.target:
             break
     if best is None:
-        msg = f"the Reflector gave no usable answer in {HIGHEST_LEVEL + 1} attempts: {problem}"
+        msg = f"the Reflector gave no usable answer in {MAX_LEVEL + 1} attempts: {problem}"
         raise ObserverError(msg)
     return best
 
 
-def _sizes(groups: Sequence[Group]) -> dict[str, int]:
+def _count_sizes(groups: Sequence[Group]) -> dict[str, int]:
     """Count the tokens of each thread that has observations."""
     sizes: dict[str, int] = {}
     for group in groups:
@@ -207,7 +207,7 @@ def _sizes(groups: Sequence[Group]) -> dict[str, int]:
     return sizes
 
 
-def _condensed(
+def _read_condensed(
     answers: Answers,
     names: Mapping[str, str],
     sizes: Mapping[str, int],
@@ -222,15 +222,15 @@ def _condensed(
     }
 
 
-def _tokens_with(groups: Sequence[Group], texts: Mapping[str, str], counter: TokenCounter) -> int:
+def _count_with(groups: Sequence[Group], texts: Mapping[str, str], counter: TokenCounter) -> int:
     kept = sum(group["tokens"] for group in groups if group["thread_id"] not in texts)
     return kept + sum(map(counter.count_text, texts.values()))
 
 
-def _threads_question(
+def _build_threads_question(
     request: ThreadsReflectorInput, level: int, previous_tokens: int
 ) -> list[BaseMessage]:
-    return reflector_question(
+    return build_reflector_question(
         "reflector_threads_task",
         render_for_reflector(request.groups, request.show_id),
         level,

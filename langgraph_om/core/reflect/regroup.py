@@ -15,8 +15,8 @@ from datetime import date
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.message_keys import ShowId, derive_id
-from langgraph_om.core.observe.thread_sections import in_section
-from langgraph_om.core.record.record import group_by_thread, log_text
+from langgraph_om.core.observe.thread_sections import wrap_section
+from langgraph_om.core.record.record import group_by_thread, write_log
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Group
 
@@ -29,7 +29,7 @@ class _Section:
     text: str
 
 
-def reflected_groups(
+def regroup(
     sources: Sequence[Group],
     text: str,
     *,
@@ -50,7 +50,7 @@ def reflected_groups(
         reflected_at: ISO time.
         counter: What counts tokens.
     """
-    sections = _sections(text)
+    sections = _split_sections(text)
     days = [section.day for section in sections]
     known = [day for day in days if day is not None]
     if not known or len(known) != len(days) or known != sorted(known):
@@ -66,7 +66,7 @@ def reflected_groups(
             {
                 "id": derive_id("group", cycle_id, len(groups)),
                 "kind": "reflection",
-                "ranges": _joined_ranges(share),
+                "ranges": _join_ranges(share),
                 "thread_id": share[0]["thread_id"],
                 "observed_at": reflected_at,
                 "text": carried,
@@ -81,7 +81,7 @@ def reflected_groups(
     return groups
 
 
-def _sections(text: str) -> list[_Section]:
+def _split_sections(text: str) -> list[_Section]:
     """Cut a text before each date heading of a new day."""
     sections: list[_Section] = []
     lines: list[str] = []
@@ -110,7 +110,7 @@ def _share_out(sources: Sequence[Group], days: Sequence[date]) -> list[list[Grou
     return shares
 
 
-def _joined_ranges(groups: Sequence[Group]) -> list[list[str]]:
+def _join_ranges(groups: Sequence[Group]) -> list[list[str]]:
     """Join the ranges of neighbouring groups of one thread: each continues where the last ended."""
     ranges: list[list[str]] = []
     owner: str | None = None
@@ -129,13 +129,13 @@ def _joined_ranges(groups: Sequence[Group]) -> list[list[str]]:
 
 def render_for_reflector(groups: Sequence[Group], show_id: ShowId) -> str:
     """Render a log that is to be condensed: one section for each thread, in order of its start."""
-    texts = {thread: log_text(own) for thread, own in group_by_thread(groups).items()}
+    texts = {thread: write_log(own) for thread, own in group_by_thread(groups).items()}
     return "\n\n".join(
-        in_section(show_id(thread), escape(text)) for thread, text in texts.items() if text
+        wrap_section(show_id(thread), escape(text)) for thread, text in texts.items() if text
     )
 
 
-def reflected_thread_groups(
+def regroup_threads(
     sources: Sequence[Group],
     texts: Mapping[str, str],
     *,
@@ -167,7 +167,7 @@ def reflected_thread_groups(
         text = texts.get(thread, "")
         if not text.strip():
             continue
-        written = reflected_groups(
+        written = regroup(
             own,
             text,
             cycle_id=derive_id("thread", cycle_id, thread),
@@ -175,11 +175,13 @@ def reflected_thread_groups(
             counter=counter,
         )
         starts = [at for at, group in enumerate(sources) if group["thread_id"] == thread]
-        placed += zip(_places(own, written, starts), written, strict=True)
+        placed += zip(_find_places(own, written, starts), written, strict=True)
     return [group for _, group in sorted(placed, key=lambda pair: pair[0])]
 
 
-def _places(own: Sequence[Group], written: Sequence[Group], starts: Sequence[int]) -> list[int]:
+def _find_places(
+    own: Sequence[Group], written: Sequence[Group], starts: Sequence[int]
+) -> list[int]:
     """Tell for each written group where the first of its sources stood."""
     places: list[int] = []
     at = 0

@@ -13,11 +13,11 @@ from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.content.message_keys import Keyed, is_conversation, key_of, keyed_messages
 from langgraph_om.core.record.record import CURSOR_TAIL
-from langgraph_om.core.record.window import observed_messages
+from langgraph_om.core.record.window import select_observed
 from langgraph_om.core.wire import MemoryRecord
 
 
-def unarchived(
+def find_unarchived(
     record: MemoryRecord, messages: Sequence[BaseMessage], changed: Collection[str] = ()
 ) -> tuple[str | None, Keyed]:
     """Return what the archive does not have yet.
@@ -45,7 +45,7 @@ def unarchived(
     return record["evicted"], everything
 
 
-def evictable(
+def find_evictable(
     record: MemoryRecord, messages: Sequence[BaseMessage], request: str | None
 ) -> list[str]:
     """Return the ids of the messages that memory does not need any more, in order.
@@ -61,6 +61,6 @@ def evictable(
     """
     if record["outbox"]:  # others may have observed these messages otherwise meanwhile
         return []
-    observed = observed_messages(record, messages)[:-CURSOR_TAIL]
+    observed = select_observed(record, messages)[:-CURSOR_TAIL]
     old = takewhile(lambda message: message.id == key_of(message) != request, observed)
     return [str(message.id) for message in old]

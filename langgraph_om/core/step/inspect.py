@@ -11,19 +11,19 @@ from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import derive_id
-from langgraph_om.core.cycles.results import collected, outdated
+from langgraph_om.core.cycles.results import drop_stale_buffers, take_in_results
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.events import iso
 from langgraph_om.core.plan import PROCEED, Decision, plan
 from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.record import valid_counts
+from langgraph_om.core.record.record import select_valid_counts
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.status import status_data, trim_notice
+from langgraph_om.core.step.status import build_status, build_trim_notice
 from langgraph_om.core.wire import Event, MemoryRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Inspection:
     """What one look at the conversation found."""
 
     record: MemoryRecord
@@ -40,7 +40,7 @@ class Look:
         return [key for ids in gone for key in ids]
 
 
-def gather(
+def count_and_collect(
     settings: Settings,
     record: MemoryRecord,
     messages: Sequence[BaseMessage],
@@ -48,7 +48,7 @@ def gather(
     now: datetime,
     *,
     jobs: Mapping[str, JobState] | None = None,
-) -> Look:
+) -> Inspection:
     """Count what is new and collect what is done; decide nothing.
 
     Args:
@@ -59,24 +59,27 @@ def gather(
         now: The current time.
         jobs: Per pending operation, what the executor knows of the job.
     """
-    opening = _opening(settings, record, identity)
+    opening = _open_record(settings, record, identity)
     is_new = not record["id"]
     record = fold(record, [opening])
     window = open_window(record, messages, settings.counter)
-    counting = _counting(settings, record, window, now, first_look=is_new)
+    counting = _count_new(settings, record, window, now, first_look=is_new)
     record = fold(record, [counting])
-    done = [*outdated(record, window, now), *collected(settings, record, window, jobs or {}, now)]
-    return Look(fold(record, [done]), window, PROCEED, [*opening, *counting, *done])
+    done = [
+        *drop_stale_buffers(record, window, now),
+        *take_in_results(settings, record, window, jobs or {}, now),
+    ]
+    return Inspection(fold(record, [done]), window, PROCEED, [*opening, *counting, *done])
 
 
-def conclude(
+def decide(
     settings: Settings,
-    seen: Look,
+    seen: Inspection,
     now: datetime,
     *,
     must_proceed: bool = False,
     buffering_waits: bool = False,
-) -> Look:
+) -> Inspection:
     """Decide from what was gathered, and state both windows when the Actor goes on.
 
     Args:
@@ -89,17 +92,17 @@ def conclude(
     record, window, events = seen.record, seen.window, list(seen.events)
     decision = plan(record, window, settings.thresholds, now)
     if decision.kind == "abort":
-        events.append(_tripwire(record, now))
+        events.append(_build_tripwire(record, now))
     elif must_proceed:
         decision = PROCEED
     if decision.kind == "proceed" or (decision.kind == "buffer" and not buffering_waits):
-        step = _next_step(record, window)
+        step = _count_step(record, window)
         stepped: Event = {"type": "stepped", "request": window.request, "step": step}
         record = fold(record, [stepped])
-        data = status_data(record, window, settings.thresholds, step=step)
-        events += [stepped, *trim_notice(settings, record, window)]
+        data = build_status(record, window, settings.thresholds, step=step)
+        events += [stepped, *build_trim_notice(settings, record, window)]
         events.append({"type": "status", "data": data})
-    return Look(record, window, decision, events)
+    return Inspection(record, window, decision, events)
 
 
 def look(
@@ -112,13 +115,13 @@ def look(
     jobs: Mapping[str, JobState] | None = None,
     must_proceed: bool = False,
     buffering_waits: bool = False,
-) -> Look:
+) -> Inspection:
     """Gather and conclude."""
-    seen = gather(settings, record, messages, identity, now, jobs=jobs)
-    return conclude(settings, seen, now, must_proceed=must_proceed, buffering_waits=buffering_waits)
+    seen = count_and_collect(settings, record, messages, identity, now, jobs=jobs)
+    return decide(settings, seen, now, must_proceed=must_proceed, buffering_waits=buffering_waits)
 
 
-def _tripwire(record: MemoryRecord, now: datetime) -> Event:
+def _build_tripwire(record: MemoryRecord, now: datetime) -> Event:
     """Say why there is no answer, in the turn that failed and in each that repeats it."""
     tripwire = record.get("tripwire") or {}
     return {
@@ -132,13 +135,13 @@ def _tripwire(record: MemoryRecord, now: datetime) -> Event:
     }
 
 
-def _next_step(record: MemoryRecord, window: Window) -> int:
+def _count_step(record: MemoryRecord, window: Window) -> int:
     turn = record["turn"]
     step: int = turn["step"] + 1 if turn["request"] == window.request else 0
     return step
 
 
-def _opening(settings: Settings, record: MemoryRecord, identity: Identity) -> list[Event]:
+def _open_record(settings: Settings, record: MemoryRecord, identity: Identity) -> list[Event]:
     whose = (identity.thread_id, identity.resource_id)
     key = derive_id("om", settings.scope, *whose, *identity.place)
     if (record["id"], record["thread_id"], record["resource_id"]) == (key, *whose):
@@ -154,7 +157,7 @@ def _opening(settings: Settings, record: MemoryRecord, identity: Identity) -> li
     ]
 
 
-def _counting(
+def _count_new(
     settings: Settings, record: MemoryRecord, window: Window, now: datetime, *, first_look: bool
 ) -> list[Event]:
     """Note the tokens of new window messages, and when they were first seen.
@@ -163,7 +166,7 @@ def _counting(
     first time, those are the newest human message and what follows.
     """
     known = record["token_cache"]["counts"]
-    valid = valid_counts(record, settings.counter.identity)
+    valid = select_valid_counts(record, settings.counter.identity)
     counts: dict[str, list[Any]] = {}
     stamps: dict[str, str] = {}
     for at, entry in enumerate(window.entries):

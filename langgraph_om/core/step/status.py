@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from langgraph_om.core.actor.prompt import dropped_from_view, extra_tokens
+from langgraph_om.core.actor.prompt import count_extra, count_left_out
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import Thresholds
-from langgraph_om.core.plan import activation_count
-from langgraph_om.core.record.chunks import live_chunks
+from langgraph_om.core.plan import count_to_activate
+from langgraph_om.core.record.chunks import select_live_chunks
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import Event, MemoryRecord
 
 
-def status_data(
+def build_status(
     record: MemoryRecord, window: Window, thresholds: Thresholds, *, step: int
 ) -> dict[str, Any]:
     """State both windows: the `data` of `data-om-status`.
@@ -39,8 +39,8 @@ def status_data(
                 },
             },
             "buffered": {
-                "observations": _buffered_observations(record, window, thresholds),
-                "reflection": _buffered_reflection(record),
+                "observations": _sum_buffered(record, window, thresholds),
+                "reflection": _describe_reflection(record),
             },
         },
         "recordId": record["id"],
@@ -50,43 +50,41 @@ def status_data(
     }
 
 
-def _buffered_observations(
-    record: MemoryRecord, window: Window, thresholds: Thresholds
-) -> dict[str, Any]:
-    live = live_chunks(record, window)
+def _sum_buffered(record: MemoryRecord, window: Window, thresholds: Thresholds) -> dict[str, Any]:
+    live = select_live_chunks(record, window)
     log = log_tokens(record)
-    count = activation_count(live, window.tokens, thresholds, log) if live else 0
+    count = count_to_activate(live, window.tokens, thresholds, log) if live else 0
     return {
         "chunks": len(live),
         "messageTokens": sum(part.tokens for part in live),
         "projectedMessageRemoval": sum(part.tokens for part in live[:count]),
         "observationTokens": sum(part.chunk["tokens"] for part in live),
-        "status": _buffer_status(record, "observation", is_there=bool(live)),
+        "status": _read_buffer_status(record, "observation", is_there=bool(live)),
     }
 
 
-def _buffered_reflection(record: MemoryRecord) -> dict[str, Any]:
+def _describe_reflection(record: MemoryRecord) -> dict[str, Any]:
     buffered = record["reflection"]
     return {
         "inputObservationTokens": buffered["input_tokens"] if buffered else 0,
         "observationTokens": buffered["tokens"] if buffered else 0,
-        "status": _buffer_status(record, "reflection", is_there=buffered is not None),
+        "status": _read_buffer_status(record, "reflection", is_there=buffered is not None),
     }
 
 
-def _buffer_status(record: MemoryRecord, operation: str, *, is_there: bool) -> str:
+def _read_buffer_status(record: MemoryRecord, operation: str, *, is_there: bool) -> str:
     if operation in record["pending"]:
         return "running"
     return "complete" if is_there else "idle"
 
 
-def trim_notice(settings: Settings, record: MemoryRecord, window: Window) -> list[Event]:
+def build_trim_notice(settings: Settings, record: MemoryRecord, window: Window) -> list[Event]:
     """Say when the Actor's view has to leave messages out to keep to `max_input_tokens`."""
     limit = settings.max_input_tokens
     if limit is None:
         return []
-    extra = extra_tokens(record, settings.guide)
-    dropped = dropped_from_view(window, log_tokens(record), limit, extra=extra)
+    extra = count_extra(record, settings.guide)
+    dropped = count_left_out(window, log_tokens(record), limit, extra=extra)
     left_out = [entry for entry in window.entries[:dropped] if entry.key != window.request]
     if not left_out:
         return []

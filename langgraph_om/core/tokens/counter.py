@@ -27,7 +27,12 @@ from langgraph_om.core.content.blocks import (
     RESULT_TYPES,
     TEXT_KEYS,
 )
-from langgraph_om.core.content.text import as_mapping, as_sequence, json_text, json_without_payloads
+from langgraph_om.core.content.text import (
+    as_mapping,
+    as_sequence,
+    write_json,
+    write_json_without_payloads,
+)
 from langgraph_om.core.tokens.images import FILE_FALLBACK_TOKENS, AttachmentFormula, Provider
 
 CONVERSATION_OVERHEAD: Final = 24
@@ -174,7 +179,7 @@ class _Tally:
             self.depth -= 1
 
     def add_unknown(self, value: object) -> None:
-        text, payloads = json_without_payloads(value)
+        text, payloads = write_json_without_payloads(value)
         self.tokens += self.count(text) + FILE_FALLBACK_TOKENS * payloads
 
     def add_result(self, content: object) -> None:
@@ -188,7 +193,7 @@ class _Tally:
             self.add_unknown(call)
             return
         arguments = next((call[key] for key in ARGUMENT_KEYS if call.get(key) is not None), "")
-        tokens = self.count(json_text(call.get("name") or "")) + self.count(json_text(arguments))
+        tokens = self.count(write_json(call.get("name") or "")) + self.count(write_json(arguments))
         ids = (call.get("call_id"), call.get("id"))
         call_id = next((value for value in ids if isinstance(value, str) and value), None)
         if call_id is None:

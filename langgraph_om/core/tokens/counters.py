@@ -51,25 +51,25 @@ class TokenxCounter(MessageCounter):
             end = last.end() if last else len(text)
             segments = _SEGMENT.findall(text, start, end)
             if len(segments) < _FEW_SEGMENTS:
-                tokens += sum(map(_segment_tokens, segments))
+                tokens += sum(map(_count_segment, segments))
             else:
                 repeats = Counter(segments)
-                tokens += sum(_segment_tokens(segment) * n for segment, n in repeats.items())
+                tokens += sum(_count_segment(segment) * n for segment, n in repeats.items())
             start = end
         return tokens
 
 
-def _segment_tokens(segment: str) -> int:
+def _count_segment(segment: str) -> int:
     length = len(segment)
     if not segment.isascii():
-        return _foreign_tokens(segment)
+        return _count_foreign(segment)
     if length <= _SHORT or segment.isdigit():
         return 1
     per_token = 2 if segment[0] in _PUNCTUATION else _CHARACTERS_PER_TOKEN
     return -(-length // per_token)
 
 
-def _foreign_tokens(segment: str) -> int:
+def _count_foreign(segment: str) -> int:
     if _CJK.search(segment):
         return len(segment)
     length = len(segment)
@@ -97,7 +97,7 @@ class TiktokenCounter(MessageCounter):
         provider: Provider | None = None,
         model: str = "",
     ) -> None:
-        """Load the vocabulary, or raise `ConfigurationError` when it can not be had.
+        """Load the vocabulary, or raise `ConfigurationError` when it cannot be had.
 
         `encoding` is a name that tiktoken knows, such as `o200k_base`, or an encoding of your own;
         `provider` and `model` say whose images and files are counted.
@@ -109,7 +109,7 @@ class TiktokenCounter(MessageCounter):
     def count_text(self, text: str) -> int:
         """Return the tokens of a text; names of special tokens in it are plain text."""
         encode = self._encoding.encode_ordinary
-        return sum(len(encode(piece)) for piece in _pieces(text))
+        return sum(len(encode(piece)) for piece in _split_pieces(text))
 
 
 def _load_encoding(encoding: object) -> tiktoken.Encoding:
@@ -118,7 +118,7 @@ def _load_encoding(encoding: object) -> tiktoken.Encoding:
     except Exception as error:
         reason = f"{type(error).__name__}: {error}".partition("\n")[0]
         msg = (
-            f"`encoding` {encoding!r} can not be loaded ({reason}). Write a name that tiktoken "
+            f"`encoding` {encoding!r} cannot be loaded ({reason}). Write a name that tiktoken "
             "knows, such as 'o200k_base'. It downloads a vocabulary on first use: without a "
             "network, set the environment variable TIKTOKEN_CACHE_DIR to a folder that holds it, "
             "or give a `tiktoken.Encoding`"
@@ -130,7 +130,7 @@ def _load_encoding(encoding: object) -> tiktoken.Encoding:
     return found
 
 
-def _pieces(text: str) -> Iterable[str]:
+def _split_pieces(text: str) -> Iterable[str]:
     start = 0
     while len(text) - start > _RUN_LENGTH:
         # Before a space, where vocabularies split anyway; inside a longer run the count is close.
@@ -141,11 +141,11 @@ def _pieces(text: str) -> Iterable[str]:
     yield text[start:]
 
 
-LEAST, MOST = 0.5, 2.0
+MIN_FACTOR, MAX_FACTOR = 0.5, 2.0
 """Bounds of a factor: beyond them the reports are about something else than these messages."""
 PRIOR_TOKENS = 1000
 """So many tokens speak for the counter as it is, so that a few messages do not outweigh it."""
-LARGEST_STEP = 4.0
+MAX_STEP = 4.0
 """A growth that differs by more than this factor has another cause, such as an activation."""
 
 
@@ -163,7 +163,7 @@ def calibration_of(messages: Sequence[BaseMessage], counter: TokenCounter) -> fl
     before: int | None = None
     growth = 0
     for message in messages:
-        now = _input_tokens(message)
+        now = _read_input_tokens(message)
         if now is not None:
             if before is not None and _is_growth(now - before, growth):
                 reported += now - before
@@ -171,20 +171,20 @@ def calibration_of(messages: Sequence[BaseMessage], counter: TokenCounter) -> fl
             before, growth = now, 0
         if message.type != "system":
             growth += counter.count_message(message)
-    return min(MOST, max(LEAST, reported / estimated))
+    return min(MAX_FACTOR, max(MIN_FACTOR, reported / estimated))
 
 
-def _input_tokens(message: BaseMessage) -> int | None:
+def _read_input_tokens(message: BaseMessage) -> int | None:
     if not isinstance(message, AIMessage) or message.usage_metadata is None:
         return None
     return message.usage_metadata["input_tokens"] or None
 
 
 def _is_growth(reported: int, estimated: int) -> bool:
-    """Tell whether the prompt grew by these messages, and by nothing else."""
+    """Return whether the prompt grew by these messages, and by nothing else."""
     if reported <= 0 or estimated <= 0:
         return False
-    return 1 / LARGEST_STEP <= reported / estimated <= LARGEST_STEP
+    return 1 / MAX_STEP <= reported / estimated <= MAX_STEP
 
 
 class CalibratedCounter:
@@ -217,7 +217,11 @@ class CalibratedCounter:
 
 
 def _check_factor(value: object) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and LEAST <= value <= MOST:
+    if (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and MIN_FACTOR <= value <= MAX_FACTOR
+    ):
         return float(value)
-    msg = f"`factor` is {value!r}; write a number in {LEAST}..{MOST}"
+    msg = f"`factor` is {value!r}; write a number in {MIN_FACTOR}..{MAX_FACTOR}"
     raise ConfigurationError(msg)

@@ -272,13 +272,13 @@ class _Costs(dict[str, int]):
 
     def __missing__(self, piece: str) -> int:
         cost = _cost(piece)
-        if len(self) >= _MOST_COSTS:
+        if len(self) >= _MAX_COSTS:
             self.clear()
         if len(piece) <= _LONGEST_KEPT:
             self[piece] = cost
         return cost
 
 
-_MOST_COSTS: Final = 1 << 15
+_MAX_COSTS: Final = 1 << 15
 _LONGEST_KEPT: Final = 64
 _COSTS: Final = _Costs()

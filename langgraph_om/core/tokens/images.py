@@ -87,7 +87,7 @@ _OPENAI: Final = (
     (re.compile(""), (85, 170, 4)),
 )
 _TILES_BY_LENGTH: Final = ((512 * KIB, 1), (2 * MIB, 4), (4 * MIB, 6))
-_MOST_TILES: Final = 8
+_MAX_TILES: Final = 8
 _TILE: Final = 512
 _LONGEST_SIDE: Final = 2048
 _SHORT_SIDE: Final = 768
@@ -109,7 +109,7 @@ def openai_tokens(size: ImageSize | None, length: int | None, detail: str, model
     elif length is None:
         tiles = unknown
     else:
-        tiles = next((n for most, n in _TILES_BY_LENGTH if length <= most), _MOST_TILES)
+        tiles = next((n for most, n in _TILES_BY_LENGTH if length <= most), _MAX_TILES)
     return base + per_tile * tiles
 
 
@@ -234,8 +234,8 @@ _DATA_URI: Final = re.compile(r"data:([\w.+-]{1,60}/[\w.+-]{1,60})?[^,]{0,200},"
 _ENCODED: Final = re.compile(r"[A-Za-z0-9+/_=\s-]{16,64}")
 _SPACE: Final = re.compile(r"\s")
 _LINE: Final = 200
-_MOST_BYTES: Final = MIB
-_MOST_READS: Final = 4_000
+_MAX_BYTES: Final = MIB
+_MAX_READS: Final = 4_000
 _RASTER: Final = re.compile(
     rb"\x89PNG|GIF8|\xff\xd8\xff|RIFF....WEBP|BM|II\*\x00|MM\x00\*|....ftyp|\x00\x00\x00\x0cjP",
     re.DOTALL,
@@ -247,7 +247,7 @@ def _payload(places: list[Mapping[str, Any]]) -> _Payload | None:
         for key in _URI_KEYS:
             value = place.get(key)
             if isinstance(value, (bytes, bytearray, memoryview)):
-                return _Payload(bytes(value[:_MOST_BYTES]), len(value))
+                return _Payload(bytes(value[:_MAX_BYTES]), len(value))
             if isinstance(value, str) and (found := _encoded(key, value)):
                 return found
     return None
@@ -273,7 +273,7 @@ class _Payload:
     mime: str = ""
     at: int = 0
     reads: int = 0
-    left: int = _MOST_BYTES
+    left: int = _MAX_BYTES
 
     def image_size(self) -> ImageSize | None:
         """Return what the header of the image says; `None` when it says nothing sensible."""
@@ -288,14 +288,14 @@ class _Payload:
         return ImageSize(width, height) if min(width, height) > 0 else None
 
     def _join_lines(self) -> None:
-        head = self.data[self.start : self.start + _MOST_BYTES]
+        head = self.data[self.start : self.start + _MAX_BYTES]
         if isinstance(head, str) and _SPACE.search(head, 0, _LINE):
             self.data, self.start = _SPACE.sub("", head), 0
 
     def read(self, count: int = -1) -> bytes:
         """Return the next bytes, none at the end or after too many of them or too many calls."""
         self.reads += 1
-        if self.reads > _MOST_READS:
+        if self.reads > _MAX_READS:
             return b""
         count = min(count, self.left) if count >= 0 else self.left
         found = self._slice(self.at, self.at + count)
