@@ -13,8 +13,8 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 
-from clock import Clock
-from savers import SAVER_KINDS, SaverKind, open_async_saver, open_saver
+from support.clock import Clock
+from support.savers import SAVER_KINDS, SaverKind, open_async_saver, open_saver
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

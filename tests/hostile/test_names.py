@@ -10,7 +10,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, ToolMessage
 
-from hostile.material import COUNTERS, TAGS, examples, ids, tags_in, texts
 from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.actor.relative_dates import annotate
@@ -22,6 +21,7 @@ from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import Group
 from langgraph_om.testing import ScriptedChatModel
+from support.material import COUNTERS, TAGS, examples, ids, tags_in, texts
 
 COUNTER = COUNTERS[0]
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)

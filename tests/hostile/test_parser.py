@@ -10,7 +10,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from hostile.material import CONTROL, FRAGMENTS, disguised_tags, examples, fragments, tags_in, texts
 from langgraph_om.core.content.escape import escape
 from langgraph_om.core.observe.answer_tags import find_tags
 from langgraph_om.core.observe.parse_answer import (
@@ -22,6 +21,7 @@ from langgraph_om.core.observe.parse_answer import (
     parse_output,
     render_output,
 )
+from support.material import CONTROL, FRAGMENTS, disguised_tags, examples, fragments, tags_in, texts
 
 PARTS = ("observations", "current_task", "suggested_response", "thread_title")
 BLOCKS = ("observations", "current-task", "suggested-response", "thread-title")

@@ -17,17 +17,6 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from hostile.material import (
-    CONTROL,
-    COUNTERS,
-    deep,
-    examples,
-    fragments,
-    ids,
-    long_texts,
-    tags_in,
-    texts,
-)
 from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.config.settings import RecallGuide
 from langgraph_om.core.content.escape import escape
@@ -43,6 +32,17 @@ from langgraph_om.core.record.window import open_window
 from langgraph_om.core.reflect.reflector import ReflectorInput, reflect
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.recall.answer import write_guidance
+from support.material import (
+    CONTROL,
+    COUNTERS,
+    deep,
+    examples,
+    fragments,
+    ids,
+    long_texts,
+    tags_in,
+    texts,
+)
 
 COUNTER = COUNTERS[0]
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)

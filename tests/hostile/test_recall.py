@@ -13,7 +13,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from hostile.material import CONTROL, COUNTERS, deep, examples, ids, long_texts, tags_in, texts
 from langgraph_om import ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.tokens.counter import TokenCounter
@@ -27,6 +26,7 @@ from langgraph_om.recall.source import (
     StateSource,
 )
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
+from support.material import CONTROL, COUNTERS, deep, examples, ids, long_texts, tags_in, texts
 
 NOON = datetime(2026, 3, 15, 12, tzinfo=UTC)
 BUDGET = RecallLimits().answer_tokens

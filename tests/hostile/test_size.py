@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from hostile.material import COUNTERS, deep, examples
 from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.actor.prompt import _collect_exchanges, assemble
@@ -28,7 +27,8 @@ from langgraph_om.core.reflect.regroup import regroup
 from langgraph_om.core.step.inspect import look
 from langgraph_om.core.wire import Group
 from langgraph_om.testing import ExtractiveReflector, ScriptedChatModel
-from simulation import settings
+from support.material import COUNTERS, deep, examples
+from support.simulation import settings
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 COUNTER = COUNTERS[0]

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from hostile.material import CONTROL, deep, examples, ids, texts
 from langgraph_om import InlineBuffering, ObservationalMemory, create_memory_agent
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
+from support.material import CONTROL, deep, examples, ids, texts
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 LONG = "I am planning a trip to Lisbon, and my sister joins me. " * 12

@@ -16,10 +16,10 @@ from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from graph_fixtures import dumped
-from laws.cast import CONDENSES, MOODS
-from laws.doors import DOORS
-from laws.world import Rules, World
+from support.agents import dumped
+from support.laws.cast import CONDENSES, MOODS
+from support.laws.doors import DOORS
+from support.laws.world import Rules, World
 
 EXAMPLES = int(os.environ.get("OM_EXAMPLES", "1"))
 

@@ -15,10 +15,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from laws.cast import CONDENSES, HANGS, MOODS, SECTION_MOODS
-from laws.doors import DOORS
-from laws.shares import AWAY
-from laws.world import Rules, Thread, Worker, World, exchanges, turns
+from support.laws.cast import CONDENSES, HANGS, MOODS, SECTION_MOODS
+from support.laws.doors import DOORS
+from support.laws.shares import AWAY
+from support.laws.world import Rules, Thread, Worker, World, exchanges, turns
 
 EXAMPLES = int(os.environ.get("OM_EXAMPLES", "1"))
 SCOPES = os.environ.get("OM_SCOPES", "thread resource").split()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from clock import Clock
 from langgraph_om import ObservationalMemory
 from langgraph_om.testing import ScriptedChatModel
-from laws.world import Rules, World
-from words import Words
+from support.clock import Clock
+from support.laws.world import Rules, World
+from support.words import Words
 
 
 def test_messages_between_removed_ends_of_a_range_stay_observed() -> None:

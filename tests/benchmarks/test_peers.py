@@ -1,0 +1,165 @@
+"""The comparison with other ways to shorten a conversation, on a short one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import bench_peers
+import peers
+import picture
+from conversation import conversation, load
+
+THRESHOLD = 600
+INSTRUCTIONS = 700
+"""About what memory and recall tell the Actor in every prompt, in tokens."""
+OURS = [name for name in peers.AGENTS if name.startswith(peers.OURS)]
+PLAIN = [peers.FULL, "trim_messages", "langchain SummarizationMiddleware", *OURS]
+MESSAGES, FACTS = bench_peers.with_facts(conversation(48, words=25, seed=4))
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, bench_peers.Outcome]:
+    outcomes = bench_peers.compare(MESSAGES, FACTS, names=PLAIN, thresholds=[THRESHOLD])
+    return {each.agent: each for each in outcomes}
+
+
+def runs() -> int:
+    return len(bench_peers.turns(MESSAGES))
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_every_agent_answers_every_turn_and_the_question_at_the_end(
+    found: dict[str, bench_peers.Outcome], name: str
+) -> None:
+    outcome = found[name]
+    assert outcome.answers == len(outcome.sizes) == runs() + 1
+    assert outcome.prompts.calls >= outcome.answers
+    assert min(outcome.sizes) > 0
+    assert 0 < outcome.prompts.share < 1
+    assert outcome.bytes > 0
+    assert outcome.seconds > 0
+
+
+def test_full_history_shows_everything_and_asks_nobody_else(
+    found: dict[str, bench_peers.Outcome],
+) -> None:
+    full = found[peers.FULL]
+    assert full.facts == len(FACTS) > 3
+    assert full.shown == full.reached == full.facts
+    assert full.sizes == sorted(full.sizes)
+    assert (full.waits, full.extra_calls, full.extra_output) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("name", [name for name in PLAIN if name != peers.FULL])
+def test_the_others_have_smaller_prompts_and_keep_no_more_than_they_can_reach(
+    found: dict[str, bench_peers.Outcome], name: str
+) -> None:
+    outcome, full = found[name], found[peers.FULL]
+    assert outcome.prompts.largest < full.prompts.largest
+    assert outcome.shown <= outcome.reached <= outcome.facts
+
+
+def test_trimming_forgets_the_first_fact_and_can_not_look_it_up(
+    found: dict[str, bench_peers.Outcome],
+) -> None:
+    trimmed = found["trim_messages"]
+    assert trimmed.prompts.largest <= THRESHOLD + 50
+    assert trimmed.reached == trimmed.shown < trimmed.facts
+    assert trimmed.extra_calls == 0
+
+
+def test_every_fact_can_be_recalled_with_one_call(found: dict[str, bench_peers.Outcome]) -> None:
+    recalling = found[peers.RECALLING]
+    assert recalling.shown < recalling.facts
+    assert recalling.reached == recalling.facts
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_memory_keeps_its_prompts_bounded(found: dict[str, bench_peers.Outcome], name: str) -> None:
+    window_and_log = 1.2 * (THRESHOLD + THRESHOLD * 4 // 3)
+    assert found[name].prompts.largest < window_and_log + INSTRUCTIONS
+
+
+def test_only_without_buffering_a_turn_waits(found: dict[str, bench_peers.Outcome]) -> None:
+    assert found[peers.OURS].waits == 0 < found[peers.OURS].extra_calls
+    assert found["langgraph_om, buffering off"].waits > 0
+    summarising = found["langchain SummarizationMiddleware"]
+    assert summarising.waits == summarising.extra_calls > 0
+
+
+def test_a_billed_token_of_the_cache_is_cheaper(found: dict[str, bench_peers.Outcome]) -> None:
+    full, ours = found[peers.FULL], found[peers.OURS]
+    assert 0.1 * full.prompts.tokens < full.billed < full.prompts.tokens
+    assert ours.billed > bench_peers.read_price(ours.prompts) + ours.extra_output
+
+
+def test_the_report_has_a_row_for_each_agent(found: dict[str, bench_peers.Outcome]) -> None:
+    report = bench_peers.report_on(list(found.values()))
+    assert [row[0] for row in report.rows] == PLAIN
+    assert {len(row) for row in report.rows} == {len(report.columns)}
+    assert len(bench_peers.markdown(report).splitlines()) == len(PLAIN) + 2
+    json.dumps(report.data)
+
+
+@pytest.mark.parametrize(
+    ("package", "name"),
+    [("langmem", "langmem SummarizationNode"), ("deepagents", "deepagents summarisation")],
+)
+@pytest.mark.filterwarnings("default")
+def test_an_agent_of_another_package_is_replayed_the_same_way(package: str, name: str) -> None:
+    pytest.importorskip(package)
+    (outcome,) = bench_peers.compare(MESSAGES, FACTS, names=[name], thresholds=[THRESHOLD])
+    assert outcome.answers == runs() + 1
+    assert outcome.waits == outcome.extra_calls > 0
+    assert outcome.prompts.largest < 3 * THRESHOLD
+    # deepagents puts messages aside in a file that its agent can read; langmem drops them.
+    assert (outcome.reached == outcome.facts) is (package == "deepagents")
+
+
+def test_a_missing_package_is_told_with_the_extra_that_has_it() -> None:
+    with pytest.raises(SystemExit, match=r"`no_such_package` is not installed.*`bench`"):
+        peers.require("json", "no_such_package")
+
+
+def test_questions_of_a_file_name_the_messages_to_keep(tmp_path: Path) -> None:
+    said = [
+        ("a", "user", "Our dog Rex ate the marzipan."),
+        ("b", "assistant", "That is too bad."),
+        ("c", "user", "We leave at dawn."),
+        ("d", "assistant", "Have a good trip."),
+    ]
+    questions: list[dict[str, Any]] = [
+        {"question": "Who ate it?", "answer": "Rex", "evidence": ["a", "gone"]},
+        {"question": "What did it cost?", "evidence": ["b"]},
+        {"question": "When?", "answer": "dawn", "evidence": ["c", "a"]},
+    ]
+    file = tmp_path / "talk.json"
+    messages = [{"id": key, "role": role, "content": text} for key, role, text in said]
+    file.write_text(json.dumps({"messages": messages, "questions": questions}), "utf-8")
+    facts = bench_peers.facts_of(file, load(file))
+    assert [fact.message_id for fact in facts] == ["a", "c"]
+    for text, is_kept in [
+        ("He said: Our dog Rex ate the marzipan. Then", True),
+        ("* (09:30) User: dog Rex ate marzipan", True),
+        ("* (09:30) User: the cat slept", False),
+    ]:
+        assert facts[0].is_in(text, bench_peers.words_of(text)) is is_kept
+
+
+def test_the_picture_is_small_and_the_same_every_time(
+    found: dict[str, bench_peers.Outcome], tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    outcomes = list(found.values())
+    one, two = (picture.draw(outcomes, tmp_path / name) for name in ("one", "two"))
+    assert [path.name for path in one] == ["prompt_tokens.png", "prompt_tokens.svg"]
+    assert [path.read_bytes() for path in one] == [path.read_bytes() for path in two]
+    assert one[0].stat().st_size < 150_000
+    assert one[1].read_text("utf-8").startswith("<?xml")

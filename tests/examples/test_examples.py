@@ -1,0 +1,740 @@
+"""The examples, run as a newcomer runs them: in a process of their own, without a key."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+
+from langgraph_om import ObservationalMemory
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+KEYS = {"GOOGLE_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY"}
+
+Row = dict[str, Any]
+
+
+def run(example: str, *options: object) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if name not in KEYS}
+    return subprocess.run(  # noqa: S603
+        [sys.executable, str(EXAMPLES / example), *map(str, options)],
+        env={**kept, "PYTHONUTF8": "1", "FORCE_COLOR": "1"},
+        encoding="utf-8",
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def succeed(example: str, *options: object) -> str:
+    done = run(example, *options)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert "\x1b" not in done.stdout + done.stderr, "control sequences outside of a terminal"
+    return done.stdout
+
+
+def run_program(program: str) -> subprocess.CompletedProcess[str]:
+    """Run an example in circumstances that a program makes for it."""
+    kept = {name: value for name, value in os.environ.items() if name not in KEYS}
+    return subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program],
+        env={**kept, "PYTHONUTF8": "1"},
+        encoding="utf-8",
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+
+
+class Replay:
+    """Runs the replay in this process, which spares a start per case."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self.monkeypatch, self.capsys = monkeypatch, capsys
+
+    def run(self, *options: object) -> tuple[object, str, str]:
+        self.monkeypatch.setattr(sys, "argv", ["replay.py", *map(str, options)])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(EXAMPLES / "replay.py"), run_name="__main__")
+        return ended.value.code, *self.capsys.readouterr()
+
+    def succeed(self, *options: object) -> str:
+        code, printed, errors = self.run(*options)
+        assert code == 0, printed[-2000:] + errors[-2000:]
+        return printed
+
+
+@pytest.fixture
+def replay(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Replay:
+    return Replay(monkeypatch, capsys)
+
+
+def figure(name: str, printed: str) -> int:
+    found = re.search(rf"^{name}: +(\d+)", printed, re.MULTILINE)
+    assert found, f"no line {name!r} in:\n{printed[-2000:]}"
+    return int(found[1])
+
+
+def decimal(name: str, printed: str) -> float:
+    found = re.search(rf"^{name}: +([\d.]+)$", printed, re.MULTILINE)
+    assert found, f"no line {name!r} in:\n{printed[-2000:]}"
+    return float(found[1])
+
+
+def tokens(name: str, printed: str) -> int:
+    found = re.search(rf"^{name}: +\d+ messages, (\d+) tokens", printed, re.MULTILINE)
+    assert found, f"no line {name!r} in:\n{printed[-2000:]}"
+    return int(found[1])
+
+
+@pytest.mark.parametrize(
+    ("example", "package", "extras"),
+    [
+        ("quickstart.py", "rich", "examples"),
+        ("quickstart.py", "langgraph.checkpoint.sqlite", "examples"),
+        ("agent.py", "langchain", "agents,examples"),
+        ("stream_events.py", "rich", "examples"),
+        ("swap_checkpointer.py", "langgraph.checkpoint.sqlite", "examples"),
+    ],
+)
+def test_example_says_what_to_install(example: str, package: str, extras: str) -> None:
+    done = run_program(
+        f"import runpy, sys; sys.modules[{package!r}] = None; sys.argv = [{example!r}]; "
+        f"runpy.run_path({str(EXAMPLES / example)!r}, run_name='__main__')"
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert f"pip install 'langgraph-om[{extras}]'" in done.stderr
+
+
+# --- quickstart ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def trip(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The quickstart's database after one run, and what the run printed."""
+    db = tmp_path_factory.mktemp("quickstart") / "trip.sqlite"
+    return db, succeed("quickstart.py", "--db", db)
+
+
+def test_quickstart_observes_reflects_and_shortens_the_prompt(trip: tuple[Path, str]) -> None:
+    printed = trip[1]
+    assert printed.startswith("Models: offline")
+    assert figure("observer calls", printed) >= 1
+    assert figure("reflections", printed) >= 1
+    assert tokens("the Actor sees", printed) < tokens("full history", printed)
+    assert re.search(r"^ +\* 🔴 \(08:52\) User: Our budget is 1,800", printed, re.MULTILINE)
+
+
+def test_quickstart_tells_the_whole_story(trip: tuple[Path, str]) -> None:
+    printed = trip[1]
+    days = re.findall(r"^\w+day, \d\d May 2026$", printed, re.MULTILINE)
+    said = printed.count("\nYou: ")
+    assert len(days) == 5
+    assert said >= 24
+    assert printed.count("\n   calls ") >= 5
+    assert printed.index("You are. Night train on 19 June") > printed.index("\nMonday, 11 May 2026")
+
+
+def test_quickstart_dates_every_observation_within_the_story(trip: tuple[Path, str]) -> None:
+    dates = set(re.findall(r"^ *Date: (.+)$", trip[1], re.MULTILINE))
+    assert dates <= {f"May {day}, 2026" for day in (4, 6, 7, 9, 11)}
+
+
+def test_quickstart_continues_the_thread(trip: tuple[Path, str]) -> None:
+    db, first = trip
+    printed = succeed("quickstart.py", "--db", db)
+    before = re.search(r"^full history: +(\d+) messages", first, re.MULTILINE)
+    assert before is not None
+    assert f"The thread goes on after {before[1]} messages." in printed
+    assert figure("full history", printed) == int(before[1]) + 2
+    assert tokens("the Actor sees", printed) < tokens("full history", printed)
+
+
+def test_quickstart_says_what_memory_does_in_short_phrases(trip: tuple[Path, str]) -> None:
+    told = re.findall(r"^   memory: (.+)$", trip[1], re.MULTILINE)
+    assert {re.sub(r"\d+", "N", phrase).replace("chunks", "chunk") for phrase in told} == {
+        "buffering N tokens of messages",
+        "buffered N tokens of messages in N",
+        "activated N chunk: N tokens of messages became N of observations",
+        "condensing N tokens of observations",
+        "condensed N to N, for later",
+        "activated what was condensed: N became N",
+    }
+    assert re.search(
+        r"\(messages \d+/600, .*; [1-9] chunks? ready, \d at work\)$", trip[1], re.MULTILINE
+    )
+
+
+def test_quickstart_cuts_observations_short_unless_asked(trip: tuple[Path, str]) -> None:
+    def formed(printed: str) -> list[int]:
+        blocks = re.findall(r"(?m)^   memory: buffered .*\n((?:      .*\n)*)", printed)
+        return [block.count("\n") for block in blocks]
+
+    assert max(formed(trip[1])) == 7
+    assert re.search(r"^      … \d+ more$", trip[1], re.MULTILINE)
+    in_full = succeed("quickstart.py", "--verbose")
+    assert sum(formed(in_full)) >= sum(formed(trip[1]))
+    assert not re.search(r"^      … \d+ more$", in_full, re.MULTILINE)
+    assert re.search(r"condensed \d+ to \d+, for later\n      Date: ", in_full)
+
+
+SPENT = (
+    r"^memory spent: ([\d,]+) calls, ([\d,]+) tokens in, ([\d,]+) out; your agent's input was "
+    r"([\d,]+) tokens with memory, ([\d,]+) without$"
+)
+
+
+def test_quickstart_adds_up_what_memory_costs(trip: tuple[Path, str]) -> None:
+    found = re.search(SPENT, trip[1], re.MULTILINE)
+    assert found is not None
+    calls, read, written, sent, full = (int(number.replace(",", "")) for number in found.groups())
+    assert calls >= figure("observer calls", trip[1])
+    assert 0 < written < read
+    assert figure("observer calls", trip[1]) < sent < full
+    assert trip[1].splitlines()[-1].startswith("Offline, the observations are extracts")
+
+
+def test_quickstart_loses_no_job_between_two_runs(trip: tuple[Path, str], tmp_path: Path) -> None:
+    first = trip[1]
+    assert first.rindex("\nAgent: ") < first.rindex("   memory: buffered "), "nothing was at work"
+    db = tmp_path / "trip.sqlite"
+    shutil.copy(trip[0], db)
+    printed = succeed("quickstart.py", "--db", db)
+    assert re.search(
+        r"\(messages .*; [1-9]\d* chunks? ready, (?:reflection ready, )?0 at work\)", printed
+    )
+    assert "lost" not in printed
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_quickstart_shows_three_bars_on_a_terminal() -> None:
+    printed = on_terminal("quickstart.py")
+    for bar in ("messages ", "observations ", "buffered "):
+        assert f"\x1b[2K{bar}" in printed or f"\n{bar}" in printed
+    assert re.search(r"[1-9]\d* of 600 tokens", printed)
+    assert re.search(r"[1-9] chunks? ready, \d at work", printed)
+    assert "of 100 tokens" not in printed
+    assert "600, observations" not in printed
+
+
+def on_terminal(example: str, *options: object) -> str:
+    import pty  # noqa: PLC0415 not on every platform
+
+    ours, theirs = pty.openpty()
+    kept = {name: value for name, value in os.environ.items() if name not in KEYS}
+    with subprocess.Popen(  # noqa: S603
+        [sys.executable, str(EXAMPLES / example), *map(str, options)],
+        env={**kept, "PYTHONUTF8": "1", "TERM": "xterm-256color", "COLUMNS": "80"},
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+    ) as process:
+        os.close(theirs)
+        printed = b""
+        # Reading ends with an error on Linux, and with nothing elsewhere.
+        with contextlib.suppress(OSError):
+            while piece := os.read(ours, 65536):
+                printed += piece
+    os.close(ours)
+    assert process.returncode == 0, printed[-2000:]
+    return printed.decode()
+
+
+# --- state_graph ---------------------------------------------------------------------------------
+
+
+def test_state_graph_draws_the_graph_and_prints_the_log() -> None:
+    printed = succeed("state_graph.py")
+    assert printed.startswith("Models: offline")
+    assert "om_status -. &nbsp;observe&nbsp; .-> om_observe;" in printed
+    assert "tools --> om_status;" in printed
+    assert "12 messages, 6 calls of the model." in printed
+    log = printed.partition("Memory's log")[2]
+    assert re.search(r"^\[observation of messages 1 to \d+, \d+ tokens\]$", log, re.MULTILINE)
+    assert "number 20-117" in log
+
+
+# --- agent ---------------------------------------------------------------------------------------
+
+
+def test_agent_answers_from_memory_and_shows_it(tmp_path: Path) -> None:
+    db = tmp_path / "workshop.sqlite"
+    printed = succeed("agent.py", db)
+    assert printed.startswith("Models: offline")
+    assert printed.count("\nJonas: ") == 9
+    asked, view = printed.rpartition("\nJonas: ")[2].split("\nmemory of jonas, ")
+    assert "back on Thursday, my train to Kassel leaves at 17:40" in asked
+    assert "My budget is 120 euros" in asked
+    assert re.search(r"^observations +\[#+\.*\] \d+ of 450 tokens$", view, re.MULTILINE)
+    assert 'called price {"part": "chain"}' in view
+    assert set(re.findall(r"^Date: (.+)$", view, re.MULTILINE)) == {"May 4, 2026"}
+    again = succeed("agent.py", db)
+    assert re.search(r"^The thread goes on after \d+ messages\.$", again, re.MULTILINE)
+    assert again.count("\nJonas: ") == 1
+    assert "My budget is 120 euros" in again
+
+
+# --- deep_agent ----------------------------------------------------------------------------------
+
+
+def test_deep_agent_remembers_and_sends_questions_to_its_subagent() -> None:
+    pytest.importorskip("deepagents")
+    printed = succeed("deep_agent.py")
+    assert "ObservationalMemoryMiddleware.before_model" in printed.splitlines()[1]
+    told = printed.partition("\nmemory of yearbook, ")[0]
+    assert told.count("Agent (with its subagent): The archivist says: ") == 3
+    assert "The archivist says: 2007: no regatta" in told
+    assert told.rstrip().endswith("please no photographs of the old boathouse.")
+    assert re.search(r"^observations .* [1-9]\d* of 40000 tokens$", printed, re.MULTILINE)
+
+
+@pytest.mark.parametrize("profile", [True, False])
+def test_deep_agent_switches_the_summarisation_off(profile: bool) -> None:  # noqa: FBT001
+    pytest.importorskip("deepagents")
+    off = "" if profile else "deepagents.register_harness_profile = lambda *given: None; "
+    program = (
+        "import deepagents, runpy, sys; from deepagents.middleware import summarization; "
+        "summarization.SummarizationMiddleware.wrap_model_call = lambda *given: sys.exit(3); "
+        f"{off}runpy.run_path({str(EXAMPLES / 'deep_agent.py')!r}, run_name='__main__')"
+    )
+    assert run_program(program).returncode == (0 if profile else 3)
+
+
+def test_deep_agent_says_that_there_is_nothing_to_show_without_deepagents() -> None:
+    program = (
+        "import runpy, sys; sys.modules['deepagents'] = None; "
+        f"runpy.run_path({str(EXAMPLES / 'deep_agent.py')!r}, run_name='__main__')"
+    )
+    done = run_program(program)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "deepagents is not installed" in done.stdout
+    assert "pip install" in done.stdout
+
+
+# --- stream_events -------------------------------------------------------------------------------
+
+
+def test_stream_events_prints_words_and_parts() -> None:
+    printed = succeed("stream_events.py")
+    turns = printed.split("\nYou: ")[1:]
+    assert len(turns) == 7
+    assert all(turn.count("\nAgent: ") == 1 for turn in turns)
+    assert "The trailer has to be free by then, and the press wants clean crates." in turns[3]
+    assert re.search(r"memory: reads \d+ tokens ahead\n +memory: noted them in \d+\n", printed)
+    assert re.search(r"memory: \d+ tokens leave the view\n", printed)
+    assert "tokens: messages " in turns[0]
+    assert ", observations 0 of 400" in turns[0]
+    assert re.search(r", observations [1-9]\d* of 400", turns[6])
+    assert "Agent: The cellar is at 6 degrees" in turns[6]
+    assert "Mr. Aydin repairs it on Wednesday at 7" in turns[6]
+    assert succeed("stream_events.py", "--protocol") == printed
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_stream_events_draws_two_sides_on_a_terminal() -> None:
+    printed = on_terminal("stream_events.py", "--delay", "0")
+    plain = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", printed)
+    frame = plain[plain.rindex("╭") - 60 :]
+    assert all(title in frame for title in (" orchard ", " memory "))
+    assert re.search(r"│ messages \d+ of 180 tokens +│", frame)
+    assert re.search(r"│ observations [1-9]\d* of 400 tokens +│", frame)
+    assert "━━━" in frame
+    assert re.search(r"│ \d+ tokens leave the view +│", frame)
+    assert "160 euros." in frame
+    assert max(map(len, plain.splitlines())) <= 80
+
+
+# --- swap_checkpointer ---------------------------------------------------------------------------
+
+
+def test_swap_checkpointer_takes_the_record_along(postgres_database: str) -> None:
+    printed = succeed("swap_checkpointer.py", "--postgres", postgres_database)
+    memory, sqlite, postgres = printed.split("\n=== ")[1:]
+    assert (memory[:13], sqlite[:11], postgres[:13]) == (
+        "InMemorySaver",
+        "SqliteSaver",
+        "PostgresSaver",
+    )
+    for moved, count in ((sqlite, 10), (postgres, 18)):
+        assert re.search(r"^ +record identical: +True \(\d{4} characters\)$", moved, re.MULTILINE)
+        assert f"messages identical: True ({count} messages)" in moved
+        assert "prompt identical:   True" in moved
+    assert "You told me: I am Ruth and I lead a choir of 34 singers in Bremen." in sqlite
+    assert "You told me: The hall costs 450 euros" in postgres
+
+
+def test_swap_checkpointer_ends_after_sqlite_without_postgres() -> None:
+    program = (
+        "import runpy, sys; sys.modules['psycopg'] = None; sys.argv = ['swap_checkpointer.py']; "
+        f"runpy.run_path({str(EXAMPLES / 'swap_checkpointer.py')!r}, run_name='__main__')"
+    )
+    done = run_program(program)
+    assert done.returncode == 0, done.stderr
+    assert "=== SqliteSaver" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("PostgreSQL: skipped")
+
+
+# --- replay --------------------------------------------------------------------------------------
+
+TOPICS = ("garden", "engine", "harbour", "violin", "bakery", "glacier", "library", "orchard")
+
+
+def recorded(count: int, *, first: str = "user") -> list[Row]:
+    """A talk of so many messages, in which the two take turns."""
+    roles = ["user", "assistant"] if first == "user" else ["assistant", "user"]
+    return [
+        {
+            "role": roles[at % 2],
+            "content": f"Number {at} is about the {TOPICS[at % 8]}: on day {at} we need {at * 7} "
+            f"parts of it, and {TOPICS[(at + 3) % 8]} number {at + 1} has to wait until then.",
+        }
+        for at in range(count)
+    ]
+
+
+def dated(rows: list[Row]) -> list[Row]:
+    return [
+        {
+            "id": f"D1:{at}",
+            "name": {"user": "Ada Byron", "assistant": "Maria"}[row["role"]],
+            "created_at": f"2025-03-{1 + at // 10:02}T10:{at % 60:02}:00",
+            "session": at // 10,
+            **row,
+        }
+        for at, row in enumerate(rows)
+    ]
+
+
+def tool_exchange(at: int) -> list[Row]:
+    calls = [
+        {
+            "id": f"call-{at}-{city}",
+            "type": "function",
+            "function": {"name": "weather", "arguments": json.dumps({"city": city})},
+        }
+        for city in ("Rome", "Paris")
+    ]
+    return [
+        {"role": "user", "content": [{"type": "text", "text": f"The weather on day {at}?"}]},
+        {"role": "user", "content": "In Rome and in Paris, I mean."},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        {"role": "tool", "tool_call_id": f"call-{at}-Rome", "content": f"sunny, {at} degrees"},
+        {
+            "role": "tool",
+            "tool_call_id": f"call-{at}-Paris",
+            "content": [{"type": "text", "text": f"rain, {at} degrees"}],
+        },
+        {"role": "assistant", "content": f"Rome is sunny and Paris wet, both at {at} degrees."},
+        {"role": "assistant", "content": "Anything else?"},
+    ]
+
+
+SYSTEM: Row = {"role": "system", "content": "You know all about parts."}
+LATE_SYSTEM: Row = {"role": "system", "content": "From now on, answer in one sentence."}
+TOOLS = [row for at in range(8) for row in tool_exchange(at)]
+
+CONVERSATIONS: dict[str, object] = {
+    "dated": {
+        "id": "conv-1",
+        "source": "made up",
+        "messages": dated(recorded(60)),
+        "questions": [],
+    },
+    "starts with the assistant": {"messages": dated(recorded(61, first="assistant"))},
+    "OpenAI list with tools": [SYSTEM, *recorded(20), *TOOLS, *recorded(7)],
+    "OpenAI messages, two system texts": {"messages": [SYSTEM, *TOOLS, LATE_SYSTEM, *TOOLS]},
+    "only users": [row for row in recorded(50) if row["role"] == "user"],
+    "only the assistant": [row for row in recorded(50) if row["role"] == "assistant"],
+    "a single message": recorded(1),
+}
+
+
+def write(tmp_path: Path, conversation: object) -> Path:
+    file = tmp_path / "talk.json"
+    file.write_text(json.dumps(conversation), encoding="utf-8")
+    return file
+
+
+LIMITS = ("--message-tokens", 300, "--observation-tokens", 300)
+
+
+@pytest.mark.parametrize("name", CONVERSATIONS)
+def test_replay_covers_every_message_once(name: str, tmp_path: Path, replay: Replay) -> None:
+    talk: Any = CONVERSATIONS[name]
+    rows = talk["messages"] if isinstance(talk, dict) else talk
+    printed = replay.succeed(write(tmp_path, talk), *LIMITS)
+    assert printed.startswith("Models: offline")
+    assert figure("messages", printed) == len(rows)
+    assert figure("uncovered messages", printed) == 0
+    assert figure("double-covered messages", printed) == 0
+    assert figure("failures", printed) == 0
+    assert figure("prompts", printed) >= sum(row["role"] == "assistant" for row in rows)
+    is_long = len(rows) > 1
+    assert (figure("observer calls", printed) > 0) == is_long
+    assert (figure("observed message tokens", printed) > 0) == is_long
+
+
+def test_replay_reflects_and_keeps_the_prompt_short(tmp_path: Path) -> None:
+    file = write(tmp_path, recorded(150))
+    printed = succeed("replay.py", file, "--message-tokens", 400, "--observation-tokens", 500)
+    assert figure("generations", printed) >= 2
+    assert figure("reflector calls", printed) >= figure("generations", printed)
+    assert figure("largest prompt tokens", printed) < figure("full history tokens", printed) / 2
+    assert figure("uncovered messages", printed) == 0
+    figures = printed.rpartition("\n\n")[2].splitlines()
+    assert all(re.fullmatch(r"[a-z -]+: \S.*", line) for line in figures)
+    assert figures[-2:] == ["uncovered messages: 0", "double-covered messages: 0"]
+
+
+def test_replay_reports_the_same_by_either_path_and_saver(tmp_path: Path, replay: Replay) -> None:
+    file = write(tmp_path, CONVERSATIONS["OpenAI list with tools"])
+    sqlite = ("--saver", "sqlite", "--db", tmp_path / "replay.db")
+    again = ("--async", "--thread", "again")
+    reports = [
+        # In the background the order of things would be a matter of luck.
+        json.loads(replay.succeed(file, *LIMITS, "--no-buffering", "--json", *options))
+        for options in ((), ("--async",), sqlite, (*again, *sqlite))
+    ]
+    for report in reports:
+        assert report.pop("seconds") > report.pop("waiting seconds") > 0
+    assert reports[0]["generations"] > 0
+    assert reports[1:] == reports[:1] * 3
+
+
+@pytest.mark.parametrize("path", [(), ("--async",)])
+def test_replay_waits_only_without_buffering(
+    path: tuple[str, ...], tmp_path: Path, replay: Replay
+) -> None:
+    file = write(tmp_path, dated(recorded(60)))
+    limits = ("--message-tokens", 600, *path)
+    buffered = replay.succeed(file, *limits)
+    assert figure("observer calls", buffered) > 0
+    assert figure("blocking calls", buffered) == 0
+    waiting = replay.succeed(file, *limits, "--observation-tokens", 300, "--no-buffering")
+    assert figure("generations", waiting) > 0
+    calls = figure("observer calls", waiting) + figure("reflector calls", waiting)
+    assert 0 < figure("blocking calls", waiting) <= calls
+    assert 0 < decimal("waiting seconds", waiting) < decimal("seconds", waiting)
+
+
+def test_replay_reports_what_memory_costs(tmp_path: Path, replay: Replay) -> None:
+    rows = dated(recorded(60))
+    printed = replay.succeed(write(tmp_path, rows), *LIMITS)
+    assert figure("memory input tokens", printed) > figure("memory output tokens", printed) > 0
+    with_memory = figure("actor input tokens with memory", printed)
+    without = figure("actor input tokens without memory", printed)
+    mean = figure("mean prompt tokens", printed)
+    assert abs(with_memory - mean * figure("prompts", printed)) <= figure("prompts", printed)
+    # Before each of the 30 answers stand 1, 3, 5, ... of 60 messages of much the same size.
+    assert without == pytest.approx(figure("full history tokens", printed) * 30 / 2, rel=0.1)
+
+
+def test_replay_prompts_are_the_history_as_long_as_nothing_is_observed(
+    tmp_path: Path, replay: Replay
+) -> None:
+    printed = replay.succeed(write(tmp_path, dated(recorded(21))))
+    prompts = figure("actor input tokens with memory", printed)
+    assert figure("actor input tokens without memory", printed) == prompts > 0
+    assert figure("memory input tokens", printed) == 0
+
+
+@pytest.mark.parametrize("name", ["dated", "OpenAI list with tools"])
+def test_replay_writes_the_same_record_by_either_path_and_saver(
+    name: str, tmp_path: Path, postgres_database: str, replay: Replay
+) -> None:
+    file = write(tmp_path, CONVERSATIONS[name])
+    sqlite = ("--saver", "sqlite")
+    postgres = ("--saver", "postgres", "--url", postgres_database)
+    written = []
+    for number, options in enumerate(
+        ((), (), ("--async",), sqlite, ("--async", *sqlite), postgres)
+    ):
+        target = tmp_path / f"record-{number}.json"
+        replay.succeed(file, *LIMITS, "--no-buffering", "--record", target, *options)
+        written.append(target.read_bytes())
+    record = json.loads(written[0])
+    assert record["generation"] > 0
+    assert record["thread_id"] == ("conv-1" if name == "dated" else "talk")
+    assert written[1:] == written[:1] * 5
+
+    other = tmp_path / "other.json"
+    elsewhere = ("--async", "--thread", "other", *postgres)
+    replay.succeed(file, *LIMITS, "--no-buffering", "--record", other, *elsewhere)
+    assert json.loads(other.read_bytes())["thread_id"] == "other"
+
+
+def test_replay_refuses_a_thread_that_is_there_already(tmp_path: Path, replay: Replay) -> None:
+    file, db = write(tmp_path, recorded(4)), ("--saver", "sqlite", "--db", tmp_path / "replay.db")
+    replay.succeed(file, *db)
+    for path in ((), ("--async",)):
+        code, _, errors = replay.run(file, *db, *path)
+        assert code == 2
+        assert "'talk'" in errors
+        assert "--thread" in errors
+    assert figure("messages", replay.succeed(file, *db, "--thread", "fresh")) == 4
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_replay_shows_windows_and_buffer_on_a_terminal(tmp_path: Path) -> None:
+    printed = on_terminal("replay.py", write(tmp_path, dated(recorded(150))), *LIMITS)
+    assert re.search(r"window \d+/300, log \d+/300, buffered \d+, \d at work", printed)
+
+
+def test_replay_stops_at_the_limit(tmp_path: Path, replay: Replay) -> None:
+    file = write(tmp_path, recorded(20))
+    assert figure("messages", replay.succeed(file, "--limit", 7)) == 7
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (None, "can not be read"),
+        ("{", "can not be read"),
+        ("[]", "holds no messages"),
+        ('{"questions": []}', "holds no messages"),
+        ('[{"role": "user", "content": "a"}, {"role": "who", "content": "b"}]', "message 2 of"),
+        ('[{"role": "user", "content": "a", "created_at": "soon"}]', "'soon'"),
+        ('[{"role": "user", "content": "a", "id": "x"}, {"role": "user", "id": "x"}]', "id 'x'"),
+    ],
+)
+def test_replay_refuses_a_bad_file(
+    content: str | None, complaint: str, tmp_path: Path, replay: Replay
+) -> None:
+    file = tmp_path / "bad.json"
+    if content is not None:
+        file.write_text(content, encoding="utf-8")
+    code, printed, errors = replay.run(file)
+    assert (code, printed, errors.count("\n")) == (2, "", 1)
+    assert complaint in errors
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--message-tokens", -3),
+        ("--timezone", "Mars"),
+        ("--model", "nonsense"),
+        ("--saver", "postgres"),
+        ("--saver", "postgres", "--url", "nonsense"),
+        ("--saver", "postgres", "--url", "postgresql://nobody:secret@127.0.0.1:1/none"),
+        ("--saver", "postgres", "--url", "postgresql://nobody:secret@127.0.0.1:1/none", "--async"),
+        ("--url", "postgresql://127.0.0.1/none"),
+        ("--db", "replay.db"),
+        ("--saver", "sqlite", "--db", "no/such/folder/replay.db"),
+        ("--saver", "sqlite", "--db", EXAMPLES / "replay.py"),
+        ("--saver", "sqlite", "--db", EXAMPLES / "replay.py", "--async"),
+        ("--record", "no/such/folder/om.json"),
+        ("--record", EXAMPLES),
+    ],
+)
+def test_replay_refuses_a_bad_option(
+    options: tuple[object, ...], tmp_path: Path, replay: Replay
+) -> None:
+    code, _, errors = replay.run(write(tmp_path, recorded(2)), *options)
+    assert (code, errors.count("\n")) == (2, 1)
+    assert "secret" not in errors
+
+
+def test_replay_ends_with_status_one_when_a_message_is_lost(
+    tmp_path: Path, replay: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = ObservationalMemory.llm_input_messages
+
+    def forgetful(memory: ObservationalMemory, *args: Any, **kwargs: Any) -> list[BaseMessage]:
+        return view(memory, *args, **kwargs)[:-1]
+
+    monkeypatch.setattr(ObservationalMemory, "llm_input_messages", forgetful)
+    code, printed, _ = replay.run(write(tmp_path, recorded(30)), *LIMITS)
+    assert code == 1
+    assert figure("uncovered messages", printed) == 1
+
+
+@pytest.mark.parametrize(
+    ("ranges", "covered"),
+    [
+        ([], [0, 0, 0, 0]),
+        ([["a", "b"]], [1, 1, 0, 0]),
+        ([["a", "b"], ["c", "d"]], [1, 1, 1, 1]),
+        ([["a", "c"], ["c", "d"]], [1, 1, 2, 1]),
+        ([["d", "d"]], [0, 0, 0, 1]),
+        ([["a", "gone"]], [0, 0, 0, 0]),
+    ],
+)
+def test_replay_finds_gaps_and_overlaps(ranges: list[list[str]], covered: list[int]) -> None:
+    example = runpy.run_path(str(EXAMPLES / "replay.py"))
+    thread = [HumanMessage(key, id=key) for key in "abcd"]
+    log = [{"ranges": [ends]} for ends in ranges]
+    assert example["covering_ranges"](thread, log) == covered
+
+
+def test_replay_takes_only_verbatim_messages_as_shown() -> None:
+    example = runpy.run_path(str(EXAMPLES / "replay.py"))
+    thread: list[BaseMessage] = [
+        SystemMessage("Be kind.", id="s"),
+        HumanMessage("one", id="1"),
+        AIMessage("two", id="2"),
+        HumanMessage("three", id="3"),
+    ]
+    head = SystemMessage([{"type": "text", "text": "Be kind."}, {"type": "text", "text": "one"}])
+    prompt = [head, AIMessage("two, shortened", id="2"), HumanMessage("three", id="3")]
+    assert example["shown_verbatim"](thread, prompt) == [True, False, False, True]
+
+
+# --- recall --------------------------------------------------------------------------------------
+
+
+def test_recall_reads_own_threads_and_no_one_elses() -> None:
+    bike, dinner, other = succeed("recall.py").strip().split("\n\n")
+    assert "recall({'cursor': " in bike
+    assert bike.endswith("Agent: You need QX-7741-B.")
+    assert "recall({'threadId': 'bike'" in dinner
+    assert dinner.endswith("Agent: You need QX-7741-B.")
+    assert other.endswith("Agent: I find no code.")
+
+
+# --- resource_scope ------------------------------------------------------------------------------
+
+
+def test_threads_of_a_user_share_what_they_know() -> None:
+    printed = succeed("resource_scope.py")
+    noor, _, bob = printed.partition("\nbob, ")
+    assert "Agent: No walnuts. Adaeze is your lead." in noor
+    assert noor.count('<thread id="thread-') >= 2
+    assert '<other-conversation id="thread-' in noor
+    assert "Agent: I know of nothing. I do not know Adaeze." in bob
+
+
+# --- postgres ------------------------------------------------------------------------------------
+
+
+def test_two_workers_on_one_postgres_lose_nothing(postgres_database: str) -> None:
+    printed = succeed("postgres.py", postgres_database)
+    turns = re.findall(r"^(north|south): ", printed, re.MULTILINE)
+    assert turns == ["north", "south"] * 6
+    assert "You told me: The crane of berth 14 lifts 40 tonnes" in printed
+    assert figure("in the archive", printed) == 24
+    assert 0 < figure("in the state", printed) < 24
+    assert " messages, 0 observations" not in printed
+    assert "lost:           0 of 12\nin order:       True" in printed
+
+
+@pytest.mark.parametrize("package", ["psycopg", "langgraph.checkpoint.postgres"])
+def test_postgres_says_what_it_is_skipped_for(package: str) -> None:
+    done = run_program(
+        f"import runpy, sys; sys.modules[{package!r}] = None; sys.argv = ['postgres.py']; "
+        f"runpy.run_path({str(EXAMPLES / 'postgres.py')!r}, run_name='__main__')"
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.startswith("Skipped: ")
+    assert "pip install 'langgraph-om[postgres]'" in done.stdout

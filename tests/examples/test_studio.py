@@ -1,0 +1,759 @@
+"""The Studio example in the server that Studio talks to: `langgraph dev`, driven by its SDK.
+
+The server refuses blocking calls on its event loop; after each test its log must be free of them,
+and of tracebacks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langgraph_cli")
+
+from langgraph_sdk import get_client, get_sync_client
+from langgraph_sdk.client import LangGraphClient, SyncLangGraphClient
+from langgraph_sdk.errors import BadRequestError
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs process groups")
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "studio"
+NODES = {"agent": "agent", "own_graph": "desk", "middleware_agent": "model"}
+"""The node that calls the Actor's model, per graph of the example."""
+HOOK = "ObservationalMemoryMiddleware.before_model"
+"""The node in which the middleware looks, and works where there is work to do."""
+MEMORY_NODES = {"om_status", "om_observe", "om_reflect", "om_activate", "om_buffer"}
+BUFFERINGS = ("waiting", "inline", "parallel")
+"""Graphs of `MORE` that buffer in other ways than the example, or not at all."""
+COMPLAINTS = re.compile(r"Blocking call|Traceback \(most recent call last\)")
+SECRETS = ("<observations>", "<conversation>", "current-task", "om_observer", "om_reflector")
+"""What stands only in calls of the Observer and the Reflector."""
+
+copyable_graph = pytest.mark.parametrize("graph", [g for g in NODES if g != "middleware_agent"])
+"""The server's in-memory runtime can not go on with a copied thread once a graph within a node, as
+the middleware has, has run in it: `threads.copy` makes a plain mapping of one with defaults."""
+each_graph = pytest.mark.parametrize("graph", NODES)
+
+MORE = '''
+import time
+from typing import Annotated
+
+from langchain_core.messages import AnyMessage
+from langgraph.channels import DeltaChannel
+from langgraph.graph import END, START, MessagesState, StateGraph
+from typing_extensions import TypedDict
+
+from langgraph_om import *
+from langgraph_om.core.messages import messages_reducer
+from langgraph_om.testing import *
+
+
+def reply(prompt):
+    """Show what the Actor is given when asked for it."""
+    return prompt[0].text if prompt[-1].text == "Show" else f"Noted: {prompt[-1].text[:40]}"
+
+
+def remembering(delay=0.0, buffer_tokens=0.2, buffering=None):
+    offline = ScriptedChatModel(
+        observer=ExtractiveObserver().reply, reflector=ExtractiveReflector().reply, delay=delay
+    )
+    return ObservationalMemory(
+        offline,
+        observation={"message_tokens": 150, "buffer_tokens": buffer_tokens},
+        reflection={"observation_tokens": 120},
+        buffering=buffering,
+    )
+
+
+def agent(**options):
+    return create_memory_agent(ScriptedChatModel(reply), memory=remembering(**options))
+
+
+waiting = agent(buffer_tokens=False)
+inline = agent(buffering=InlineBuffering())
+parallel = agent(buffering=ParallelBuffering())
+stuck = agent(buffer_tokens=False, delay=120)
+
+
+class Snapshots(TypedDict):
+    messages: Annotated[list[AnyMessage], DeltaChannel(messages_reducer, snapshot_frequency=2)]
+
+
+memory = remembering()
+builder = StateGraph(Snapshots)
+
+
+async def speak(state):
+    model = ScriptedChatModel(reply)
+    return {"messages": [await model.ainvoke(memory.llm_input_messages(state))]}
+
+
+builder.add_node("speak", speak)
+builder.add_edge(START, add_observational_memory(builder, memory, before="speak"))
+builder.add_edge("speak", END)
+snapshots = builder.compile()
+
+
+async def block(state):
+    time.sleep(0.01)
+
+
+builder = StateGraph(MessagesState)
+builder.add_node("block", block)
+builder.add_edge(START, "block")
+blocking = builder.compile()
+'''
+"""Graphs beside those of the example: other ways to buffer, and one that must be refused."""
+
+
+# --- The server ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Server:
+    url: str
+    log: Path
+
+    def client(self) -> LangGraphClient:
+        return get_client(url=self.url, api_key=None)
+
+    def sync_client(self) -> SyncLangGraphClient:
+        return get_sync_client(url=self.url, api_key=None)
+
+
+def environment() -> dict[str, str]:
+    """Nothing that asks a model, sends traces, counts users or looks for newer versions."""
+    unwanted = re.compile(r"(LANGSMITH|LANGCHAIN|LANGGRAPH)_|(GOOGLE|GEMINI|OPENAI)_API_KEY$")
+    kept = {name: value for name, value in os.environ.items() if not unwanted.match(name)}
+    return {
+        **kept,
+        "LANGSMITH_TRACING": "false",
+        "LANGGRAPH_CLI_NO_ANALYTICS": "1",
+        "LANGGRAPH_NO_VERSION_CHECK": "true",
+        "PYTHONUTF8": "1",
+        "NO_COLOR": "1",
+    }
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+def wait_until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    give_up = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < give_up:
+        with suppress(urllib.error.URLError, TimeoutError):
+            urllib.request.urlopen(f"{url}/ok", timeout=5).close()  # noqa: S310
+            return
+        time.sleep(0.1)
+    pytest.fail(f"the server does not answer:\n{log.read_text(encoding='utf-8')[-3000:]}")
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    for mildness in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, mildness)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+            return
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The example and `MORE`, served from a copy, because the server writes beside its graphs."""
+    folder = tmp_path_factory.mktemp("server") / "studio"
+    shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns(".*", "__pycache__"))
+    (folder / "more.py").write_text(MORE, encoding="utf-8")
+    settings = json.loads((folder / "langgraph.json").read_text(encoding="utf-8"))
+    names = (*BUFFERINGS, "stuck", "snapshots", "blocking")
+    settings["graphs"] |= {name: f"./more.py:{name}" for name in names}
+    (folder / "langgraph.json").write_text(json.dumps(settings), encoding="utf-8")
+    port, log = free_port(), folder.parent / "server.log"
+    options = ("--host", "127.0.0.1", "--port", str(port), "--n-jobs-per-worker", "8")
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(  # noqa: S603
+            [sys.executable, "-m", "langgraph_cli", "dev", "--no-browser", "--no-reload", *options],
+            cwd=folder,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            started = Server(f"http://127.0.0.1:{port}", log)
+            wait_until_ready(process, started.url, log)
+            check_log(log)
+            yield started
+        finally:
+            stop(process)
+
+
+def check_log(log: Path, start: int = 0) -> None:
+    said = log.read_bytes()[start:].decode()
+    if found := COMPLAINTS.search(said):
+        pytest.fail(said[max(0, found.start() - 500) :][:6000])
+
+
+@pytest.fixture
+def complaints_expected() -> None:
+    """Named by a test that makes the server complain."""
+
+
+@pytest.fixture(autouse=True)
+def quiet(server: Server, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whatever a test does, the server has nothing to complain about."""
+    start = server.log.stat().st_size
+    yield
+    if "complaints_expected" not in request.fixturenames:
+        check_log(server.log, start)
+
+
+# --- Conversations -------------------------------------------------------------------------------
+
+MODES: Any = ["custom", "values", "messages-tuple", "updates"]
+SAID = [
+    "Hello, my name is Noor and my library card is number 20-117.",
+    "I want to borrow the three volumes about the Hanse, in the edition of 1983.",
+    "Are you open on Saturday?",
+    "Keep the volumes at the desk for me, I arrive at about 5 in the afternoon.",
+    "I changed my mind: only volumes 1 and 3, the second one I have at home.",
+    "My daughter Ida is 9 and loves books about whales; please add 2 of them.",
+    "Her own card is number 20-118, and she may borrow 6 books.",
+    "On Monday I bring back the 4 novels that I borrowed in October.",
+    "I paid the fee of 12 euros for this year at the counter.",
+    "Please send reminders to Mill Street 7 instead of Harbour Road 3.",
+    "Can you tell me which volumes I wanted?",
+    "What is the number of my card?",
+]
+
+
+@dataclass(frozen=True)
+class Talk:
+    thread: str
+    events: list[list[Any]]
+    """What each turn streamed."""
+
+    def parts(self) -> list[dict[str, Any]]:
+        return [event.data for turn in self.events for event in turn if event.event == "custom"]
+
+
+def human(text: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": text}]}
+
+
+async def say(
+    client: LangGraphClient, thread: str, assistant: str, text: str, **options: Any
+) -> list[Any]:
+    """Run one turn.
+
+    Returns:
+        What it streamed.
+    """
+    options = {"input": human(text), "stream_mode": MODES, **options}
+    events = [event async for event in client.runs.stream(thread, assistant, **options)]
+    assert not [event.data for event in events if event.event == "error"]
+    return events
+
+
+def custom(events: list[Any]) -> list[dict[str, Any]]:
+    return [event.data for event in events if event.event == "custom"]
+
+
+async def schemas_of(client: LangGraphClient, graph: str) -> Any:
+    (assistant,) = await client.assistants.search(graph_id=graph, metadata={"created_by": "system"})
+    return await client.assistants.get_schemas(assistant["assistant_id"])
+
+
+async def new_thread(client: LangGraphClient) -> str:
+    return (await client.threads.create())["thread_id"]
+
+
+async def values(client: LangGraphClient, thread: str) -> dict[str, Any]:
+    found: Any = (await client.threads.get_state(thread))["values"]
+    return dict(found)
+
+
+async def copied(client: LangGraphClient, thread: str) -> str:
+    """A copy of a thread, to go on with while other tests read the original."""
+    threads: Any = client.threads  # its types say that `copy` returns nothing
+    return str((await threads.copy(thread))["thread_id"])
+
+
+@pytest.fixture(scope="module")
+def talks(server: Server) -> dict[str, Talk]:
+    """A conversation with each graph, all at once; with those of the example, all of it."""
+    turns = {
+        graph: len(SAID) if graph in NODES else 9 for graph in (*NODES, *BUFFERINGS, "snapshots")
+    }
+
+    def hold(graph: str) -> Talk:
+        with server.sync_client() as client:
+            thread = client.threads.create()["thread_id"]
+            events = [
+                list(client.runs.stream(thread, graph, input=human(text), stream_mode=MODES))
+                for text in SAID[: turns[graph]]
+            ]
+        return Talk(thread, events)
+
+    start = server.log.stat().st_size
+    with ThreadPoolExecutor(len(turns)) as pool:
+        held = dict(zip(turns, pool.map(hold, turns), strict=True))
+    check_log(server.log, start)
+    return held
+
+
+# --- What a person finds who opens Studio --------------------------------------------------------
+
+
+def test_detector_of_blocking_calls_is_at_work(server: Server, complaints_expected: None) -> None:
+    with server.sync_client() as client:
+        thread = client.threads.create()["thread_id"]
+        events = list(client.runs.stream(thread, "blocking", input=human("Hello")))
+    assert [event.data["error"] for event in events if event.event == "error"] == ["BlockingError"]
+    assert COMPLAINTS.search(server.log.read_text(encoding="utf-8"))
+
+
+def test_assistants_are_those_of_the_example(server: Server) -> None:
+    with server.sync_client() as client:
+        found = client.assistants.search(limit=100)
+    served = json.loads((EXAMPLE / "langgraph.json").read_text(encoding="utf-8"))["graphs"]
+    assert set(served) == set(NODES)
+    assert set(served) <= {assistant["graph_id"] for assistant in found}
+
+
+@pytest.mark.parametrize("graph", ["agent", "own_graph"])
+async def test_graph_shows_the_memory_nodes(server: Server, graph: str) -> None:
+    async with server.client() as client:
+        drawn = await client.assistants.get_graph(graph, xray=True)
+    assert {node["id"] for node in drawn["nodes"]} >= MEMORY_NODES | {NODES[graph], "tools"}
+    ways = {(edge["source"], edge["target"]) for edge in drawn["edges"]}
+    assert {("__start__", "om_status"), ("om_status", NODES[graph])} <= ways
+    assert {("om_status", "om_observe"), ("om_observe", "om_status")} <= ways
+    assert {("om_buffer", NODES[graph]), ("tools", "om_status")} <= ways
+
+
+async def test_graph_of_the_middleware_shows_one_node_and_the_work_within(server: Server) -> None:
+    async with server.client() as client:
+        folded = await client.assistants.get_graph("middleware_agent")
+        drawn = await client.assistants.get_graph("middleware_agent", xray=True)
+    ends = {"__start__", "__end__"}
+    assert {node["id"] for node in folded["nodes"]} == {HOOK, "model", "tools", *ends}
+    ways = {(edge["source"], edge["target"]) for edge in folded["edges"]}
+    assert {("__start__", HOOK), (HOOK, "model"), ("model", "tools"), ("tools", HOOK)} <= ways
+    within = {node["id"].removeprefix(f"{HOOK}:") for node in drawn["nodes"]}
+    assert within == MEMORY_NODES - {"om_status"} | {"model", "tools", *ends}
+
+
+@each_graph
+async def test_memory_is_in_the_state_and_not_asked_for(server: Server, graph: str) -> None:
+    async with server.client() as client:
+        schemas = await schemas_of(client, graph)
+    assert "messages" in schemas["input_schema"]["properties"]
+    assert "om" not in schemas["input_schema"]["properties"]
+    # A graph of one's own returns what its own schema names.
+    assert ("om" in schemas["output_schema"]["properties"]) == (graph != "own_graph")
+    assert "om" in schemas["state_schema"]["properties"]
+    record = schemas["state_schema"]["$defs"]["MemoryRecord"]["properties"]
+    assert {"log", "current_task", "pending", "usage"} <= set(record)
+
+
+async def test_settings_of_an_assistant_are_a_form(server: Server) -> None:
+    async with server.client() as client:
+        schemas = await schemas_of(client, "own_graph")
+    assert set(schemas["context_schema"]["properties"]) == {"om_enabled", "resource_id"}
+
+
+# --- What a turn streams -------------------------------------------------------------------------
+
+
+@each_graph
+def test_stream_shows_the_actor_and_not_the_observer(talks: dict[str, Talk], graph: str) -> None:
+    messages = [
+        event.data for turn in talks[graph].events for event in turn if event.event == "messages"
+    ]
+    assert {about["langgraph_node"] for _, about in messages} == {NODES[graph], "tools"}
+    written = "".join(m["content"] for m, _ in messages if m["type"] == "AIMessageChunk")
+    assert "Noted: Hello, my name is Noor" in written
+    assert not [secret for secret in SECRETS if secret in json.dumps(messages)]
+    last = talks[graph].events[-1][-1]
+    assert last.event == "values"
+    assert [m["content"] for m in last.data["messages"]][-2] == SAID[-1]
+    assert last.data["messages"][-1]["content"].endswith("my library card is number 20-117.")
+
+
+@each_graph
+def test_stream_shows_memory_at_work(talks: dict[str, Talk], graph: str) -> None:
+    parts = talks[graph].parts()
+    kinds = {part["type"].removeprefix("data-om-") for part in parts}
+    assert {"status", "buffering-start", "buffering-end", "activation"} <= kinds
+    assert not [part for part in parts if part["type"].endswith("-failed")]
+    assert {part["data"]["threadId"] for part in parts} == {talks[graph].thread}
+    for turn in talks[graph].events:
+        assert custom(turn)[-1]["type"] in {"data-om-status", "data-om-buffering-start"}
+
+
+async def test_all_other_streams_show_nothing_of_the_observer(server: Server) -> None:
+    modes: Any = ["events", "debug", "tasks", "checkpoints", "messages", "custom"]
+    async with server.client() as client:
+        thread = await new_thread(client)
+        long = " ".join(SAID)
+        events = await say(client, thread, "waiting", long, stream_mode=modes)
+        events += await say(client, thread, "waiting", "Thank you.", stream_mode=modes)
+    assert {"data-om-observation-end"} <= {part["type"] for part in custom(events)}
+    steps = [event.data for event in events if event.event == "events"]
+    models = [step for step in steps if "_chat_model_" in step["event"]]
+    assert {step["metadata"]["langgraph_node"] for step in models} == {"agent"}
+    assert not [step for step in steps if step["name"] in {"om_observer", "om_reflector"}]
+    streamed = [event.data for event in events if event.event.startswith("messages")]
+    assert streamed
+    assert not [secret for secret in SECRETS if secret in json.dumps(streamed)]
+
+
+# --- What the state panel shows ------------------------------------------------------------------
+
+
+@each_graph
+async def test_state_holds_the_memory_as_json(
+    server: Server, talks: dict[str, Talk], graph: str
+) -> None:
+    async with server.client() as client:
+        state = await values(client, talks[graph].thread)
+        thread = await client.threads.get(talks[graph].thread)
+    record = state["om"]
+    assert record["thread_id"] == talks[graph].thread
+    assert record["log"]
+    assert "Noor" in json.dumps(record["log"])
+    ids = [message["id"] for message in state["messages"]]
+    assert len([m for m in state["messages"] if m["type"] == "human"]) == len(SAID)
+    for group in record["log"]:
+        for first, last in group["ranges"]:
+            assert ids.index(first) <= ids.index(last)
+    assert json.loads(json.dumps(record)) == record
+    assert (thread["values"] or {})["om"] == record
+
+
+@each_graph
+async def test_history_comes_in_pages(server: Server, talks: dict[str, Talk], graph: str) -> None:
+    thread, pages = talks[graph].thread, list[list[Any]]()
+    before: Any = None
+    async with server.client() as client:
+        while not pages or pages[-1]:
+            pages.append(await client.threads.get_history(thread, limit=20, before=before))
+            # A whole checkpoint, not an id alone: a client may give back what it was given.
+            before = {"configurable": pages[-1][-1]["checkpoint"]} if pages[-1] else None
+    states = [state for page in pages for state in page]
+    assert len(pages) > 3
+    assert len({state["checkpoint"]["checkpoint_id"] for state in states}) == len(states)
+    generations = [state["values"].get("om", {}).get("generation", 0) for state in states]
+    assert generations == sorted(generations, reverse=True)
+    assert not states[-1]["values"].get("om")
+
+
+def after_turn(history: list[Any], number: int) -> Any:
+    """The newest state in which so many turns are done."""
+    return next(
+        state
+        for state in history
+        if not state["next"]
+        and len([m for m in state["values"]["messages"] if m["type"] == "human"]) == number
+    )
+
+
+@copyable_graph
+async def test_fork_remembers_what_was_known_then(
+    server: Server, talks: dict[str, Talk], graph: str
+) -> None:
+    async with server.client() as client:
+        thread = await copied(client, talks[graph].thread)
+        now = await values(client, thread)
+        history = await client.threads.get_history(thread, limit=500)
+        then = after_turn(history, 6)
+        events = await say(
+            client,
+            thread,
+            graph,
+            "I only want maps of the Baltic Sea.",
+            checkpoint_id=then["checkpoint"]["checkpoint_id"],
+        )
+        fork = await values(client, thread)
+        old = await client.threads.get_state(thread, history[0]["checkpoint"])
+    known = then["values"]
+    assert [m["id"] for m in fork["messages"]][: len(known["messages"])] == [
+        m["id"] for m in known["messages"]
+    ]
+    assert len(fork["messages"]) == len(known["messages"]) + 2
+    assert "data-om-status" in {part["type"] for part in custom(events)}
+    assert "Noor" in json.dumps(known["om"]["log"])
+    assert "Noor" in json.dumps(fork["om"]["log"])
+    later = re.compile("12 euros|Mill Street")
+    assert later.search(json.dumps(now["om"]))
+    assert not later.search(json.dumps(fork["om"]))
+    old_values: Any = old["values"]
+    assert old_values == now
+
+
+@copyable_graph
+async def test_fork_by_an_edit_of_an_earlier_step(
+    server: Server, talks: dict[str, Talk], graph: str
+) -> None:
+    async with server.client() as client:
+        thread = await copied(client, talks[graph].thread)
+        history = await client.threads.get_history(thread, limit=500)
+        step = [state for state in history if state["next"] == [NODES[graph]]][4]
+        told = {"log": [], "chunks": [], "current_task": "Fly to the moon"}
+        edited = await client.threads.update_state(
+            thread, {"om": told}, checkpoint=step["checkpoint"]
+        )
+        await say(client, thread, graph, "", input=None, checkpoint=edited["checkpoint"])
+        fork = await values(client, thread)
+    before: Any = step["values"]
+    assert before["om"]["log"]
+    assert fork["om"]["current_task"] == "Fly to the moon"
+    assert "Noor" not in json.dumps(fork["om"]["log"])
+    assert len(fork["messages"]) > len(before["messages"])
+
+
+@copyable_graph
+async def test_copied_thread_takes_its_memory_along(
+    server: Server, talks: dict[str, Talk], graph: str
+) -> None:
+    async with server.client() as client:
+        thread = await copied(client, talks[graph].thread)
+        events = await say(client, thread, graph, "What is the number of my card?")
+        state = await values(client, thread)
+    assert state["messages"][-1]["content"].endswith("my library card is number 20-117.")
+    assert state["om"]["thread_id"] == thread
+    assert {part["data"]["threadId"] for part in custom(events)} == {thread}
+
+
+@copyable_graph
+async def test_edit_of_memory_changes_one_key(
+    server: Server, talks: dict[str, Talk], graph: str
+) -> None:
+    async with server.client() as client:
+        thread = await copied(client, talks[graph].thread)
+        before = await values(client, thread)
+        await client.threads.update_state(thread, {"om": {"current_task": "Find whale books"}})
+        after = await values(client, thread)
+        await say(client, thread, graph, "Thank you.")
+        later = await values(client, thread)
+    assert before["om"]["current_task"] != "Find whale books"
+    assert after["om"] == {**before["om"], "current_task": "Find whale books"}
+    assert after["messages"] == before["messages"]
+    assert later["messages"][-1]["content"] == "Noted: Thank you."
+
+
+async def test_edited_memory_is_what_the_actor_is_told(server: Server) -> None:
+    async with server.client() as client:
+        thread = await new_thread(client)
+        await say(client, thread, "waiting", " ".join(SAID))
+        await say(client, thread, "waiting", "Thank you.")
+        record = (await values(client, thread))["om"]
+        text = "* The user is an astronaut."
+        told = [{**group, "text": text, "tokens": 8} for group in record["log"]]
+        edit = {"om": {"log": told, "current_task": "Fly to the moon"}}
+        await client.threads.update_state(thread, edit)
+        await say(client, thread, "waiting", "Show")
+        shown = (await values(client, thread))["messages"][-1]["content"]
+    assert "The user is an astronaut." in shown
+    assert "Fly to the moon" in shown
+    assert record["log"][0]["text"] not in shown
+
+
+@copyable_graph
+async def test_edit_of_messages(server: Server, talks: dict[str, Talk], graph: str) -> None:
+    async with server.client() as client:
+        thread = await copied(client, talks[graph].thread)
+        before = await values(client, thread)
+        question, answer = before["messages"][-2:]
+        edits = [{**question, "content": "Where is card 5?"}, {**answer, "type": "remove"}]
+        await client.threads.update_state(thread, {"messages": edits})
+        after = await values(client, thread)
+        await say(client, thread, graph, "My number is 99-000 now.")
+        later = await values(client, thread)
+    assert [m["content"] for m in after["messages"][-2:]] == [
+        before["messages"][-3]["content"],
+        "Where is card 5?",
+    ]
+    assert after["om"] == before["om"]
+    assert later["messages"][-1]["content"] == "Noted: My number is 99-000 now."
+
+
+@each_graph
+async def test_wrong_edit_is_refused_with_a_reason(
+    server: Server, graph: str, complaints_expected: None
+) -> None:
+    async with server.client() as client:
+        thread = await new_thread(client)
+        await say(client, thread, graph, SAID[0])
+        before = await values(client, thread)
+        with pytest.raises(BadRequestError, match=r"'task'.*current_task"):
+            await client.threads.update_state(thread, {"om": {"task": "Rest"}})
+        assert await values(client, thread) == before
+
+
+async def test_state_can_be_read_when_messages_were_written_whole(
+    server: Server, talks: dict[str, Talk]
+) -> None:
+    thread = talks["snapshots"].thread
+    async with server.client() as client:
+        history = await client.threads.get_history(thread, limit=100)
+        state = await values(client, thread)
+        await client.threads.update_state(thread, {"om": {"current_task": "Rest"}})
+    assert len(history) > 20
+    assert [m["content"] for m in state["messages"][::2]] == SAID[:9]
+
+
+@each_graph
+async def test_state_shows_messages_as_they_were_streamed(
+    server: Server, talks: dict[str, Talk], graph: str
+) -> None:
+    async with server.client() as client:
+        state = await values(client, talks[graph].thread)
+    assert state["messages"] == talks[graph].events[-1][-1].data["messages"]
+
+
+# --- Runs ----------------------------------------------------------------------------------------
+
+
+async def test_background_work_is_taken_in_by_the_next_turn(server: Server) -> None:
+    turns: list[list[dict[str, Any]]] = []
+    async with server.client() as client:
+        thread = await new_thread(client)
+        for text in SAID:
+            turns.append(custom(await say(client, thread, "agent", text)))
+            if turns[-1][-1]["type"] == "data-om-buffering-start":
+                break
+        (started,) = turns.pop()[-1:]
+        between = (await values(client, thread))["om"]
+        for text in SAID:
+            turns.append(custom(await say(client, thread, "agent", text)))
+            ended = [part for part in turns[-1] if part["type"] == "data-om-buffering-end"]
+            if ended:
+                break
+        after = (await values(client, thread))["om"]
+    cycle = started["data"]["cycleId"]
+    assert between["pending"]["observation"]["cycle_id"] == cycle
+    assert (between["chunks"], between["usage"]) == ([], {})
+    assert ended[0]["data"]["cycleId"] == cycle
+    assert "Noor" in ended[0]["data"]["observations"]
+    assert [chunk["cycle_id"] for chunk in after["chunks"]] == [cycle]
+
+
+@pytest.mark.parametrize("graph", BUFFERINGS)
+async def test_other_ways_to_buffer(server: Server, talks: dict[str, Talk], graph: str) -> None:
+    async with server.client() as client:
+        record = (await values(client, talks[graph].thread))["om"]
+    kinds = {part["type"] for part in talks[graph].parts()}
+    assert not [kind for kind in kinds if kind.endswith("-failed")]
+    assert ("data-om-buffering-end" in kinds) == (graph != "waiting")
+    assert record["generation"] > 0
+    assert record["log"]
+
+
+@pytest.mark.parametrize(
+    ("graph", "as_what"), [("agent", "config"), ("own_graph", "config"), ("own_graph", "context")]
+)
+async def test_assistants_with_settings_of_their_own(
+    server: Server, graph: str, as_what: str
+) -> None:
+    def settings(**given: Any) -> Any:
+        return {"config": {"configurable": given}} if as_what == "config" else {"context": given}
+
+    async with server.client() as client:
+        off = await client.assistants.create(graph, **settings(om_enabled=False))
+        ann = await client.assistants.create(graph, **settings(resource_id="ann"))
+        forgetful, personal = await new_thread(client), await new_thread(client)
+        silent, told = await asyncio.gather(
+            say(client, forgetful, off["assistant_id"], " ".join(SAID)),
+            say(client, personal, ann["assistant_id"], SAID[0]),
+        )
+        forgotten, known = await values(client, forgetful), await values(client, personal)
+    assert not any(forgotten.get("om", {}).get(key) for key in ("id", "log", "usage", "stamps"))
+    assert custom(silent) == []
+    assert custom(told) != []
+    assert forgotten["messages"][-1]["content"].startswith("Noted")
+    assert known["om"]["resource_id"] == "ann"
+
+
+async def test_threads_do_not_mix(server: Server) -> None:
+    names = ["Ada", "Bela", "Cleo", "Dora", "Emil"]
+    async with server.client() as client:
+
+        async def talk(name: str) -> dict[str, Any]:
+            thread = await new_thread(client)
+            for number in range(3):
+                text = f"{name} has read {number + 3} books about the harbours of the 7 seas, "
+                text += "and wants 2 more of them for the long winter, when the north is frozen."
+                await say(client, thread, "waiting", text)
+            return await values(client, thread)
+
+        states = await asyncio.gather(*map(talk, names))
+    assert len({state["om"]["id"] for state in states}) == len(names)
+    for name, state in zip(names, states, strict=True):
+        assert len(state["messages"]) == 6
+        log = json.dumps(state["om"]["log"])
+        assert name in log
+        assert not [other for other in names if other != name and other in log]
+
+
+async def test_run_step_by_step(server: Server, talks: dict[str, Talk]) -> None:
+    graph = "agent"
+    async with server.client() as client:
+        thread = await copied(client, talks[graph].thread)
+        before = len((await values(client, thread))["messages"])
+        stops: Any = {"interrupt_before": ["om_status", NODES[graph]]}
+        await say(client, thread, graph, "Thank you.", **stops)
+        waited: list[str] = []
+        while waiting := (await client.threads.get_state(thread))["next"]:
+            waited += waiting
+            assert len(waited) < 12
+            await say(client, thread, graph, "", **stops, input=None)
+        state = await values(client, thread)
+    assert waited[0] == "om_status"
+    assert waited[-1] == NODES[graph]
+    assert len(state["messages"]) == before + 2
+
+
+async def test_cancelled_while_the_turn_waits(server: Server) -> None:
+    async with server.client() as client:
+        thread = await new_thread(client)
+        run = ""
+        stream = client.runs.stream(
+            thread, "stuck", input=human(SAID[0] * 20), stream_mode=["custom", "values"]
+        )
+        async for event in stream:
+            run = event.data["run_id"] if event.event == "metadata" else run
+            if event.event == "custom" and event.data["type"] == "data-om-observation-start":
+                await client.runs.cancel(thread, run, wait=True)
+        state = await client.threads.get_state(thread)
+        assert state["next"] == ["om_observe"]
+        off: Any = {"configurable": {"om_enabled": False}}
+        await say(client, thread, "stuck", "Never mind.", config=off)
+        after = await values(client, thread)
+    assert after["messages"][-1]["content"] == "Noted: Never mind."
+    assert after["om"]["log"] == []

@@ -1,0 +1,545 @@
+"""The archive in SQL: the conformance suite, and what is particular to SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sqlite3
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage
+from sqlalchemy import create_engine, event, inspect, text
+from sqlalchemy.pool import StaticPool
+
+from langgraph_om.archive import MessageArchive, SQLAlchemyArchive
+from langgraph_om.archive.sql.schema import MIGRATIONS, metadata
+from langgraph_om.errors import ArchiveError, ConfigurationError, ObservationalMemoryError
+from langgraph_om.testing import archive_conformance
+from support.processes import archive_workers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from langchain_core.messages import BaseMessage
+    from sqlalchemy import Engine
+
+NOW = archive_workers.NOW
+CHECKS = [name for name, _ in archive_conformance(lambda: None)]
+WORKERS = 4
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'archive.db'}"
+    found: str = request.getfixturevalue("postgres_sqlalchemy_url")
+    return found
+
+
+@pytest.fixture
+def archive(url: str) -> Iterator[SQLAlchemyArchive]:
+    with closing(SQLAlchemyArchive(url)) as archive:
+        yield archive
+
+
+@pytest.fixture
+def engine(url: str) -> Iterator[Engine]:
+    engine = create_engine(url)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def sqlite_file(tmp_path: Path) -> Path:
+    return tmp_path / "archive.db"
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[ProcessPoolExecutor]:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(WORKERS, mp_context=context) as pool:
+        yield pool
+
+
+def said(*keys: str) -> list[tuple[str, BaseMessage, bool]]:
+    return [(key, HumanMessage(f"says {key}"), True) for key in keys]
+
+
+def shown(archive: MessageArchive, thread: str = "t") -> list[str]:
+    return [each.key for each in archive.messages(thread, limit=1000)]
+
+
+# --- The suite -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_conformance(name: str, url: str) -> None:
+    dict(archive_conformance(lambda: SQLAlchemyArchive(url)))[name]()
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_conformance_in_memory(name: str) -> None:
+    dict(archive_conformance(lambda: SQLAlchemyArchive("sqlite://")))[name]()
+
+
+def with_own_transactions(url: str) -> Engine:
+    """An engine that begins by an event, as SQLAlchemy's documentation has it for SQLite."""
+    engine = create_engine(url)
+
+    @event.listens_for(engine, "connect")
+    def connect(connection: Any, _: object) -> None:
+        connection.isolation_level = None
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Any) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    return engine
+
+
+@pytest.mark.parametrize("make", [create_engine, with_own_transactions])
+@pytest.mark.parametrize("name", CHECKS)
+def test_conformance_with_the_callers_engine(
+    name: str, make: Callable[[str], Engine], sqlite_file: Path
+) -> None:
+    engine = make(f"sqlite:///{sqlite_file}")
+    dict(archive_conformance(lambda: SQLAlchemyArchive(engine)))[name]()
+    engine.dispose()
+
+
+def test_it_is_an_archive() -> None:
+    assert isinstance(SQLAlchemyArchive("sqlite://"), MessageArchive)
+
+
+# --- Branches ------------------------------------------------------------------------------------
+
+KEYS = "abcdefgh"
+APPENDS = st.lists(
+    st.tuples(
+        st.lists(st.sampled_from(KEYS), unique=True, min_size=1, max_size=4),
+        st.sampled_from([None, *KEYS, "unknown"]),
+    ),
+    max_size=8,
+)
+
+
+class Conversation:
+    """What a thread ought to look like, kept as a list."""
+
+    def __init__(self) -> None:
+        self.current: list[str] = []
+        self.parents: dict[str, str | None] = {}
+
+    def path_to(self, key: str | None) -> list[str]:
+        above: list[str] = []
+        while key is not None and key not in self.current:
+            above.insert(0, key)
+            key = self.parents[key]
+        return [*self.current[: self.current.index(key) + 1 if key else 0], *above]
+
+    def append(self, keys: Sequence[str], after: str | None) -> None:
+        if after is not None and after not in self.parents:
+            last = self.current[-1] if self.current else None
+            after = self.parents.get(keys[0], last)
+        path = self.path_to(after)
+        if self.current[: len(path) + len(keys)] == [*path, *keys]:
+            return
+        self.current = [*(key for key in path if key not in keys), *keys]
+        self.parents |= dict(zip(self.current, [None, *self.current], strict=False))
+
+
+@given(APPENDS)
+def test_any_appends_leave_one_branch_as_last_told(
+    appends: list[tuple[list[str], str | None]],
+) -> None:
+    conversation = Conversation()
+    with closing(SQLAlchemyArchive("sqlite://")) as archive:
+        for keys, after in appends:
+            if after in keys:
+                continue
+            archive.append("t", None, said(*keys), after=after, now=NOW)
+            conversation.append(keys, after)
+            found = archive.messages("t", limit=100)
+            assert [each.key for each in found] == conversation.current
+            assert [each.position for each in found] == list(range(len(found)))
+            known = [*conversation.parents]
+            assert len(archive.branch("t", known)) == len(known)
+
+
+def test_a_long_branch_is_found_again(archive: SQLAlchemyArchive) -> None:
+    first, second = [f"a{i}" for i in range(3000)], [f"b{i}" for i in range(1500)]
+    archive.append("t", None, said(*first), after=None, now=NOW)
+    archive.append("t", None, said(*second), after="a1499", now=NOW)
+    archive.append("t", None, said("end"), after="a2999", now=NOW)
+    found = archive.messages("t", limit=5000)
+    assert [each.key for each in found] == [*first, "end"]
+    assert archive.last_position("t") == 3000
+
+
+def test_former_contents_stay_in_the_database(archive: SQLAlchemyArchive, engine: Engine) -> None:
+    for text_ in ("one", "two", "two", "three"):
+        archive.append("t", None, [("a", HumanMessage(text_), True)], after=None, now=NOW)
+    with engine.connect() as connection:
+        query = "SELECT version, body FROM om_message_versions ORDER BY version"
+        rows = connection.execute(text(query)).all()
+    assert [version for version, _ in rows] == [1, 2]
+    assert ["one" in rows[0][1], "two" in rows[1][1]] == [True, True]
+    archive.delete_thread("t")
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT * FROM om_message_versions")).all() == []
+
+
+# --- Texts ---------------------------------------------------------------------------------------
+
+ANY_TEXT = st.text(st.characters(), max_size=20) | st.text(r"\0u d8\ud800\x00", max_size=12)
+
+
+@given(st.lists(ANY_TEXT.filter(bool), unique=True, min_size=1, max_size=5))
+def test_any_texts_come_back_and_stay_apart(texts: list[str]) -> None:
+    with closing(SQLAlchemyArchive("sqlite://")) as archive:
+        for each in texts:
+            entry = (each, AIMessage(each, name=each), True)
+            archive.append(each, "r" + each, [entry], after=None, now=NOW, title=each)
+        for each in texts:
+            (found,) = archive.messages(each, limit=2)
+            assert (found.key, found.thread_id, found.message.content) == (each, each, each)
+            (thread,), _ = archive.threads("r" + each)
+            assert (thread.id, thread.title) == (each, each)
+            assert archive.contains(each, texts) == {each}
+
+
+def test_a_large_message_is_kept_quickly(archive: SQLAlchemyArchive) -> None:
+    large = "\x00 \ud800 word\n" * 1_000_000
+    began = time.monotonic()
+    archive.append("t", None, [("a", HumanMessage(large), True)], after=None, now=NOW)
+    (found,) = archive.branch("t", ["a"])
+    assert found.content == large
+    assert time.monotonic() - began < 30
+
+
+# --- Several processes ---------------------------------------------------------------------------
+
+
+def run_together(
+    processes: ProcessPoolExecutor, work: Callable[..., Any], url: str, arguments: list[Any]
+) -> list[Any]:
+    start = time.time() + 1.0
+    running = [processes.submit(work, url, start, *each) for each in arguments]
+    return [each.result(timeout=120) for each in running]
+
+
+def test_processes_set_up_at_once(
+    processes: ProcessPoolExecutor, archive: SQLAlchemyArchive, engine: Engine, url: str
+) -> None:
+    run_together(processes, archive_workers.set_up, url, [(i,) for i in range(WORKERS)])
+    threads, _ = archive.threads("r")
+    assert {each.id for each in threads} == {f"thread {i}" for i in range(WORKERS)}
+    with engine.connect() as connection:
+        rows = connection.execute(text("SELECT version FROM om_schema")).all()
+    assert [tuple(row) for row in rows] == [(len(MIGRATIONS),)]
+
+
+def test_processes_append_to_one_thread(
+    processes: ProcessPoolExecutor, archive: SQLAlchemyArchive, url: str
+) -> None:
+    run_together(processes, archive_workers.say, url, [(i, 20) for i in range(WORKERS)])
+    found = archive.messages("thread", limit=1000)
+    assert [each.position for each in found] == list(range(20 * WORKERS))
+    for worker in range(WORKERS):
+        own = [each.key for each in found if each.key.startswith(f"{worker} ")]
+        assert own == [f"{worker} {i}" for i in range(20)]
+
+
+def test_processes_count_to_exactly_n(
+    processes: ProcessPoolExecutor, archive: SQLAlchemyArchive, url: str
+) -> None:
+    run_together(processes, archive_workers.count_up, url, [(20,)] * WORKERS)
+    record, revision = archive.load_record("r")
+    assert record == {"generation": 8, "count": 80}
+    assert revision == 80
+    history = archive.record_history("r", limit=100)
+    assert [each["record"]["count"] for each in history] == [80, *range(79, 8, -10)]
+
+
+def test_each_job_gets_one_owner(
+    processes: ProcessPoolExecutor, archive: SQLAlchemyArchive, url: str
+) -> None:
+    owners = [(f"owner {i}", 20) for i in range(WORKERS)]
+    claims = run_together(processes, archive_workers.claim_all, url, owners)
+    for job in zip(*claims, strict=True):
+        assert sorted(job) == ["mine", *["taken"] * (WORKERS - 1)]
+    held = [archive.renew(f"job {i}", name, seconds=9) for i in range(20) for name, _ in owners]
+    assert held.count(True) == 20
+
+
+@pytest.mark.parametrize("statement", ["INSERT INTO om_threads", "INSERT INTO om_messages"])
+def test_a_killed_writer_leaves_nothing(
+    archive: SQLAlchemyArchive, url: str, statement: str
+) -> None:
+    archive.append("other", "r", said("a"), after=None, now=NOW)
+    context = multiprocessing.get_context("spawn")
+    process = context.Process(target=archive_workers.die_after, args=(url, statement))
+    process.start()
+    process.join(timeout=120)
+    assert process.exitcode == -9
+    process.close()
+    assert archive.thread("thread") is None
+    assert archive.contains("thread", ["m0", "m1", "m2"]) == set()
+    archive.append("thread", "r", said("m0", "m1"), after=None, now=NOW)
+    assert shown(archive, "thread") == ["m0", "m1"]
+    assert shown(archive, "other") == ["a"]
+
+
+# --- The tables ----------------------------------------------------------------------------------
+
+
+def test_the_migrations_make_the_tables_that_the_queries_name(
+    archive: SQLAlchemyArchive, engine: Engine
+) -> None:
+    archive.setup()
+    tables = inspect(engine)
+    assert set(tables.get_table_names()) == set(metadata.tables)
+    assert all(name.startswith("om_") for name in metadata.tables)
+    for name, table in metadata.tables.items():
+        made = {each["name"]: each["nullable"] for each in tables.get_columns(name)}
+        assert made.keys() == set(table.columns.keys())
+        keys = tables.get_pk_constraint(name)["constrained_columns"]
+        assert keys == [column.name for column in table.primary_key]
+
+
+def test_tables_of_a_later_version_are_refused(url: str, engine: Engine) -> None:
+    with closing(SQLAlchemyArchive(url)) as archive:
+        archive.append("t", None, said("a"), after=None, now=NOW)
+    later = len(MIGRATIONS) + 7
+    with engine.begin() as connection:
+        connection.execute(text(f"UPDATE om_schema SET version = {later}"))  # noqa: S608
+    with closing(SQLAlchemyArchive(url)) as archive:
+        with pytest.raises(ConfigurationError, match=rf"version {later}.*upgrade langgraph-om"):
+            archive.setup()
+        with pytest.raises(ConfigurationError, match="upgrade"):
+            archive.append("t", None, said("b"), after="a", now=NOW)
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT count(*) FROM om_messages")).scalar() == 1
+
+
+READS: dict[str, tuple[Callable[[MessageArchive], object], str]] = {
+    "a page": (lambda a: a.messages("t", limit=20, start=5, stop=90), "om_messages_"),
+    "a page from the end": (
+        lambda a: a.messages("t", limit=20, offset=20, newest_first=True),
+        "om_messages_",
+    ),
+    "a page with all": (
+        lambda a: a.messages("t", limit=20, start=5, visible_only=False),
+        "om_messages_branch",
+    ),
+    "the end": (lambda a: a.last_position("t"), "om_messages_branch"),
+    "threads": (lambda a: a.threads("r", page=2), "om_threads_of_resource"),
+    "threads of a time": (
+        lambda a: a.threads("r", before=NOW, after=NOW),
+        "om_threads_of_resource",
+    ),
+    "groups of a thread": (lambda a: a.groups(thread_id="t"), "om_groups_of_thread"),
+    "groups of a resource": (lambda a: a.groups(resource_id="r"), "om_groups_of_resource"),
+    "a message": (lambda a: a.find("k", thread_id="t"), "om_messages"),
+    "a message of a resource": (lambda a: a.find("k", resource_id="r"), "om_messages_by_key"),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_reads_use_an_index(read: str, engine: Engine) -> None:
+    call, index = READS[read]
+    statements: list[tuple[str, Any]] = []
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def note(_: Any, __: Any, statement: str, parameters: Any, *___: Any) -> None:
+        statements.append((statement, parameters))
+
+    archive = SQLAlchemyArchive(engine)
+    archive.setup()
+    call(archive)
+    query = next(each for each in reversed(statements) if each[0].startswith("SELECT"))
+    is_sqlite = engine.dialect.name == "sqlite"
+    with engine.connect() as connection:
+        if not is_sqlite:  # an empty table is read faster without
+            connection.exec_driver_sql("SET enable_seqscan = off")
+            connection.exec_driver_sql("SET enable_bitmapscan = off")
+        explain = "EXPLAIN QUERY PLAN " if is_sqlite else "EXPLAIN "
+        rows = connection.exec_driver_sql(explain + query[0], query[1]).all()
+    plan = "\n".join(str(row[-1]) for row in rows)
+    assert index in plan, plan
+    assert "SCAN" not in plan, plan
+    assert "Seq Scan" not in plan, plan
+    if not read.startswith("a message"):  # of those, one key has few
+        assert "TEMP B-TREE" not in plan, plan
+        assert "Sort" not in plan, plan
+
+
+# --- Opening -------------------------------------------------------------------------------------
+
+
+def test_making_one_opens_nothing(sqlite_file: Path) -> None:
+    SQLAlchemyArchive(f"sqlite:///{sqlite_file}")
+    SQLAlchemyArchive("postgresql://user@127.0.0.1:1/nowhere").close()
+    assert not sqlite_file.exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("memory.db", "sqlite:///memory.db"),
+        ("", "sqlite:///memory.db"),
+        (None, "sqlite:///memory.db"),
+        (3, "Engine"),
+        ("mysql://user:secret@host/x", "PostgreSQL|postgresql"),
+        ("nonsense://user:secret@host/x", "postgresql://"),
+        ("sqlite+aiosqlite:///memory.db", "asynchronous"),
+        ("postgresql+asyncpg://user:secret@host/x", "asynchronous"),
+        ("postgres:user:secret@host", "postgresql://"),
+    ],
+)
+def test_urls_that_can_not_work_are_refused(url: Any, words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words) as error:
+        SQLAlchemyArchive(url)
+    assert "`archive` is " in str(error.value)
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
+def test_postgresql_goes_by_several_names(scheme: str, postgres_database: str) -> None:
+    url = postgres_database.replace("postgresql", scheme, 1)
+    with closing(SQLAlchemyArchive(url)) as archive:
+        archive.append("t", None, said("a"), after=None, now=NOW)
+        assert shown(archive) == ["a"]
+
+
+def test_a_missing_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(
+        ConfigurationError, match=r"pip install 'langgraph-om\[postgres\]'"
+    ) as error:
+        SQLAlchemyArchive("postgresql://user:secret@host/x")
+    assert "secret" not in str(error.value)
+
+
+def test_the_callers_engine_stays_open() -> None:
+    engine = create_engine("sqlite://", poolclass=StaticPool)
+    with closing(SQLAlchemyArchive(engine)) as archive:
+        archive.append("t", None, said("a"), after=None, now=NOW)
+    # The database lives in the engine's one connection, and would be gone with it.
+    assert shown(SQLAlchemyArchive(engine)) == ["a"]
+    engine.dispose()
+
+
+def test_a_closed_archive_opens_again(archive: SQLAlchemyArchive) -> None:
+    archive.append("t", None, said("a"), after=None, now=NOW)
+    archive.close()
+    archive.close()
+    assert shown(archive) == ["a"]
+
+
+def test_an_engine_that_commits_each_statement_is_overruled(postgres_sqlalchemy_url: str) -> None:
+    engine = create_engine(postgres_sqlalchemy_url, isolation_level="AUTOCOMMIT")
+    archive = SQLAlchemyArchive(engine)
+    archive.setup()
+
+    @event.listens_for(engine, "after_cursor_execute")
+    def fail(_: Any, __: Any, statement: str, *___: Any) -> None:
+        if statement.startswith("INSERT INTO om_messages"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        archive.append("t", None, said("a"), after=None, now=NOW)
+    assert archive.thread("t") is None
+    engine.dispose()
+
+
+def test_a_file_is_shared_by_readers_and_a_writer(sqlite_file: Path) -> None:
+    with closing(SQLAlchemyArchive(f"sqlite:///{sqlite_file}")) as archive:
+        archive.append("t", None, said("a"), after=None, now=NOW)
+        with closing(sqlite3.connect(sqlite_file, isolation_level=None)) as other:
+            assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+            other.execute("BEGIN IMMEDIATE")
+            assert shown(archive) == ["a"]
+            other.execute("ROLLBACK")
+
+
+# --- Failures ------------------------------------------------------------------------------------
+
+
+def refused(call: Callable[[], object]) -> str:
+    """What an archive says of its storage's failure."""
+    with pytest.raises(ArchiveError) as error:
+        call()
+    assert isinstance(error.value, ObservationalMemoryError)
+    assert error.value.__cause__ is not None
+    return str(error.value)
+
+
+def test_a_locked_file_is_named(sqlite_file: Path) -> None:
+    with closing(SQLAlchemyArchive(f"sqlite:///{sqlite_file}?timeout=0.1")) as archive:
+        archive.append("t", None, said("a"), after=None, now=NOW)
+        with closing(sqlite3.connect(sqlite_file, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            found = refused(
+                lambda: archive.append("t", None, said("secret"), after="a", now=NOW),
+            )
+            other.execute("ROLLBACK")
+        assert found == "the archive could not append messages: database is locked"
+        archive.append("t", None, said("b"), after="a", now=NOW)
+        assert shown(archive) == ["a", "b"]
+
+
+def test_a_full_database_is_named_and_keeps_what_it_had(sqlite_file: Path) -> None:
+    engine = create_engine(f"sqlite:///{sqlite_file}")
+    archive = SQLAlchemyArchive(engine)
+    archive.append("t", None, said("a"), after=None, now=NOW)
+
+    @event.listens_for(engine, "connect")
+    def limit(connection: Any, _: object) -> None:
+        connection.execute("PRAGMA max_page_count = 40")
+
+    engine.dispose()
+    secret = HumanMessage("secret" * 100_000)
+    found = refused(lambda: archive.append("u", None, [("b", secret, True)], after=None, now=NOW))
+    assert found == "the archive could not append messages: database or disk is full"
+    assert shown(archive) == ["a"]
+    assert archive.thread("u") is None
+    engine.dispose()
+
+
+def test_a_file_of_something_else_is_named(sqlite_file: Path) -> None:
+    sqlite_file.write_bytes(b"no database at all " * 100)
+    with closing(SQLAlchemyArchive(f"sqlite:///{sqlite_file}")) as archive:
+        assert "file is not a database" in refused(lambda: archive.thread("t"))
+
+
+def test_a_place_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with closing(SQLAlchemyArchive(f"sqlite:///{tmp_path / 'no' / 'x.db'}")) as archive:
+        assert "could not be set up: unable to open" in refused(archive.setup)
+    with closing(SQLAlchemyArchive("postgresql://u:secret@127.0.0.1:1/x")) as archive:
+        found = refused(lambda: archive.load_record("r"))
+    assert found.startswith("the archive could not load a record: ")
+    assert "secret" not in found
+
+
+def test_a_connection_that_was_cut_is_replaced(postgres_sqlalchemy_url: str) -> None:
+    with closing(SQLAlchemyArchive(postgres_sqlalchemy_url)) as archive:
+        archive.append("t", None, said("a"), after=None, now=NOW)
+        other = create_engine(postgres_sqlalchemy_url)
+        with other.connect() as connection:
+            connection.execute(
+                text(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                )
+            )
+        other.dispose()
+        assert shown(archive) == ["a"]

@@ -1,0 +1,473 @@
+"""Memory and checkpoints: any saver, any moment to die, any point to go back to."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.tools import InjectedToolCallId, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.types import Command, interrupt
+
+from langgraph_om import ObservationalMemory, create_memory_agent
+from support.agents import (
+    Agent,
+    Graph,
+    actor,
+    any_saver,
+    atalk,
+    live_request,
+    make_agent,
+    of_kind,
+    on_thread,
+    outcome,
+    record_of,
+    refusals,
+    remembering,
+    say,
+    scripted,
+    talk,
+    turn,
+    turns,
+    uncovered,
+    values,
+)
+from support.clock import Clock
+from support.savers import SaverKind, open_saver
+
+CONFIG = on_thread()
+CHANNELS = ("plain", "agent")
+LIMITS: dict[str, Any] = {"messages": 300, "log": 130}
+SAID = turns(9, lookups=("", "2,1", "1"))
+
+
+@cache
+def reference() -> dict[str, Any]:
+    """What the conversation comes to, kept in memory and never disturbed."""
+    agent = make_agent("plain", InMemorySaver(), **LIMITS)
+    talk(agent.graph, CONFIG, SAID)
+    came_to = outcome(values(agent.graph, CONFIG))
+    assert came_to["om"]["generation"] > 0
+    assert len(came_to["om"]["log"]) > 0
+    return came_to
+
+
+# --- Every saver ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("door", CHANNELS)
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+async def test_every_saver_keeps_the_same(
+    door: str, saver_kind: SaverKind, saver_place: str, *, is_async: bool
+) -> None:
+    async with any_saver(saver_kind, saver_place, is_async=is_async) as saver:
+        agent = make_agent(door, saver, **LIMITS)
+        if is_async:
+            await atalk(agent.graph, CONFIG, SAID)
+            state = (await agent.graph.aget_state(CONFIG)).values
+        else:
+            talk(agent.graph, CONFIG, SAID)
+            state = values(agent.graph, CONFIG)
+    assert outcome(state) == reference()
+    assert refusals(agent.prompts()) == []
+
+
+def test_without_a_saver_memory_works_within_the_run() -> None:
+    agent = make_agent("agent", **LIMITS)
+    result = agent.graph.invoke({"messages": [*SAID[:6], turn(6, "1,1,1")]}, CONFIG)
+    assert len(result["om"]["log"]) > 0
+    assert uncovered(agent.memory, result) == []
+
+
+@pytest.mark.parametrize("door", CHANNELS)
+def test_record_is_json(door: str) -> None:
+    agent = make_agent(door, InMemorySaver(), **LIMITS)
+    talk(agent.graph, CONFIG, SAID)
+    record = record_of(agent.graph, CONFIG)
+    assert json.loads(json.dumps(record)) == record
+    assert record == reference()["om"]
+
+
+_STRICT = """
+import logging, sys
+sys.path.insert(0, sys.argv[1])
+logging.basicConfig(level=logging.INFO, stream=sys.stdout)
+from support.agents import make_agent, on_thread, record_of, talk, turns
+from support.savers import open_saver
+for door in ("plain", "agent"):
+    with open_saver("sqlite", sys.argv[2] + door) as saver:
+        for start in (0, 6):
+            agent = make_agent(door, saver, messages=300, log=130)
+            talk(agent.graph, on_thread(), turns(6, start=start, lookups=("1",)))
+        assert len(list(agent.graph.get_state_history(on_thread()))) > 12
+        record = record_of(agent.graph, on_thread())
+        print("groups", len(record["log"]), "generation", record["generation"])
+"""
+
+
+def test_strict_deserialisation_has_nothing_to_complain_about(tmp_path: Path) -> None:
+    tests = str(Path(__file__).parents[2])
+    done = subprocess.run(  # noqa: S603 our own script
+        [sys.executable, "-W", "error", "-c", _STRICT, tests, str(tmp_path / "strict")],
+        env={**os.environ, "LANGGRAPH_STRICT_MSGPACK": "true"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if not line.startswith("groups ")] == []
+    assert len(lines) == 2
+    assert not any("generation 0" in line for line in lines)
+
+
+# --- Dying and coming back -----------------------------------------------------------------------
+
+REQUEST = turn(5, "2,1")
+"""A turn that calls tools twice, observes and reflects."""
+
+
+@pytest.fixture(scope="module")
+def before_the_turn(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Per door: the file of a thread that waits for the turn in question."""
+    folder = tmp_path_factory.mktemp("threads")
+    for door in CHANNELS:
+        with open_saver("sqlite", str(folder / door)) as saver:
+            talk(make_agent(door, saver, **LIMITS).graph, CONFIG, SAID[:5])
+    return {door: folder / door for door in CHANNELS}
+
+
+@pytest.fixture
+def thread_file(before_the_turn: dict[str, Path], tmp_path: Path) -> Callable[[str], str]:
+    """Copies the file of a door, as often as it is asked for."""
+    copies = iter(range(1000))
+
+    def copy(door: str) -> str:
+        return shutil.copy(str(before_the_turn[door]), str(tmp_path / f"{door}-{next(copies)}"))
+
+    return copy
+
+
+def whole_turn(door: str, place: str) -> tuple[dict[str, Any], int]:
+    """What the turn comes to when nothing happens to it, and in how many supersteps."""
+    with open_saver("sqlite", place) as saver:
+        agent = make_agent(door, saver, **LIMITS)
+        steps = list(agent.graph.stream({"messages": [REQUEST]}, CONFIG, stream_mode="updates"))
+        nodes = [name for step in steps for name in step]
+        assert {"om_observe", "om_reflect", "tools"} <= set(nodes)
+        return outcome(values(agent.graph, CONFIG)), len(steps)
+
+
+def resume(door: str, place: str) -> dict[str, Any]:
+    """Go on in a new process: with the run that is there, or else by asking again."""
+    with open_saver("sqlite", place) as saver:
+        agent = make_agent(door, saver, **LIMITS)
+        asked = [m.id for m in values(agent.graph, CONFIG)["messages"]]
+        agent.graph.invoke(None if REQUEST.id in asked else {"messages": [REQUEST]}, CONFIG)
+        assert uncovered(agent.memory, values(agent.graph, CONFIG)) == []
+        assert refusals(agent.prompts()) == []
+        return outcome(values(agent.graph, CONFIG))
+
+
+@pytest.mark.parametrize("door", CHANNELS)
+def test_killed_after_any_superstep(door: str, thread_file: Callable[[str], str]) -> None:
+    expected, count = whole_turn(door, thread_file(door))
+    for survived in range(1, count):
+        place = thread_file(door)
+        with open_saver("sqlite", place) as saver:
+            agent = make_agent(door, saver, **LIMITS)
+            run = agent.graph.stream(
+                {"messages": [REQUEST]}, CONFIG, stream_mode="updates", durability="sync"
+            )
+            for _ in range(survived):
+                next(run)
+            run.close()  # type: ignore[attr-defined]
+        assert resume(door, place) == expected, f"killed after superstep {survived}"
+
+
+async def test_killed_after_any_superstep_async(thread_file: Callable[[str], str]) -> None:
+    door = "agent"
+    expected, count = whole_turn(door, thread_file(door))
+    for survived in range(1, count):
+        place = thread_file(door)
+        async with any_saver("sqlite", place, is_async=True) as saver:
+            agent = make_agent(door, saver, **LIMITS)
+            run = agent.graph.astream(
+                {"messages": [REQUEST]}, CONFIG, stream_mode="updates", durability="sync"
+            )
+            for _ in range(survived):
+                await anext(run)
+            await run.aclose()  # type: ignore[attr-defined]
+        assert resume(door, place) == expected, f"killed after superstep {survived}"
+
+
+class PowerCutError(Exception):
+    """The process is gone."""
+
+
+class FailingSaver(SqliteSaver):
+    """A saver that fails at one of its writes."""
+
+    def __init__(self, connection: sqlite3.Connection, at: int) -> None:
+        super().__init__(connection)
+        self.left = at
+
+    def _spend(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise PowerCutError
+
+    def put(self, *args: Any, **kwargs: Any) -> Any:
+        self._spend()
+        return super().put(*args, **kwargs)
+
+    def put_writes(self, *args: Any, **kwargs: Any) -> None:
+        self._spend()
+        super().put_writes(*args, **kwargs)
+
+
+@contextmanager
+def failing_saver(place: str, at: int) -> Iterator[FailingSaver]:
+    connection = sqlite3.connect(place, check_same_thread=False)
+    try:
+        yield FailingSaver(connection, at)
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("door", CHANNELS)
+def test_power_cut_at_any_write(door: str, thread_file: Callable[[str], str]) -> None:
+    expected, count = whole_turn(door, thread_file(door))
+    died, at = True, 0
+    while died:
+        place, died = thread_file(door), False
+        with failing_saver(place, at) as saver:
+            agent = make_agent(door, saver, **LIMITS)
+            try:
+                agent.graph.invoke({"messages": [REQUEST]}, CONFIG, durability="sync")
+            except PowerCutError:
+                died = True
+        if died:
+            assert resume(door, place) == expected, f"power cut at write {at}"
+        at += 1
+    assert at > count
+
+
+def test_killed_again_and_again(thread_file: Callable[[str], str]) -> None:
+    expected, count = whole_turn("agent", thread_file("agent"))
+    place = thread_file("agent")
+    given: Any = {"messages": [REQUEST]}
+    for _ in range(count):
+        with open_saver("sqlite", place) as saver:
+            graph = make_agent("agent", saver, **LIMITS).graph
+            run = graph.stream(given, CONFIG, stream_mode="updates", durability="sync")
+            next(run)
+            run.close()  # type: ignore[attr-defined]
+            given = None
+    with open_saver("sqlite", place) as saver:
+        graph = make_agent("agent", saver, **LIMITS).graph
+        graph.invoke(None, CONFIG)
+        assert outcome(values(graph, CONFIG)) == expected
+
+
+# --- Waiting for a person ------------------------------------------------------------------------
+
+
+@tool
+def book(hotel: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> ToolMessage:
+    """Book a hotel once the user agrees."""
+    agreed = interrupt(f"Book {hotel}?")
+    return ToolMessage(agreed, tool_call_id=tool_call_id, name="book", id="booked")
+
+
+def test_interrupted_turn_goes_on_where_it_was() -> None:
+    def booking(messages: list[BaseMessage]) -> AIMessage:
+        if live_request(messages).id != "h5" or messages[-1].id == "booked":
+            return actor(messages)
+        call = {"name": "book", "args": {"hotel": "Ritz"}, "id": "booking"}
+        return AIMessage("", tool_calls=[call], id="h5-booking")
+
+    saver = InMemorySaver()
+
+    def booker() -> tuple[Graph, ObservationalMemory]:
+        model = scripted(actor=booking)
+        memory = remembering(model, Clock(), **LIMITS)
+        return create_memory_agent(model, [book], memory=memory, checkpointer=saver), memory
+
+    graph, _ = booker()
+    talk(graph, CONFIG, SAID[:1])
+    talk(graph, CONFIG, turns(4, start=1))
+    before = say(graph, CONFIG, turn(5))
+    assert graph.get_state(CONFIG).next == ("tools",)
+    resumed, memory = booker()
+    after = list(resumed.stream(Command(resume="yes"), CONFIG, stream_mode="custom"))
+    state = values(resumed, CONFIG)
+    assert [m.id for m in state["messages"][-4:]] == ["h5", "h5-booking", "booked", "h5-answer"]
+    steps = [status["stepNumber"] for status in of_kind([*before, *after], "status")]
+    assert steps == [0, 1]
+    assert uncovered(memory, state) == []
+
+
+# --- Another saver, another channel --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("door", CHANNELS)
+def test_reopened_saver_goes_on(door: str, tmp_path: Path) -> None:
+    for message in SAID:
+        with open_saver("sqlite", str(tmp_path / "db")) as saver:
+            agent = make_agent(door, saver, **LIMITS)
+            say(agent.graph, CONFIG, message)
+            state = values(agent.graph, CONFIG)
+    assert outcome(state) == reference()
+
+
+@pytest.mark.parametrize("door", CHANNELS)
+def test_thread_moves_to_another_saver(door: str, tmp_path: Path) -> None:
+    old = make_agent(door, InMemorySaver(), **LIMITS)
+    talk(old.graph, CONFIG, SAID[:5])
+    with open_saver("sqlite", str(tmp_path / "db")) as saver:
+        agent = make_agent(door, saver, **LIMITS)
+        agent.graph.update_state(CONFIG, values(old.graph, CONFIG), as_node="agent")
+        talk(agent.graph, CONFIG, SAID[5:])
+        assert outcome(values(agent.graph, CONFIG)) == reference()
+
+
+@pytest.mark.parametrize("order", [("plain", "delta"), ("delta", "plain")], ids="->".join)
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_thread_changes_its_kind_of_channel(
+    order: tuple[str, str], kind: SaverKind, tmp_path: Path
+) -> None:
+    with open_saver(kind, str(tmp_path / "db")) as saver:
+        for at, message in enumerate(SAID):
+            agent = make_agent(order[(at // 2) % 2], saver, **LIMITS)
+            say(agent.graph, CONFIG, message)
+            assert uncovered(agent.memory, values(agent.graph, CONFIG)) == []
+        assert outcome(values(agent.graph, CONFIG)) == reference()
+
+
+# --- Going back ----------------------------------------------------------------------------------
+
+
+def answered(graph: Graph) -> dict[str, Any]:
+    """The thread's checkpoints at the end of each turn, by the answer they end with."""
+    return {
+        snapshot.values["messages"][-1].id: snapshot
+        for snapshot in graph.get_state_history(CONFIG)
+        if not snapshot.next and snapshot.values.get("messages")
+    }
+
+
+@pytest.mark.parametrize("door", CHANNELS)
+def test_history_has_the_memory_of_each_moment(door: str) -> None:
+    agent = make_agent(door, InMemorySaver(), **LIMITS)
+    at_the_time = {}
+    for message in SAID:
+        say(agent.graph, CONFIG, message)
+        at_the_time[f"{message.id}-answer"] = record_of(agent.graph, CONFIG)
+    history = answered(agent.graph)
+    assert {key: snapshot.values["om"] for key, snapshot in history.items()} == at_the_time
+    for snapshot in history.values():
+        assert uncovered(agent.memory, snapshot.values) == []
+    assert {record["generation"] for record in at_the_time.values()} > {0}
+
+
+@pytest.mark.parametrize("door", CHANNELS)
+@pytest.mark.parametrize("back_to", [0, 3, 6])
+def test_both_branches_of_a_fork_are_right(door: str, back_to: int) -> None:
+    saver = InMemorySaver()
+    agent = make_agent(door, saver, **LIMITS)
+    talk(agent.graph, CONFIG, SAID)
+    tip = agent.graph.get_state(CONFIG).config
+    fork = answered(agent.graph)[f"h{back_to}-answer"].config
+    other = [HumanMessage(f"Instead: {m.text}", id=f"x{m.id}") for m in SAID[:6]]
+    branch = make_agent(door, saver, **LIMITS)
+    branch.graph.invoke({"messages": [other[0]]}, fork)
+    talk(branch.graph, CONFIG, other[1:])
+    straight = make_agent(door, InMemorySaver(), **LIMITS)
+    talk(straight.graph, CONFIG, [*SAID[: back_to + 1], *other])
+    assert outcome(values(branch.graph, CONFIG)) == outcome(values(straight.graph, CONFIG))
+    # The branch that was left goes on from its own tip as if there had been no other.
+    assert outcome(values(agent.graph, tip)) == reference()
+    again = make_agent(door, saver, **LIMITS)
+    again.graph.invoke({"messages": [turn(20)]}, tip)
+    assert uncovered(again.memory, values(again.graph, CONFIG)) == []
+    assert values(again.graph, CONFIG)["om"]["generation"] >= reference()["om"]["generation"]
+
+
+@pytest.mark.parametrize("door", CHANNELS)
+def test_replay_from_any_checkpoint_of_a_turn(door: str) -> None:
+    saver = InMemorySaver()
+    agent = make_agent(door, saver, **LIMITS)
+    talk(agent.graph, CONFIG, SAID[:5])
+    say(agent.graph, CONFIG, REQUEST)
+    expected = outcome(values(agent.graph, CONFIG))
+    history = list(agent.graph.get_state_history(CONFIG))
+    inside = [snapshot for snapshot in history if snapshot.next][:12]
+    assert {name for snapshot in inside for name in snapshot.next} >= {
+        "om_status",
+        "om_observe",
+        "om_reflect",
+        "agent",
+        "tools",
+    }
+    for snapshot in inside:
+        if REQUEST.id not in [m.id for m in snapshot.values["messages"]]:
+            continue
+        replayed = make_agent(door, saver, **LIMITS)
+        replayed.graph.invoke(None, snapshot.config)
+        assert outcome(values(replayed.graph, CONFIG)) == expected, snapshot.next
+
+
+@pytest.mark.parametrize("door", CHANNELS)
+@pytest.mark.parametrize(
+    ("as_node", "following"),
+    [
+        ("om_status", {"agent", "om_observe"}),
+        ("om_observe", {"om_status"}),
+        ("tools", {"om_status"}),
+    ],
+)
+def test_run_again_from_here(door: str, as_node: str, following: set[str]) -> None:
+    saver = InMemorySaver()
+    agent: Agent = make_agent(door, saver, **LIMITS)
+    talk(agent.graph, CONFIG, SAID[:4])
+    edited = HumanMessage("Let us go by train instead.", id="h30")
+    agent.graph.update_state(CONFIG, {"messages": [edited]}, as_node=as_node)
+    waiting = agent.graph.get_state(CONFIG).next
+    assert len(waiting) == 1
+    assert set(waiting) <= following
+    again = make_agent(door, saver, **LIMITS)
+    parts = list(again.graph.stream(None, CONFIG, stream_mode="custom"))
+    assert again.graph.get_state(CONFIG).values["messages"][-1].id == "h30-answer"
+    assert uncovered(again.memory, values(again.graph, CONFIG)) == []
+    assert len(of_kind(parts, "status")) == (as_node != "om_status")
+
+
+@pytest.mark.parametrize("door", CHANNELS)
+def test_update_of_an_empty_thread(door: str) -> None:
+    agent = make_agent(door, InMemorySaver(), **LIMITS)
+    agent.graph.update_state(CONFIG, {"messages": []}, as_node="om_status")
+    assert agent.graph.get_state(CONFIG).next == ("agent",)
+
+
+def test_saver_logs_no_complaint(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    with caplog.at_level(logging.WARNING), open_saver("sqlite", str(tmp_path / "db")) as saver:
+        agent = make_agent("agent", saver, **LIMITS)
+        talk(agent.graph, CONFIG, SAID)
+        list(agent.graph.get_state_history(CONFIG))
+    assert caplog.records == []

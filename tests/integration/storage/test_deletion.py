@@ -1,0 +1,105 @@
+"""What is deleted is gone from the archive, and work in flight can not bring it back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langgraph_om import BackgroundBuffering
+from langgraph_om.archive import SQLAlchemyArchive
+from support.agents import make_agent, on_thread, say, talk, turn, turns, values
+
+ANA = on_thread("trip", resource_id="ana")
+ANAS_OTHER = on_thread("work", resource_id="ana")
+BEN = on_thread("ben", resource_id="ben")
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> SQLAlchemyArchive:
+    return SQLAlchemyArchive(f"sqlite:///{tmp_path / 'archive.db'}")
+
+
+@pytest.fixture
+def agent(archive: SQLAlchemyArchive) -> Any:
+    made = make_agent("agent", InMemorySaver(), messages=300, log=200, archive=archive)
+    for config in (ANA, ANAS_OTHER, BEN):
+        talk(made.graph, config, turns(6))
+    return made
+
+
+def kept(archive: SQLAlchemyArchive, thread: str) -> tuple[int, int]:
+    return (
+        len(archive.messages(thread, limit=1000, visible_only=False)),
+        len(archive.groups(thread_id=thread)),
+    )
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_deleted_thread_is_gone_and_no_other(
+    agent: Any, archive: SQLAlchemyArchive, *, is_async: bool
+) -> None:
+    others = kept(archive, "work"), kept(archive, "ben")
+    assert min(kept(archive, "trip")) > 0
+    if is_async:
+        await agent.memory.adelete_thread("trip")
+    else:
+        agent.memory.delete_thread("trip")
+    assert kept(archive, "trip") == (0, 0)
+    assert archive.thread("trip") is None
+    assert (kept(archive, "work"), kept(archive, "ben")) == others
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_deleted_resource_is_gone_with_all_its_threads(
+    agent: Any, archive: SQLAlchemyArchive, *, is_async: bool
+) -> None:
+    others = kept(archive, "ben")
+    if is_async:
+        await agent.memory.adelete_resource("ana")
+    else:
+        agent.memory.delete_resource("ana")
+    assert archive.threads("ana") == ([], False)
+    assert kept(archive, "trip") == kept(archive, "work") == (0, 0)
+    assert kept(archive, "ben") == others
+
+
+def test_thread_that_goes_on_after_its_deletion_is_archived_anew(
+    agent: Any, archive: SQLAlchemyArchive
+) -> None:
+    agent.memory.delete_thread("trip")
+    agent.graph.checkpointer.delete_thread("trip")
+    say(agent.graph, ANA, turn(7))
+    assert [row.key for row in archive.messages("trip", limit=9)] == ["h7", "h7-answer"]
+
+
+def test_deleting_what_is_not_there_is_no_error(agent: Any, archive: SQLAlchemyArchive) -> None:
+    before = kept(archive, "trip")
+    agent.memory.delete_thread("nowhere")
+    agent.memory.delete_resource("nobody")
+    assert kept(archive, "trip") == before
+
+
+def test_without_an_archive_there_is_nothing_to_delete() -> None:
+    agent = make_agent("agent", InMemorySaver())
+    talk(agent.graph, ANA, turns(2))
+    agent.memory.delete_thread("trip")
+    assert len(values(agent.graph, ANA)["messages"]) == 4
+
+
+def test_job_at_work_does_not_bring_a_deleted_thread_back(archive: SQLAlchemyArchive) -> None:
+    agent = make_agent(
+        "agent",
+        InMemorySaver(),
+        messages=400,
+        observation={"buffer_tokens": 0.2},
+        buffering=BackgroundBuffering(),
+        archive=archive,
+    )
+    talk(agent.graph, ANA, turns(2))
+    agent.memory.delete_thread("trip")
+    assert agent.memory.flush(10)
+    assert kept(archive, "trip") == (0, 0)
+    assert archive.thread("trip") is None

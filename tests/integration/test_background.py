@@ -1,0 +1,362 @@
+"""Buffering in real graphs: nothing blocks, results come with the next step, all stays right."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langgraph_om import (
+    BackgroundBuffering,
+    InlineBuffering,
+    ObservationalMemory,
+    ParallelBuffering,
+)
+from langgraph_om.core.tokens.counter import count_messages
+from langgraph_om.runtime.executors import Buffering
+from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
+from support.agents import (
+    Agent,
+    make_agent,
+    of_kind,
+    on_thread,
+    outcome,
+    record_of,
+    refusals,
+    say,
+    scripted,
+    talk,
+    turn,
+    turns,
+    uncovered,
+    values,
+)
+
+EXECUTORS = {
+    "background": BackgroundBuffering,
+    "inline": InlineBuffering,
+    "parallel": ParallelBuffering,
+}
+BUFFERED = {"buffer_tokens": 0.2}
+
+
+def buffered(door: str = "agent", buffering: Buffering | None = None, **options: Any) -> Agent:
+    options.setdefault("observation", BUFFERED)
+    return make_agent(door, InMemorySaver(), buffering=buffering, **options)
+
+
+@pytest.mark.parametrize("door", ["agent", "plain"])
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_conversation_with_each_executor_waits_for_nothing_and_loses_nothing(
+    executor: str, door: str
+) -> None:
+    agent = buffered(door, EXECUTORS[executor]())
+    config, parts = on_thread(), []
+    for message in turns(50, lookups=("", "2,1")):
+        parts += say(agent.graph, config, message)
+        agent.memory.flush()
+        assert uncovered(agent.memory, values(agent.graph, config)) == []
+    assert of_kind(parts, "observation-start") == []
+    assert of_kind(parts, "buffering-failed") == []
+    assert len(of_kind(parts, "activation")) > 3
+    assert record_of(agent.graph, config)["generation"] > 0
+    assert refusals(agent.prompts()) == []
+    assert len(of_kind(parts, "status")) == len(agent.prompts())
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+async def test_async_conversation_with_each_executor(executor: str) -> None:
+    agent = buffered("agent", EXECUTORS[executor]())
+    config = on_thread()
+    for message in turns(30, lookups=("", "2,1")):
+        await agent.graph.ainvoke({"messages": [message]}, config)
+        await agent.memory.aflush()
+        assert uncovered(agent.memory, values(agent.graph, config)) == []
+    assert record_of(agent.graph, config)["log"]
+    assert record_of(agent.graph, config)["attempts"] == {}
+
+
+def test_every_executor_remembers_the_same_once_its_work_is_done() -> None:
+    logs = {}
+    for name, executor in EXECUTORS.items():
+        agent = buffered("agent", executor())
+        config = on_thread()
+        for message in turns(40):
+            say(agent.graph, config, message)
+            agent.memory.flush()
+        logs[name] = [group["text"] for group in record_of(agent.graph, config)["log"]]
+    assert logs["background"] == logs["parallel"]
+    assert logs["inline"]
+
+
+class HeldObserver:
+    """An Observer that answers only when it is let go."""
+
+    def __init__(self) -> None:
+        self.let_go = threading.Event()
+
+    def reply(self, messages: list[BaseMessage]) -> str:
+        assert self.let_go.wait(60)
+        return ExtractiveObserver().reply(messages)
+
+
+def test_thousand_turns_with_an_observer_slower_than_a_turn_never_wait() -> None:
+    observer = HeldObserver()
+    model = ScriptedChatModel(observer=observer.reply, reflector=ExtractiveReflector().reply)
+    memory = ObservationalMemory(
+        model, observation={"message_tokens": 3000}, reflection={"observation_tokens": 2000}
+    )
+    record, messages, parts, largest, age = None, list[BaseMessage](), [], 0, 0
+    for number in range(1000):
+        messages.append(turn(number))
+        result = memory.step(record, messages, thread_id="t")
+        record, largest = result.record, max(largest, _size(memory, result.messages[1:]))
+        parts += result.events
+        messages.append(AIMessage("Noted, I suggest 3 walks.", id=f"a{number}"))
+        age = age + 1 if "observation" in record["pending"] else 0
+        if age > 2:  # two more turns went by while the Observer was at work
+            observer.let_go.set()
+            assert memory.flush(60)
+            observer.let_go.clear()
+    observer.let_go.set()
+    assert memory.close(60)
+    assert record is not None
+    assert of_kind(parts, "observation-start") == []
+    assert of_kind(parts, "buffering-failed") == []
+    assert len(of_kind(parts, "activation")) > 20
+    assert record["generation"] > 2
+    assert largest <= memory.thresholds.block_after
+    log = sum(group["tokens"] for group in record["log"])
+    assert log <= memory.thresholds.reflect_block_after
+
+
+def _size(memory: ObservationalMemory, messages: list[BaseMessage]) -> int:
+    return count_messages(memory.settings.counter, messages)
+
+
+def test_observer_that_never_answers_holds_no_turn_longer_than_the_deadline() -> None:
+    let_go = threading.Event()
+
+    def never(messages: list[BaseMessage]) -> str:
+        let_go.wait(30)
+        return ""
+
+    agent = buffered(
+        model=scripted(observer=never),
+        deadline=0.4,
+        max_input_tokens=1500,
+        buffering=BackgroundBuffering(exit_timeout=0),
+    )
+    config, parts, longest = on_thread(), [], 0.0
+    for message in turns(40):
+        start = time.monotonic()
+        parts += say(agent.graph, config, message)
+        longest = max(longest, time.monotonic() - start)
+    let_go.set()
+    state = values(agent.graph, config)
+    assert longest < 0.4 + 1.5
+    assert len(state["messages"]) == 80
+    assert state["om"]["log"] == []
+    assert of_kind(parts, "buffering-failed")
+    assert of_kind(parts, "view-trimmed")[-1]["limit"] == 1500
+    counter = agent.memory.settings.counter
+    assert max(count_messages(counter, prompt[1:]) for prompt in agent.prompts()) <= 1500
+    assert refusals(agent.prompts()) == []
+
+
+def test_result_of_a_run_that_is_over_is_announced_by_the_next_one() -> None:
+    agent = buffered()
+    config = on_thread()
+    for number in range(20):
+        parts = say(agent.graph, config, turn(number))
+        if of_kind(parts, "buffering-start"):
+            break
+    [started] = of_kind(parts, "buffering-start")
+    assert (
+        record_of(agent.graph, config)["pending"]["observation"]["cycle_id"] == started["cycleId"]
+    )
+    assert (
+        agent.memory.status(values(agent.graph, config))["windows"]["buffered"]["observations"][
+            "status"
+        ]
+        == "running"
+    )
+    agent.memory.flush()
+    parts = say(agent.graph, config, turn(number + 1))
+    [ended] = of_kind(parts, "buffering-end")
+    assert ended["cycleId"] == started["cycleId"]
+    assert set(ended) == {
+        "cycleId",
+        "operationType",
+        "completedAt",
+        "durationMs",
+        "tokensBuffered",
+        "bufferedTokens",
+        "observations",
+        "recordId",
+        "threadId",
+        "usage",
+    }
+
+
+def test_activation_has_every_field() -> None:
+    agent = buffered(buffering=InlineBuffering())
+    parts = talk(agent.graph, on_thread(), turns(30))
+    for event in of_kind(parts, "activation"):
+        assert set(event) == {
+            "cycleId",
+            "operationType",
+            "activatedAt",
+            "chunksActivated",
+            "tokensActivated",
+            "observationTokens",
+            "messagesActivated",
+            "generationCount",
+            "observations",
+            "recordId",
+            "threadId",
+            "config",
+        }
+    first = of_kind(parts, "activation")[0]
+    log = record_of(agent.graph, on_thread())
+    assert first["chunksActivated"] > 1
+    assert first["recordId"] == log["id"]
+    ids = [event["cycleId"] for event in of_kind(parts, "activation")]
+    assert len(ids) == len(set(ids))
+
+
+def test_fork_before_a_job_collects_the_same_result() -> None:
+    agent = buffered(messages=2000)
+    config = on_thread()
+    for number in range(20):
+        if of_kind(say(agent.graph, config, turn(number)), "buffering-start"):
+            break
+    point = agent.graph.get_state(config).config
+    agent.memory.flush()
+    say(agent.graph, config, turn(100))
+    on_main = record_of(agent.graph, config)["chunks"]
+    agent.graph.invoke({"messages": [turn(200)]}, point)
+    on_fork = record_of(agent.graph, config)["chunks"]
+    assert on_main == on_fork
+    assert agent.asked("observer") == 1
+    assert uncovered(agent.memory, values(agent.graph, config)) == []
+
+
+def test_replay_from_before_the_job_does_not_ask_again() -> None:
+    agent = buffered(messages=2000)
+    config = on_thread()
+    for number in range(20):
+        before = agent.graph.get_state(config).config
+        if of_kind(say(agent.graph, config, turn(number)), "buffering-start"):
+            break
+    agent.memory.flush()
+    agent.graph.invoke({"messages": [turn(number)]}, before)
+    agent.memory.flush()
+    assert agent.asked("observer") == 1
+
+
+def test_process_that_ends_loses_its_work_and_no_message() -> None:
+    saver = InMemorySaver()
+    config = on_thread()
+    first = make_agent("agent", saver, observation=BUFFERED)
+    for number in range(20):
+        if of_kind(say(first.graph, config, turn(number)), "buffering-start"):
+            break
+    second = make_agent("agent", saver, observation=BUFFERED)  # another process: other threads
+    parts = say(second.graph, config, turn(number + 1))
+    assert of_kind(parts, "buffering-failed")[0]["error"].startswith("lost")
+    second.memory.flush()
+    talk(second.graph, config, turns(20, start=50))
+    assert uncovered(second.memory, values(second.graph, config)) == []
+
+
+def test_two_runs_of_one_checkpoint_each_remember_their_own_branch() -> None:
+    agent = buffered()
+    config = on_thread()
+    talk(agent.graph, config, turns(8))
+    agent.memory.flush()
+    base = agent.graph.get_state(config).config
+    tips = []
+    for branch in (300, 400):
+        result = agent.graph.invoke({"messages": [turn(branch)]}, base)
+        agent.memory.flush()
+        tips.append(agent.graph.get_state(config).config)
+        assert result["messages"][-2].id == f"h{branch}"
+    for tip in tips:
+        state = agent.graph.get_state(tip).values
+        assert uncovered(agent.memory, state) == []
+
+
+def test_work_survives_one_event_loop_per_request() -> None:
+    agent = buffered()
+    config = on_thread()
+    for message in turns(25):
+        asyncio.run(agent.graph.ainvoke({"messages": [message]}, config))
+    agent.memory.flush()
+    asyncio.run(agent.graph.ainvoke({"messages": [turn(99)]}, config))
+    record = record_of(agent.graph, config)
+    assert record["log"] or record["chunks"]
+    assert record["attempts"] == {}
+
+
+def test_job_that_fails_is_announced_and_the_turn_is_answered() -> None:
+    agent = buffered(model=scripted(observer=RuntimeError("quota")))
+    config, parts = on_thread(), []
+    for message in turns(20):
+        parts += say(agent.graph, config, message)
+        agent.memory.flush()
+    failed = of_kind(parts, "buffering-failed")
+    assert "quota" in failed[0]["error"]
+    assert len(values(agent.graph, config)["messages"]) == 40
+    attempt = record_of(agent.graph, config)["attempts"]["observation"]
+    assert attempt["failures"] >= 2
+    assert "quota" in attempt["error"]
+
+
+def test_buffering_off_leaves_the_nodes_out() -> None:
+    agent = make_agent("agent", InMemorySaver())
+    assert "om_buffer" not in agent.graph.get_graph().nodes
+    assert "om_buffer" in buffered().graph.get_graph().nodes
+
+
+def test_parallel_work_is_checkpointed_with_its_superstep() -> None:
+    agent = buffered(buffering=ParallelBuffering())
+    config = on_thread()
+    for number in range(20):
+        parts = say(agent.graph, config, turn(number))
+        if of_kind(parts, "buffering-start"):
+            break
+    assert [end["operationType"] for end in of_kind(parts, "buffering-end")] == ["observation"]
+    record = record_of(agent.graph, config)
+    assert len(record["chunks"]) == 1
+    assert record["pending"] == {}
+
+
+def test_closed_memory_starts_no_job_and_still_answers() -> None:
+    agent = buffered()
+    with agent.memory:
+        pass
+    config = on_thread()
+    parts = talk(agent.graph, config, turns(15))
+    assert of_kind(parts, "buffering-end") == []
+    assert uncovered(agent.memory, values(agent.graph, config)) == []
+    assert outcome(values(agent.graph, config))["messages"]
+
+
+def test_edited_message_makes_a_pending_job_stale() -> None:
+    agent = buffered()
+    config = on_thread()
+    for number in range(20):
+        if of_kind(say(agent.graph, config, turn(number)), "buffering-start"):
+            break
+    agent.memory.flush()
+    agent.graph.update_state(config, {"messages": [HumanMessage("edited", id="h0")]})
+    parts = say(agent.graph, config, turn(90))
+    assert of_kind(parts, "buffering-failed")[0]["error"].startswith("stale")
+    talk(agent.graph, config, turns(15, start=100))
+    assert uncovered(agent.memory, values(agent.graph, config)) == []

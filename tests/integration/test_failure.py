@@ -1,0 +1,584 @@
+"""When the Observer or Reflector fails, the turn goes on, nothing is lost, and the user is told."""
+
+from __future__ import annotations
+
+import logging
+import operator
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+from typing_extensions import TypedDict
+
+from langgraph_om import (
+    ConfigurationError,
+    EstimatingCounter,
+    ObserverError,
+    add_observational_memory,
+)
+from langgraph_om.core.content.message_keys import CONTINUATION_ID
+from langgraph_om.core.record.fold import fold
+from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector
+from support.agents import (
+    DOORS,
+    Agent,
+    Part,
+    asay,
+    make_agent,
+    of_kind,
+    on_thread,
+    record_of,
+    refusals,
+    remembering,
+    say,
+    scripted,
+    talk,
+    turn,
+    turns,
+    uncovered,
+    values,
+)
+from support.clock import Clock
+
+CONFIG = on_thread()
+CHANNELS = ("plain", "agent")
+
+HALF = AIMessage(
+    "<observations>\nDate: Mar 2, 2026\n* 🔴 (09:00) User goes to Lisbon</observations>",
+    response_metadata={"finish_reason": "length"},
+)
+LOOP = "<observations>\n" + "* 🔴 (09:00) User goes to Lisbon again\n" * 3000 + "</observations>"
+USELESS: dict[str, Any] = {
+    "raises": ConnectionError("the provider is away"),
+    "says nothing": "",
+    "chats": "Sure! It sounds like a wonderful trip. Anything else I can do for you?",
+    "empty block": "<observations>\n\n</observations>",
+    "loops": LOOP,
+    "is cut off": HALF,
+}
+"""Answers of an Observer that are no observations."""
+
+useless = pytest.mark.parametrize("answer", USELESS.values(), ids=USELESS)
+
+
+def conversation(agent: Agent, said: list[HumanMessage]) -> list[list[Part]]:
+    """Talk, and check after each turn that it was answered and that nothing is lost."""
+    told = []
+    for message in said:
+        told.append(say(agent.graph, CONFIG, message))
+        state = values(agent.graph, CONFIG)
+        assert state["messages"][-1].id == f"{message.id}-answer"
+        assert uncovered(agent.memory, state) == []
+    return told
+
+
+# --- on_error="continue" -------------------------------------------------------------------------
+
+
+@useless
+def test_useless_observer_costs_nothing_but_its_calls(answer: Any) -> None:
+    agent = make_agent("agent", InMemorySaver(), model=scripted(observer=answer))
+    told = conversation(agent, turns(10))
+    parts = [part for turn_parts in told for part in turn_parts]
+    assert len(of_kind(parts, "observation-start")) == len(of_kind(parts, "observation-failed")) > 1
+    assert of_kind(parts, "observation-end") == []
+    assert len(of_kind(parts, "status")) == 10
+    record = record_of(agent.graph, CONFIG)
+    assert (record["log"], record["cursor"]) == ([], [])
+    assert [m.id for m in agent.prompts()[-1][1:]] == [
+        m.id for m in values(agent.graph, CONFIG)["messages"][:-1]
+    ]
+    assert refusals(agent.prompts()) == []
+
+
+@pytest.mark.parametrize("answer", [USELESS["raises"], HALF], ids=["raises", "is cut off"])
+def test_after_a_failure_the_window_has_to_grow(answer: Any) -> None:
+    agent = make_agent("agent", InMemorySaver(), model=scripted(observer=answer))
+    sizes: list[int] = []
+    for parts in conversation(agent, turns(30)):
+        if of_kind(parts, "observation-failed"):
+            status = of_kind(parts, "status")[0]
+            sizes.append(status["windows"]["active"]["messages"]["tokens"])
+    assert sizes[0] >= 400
+    grown = [after - before for before, after in pairwise(sizes)]
+    # A tenth of the threshold, two, four and eight tenths; a turn is about 90 tokens.
+    assert all(least <= gap < least + 100 for least, gap in zip((40, 80, 160), grown, strict=False))
+    assert all(320 <= gap < 420 for gap in grown[3:])
+    assert len(grown) > 4
+
+
+@pytest.mark.parametrize("door", CHANNELS)
+@pytest.mark.parametrize("answer", [USELESS["raises"], LOOP], ids=["raises", "loops"])
+def test_recovers_when_the_observer_does(door: str, answer: Any) -> None:
+    model = scripted(observer=[answer] * 4 + [ExtractiveObserver().reply])
+    agent = make_agent(door, InMemorySaver(), model=model)
+    told = conversation(agent, turns(26))
+    failed = [at for at, parts in enumerate(told) if of_kind(parts, "observation-failed")]
+    ended = [at for at, parts in enumerate(told) if of_kind(parts, "observation-end")]
+    assert 0 < len(failed) <= 4
+    assert max(failed) < min(ended)
+    record = record_of(agent.graph, CONFIG)
+    assert "observation" not in record["attempts"]
+    assert len(ended) > 1  # the back-off is over with the first success
+    assert len(agent.prompts()[-1]) < 15
+
+
+def test_asked_twice_before_giving_up_on_an_answer_in_the_wrong_form() -> None:
+    answers = ["Sure, happy to.", ExtractiveObserver().reply]
+    agent = make_agent("agent", InMemorySaver(), model=scripted(observer=answers))
+    parts = [part for told in conversation(agent, turns(6)) for part in told]
+    (end,) = of_kind(parts, "observation-end")
+    assert end["usage"]["calls"] == 2
+    assert of_kind(parts, "observation-failed") == []
+
+
+def test_nothing_worth_noting_is_an_answer() -> None:
+    nothing = "<observations>(none)</observations>"
+    agent = make_agent("agent", InMemorySaver(), model=scripted(observer=nothing))
+    told = conversation(agent, turns(14))
+    parts = [part for turn_parts in told for part in turn_parts]
+    assert of_kind(parts, "observation-failed") == []
+    assert {end["observationTokens"] for end in of_kind(parts, "observation-end")} == {0}
+    record = record_of(agent.graph, CONFIG)
+    assert len(record["log"]) > 1
+    assert len(agent.prompts()[-1]) < 12
+    assert agent.asked("reflector") == 0
+
+
+def test_reflector_that_fails_leaves_the_log() -> None:
+    model = scripted(reflector=ConnectionError("away"))
+    agent = make_agent("agent", InMemorySaver(), model=model, log=300)
+    told = conversation(agent, turns(40))
+    parts = [part for turn_parts in told for part in turn_parts]
+    failed = [d for d in of_kind(parts, "observation-failed") if d["operationType"] == "reflection"]
+    observed = [d for d in of_kind(parts, "observation-end") if d["operationType"] == "observation"]
+    record = record_of(agent.graph, CONFIG)
+    assert len(failed) > 1
+    assert len(failed) < len(observed)
+    assert record["generation"] == 0
+    assert [group["id"] for group in record["log"]] == [end["cycleId"] for end in observed]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["", "Sure!", LOOP, HALF, "<observations>(none)</observations>", "same"],
+    ids=["nothing", "chats", "loops", "is cut off", "drops everything", "as long as the log"],
+)
+def test_reflection_that_is_no_use_is_not_kept(answer: str) -> None:
+    def echo(messages: list[BaseMessage]) -> str:
+        log = messages[-1].text.partition("<observation-log>")[2].partition("</observation-log>")[0]
+        return f"<observations>\n{log.strip()}\n* 🔴 (09:00) and more\n</observations>"
+
+    reply: Any = echo if answer == "same" else answer
+    agent = make_agent("agent", InMemorySaver(), model=scripted(reflector=reply), log=130)
+    conversation(agent, turns(14))
+    record = record_of(agent.graph, CONFIG)
+    assert record["generation"] == 0
+    assert {group["kind"] for group in record["log"]} == {"observation"}
+    assert record["attempts"]["reflection"]["failures"] > 0
+
+
+def test_reflector_recovers() -> None:
+    answers = [ConnectionError("away"), ConnectionError("away"), ExtractiveReflector().reply]
+    agent = make_agent("agent", InMemorySaver(), model=scripted(reflector=answers), log=130)
+    conversation(agent, turns(18))
+    record = record_of(agent.graph, CONFIG)
+    assert record["generation"] > 0
+    assert record["attempts"].get("reflection", {}).get("failures", 0) == 0
+
+
+# --- A model that hangs --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Opens at the end of the test, so that no thread outlives it for long."""
+    opened = threading.Event()
+    yield opened
+    opened.set()
+
+
+def hanging(gate: threading.Event) -> Callable[[list[BaseMessage]], str]:
+    def answer(messages: list[BaseMessage]) -> str:
+        gate.wait(20)
+        return ExtractiveObserver().reply(messages)
+
+    return answer
+
+
+def test_hanging_observer_does_not_hold_the_turn(gate: threading.Event) -> None:
+    agent = make_agent(
+        "agent", InMemorySaver(), model=scripted(observer=hanging(gate)), deadline=0.3
+    )
+    talk(agent.graph, CONFIG, turns(4))
+    began = time.monotonic()
+    parts = say(agent.graph, CONFIG, turn(4), turn(5))
+    assert 0.3 <= time.monotonic() - began < 2.5
+    (failed,) = of_kind(parts, "observation-failed")
+    assert "deadline of 0.3 seconds" in failed["error"]
+    assert values(agent.graph, CONFIG)["messages"][-1].id == "h5-answer"
+    assert uncovered(agent.memory, values(agent.graph, CONFIG)) == []
+    # An answer that comes after all changes nothing.
+    before = record_of(agent.graph, CONFIG)
+    gate.set()
+    time.sleep(0.1)
+    assert record_of(agent.graph, CONFIG) == before
+    assert before["log"] == []
+
+
+async def test_hanging_observer_does_not_hold_the_turn_async() -> None:
+    observer = ExtractiveObserver(delay=20)
+    agent = make_agent("agent", InMemorySaver(), observed_by=observer, deadline=0.3)
+    for message in turns(4):
+        await asay(agent.graph, CONFIG, message)
+    began = time.monotonic()
+    parts = await asay(agent.graph, CONFIG, turn(4), turn(5))
+    assert 0.3 <= time.monotonic() - began < 2.5
+    (failed,) = of_kind(parts, "observation-failed")
+    assert "deadline of 0.3 seconds" in failed["error"]
+    state = (await agent.graph.aget_state(CONFIG)).values
+    assert state["messages"][-1].id == "h5-answer"
+    assert uncovered(agent.memory, state) == []
+
+
+def test_deadline_is_for_all_calls_of_a_cycle() -> None:
+    # Each call is within the deadline, both together are not.
+    def slow(_: list[BaseMessage]) -> str:
+        time.sleep(0.35)
+        return "no observations here"
+
+    agent = make_agent("agent", InMemorySaver(), model=scripted(observer=slow), deadline=0.5)
+    talk(agent.graph, CONFIG, turns(4))
+    began = time.monotonic()
+    parts = say(agent.graph, CONFIG, turn(4), turn(5))
+    assert time.monotonic() - began < 0.7 + 1
+    (failed,) = of_kind(parts, "observation-failed")
+    assert "deadline" in failed["error"]
+
+
+_HANGS = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from support.agents import make_agent, on_thread, scripted, talk, turns
+def hang(messages):
+    time.sleep(60)
+agent = make_agent(model=scripted(observer=hang), deadline=0.2)
+print(agent.graph.invoke({"messages": turns(9)}, on_thread())["messages"][-1].id)
+"""
+
+
+def test_hanging_observer_does_not_hold_the_process() -> None:
+    tests = str(Path(__file__).parents[1])
+    done = subprocess.run(  # noqa: S603 our own script
+        [sys.executable, "-c", _HANGS, tests],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "h8-answer"), done.stderr
+
+
+# --- on_error="abort" and "raise" ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_abort_ends_the_turn_without_an_answer(door: str) -> None:
+    model = scripted(observer=[ConnectionError("away"), ExtractiveObserver().reply])
+    agent = make_agent(door, InMemorySaver(), model=model, on_error="abort")
+    talk(agent.graph, CONFIG, turns(4))
+    asked = len(agent.prompts())
+    parts = say(agent.graph, CONFIG, turn(4), turn(5))
+    kinds = [part["type"].removeprefix("data-om-") for part in parts]
+    assert kinds == ["observation-start", "observation-failed", "tripwire"]
+    (tripwire,) = of_kind(parts, "tripwire")
+    assert set(tripwire) == {"reason", "operationType", "recordId", "threadId", "timestamp"}
+    assert (tripwire["operationType"], tripwire["threadId"]) == ("observation", "t")
+    assert "away" in tripwire["reason"]
+    assert len(agent.prompts()) == asked
+    assert agent.graph.get_state(CONFIG).next == ()
+    assert values(agent.graph, CONFIG)["messages"][-1].id == "h5"
+    # Nothing more happens until the conversation goes on; then it does.
+    assert agent.graph.invoke(None, CONFIG) is None or len(agent.prompts()) == asked
+    later = talk(agent.graph, CONFIG, turns(4, start=6))
+    assert values(agent.graph, CONFIG)["messages"][-1].id == "h9-answer"
+    assert len(of_kind(later, "observation-end")) > 0
+    assert uncovered(agent.memory, values(agent.graph, CONFIG)) == []
+    assert record_of(agent.graph, CONFIG)["tripwire"] is None
+
+
+def test_abort_during_tool_calls_leaves_a_thread_that_goes_on() -> None:
+    model = scripted(observer=[ConnectionError("away"), ExtractiveObserver().reply])
+    agent = make_agent("agent", InMemorySaver(), model=model, on_error="abort", messages=300)
+    talk(agent.graph, CONFIG, turns(2))
+    parts = say(agent.graph, CONFIG, turn(2, "3,3"))
+    assert len(of_kind(parts, "tripwire")) == 1
+    assert values(agent.graph, CONFIG)["messages"][-1].type == "tool"
+    talk(agent.graph, CONFIG, turns(3, start=3))
+    assert values(agent.graph, CONFIG)["messages"][-1].id == "h5-answer"
+    assert uncovered(agent.memory, values(agent.graph, CONFIG)) == []
+    assert refusals(agent.prompts()) == []
+
+
+async def test_abort_async() -> None:
+    model = scripted(observer=ConnectionError("away"))
+    agent = make_agent("agent", InMemorySaver(), model=model, on_error="abort")
+    parts = [part for at in range(6) for part in await asay(agent.graph, CONFIG, turn(at))]
+    assert len(of_kind(parts, "tripwire")) > 0
+    state = (await agent.graph.aget_state(CONFIG)).values
+    answers = [m for m in state["messages"] if isinstance(m, AIMessage)]
+    assert len(answers) == 6 - len(of_kind(parts, "tripwire"))
+
+
+@pytest.mark.parametrize("door", CHANNELS)
+def test_raise_raises_and_keeps_nothing(door: str) -> None:
+    model = scripted(observer=[ConnectionError("away"), ExtractiveObserver().reply])
+    agent = make_agent(door, InMemorySaver(), model=model, on_error="raise")
+    talk(agent.graph, CONFIG, turns(4))
+    before = record_of(agent.graph, CONFIG)
+    with pytest.raises(ObserverError, match="ConnectionError: away"):
+        say(agent.graph, CONFIG, turn(4), turn(5))
+    record = record_of(agent.graph, CONFIG)
+    assert (record["log"], record["attempts"]) == ([], {}) == (before["log"], before["attempts"])
+    agent.graph.invoke(None, CONFIG)
+    assert values(agent.graph, CONFIG)["messages"][-1].id == "h5-answer"
+    assert len(record_of(agent.graph, CONFIG)["log"]) == 1
+    assert uncovered(agent.memory, values(agent.graph, CONFIG)) == []
+
+
+async def test_raise_async() -> None:
+    model = scripted(observer=ConnectionError("away"))
+    agent = make_agent("agent", InMemorySaver(), model=model, on_error="raise")
+    with pytest.raises(ObserverError, match="away"):
+        await asay(agent.graph, CONFIG, *turns(8))
+
+
+@pytest.mark.parametrize("door", CHANNELS)
+def test_actor_that_fails_after_an_observation_costs_no_second_one(door: str) -> None:
+    saver = InMemorySaver()
+    dying = make_agent(door, saver, model=scripted(actor=ConnectionError("away")))
+    with pytest.raises(ConnectionError):
+        say(dying.graph, CONFIG, *turns(8))
+    assert dying.asked("observer") == 1
+    again = make_agent(door, saver)
+    again.graph.invoke(None, CONFIG)
+    assert again.asked("observer") == 0
+    assert values(again.graph, CONFIG)["messages"][-1].id == "h7-answer"
+    assert uncovered(again.memory, values(again.graph, CONFIG)) == []
+
+
+# --- A prompt that grows too large ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("door", CHANNELS)
+def test_view_is_trimmed_while_memory_is_down(door: str) -> None:
+    agent = make_agent(
+        door,
+        InMemorySaver(),
+        model=scripted(observer=ConnectionError("away")),
+        max_input_tokens=1000,
+    )
+    parts = talk(agent.graph, CONFIG, turns(16, lookups=("", "2")))
+    trimmed = of_kind(parts, "view-trimmed")
+    assert set(trimmed[-1]) == {"droppedMessages", "droppedTokens", "limit", "recordId", "threadId"}
+    assert (trimmed[-1]["limit"], trimmed[-1]["threadId"]) == (1000, "t")
+    state = values(agent.graph, CONFIG)
+    shown = [[m for m in prompt[1:] if m.id != CONTINUATION_ID] for prompt in agent.prompts()]
+    assert len(state["messages"]) - 1 - len(shown[-1]) == trimmed[-1]["droppedMessages"] > 0
+    counter = EstimatingCounter()
+    assert max(sum(map(counter.count_message, messages)) for messages in shown) <= 1000
+    assert sum(map(counter.count_message, state["messages"])) > 1500
+    assert shown[-1][-1].id == state["messages"][-2].id
+    assert uncovered(agent.memory, state) != []  # only here something is missing, and it is told
+
+
+def test_view_within_the_limit_is_whole() -> None:
+    agent = make_agent("agent", InMemorySaver(), max_input_tokens=3000)
+    assert of_kind(talk(agent.graph, CONFIG, turns(14)), "view-trimmed") == []
+
+
+def test_live_request_survives_the_trim() -> None:
+    agent = make_agent(
+        "agent",
+        InMemorySaver(),
+        model=scripted(observer=ConnectionError("away")),
+        max_input_tokens=300,
+    )
+    say(agent.graph, CONFIG, turn(0, ",".join("3" * 5)))
+    prompts = agent.prompts()
+    assert [m.id for m in prompts[-1]].count("h0") == 1
+    assert len(prompts[-1]) < 12
+    assert refusals(prompts) == []
+
+
+# --- Odd states ----------------------------------------------------------------------------------
+
+
+class Appending(TypedDict):
+    messages: Annotated[list[AnyMessage], operator.add]
+
+
+@pytest.mark.parametrize("ids", ["none", "doubled"])
+def test_messages_that_ids_do_not_tell_apart(ids: str) -> None:
+    key = None if ids == "none" else "same"
+    model = scripted(actor=lambda messages: AIMessage(f"Noted: {messages[-1].text[:50]}", id=key))
+    memory = remembering(model, Clock())
+    builder = StateGraph(Appending)
+    builder.add_node(
+        "agent", lambda state: {"messages": [model.invoke(memory.llm_input_messages(state))]}
+    )
+    builder.add_edge(START, add_observational_memory(builder, memory))
+    graph = builder.compile(checkpointer=InMemorySaver())
+    said = [HumanMessage(turn(at).text, id=key) for at in range(20)]
+    for message in said:
+        graph.invoke({"messages": [message]}, CONFIG)
+        state = values(graph, CONFIG)
+        observed = "\n".join(
+            call["messages"][-1].text for call in model.calls if call["role"] == "observer"
+        )
+        shown = {m.text for m in memory.llm_input_messages(state)}
+        lost = [m.text for m in state["messages"] if m.text not in shown and m.text not in observed]
+        assert lost == []
+    assert len(values(graph, CONFIG)["messages"]) == 40
+    assert sum(call["role"] == "observer" for call in model.calls) > 2
+    told = [call["messages"][-1].text for call in model.calls if call["role"] == "observer"]
+    blocks = [text.partition("<conversation>")[2] for text in told]
+    assert all(sum(turn(at).text in block for block in blocks) <= 1 for at in range(20))
+    assert len([c for c in model.calls if c["role"] == "actor"][-1]["messages"]) < 16
+
+
+@pytest.mark.parametrize("given", [{}, {"messages": []}])
+@pytest.mark.parametrize("door", ["plain", "delta", "own", "agent"])
+def test_nothing_said(door: str, given: dict[str, Any]) -> None:
+    seen: list[int] = []
+
+    def speechless(messages: list[BaseMessage]) -> str:
+        seen.append(len(messages))
+        return "How can I help?"
+
+    agent = make_agent(door, InMemorySaver(), model=scripted(actor=speechless))
+    parts = list(agent.graph.stream(given or {"note": ""}, CONFIG, stream_mode="custom"))
+    assert seen == [1]
+    (status,) = of_kind(parts, "status")
+    assert status["windows"]["active"]["messages"]["tokens"] == 0
+    assert status["stepNumber"] == 0
+    say(agent.graph, CONFIG, turn(0))
+    assert uncovered(agent.memory, values(agent.graph, CONFIG)) == []
+
+
+def test_no_thread_id_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    agent = make_agent("agent")
+    with caplog.at_level(logging.WARNING):
+        results = [agent.graph.invoke({"messages": turns(8)}) for _ in range(3)]
+    assert [record.name for record in caplog.records] == ["langgraph_om"]
+    assert "thread_id" in caplog.records[0].getMessage()
+    for result in results:
+        assert result["om"]["thread_id"] == ""
+        assert len(result["om"]["log"]) == 1
+        assert uncovered(agent.memory, result) == []
+
+
+def test_threads_do_not_share_memory() -> None:
+    agent = make_agent("agent", InMemorySaver())
+    talk(agent.graph, on_thread("one"), turns(8))
+    parts = say(agent.graph, on_thread("two"), turn(50))
+    assert record_of(agent.graph, on_thread("one"))["log"] != []
+    assert record_of(agent.graph, on_thread("two"))["log"] == []
+    assert CONTINUATION_ID not in [m.id for m in agent.prompts()[-1]]
+    assert of_kind(parts, "status")[0]["recordId"] != record_of(agent.graph, on_thread("one"))["id"]
+
+
+def test_clock_without_a_zone_is_named() -> None:
+    memory = remembering(scripted(), lambda: Clock()().replace(tzinfo=None))
+    with pytest.raises(ConfigurationError, match="`clock` returned"):
+        memory.step(None, turns(1))
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+async def test_provider_that_says_the_prompt_is_too_long_gets_a_shorter_one(
+    *, is_async: bool
+) -> None:
+    limit = 14
+
+    def crowded(messages: list[BaseMessage]) -> AIMessage:
+        if len(messages) > limit:
+            msg = "too long"
+            raise ContextOverflowError(msg)
+        return AIMessage("ok")
+
+    agent = make_agent(
+        "agent", InMemorySaver(), model=scripted(actor=crowded), messages=10_000, log=10_000
+    )
+    parts: list[dict[str, Any]] = []
+    for message in turns(9):
+        if is_async:
+            parts += await asay(agent.graph, CONFIG, message)
+        else:
+            parts += say(agent.graph, CONFIG, message)
+    trimmed = of_kind(parts, "view-trimmed")
+    assert trimmed
+    assert trimmed[-1]["droppedMessages"] > 0
+    state = values(agent.graph, CONFIG)
+    assert len(state["messages"]) == 18
+    assert state["messages"][-1].text == "ok"
+    shown = [prompt for prompt in agent.prompts() if len(prompt) <= limit]
+    assert refusals(shown) == []
+
+
+@pytest.mark.parametrize(
+    ("edit", "named"),
+    [
+        ({"pending": None}, "`om.pending`"),
+        ({"log": "text"}, "`om.log`"),
+        ({"chunks": None}, "`om.chunks`"),
+        ({"token_cache": {}}, "'counter'"),
+        ({"log": [{"text": "x"}]}, "'id'"),
+        ({"generation": True}, "`om.generation`"),
+        ({"reflection": {"cycle_id": "x"}}, "'group_ids'"),
+        ({"attempts": {"observation": {"failures": 1}}}, "'at_tokens'"),
+    ],
+)
+def test_edit_of_another_shape_is_refused_when_it_is_made(edit: Any, named: str) -> None:
+    agent = make_agent("agent", InMemorySaver())
+    talk(agent.graph, CONFIG, turns(2))
+    with pytest.raises(ConfigurationError, match=named):
+        agent.graph.update_state(CONFIG, {"om": edit})
+    say(agent.graph, CONFIG, turn(3))
+
+
+def test_observer_and_reflector_that_hang_hold_a_turn_for_one_deadline() -> None:
+    let_go = threading.Event()
+
+    def hang(messages: list[BaseMessage]) -> str:
+        let_go.wait(20)
+        return ""
+
+    memory = remembering(scripted(observer=hang, reflector=hang), Clock(), log=150, deadline=0.5)
+    noted = {
+        "id": "g0",
+        "kind": "observation",
+        "ranges": [["gone", "gone"]],
+        "thread_id": "t",
+        "observed_at": "2026-03-01T09:00:00+00:00",
+        "text": "* 🔴 something",
+        "tokens": 200,
+    }
+    record = fold(None, [{"log": [noted]}])
+    start = time.monotonic()
+    result = memory.step(record, turns(12), thread_id="t")  # both are due at once
+    took = time.monotonic() - start
+    let_go.set()
+    failed = of_kind(result.events, "observation-failed")
+    assert [event["operationType"] for event in failed] == ["observation"]
+    assert took < 0.5 + 1.5
+    assert len(result.messages) > 12

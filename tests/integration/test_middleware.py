@@ -1,0 +1,764 @@
+"""Door 3 by itself: the hook, the inner graph, the projection, and what may go wrong in them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware, AgentState
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langgraph_om import (
+    BackgroundBuffering,
+    ConfigurationError,
+    InlineBuffering,
+    ObserverError,
+    ParallelBuffering,
+)
+from langgraph_om.core.content.message_keys import CONTINUATION_ID
+from langgraph_om.integrations.middleware import (
+    ObservationalMemoryAgentState,
+    ObservationalMemoryMiddleware,
+)
+from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
+from support.agents import (
+    MIDDLEWARE,
+    SYSTEM,
+    Agent,
+    Graph,
+    actor,
+    asay,
+    dumped,
+    make_agent,
+    of_kind,
+    on_thread,
+    outcome,
+    record_of,
+    refusals,
+    remembering,
+    say,
+    scripted,
+    search,
+    talk,
+    turn,
+    turns,
+    uncovered,
+    values,
+)
+from support.clock import Clock
+
+CONFIG = on_thread()
+HOOK = "ObservationalMemoryMiddleware.before_model"
+LIMITS: dict[str, Any] = {"messages": 300, "log": 200}
+
+NEXT = turn(6)
+"""After `turns(6)`: a turn in which memory observes and reflects."""
+
+both_doors = pytest.mark.parametrize("door", MIDDLEWARE)
+both_ways = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+
+
+def ready(door: str = "middleware", **options: Any) -> Agent:
+    """An agent at whose next turn memory observes and reflects."""
+    agent = make_agent(door, InMemorySaver(), **{**LIMITS, **options})
+    talk(agent.graph, CONFIG, turns(6))
+    return agent
+
+
+def with_memory(
+    model: ScriptedChatModel,
+    *around: AgentMiddleware[Any, Any, Any],
+    saver: BaseCheckpointSaver[Any] | None = None,
+    limits: dict[str, Any] | None = None,
+    **options: Any,
+) -> Agent:
+    """An agent whose other middleware stands before the memory."""
+    clock = Clock()
+    memory = remembering(model, clock, **(limits if limits is not None else LIMITS))
+    options.setdefault("system_prompt", SYSTEM)
+    graph = create_agent(
+        model,
+        [search],
+        middleware=[*around, ObservationalMemoryMiddleware(memory)],
+        checkpointer=saver if saver is not None else InMemorySaver(),
+        **options,
+    )
+    return Agent(graph, memory, model, clock)
+
+
+async def run(
+    graph: Graph, given: Any, config: RunnableConfig, *, is_async: bool, **how: Any
+) -> Any:
+    if is_async:
+        return await graph.ainvoke(given, config, **how)
+    return graph.invoke(given, config, **how)
+
+
+async def said_to(agent: Agent, message: HumanMessage, *, is_async: bool) -> list[dict[str, Any]]:
+    speak = asay(agent.graph, CONFIG, message) if is_async else None
+    return await speak if speak is not None else say(agent.graph, CONFIG, message)
+
+
+def nothing_lost(agent: Agent) -> bool:
+    return uncovered(agent.memory, values(agent.graph, CONFIG)) == []
+
+
+# --- What is seen from outside -------------------------------------------------------------------
+
+
+@both_doors
+def test_drawing_shows_where_work_is_done(door: str) -> None:
+    graph = make_agent(door).graph
+    inner = {f"{HOOK}:{name}" for name in ("om_activate", "om_observe", "om_reflect")}
+    assert set(graph.get_graph(xray=True).nodes) >= inner
+    assert f"{HOOK}:om_buffer" not in graph.get_graph(xray=True).nodes
+    assert {HOOK, "model", "tools"} <= set(graph.get_graph().nodes)
+    assert [name for name, _ in graph.get_subgraphs()] == [HOOK]
+
+
+def test_drawing_shows_buffering_where_it_is_done_in_place() -> None:
+    agent = make_agent(
+        "middleware", observation={"buffer_tokens": 0.2}, buffering=InlineBuffering()
+    )
+    assert f"{HOOK}:om_buffer" in agent.graph.get_graph(xray=True).nodes
+
+
+def checkpoints(graph: Graph, saver: InMemorySaver) -> tuple[int, int]:
+    """How many checkpoints there are of the agent, and of graphs within it."""
+    kept = [saved.config["configurable"]["checkpoint_ns"] for saved in saver.list(None)]
+    assert len(list(graph.get_state_history(CONFIG))) == kept.count("")
+    return kept.count(""), len(kept) - kept.count("")
+
+
+def test_step_with_nothing_to_do_costs_one_checkpoint() -> None:
+    without, saver = InMemorySaver(), InMemorySaver()
+    bare = create_agent(scripted(), [search], system_prompt=SYSTEM, checkpointer=without)
+    agent = make_agent("middleware", saver, messages=10_000, log=10_000)
+    bare.invoke({"messages": [turn(0, "2,1")]}, CONFIG)
+    agent.graph.invoke({"messages": [turn(0, "2,1")]}, CONFIG)
+    steps = len(agent.prompts())
+    assert steps == 3
+    outer, inner = checkpoints(agent.graph, saver)
+    assert (outer, inner) == (checkpoints(bare, without)[0] + steps, 0)
+
+
+def test_work_is_checkpointed_within_the_step() -> None:
+    saver = InMemorySaver()
+    agent = make_agent("middleware", saver, **LIMITS)
+    talk(agent.graph, CONFIG, turns(3))
+    assert checkpoints(agent.graph, saver) == (12, 0)
+    say(agent.graph, CONFIG, turn(3))
+    assert agent.asked("observer") == 1
+    # The agent's steps are as many as ever; the work is kept under the step it is done in.
+    assert checkpoints(agent.graph, saver) == (16, 3)
+
+
+@both_doors
+def test_memory_is_in_the_output_and_not_in_the_input(door: str) -> None:
+    agent = ready(door)
+    result = agent.graph.invoke({"messages": [NEXT]}, CONFIG)
+    assert result["om"] == record_of(agent.graph, CONFIG)
+    assert result["om"]["log"] != []
+    assert "om" not in agent.graph.get_input_jsonschema()["properties"]
+    assert "om" in agent.graph.get_output_jsonschema()["properties"]
+
+
+@both_doors
+def test_parts_arrive_once_with_and_without_sub_graphs(door: str) -> None:
+    one, other = ready(door), ready(door)
+    given: Any = {"messages": [turn(6, "1")]}
+    plain = list(one.graph.stream(given, CONFIG, stream_mode="custom"))
+    items = list(other.graph.stream(given, CONFIG, stream_mode="custom", subgraphs=True))
+    assert {space for space, _ in items} == {()}
+    assert [part for _, part in items] == plain
+    assert len(of_kind(plain, "observation-end")) == 2
+
+
+# --- What the model is given ---------------------------------------------------------------------
+
+
+CACHED: list[str | dict[str, Any]] = [
+    {"type": "text", "text": "You are terse.", "cache_control": {"type": "ephemeral"}},
+    {"type": "text", "text": "Never mention trains."},
+]
+
+
+@both_ways
+@pytest.mark.parametrize("prompt", [SYSTEM, SystemMessage(SYSTEM), SystemMessage(CACHED), None])
+async def test_own_prompt_stays_in_front_as_it_is(
+    prompt: str | SystemMessage | None, *, is_async: bool
+) -> None:
+    agent = with_memory(scripted(), system_prompt=prompt)
+    for message in turns(8):
+        await run(agent.graph, {"messages": [message]}, CONFIG, is_async=is_async)
+    first, last = agent.prompts()[0], agent.prompts()[-1]
+    given = prompt.content if isinstance(prompt, SystemMessage) else prompt
+    assert [m.content for m in first if m.type == "system"] == ([given] if prompt else [])
+    assert [m.type for m in last].count("system") == 1
+    own = given if isinstance(given, list) else [{"type": "text", "text": given}] if given else []
+    blocks = last[0].content
+    assert isinstance(blocks, list)
+    assert blocks[: len(own)] == own
+    assert any("<observations>" in str(block) for block in blocks[len(own) :])
+    assert last[1].id == CONTINUATION_ID
+    state = values(agent.graph, CONFIG)
+    assert CONTINUATION_ID not in [message.id for message in state["messages"]]
+    assert [message.type for message in state["messages"]] == ["human", "ai"] * 8
+    assert refusals(agent.prompts()) == []
+
+
+def test_state_is_what_it_is_without_memory() -> None:
+    agent = make_agent("middleware", InMemorySaver(), **LIMITS)
+    bare = create_agent(scripted(), [search], system_prompt=SYSTEM, checkpointer=InMemorySaver())
+    said = turns(10, lookups=("", "2,1"))
+    talk(agent.graph, CONFIG, said)
+    talk(bare, CONFIG, said)
+
+    def plain(graph: Graph) -> list[dict[str, Any]]:
+        return [
+            {**each, "usage_metadata": None} for each in dumped(values(graph, CONFIG)["messages"])
+        ]
+
+    assert plain(agent.graph) == plain(bare)
+
+
+def test_three_hundred_turns() -> None:
+    agent = make_agent("middleware", InMemorySaver(), messages=2000, log=1000)
+    for number, message in enumerate(turns(300, lookups=("", "", "", "", "2"))):
+        say(agent.graph, CONFIG, message)
+        if number % 60 == 59:
+            assert nothing_lost(agent)
+    assert len(values(agent.graph, CONFIG)["messages"]) == 600 + 60 * 3
+    assert max(len(prompt) for prompt in agent.prompts()) < 70
+    assert record_of(agent.graph, CONFIG)["generation"] > 2
+    assert refusals(agent.prompts()[::10]) == []
+
+
+# --- A provider that says the prompt is too long -------------------------------------------------
+
+
+def crowded(limit: int) -> Callable[[list[BaseMessage]], AIMessage]:
+    def answer(messages: list[BaseMessage]) -> AIMessage:
+        if len(messages) > limit:
+            msg = "too long"
+            raise ContextOverflowError(msg)
+        return AIMessage("ok")
+
+    return answer
+
+
+ROOMY = {"messages": 10_000, "log": 10_000}
+
+
+@both_ways
+async def test_prompt_too_long_is_shortened_once(*, is_async: bool) -> None:
+    agent = with_memory(scripted(actor=crowded(12)), limits=ROOMY)
+    parts: list[dict[str, Any]] = []
+    for message in turns(8):
+        parts += await said_to(agent, message, is_async=is_async)
+    first, *_ = of_kind(parts, "view-trimmed")
+    assert first["droppedMessages"] > 0
+    state = values(agent.graph, CONFIG)
+    assert state["messages"][-1].text == "ok"
+    assert len(state["messages"]) == 16
+    sizes = [len(prompt) for prompt in agent.prompts()]
+    at = next(i for i, size in enumerate(sizes) if size > 12)
+    assert sizes[at + 1] <= 12
+    assert refusals(p for p in agent.prompts() if len(p) <= 12) == []
+
+
+@both_ways
+async def test_prompt_still_too_long_is_the_providers_error(*, is_async: bool) -> None:
+    agent = with_memory(scripted(actor=ContextOverflowError("too long")), limits=ROOMY)
+    given = {"messages": turns(6)}
+    with pytest.raises(ContextOverflowError, match="too long"):
+        await run(agent.graph, given, CONFIG, is_async=is_async)
+    assert len(agent.prompts()) == 2
+    assert len(agent.prompts()[1]) < len(agent.prompts()[0])
+    # Nothing can be left out of a single message.
+    with pytest.raises(ContextOverflowError, match="too long"):
+        await run(agent.graph, {"messages": turns(1)}, on_thread("other"), is_async=is_async)
+    assert len(agent.prompts()) == 3
+
+
+# --- Failures of the Observer --------------------------------------------------------------------
+
+
+class Farewell(AgentMiddleware[Any, Any, Any]):
+    """Notes the end of each run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended: list[str] = []
+
+    def after_agent(self, state: AgentState[Any], runtime: Any) -> None:
+        del runtime
+        self.ended.append(str(state["messages"][-1].id))
+
+
+@both_ways
+async def test_abort_ends_the_run_and_still_says_farewell(*, is_async: bool) -> None:
+    model = scripted(observer=[ConnectionError("away"), ExtractiveObserver().reply])
+    farewell = Farewell()
+    agent = with_memory(model, farewell, limits={"messages": 400, "on_error": "abort"})
+    for message in turns(4):
+        await said_to(agent, message, is_async=is_async)
+    parts = await said_to(agent, turn(4), is_async=is_async)
+    assert len(of_kind(parts, "tripwire")) == 1
+    assert len(agent.prompts()) == 4
+    assert farewell.ended[-1] == "h4"
+    assert agent.graph.get_state(CONFIG).next == ()
+    await said_to(agent, turn(7), is_async=is_async)
+    assert values(agent.graph, CONFIG)["messages"][-1].id == "h7-answer"
+    assert nothing_lost(agent)
+
+
+@both_ways
+@both_doors
+async def test_raise_raises_and_the_run_can_be_taken_up(door: str, *, is_async: bool) -> None:
+    model = scripted(observer=[ConnectionError("away"), ExtractiveObserver().reply])
+    agent = make_agent(door, InMemorySaver(), model=model, on_error="raise")
+    with pytest.raises(ObserverError, match="ConnectionError: away"):
+        await run(agent.graph, {"messages": turns(8)}, CONFIG, is_async=is_async)
+    assert agent.graph.get_state(CONFIG).next == (HOOK,)
+    await run(agent.graph, None, CONFIG, is_async=is_async)
+    assert values(agent.graph, CONFIG)["messages"][-1].id == "h7-answer"
+    assert len(record_of(agent.graph, CONFIG)["log"]) == 1
+    assert nothing_lost(agent)
+
+
+# --- Crashes -------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """The process dies here."""
+
+
+@both_doors
+def test_killed_between_observation_and_reflection(door: str) -> None:
+    saver = InMemorySaver()
+    dying = make_agent(door, saver, model=scripted(reflector=Killed()), **LIMITS)
+    talk(dying.graph, CONFIG, turns(6))
+    with pytest.raises(Killed):
+        dying.graph.invoke({"messages": [NEXT]}, CONFIG)
+    assert dying.asked("observer") == 2
+    again = make_agent(door, saver, **LIMITS)
+    again.graph.invoke(None, CONFIG)
+    assert again.asked("observer") == 0
+    assert again.asked("reflector") > 0
+    unharmed = ready(door)
+    unharmed.graph.invoke({"messages": [NEXT]}, CONFIG)
+    assert outcome(values(again.graph, CONFIG)) == outcome(values(unharmed.graph, CONFIG))
+    assert nothing_lost(again)
+
+
+@both_doors
+@pytest.mark.parametrize("role", ["observer", "actor"])
+def test_killed_in_a_call(door: str, role: str) -> None:
+    saver = InMemorySaver()
+    talk(make_agent(door, saver, **LIMITS).graph, CONFIG, turns(6))
+    dying = make_agent(door, saver, model=scripted(**{role: Killed()}), **LIMITS)
+    with pytest.raises(Killed):
+        dying.graph.invoke({"messages": [NEXT]}, CONFIG)
+    again = make_agent(door, saver, **LIMITS)
+    again.graph.invoke(None, CONFIG)
+    assert again.asked("observer") == (1 if role == "observer" else 0)
+    assert values(again.graph, CONFIG)["messages"][-1].id == "h6-answer"
+    assert nothing_lost(again)
+
+
+class Dying(InMemorySaver):
+    """Dies at a write of the graph within the hook, once it is told to."""
+
+    left: int | None = None
+
+    def put(self, config: RunnableConfig, *args: Any) -> RunnableConfig:
+        if self.left is not None and config["configurable"]["checkpoint_ns"]:
+            self.left -= 1
+            if self.left < 0:
+                self.left = None
+                raise Killed
+        return super().put(config, *args)
+
+
+@both_ways
+@pytest.mark.parametrize("left", range(5))
+async def test_killed_at_each_checkpoint_of_the_work(left: int, *, is_async: bool) -> None:
+    saver = Dying()
+    agent = make_agent("middleware", saver, **LIMITS)
+    talk(agent.graph, CONFIG, turns(6))
+    saver.left = left
+    graph = agent.graph
+    with pytest.raises(Killed):
+        await run(graph, {"messages": [NEXT]}, CONFIG, is_async=is_async, durability="sync")
+    await run(graph, None, CONFIG, is_async=is_async)
+    unharmed = ready()
+    unharmed.graph.invoke({"messages": [NEXT]}, CONFIG)
+    assert outcome(values(agent.graph, CONFIG)) == outcome(values(unharmed.graph, CONFIG))
+
+
+def test_killed_in_the_hook() -> None:
+    saver = InMemorySaver()
+    agent = make_agent("middleware", saver, **LIMITS)
+    talk(agent.graph, CONFIG, turns(6))
+    stream = agent.graph.stream({"messages": [NEXT]}, CONFIG, stream_mode="custom")
+    next(part for part in stream if part["type"] == "data-om-observation-start")
+    stream.close()  # type: ignore[attr-defined]  # a generator, whatever it is declared as
+    agent.graph.invoke(None, CONFIG)
+    assert values(agent.graph, CONFIG)["messages"][-1].id == "h6-answer"
+    assert nothing_lost(agent)
+
+
+def test_new_message_instead_of_a_resume() -> None:
+    saver = InMemorySaver()
+    dying = make_agent("middleware", saver, model=scripted(reflector=Killed()), **LIMITS)
+    talk(dying.graph, CONFIG, turns(6))
+    with pytest.raises(Killed):
+        dying.graph.invoke({"messages": [NEXT]}, CONFIG)
+    again = make_agent("middleware", saver, **LIMITS)
+    say(again.graph, CONFIG, turn(7))
+    assert values(again.graph, CONFIG)["messages"][-1].id == "h7-answer"
+    assert record_of(again.graph, CONFIG)["log"] != []
+    assert nothing_lost(again)
+
+
+# --- Time travel ---------------------------------------------------------------------------------
+
+
+def before_work(agent: Agent) -> Any:
+    """The checkpoint from which memory has observed last."""
+    newest = record_of(agent.graph, CONFIG)["log"]
+    history = list(agent.graph.get_state_history(CONFIG))
+    return next(s for s in history if s.next == (HOOK,) and s.values["om"]["log"] != newest)
+
+
+@both_doors
+def test_replay_does_the_same_work_again(door: str) -> None:
+    agent = make_agent(door, InMemorySaver(), **LIMITS)
+    talk(agent.graph, CONFIG, turns(7))
+    expected = record_of(agent.graph, CONFIG)
+    asked = agent.asked("observer")
+    agent.graph.invoke(None, before_work(agent).config)
+    assert record_of(agent.graph, CONFIG) == expected
+    assert agent.asked("observer") == asked + 1
+
+
+@both_doors
+def test_fork_remembers_its_own_branch(door: str) -> None:
+    agent = make_agent(door, InMemorySaver(), **LIMITS)
+    talk(agent.graph, CONFIG, turns(7))
+    point, main = before_work(agent), agent.graph.get_state(CONFIG).config
+    edited = HumanMessage("I go to Narnia instead, with 9 lions. " * 15, id="h3")
+    fork = agent.graph.update_state(point.config, {"messages": [edited]})
+    agent.graph.invoke(None, fork)
+    log = str(record_of(agent.graph, CONFIG)["log"])
+    assert "Narnia" in log
+    assert nothing_lost(agent)
+    on_main = agent.graph.get_state(main).values
+    assert "Narnia" not in str(on_main["om"])
+    assert uncovered(agent.memory, on_main) == []
+
+
+def test_branch_from_an_earlier_turn_goes_on_from_its_memory() -> None:
+    agent = make_agent("middleware", InMemorySaver(), **LIMITS)
+    talk(agent.graph, CONFIG, turns(3))
+    point = agent.graph.get_state(CONFIG).config
+    talk(agent.graph, CONFIG, turns(8, start=3))
+    assert record_of(agent.graph, CONFIG)["log"] != []
+    agent.graph.invoke({"messages": [HumanMessage("hi", id="h90")]}, point)
+    assert record_of(agent.graph, CONFIG)["log"] == []
+    talk(agent.graph, CONFIG, turns(8, start=91))
+    assert nothing_lost(agent)
+
+
+def test_edit_by_hand() -> None:
+    agent = ready()
+    say(agent.graph, CONFIG, NEXT)
+    edit = {"current_task": "find a hotel with a piano"}
+    agent.graph.update_state(CONFIG, {"om": edit})
+    say(agent.graph, CONFIG, turn(7))
+    assert "find a hotel with a piano" in str(agent.prompts()[-1][0].content)
+    assert nothing_lost(agent)
+
+
+# --- Buffering -----------------------------------------------------------------------------------
+
+BUFFERED: dict[str, Any] = {"observation": {"buffer_tokens": 0.2}}
+
+
+@both_ways
+async def test_job_of_one_turn_is_collected_in_another(*, is_async: bool) -> None:
+    saver = InMemorySaver()
+    agent = make_agent("middleware", saver, buffering=BackgroundBuffering(), **BUFFERED)
+    parts: list[dict[str, Any]] = []
+    number = 0
+    while not of_kind(parts, "buffering-start"):
+        parts = await said_to(agent, turn(number), is_async=is_async)
+        number += 1
+    (started,) = of_kind(parts, "buffering-start")
+    assert checkpoints(agent.graph, saver)[1] == 0  # a job needs no graph of its own
+    assert agent.memory.flush(20)
+    parts = await said_to(agent, turn(number), is_async=is_async)
+    assert of_kind(parts, "buffering-end")[0]["cycleId"] == started["cycleId"]
+    agent.memory.close()
+
+
+@pytest.mark.parametrize("buffering", [BackgroundBuffering, InlineBuffering])
+@both_doors
+def test_buffering_never_makes_a_turn_wait(door: str, buffering: Any) -> None:
+    agent = make_agent(door, InMemorySaver(), buffering=buffering(), **BUFFERED)
+    parts: list[dict[str, Any]] = []
+    for message in turns(20, lookups=("", "2,1")):
+        parts += say(agent.graph, CONFIG, message)
+        agent.memory.flush()
+        assert nothing_lost(agent)
+    assert of_kind(parts, "observation-start") == []
+    assert of_kind(parts, "buffering-failed") == []
+    assert len(of_kind(parts, "activation")) > 2
+    assert len(of_kind(parts, "status")) == len(agent.prompts())
+    agent.memory.close()
+
+
+# --- On and off ----------------------------------------------------------------------------------
+
+
+@both_ways
+async def test_switched_off_for_a_call(*, is_async: bool) -> None:
+    agent = ready()
+    before = record_of(agent.graph, CONFIG)
+    off = on_thread(om_enabled=False)
+    asked = len(agent.model.calls)
+    await run(agent.graph, {"messages": [turn(6, "1")]}, off, is_async=is_async)
+    assert record_of(agent.graph, CONFIG) == before
+    assert len(agent.model.calls) - asked == 2
+    assert [m.id for m in agent.prompts()[-1][1:]] == [
+        m.id for m in values(agent.graph, CONFIG)["messages"][:-1]
+    ]
+    await run(agent.graph, {"messages": [turn(7)]}, CONFIG, is_async=is_async)
+    assert agent.prompts()[-1][1].id == CONTINUATION_ID
+    assert nothing_lost(agent)
+
+
+def test_switched_off_for_good() -> None:
+    agent = make_agent("middleware", InMemorySaver(), enabled=False, **LIMITS)
+    assert talk(agent.graph, CONFIG, turns(8)) == []
+    assert not values(agent.graph, CONFIG).get("om", {}).get("log")
+    assert {call["role"] for call in agent.model.calls} == {"actor"}
+
+
+def test_provider_error_of_a_switched_off_memory_is_not_caught() -> None:
+    model = scripted(actor=ContextOverflowError("too long"))
+    agent = make_agent("middleware", InMemorySaver(), model=model)
+    with pytest.raises(ContextOverflowError):
+        agent.graph.invoke({"messages": turns(6)}, on_thread(om_enabled=False))
+    assert len(agent.prompts()) == 1
+
+
+def test_without_thread_and_saver_it_works_within_the_run(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    agent = make_agent("middleware", messages=300)
+    with caplog.at_level(logging.WARNING):
+        results = [agent.graph.invoke({"messages": turns(8)}) for _ in range(2)]
+    assert [record.name for record in caplog.records] == ["langgraph_om"]
+    assert "thread_id" in caplog.text
+    for result in results:
+        assert len(result["om"]["log"]) == 1
+        assert uncovered(agent.memory, result) == []
+
+
+def test_small_recursion_limit_holds_a_turn_with_several_calls() -> None:
+    agent = make_agent("middleware", InMemorySaver(), **LIMITS)
+    config: RunnableConfig = {**CONFIG, "recursion_limit": 25}
+    for number in range(4):
+        say(agent.graph, config, turn(number, "1,1,1,1,1,1,1"))
+    assert values(agent.graph, CONFIG)["messages"][-1].id == "h3-answer"
+    assert agent.asked("observer") > 1
+    assert nothing_lost(agent)
+
+
+# --- How it is made ------------------------------------------------------------------------------
+
+
+def fitting(**options: Any) -> Any:
+    return remembering(scripted(), Clock(), **options)
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "named"),
+    [
+        (fitting(), {"model": scripted(), "scope": "thread"}, "`memory` and `model`, `scope`"),
+        (fitting(messages_key="chat"), {}, "`messages_key` is 'chat'"),
+        (fitting(buffering=ParallelBuffering()), {}, "ParallelBuffering"),
+        ("gpt", {}, "`memory` is 'gpt'"),
+        (scripted(), {}, "`memory` is"),
+        (None, {"model": scripted(), "messages_key": "chat"}, "`messages_key` is 'chat'"),
+        (None, {"model": scripted(), "on_error": "shrug"}, "`on_error` is 'shrug'"),
+    ],
+)
+def test_what_does_not_fit_is_refused(given: Any, options: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigurationError, match=named):
+        ObservationalMemoryMiddleware(given, **options)
+
+
+def test_options_of_a_memory_in_its_place() -> None:
+    model = scripted()
+    middleware = ObservationalMemoryMiddleware(
+        model=model,
+        observation={"message_tokens": 300, "buffer_tokens": False},
+        reflection={"observation_tokens": 200},
+    )
+    graph = create_agent(model, [search], middleware=[middleware], checkpointer=InMemorySaver())
+    talk(graph, CONFIG, turns(6))
+    assert record_of(graph, CONFIG)["log"] != []
+    assert middleware.memory.thresholds.message_tokens == 300
+
+
+def test_one_middleware_in_two_agents() -> None:
+    model, clock = scripted(), Clock()
+    middleware = ObservationalMemoryMiddleware(remembering(model, clock, **LIMITS))
+    graphs = [
+        create_agent(model, [search], middleware=[middleware], checkpointer=InMemorySaver())
+        for _ in range(2)
+    ]
+    for graph in graphs:
+        talk(graph, CONFIG, turns(6))
+        assert record_of(graph, CONFIG)["log"] != []
+        assert uncovered(middleware.memory, values(graph, CONFIG)) == []
+
+
+def test_memory_twice_is_refused_by_name() -> None:
+    memory = fitting()
+    with pytest.raises((AssertionError, ConfigurationError)):
+        create_agent(
+            scripted(),
+            [search],
+            middleware=[
+                ObservationalMemoryMiddleware(memory),
+                ObservationalMemoryMiddleware(fitting()),
+            ],
+        )
+
+
+class Renamed(ObservationalMemoryMiddleware):
+    """A subclass has another name, which is all that `create_agent` looks at."""
+
+
+def test_memory_twice_under_other_names_is_refused() -> None:
+    model = scripted()
+    with pytest.raises((AssertionError, ConfigurationError)):
+        with_memory(model, Renamed(remembering(model, Clock(), **LIMITS)))
+
+
+class Louder(ObservationalMemoryMiddleware):
+    """Adds to the hook, as subclasses of middleware do."""
+
+    heard: list[str]
+
+    def before_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        self.heard.append(state["messages"][-1].id)
+        return super().before_model(state, runtime)
+
+
+def test_subclass_may_add_to_the_hook() -> None:
+    model = scripted()
+    louder = Louder(remembering(model, Clock(), **LIMITS))
+    louder.heard = []
+    graph = create_agent(model, [search], middleware=[louder], checkpointer=InMemorySaver())
+    talk(graph, CONFIG, turns(6))
+    assert louder.heard == [f"h{number}" for number in range(6)]
+    assert record_of(graph, CONFIG)["log"] != []
+
+
+# --- Other middleware that changes what the model is given ---------------------------------------
+
+
+class Reminding(AgentMiddleware[Any, Any, Any]):
+    """Adds a message to each request, as many middleware do."""
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        reminder = HumanMessage("Keep your list of open points up to date.")
+        return handler(request.override(messages=[*request.messages, reminder]))
+
+
+def busy(messages: list[BaseMessage]) -> AIMessage:
+    """Looks things up a dozen times, each at some length, before it answers."""
+    done = [int(m.tool_call_id[1:]) for m in messages if isinstance(m, ToolMessage)]
+    at = max(done, default=-1) + 1
+    if at >= 12:
+        return AIMessage("done")
+    call = {"name": "search", "args": {"query": "museums by the river " * 5}, "id": f"k{at}"}
+    return AIMessage("", tool_calls=[call], id=f"a{at}")
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        (),
+        pytest.param(
+            (Reminding(),),
+        ),
+    ],
+    ids=["alone", "reminded"],
+)
+def test_live_request_is_shown_through_a_long_turn(
+    around: tuple[AgentMiddleware[Any, Any, Any], ...],
+) -> None:
+    agent = with_memory(scripted(actor=busy), *around, limits={"messages": 200, "log": 2000})
+    say(agent.graph, CONFIG, turn(0))
+    assert len(record_of(agent.graph, CONFIG)["log"]) > 1
+    assert [[m.id for m in prompt].count("h0") for prompt in agent.prompts()] == [1] * 13
+
+
+class Sees(AgentMiddleware[Any, Any, Any]):
+    """Stands behind the memory and notes what comes out of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests: list[Any] = []
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        self.requests.append(request)
+        return handler(request)
+
+
+def test_middleware_behind_the_memory_sees_the_projection() -> None:
+    model, sees = scripted(actor=actor), Sees()
+    memory = remembering(model, Clock(), **LIMITS)
+    graph = create_agent(
+        model,
+        [search],
+        system_prompt=SYSTEM,
+        middleware=[ObservationalMemoryMiddleware(memory), sees],
+        checkpointer=InMemorySaver(),
+    )
+    talk(graph, CONFIG, turns(6))
+    last = sees.requests[-1]
+    assert "<observations>" in str(last.system_message.content)
+    assert last.messages[0].id == CONTINUATION_ID
+    assert not [message for message in last.messages if message.type == "system"]
+    assert len(last.state["messages"]) == 11
+
+
+class Noting(ObservationalMemoryAgentState):
+    """A state of the user's own, on top of the one with deltas."""
+
+    note: str
+
+
+def test_own_state_on_top_of_the_one_with_deltas() -> None:
+    model = scripted(observer=ExtractiveObserver().reply, reflector=ExtractiveReflector().reply)
+    agent = with_memory(model, state_schema=Noting)
+    given: Any = {"messages": turns(6), "note": "mine", "om": {"generation": 9}}
+    result = agent.graph.invoke(given, CONFIG)
+    assert result["note"] == "mine"
+    assert result["om"]["generation"] < 9
+    assert len(result["om"]["log"]) > 0
+    assert nothing_lost(agent)

@@ -1,0 +1,726 @@
+"""Memory beside what else an agent is made of: other middleware, subagents, interrupts, tools."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import pytest
+from deepagents import HarnessProfile, create_deep_agent, register_harness_profile
+from langchain.agents import create_agent
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    ClearToolUsesEdit,
+    ContextEditingMiddleware,
+    HumanInTheLoopMiddleware,
+    ModelCallLimitMiddleware,
+    ModelFallbackMiddleware,
+    PIIMiddleware,
+    SummarizationMiddleware,
+    TodoListMiddleware,
+    ToolCallLimitMiddleware,
+    dynamic_prompt,
+)
+from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
+from langchain_anthropic import ChatAnthropic
+from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, InjectedToolCallId, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.types import Command, interrupt
+from pydantic import BaseModel, Field
+
+from langgraph_om import ObservationalMemory, add_observational_memory, create_memory_agent
+from langgraph_om.core.content.message_keys import CONTINUATION_ID
+from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
+from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
+from support.agents import (
+    SYSTEM,
+    Agent,
+    Graph,
+    PlainState,
+    actor,
+    live_request,
+    of_kind,
+    on_thread,
+    record_of,
+    refusals,
+    remembering,
+    say,
+    scripted,
+    search,
+    talk,
+    turn,
+    turns,
+    uncovered,
+    values,
+)
+from support.clock import Clock
+
+CONFIG = on_thread()
+LIMITS: dict[str, Any] = {"messages": 300, "log": 200}
+DOORS = ("plain", "agent", "middleware")
+every_door = pytest.mark.parametrize("door", DOORS)
+
+Middleware = AgentMiddleware[Any, Any, Any]
+
+
+def beside(
+    *before: Middleware,
+    model: ScriptedChatModel | None = None,
+    after: Sequence[Middleware] = (),
+    tools: Sequence[Any] = (search,),
+    limits: dict[str, Any] | None = None,
+    **options: Any,
+) -> Agent:
+    """An agent with memory between other middleware."""
+    model, clock = model if model is not None else scripted(), Clock()
+    memory = remembering(model, clock, **(limits if limits is not None else LIMITS))
+    graph = create_agent(
+        model,
+        list(tools),
+        system_prompt=SYSTEM,
+        middleware=[*before, ObservationalMemoryMiddleware(memory), *after],
+        checkpointer=InMemorySaver(),
+        **options,
+    )
+    return Agent(graph, memory, model, clock)
+
+
+def through(door: str, tools: Sequence[Any], model: ScriptedChatModel, **limits: Any) -> Agent:
+    """An agent with these tools through one of `DOORS`."""
+    if door == "middleware":
+        return beside(model=model, tools=tools, limits={**LIMITS, **limits})
+    clock = Clock()
+    memory = remembering(model, clock, **{**LIMITS, **limits})
+    saver = InMemorySaver()
+    if door == "agent":
+        graph = create_memory_agent(model, tools, memory=memory, prompt=SYSTEM, checkpointer=saver)
+        return Agent(graph, memory, model, clock)
+    builder = StateGraph(PlainState)
+    bound = model.bind_tools(tools)
+    builder.add_node(
+        "agent",
+        lambda state: {"messages": [bound.invoke(memory.llm_input_messages(state, system=SYSTEM))]},
+    )
+    builder.add_node("tools", ToolNode(list(tools)))
+    builder.add_edge(START, add_observational_memory(builder, memory, before="agent"))
+    builder.add_conditional_edges("agent", tools_condition, ["tools", END])
+    builder.add_edge("tools", "om_status")
+    return Agent(builder.compile(checkpointer=saver), memory, model, clock)
+
+
+def calling(name: str, count: int = 1, **args: Any) -> ScriptedChatModel:
+    """A model whose Actor calls a tool in each turn that says "please", then answers."""
+
+    def answer(messages: list[BaseMessage]) -> AIMessage:
+        request = live_request(messages)
+        if "please" not in request.text or isinstance(messages[-1], ToolMessage):
+            return AIMessage(f"Noted: {request.text[:60]}.", id=f"{request.id}-answer")
+        calls = [{"name": name, "args": args, "id": f"{request.id}.0.{n}"} for n in range(count)]
+        return AIMessage("Let me see.", tool_calls=calls, id=f"{request.id}-calls")
+
+    return scripted(actor=answer)
+
+
+def please(number: int) -> HumanMessage:
+    return HumanMessage(f"{turn(number).text} Now please do it.", id=f"h{number}")
+
+
+def nothing_lost(agent: Agent) -> bool:
+    return uncovered(agent.memory, values(agent.graph, CONFIG)) == []
+
+
+def remembers(agent: Agent) -> bool:
+    """Whether memory has worked, lost nothing, and made only prompts that providers take."""
+    record = record_of(agent.graph, CONFIG)
+    return bool(record["log"]) and nothing_lost(agent) and refusals(agent.prompts()) == []
+
+
+def observed_text(model: ScriptedChatModel) -> str:
+    """All that the Observer was told."""
+    told = [call["messages"][-1].text for call in model.calls if call["role"] == "observer"]
+    return "\n".join(told)
+
+
+# --- People in the loop --------------------------------------------------------------------------
+
+DECISIONS: dict[str, dict[str, Any]] = {
+    "approve": {"type": "approve"},
+    "edit": {"type": "edit", "edited_action": {"name": "search", "args": {"query": "castles"}}},
+    "reject": {"type": "reject", "message": "too expensive"},
+}
+
+
+@pytest.mark.parametrize("decision", DECISIONS)
+@pytest.mark.parametrize("is_before", [True, False], ids=["before memory", "after memory"])
+def test_decision_of_a_person_repeats_no_work(decision: str, *, is_before: bool) -> None:
+    loop = HumanInTheLoopMiddleware(interrupt_on={"search": True})
+    model = calling("search", query="museums")
+    agent = beside(*([loop] if is_before else []), model=model, after=[] if is_before else [loop])
+    talk(agent.graph, CONFIG, turns(6))
+    say(agent.graph, CONFIG, please(6))  # memory observes and reflects, then the person is asked
+    waiting, asked = record_of(agent.graph, CONFIG), len(agent.model.calls)
+    assert agent.graph.get_state(CONFIG).interrupts
+    assert waiting["generation"] == 1
+    answer = Command(resume={"decisions": [DECISIONS[decision]]})
+    parts = list(agent.graph.stream(answer, CONFIG, stream_mode="custom"))
+    assert [part["type"] for part in parts] == ["data-om-status"]
+    assert len(agent.model.calls) == asked + 1
+    after = record_of(agent.graph, CONFIG)
+    assert (after["log"], after["cursor"]) == (waiting["log"], waiting["cursor"])
+    assert after["turn"] == {"request": "h6", "step": 1}
+    result = values(agent.graph, CONFIG)["messages"][-2]
+    expected = {"approve": "museums", "edit": "castles", "reject": "too expensive"}[decision]
+    assert expected in result.text
+    talk(agent.graph, CONFIG, turns(5, start=7))
+    assert remembers(agent)
+
+
+def asking() -> BaseTool:
+    @tool
+    def confirm(tool_call_id: Annotated[str, InjectedToolCallId]) -> ToolMessage:
+        """Ask a person."""
+        said = interrupt("go on?")
+        return ToolMessage(f"said {said}", tool_call_id=tool_call_id, id=f"{tool_call_id}-result")
+
+    return confirm
+
+
+@every_door
+def test_interrupt_in_a_tool_repeats_no_work(door: str) -> None:
+    agent = through(door, [asking()], calling("confirm", count=2))
+    talk(agent.graph, CONFIG, turns(6))
+    say(agent.graph, CONFIG, please(6))
+    waiting, asked = record_of(agent.graph, CONFIG), agent.asked("observer")
+    assert agent.memory.status(values(agent.graph, CONFIG))["stepNumber"] == 0
+    resumes = 0
+    while interrupts := agent.graph.get_state(CONFIG).interrupts:
+        assert record_of(agent.graph, CONFIG) == waiting
+        agent.graph.invoke(Command(resume={each.id: "yes" for each in interrupts}), CONFIG)
+        resumes += 1
+    assert resumes in (1, 2)  # one for both calls, or one for each, as the tools node has it
+    state = values(agent.graph, CONFIG)
+    assert [m.text for m in state["messages"][-3:-1]] == ["said yes", "said yes"]
+    assert state["om"]["log"] == waiting["log"]
+    assert agent.asked("observer") == asked
+    talk(agent.graph, CONFIG, turns(5, start=7))
+    assert remembers(agent)
+
+
+@every_door
+def test_new_message_while_a_person_is_asked(door: str) -> None:
+    agent = through(door, [asking()], calling("confirm"))
+    talk(agent.graph, CONFIG, turns(2))
+    say(agent.graph, CONFIG, please(2))
+    talk(agent.graph, CONFIG, turns(12, start=3))
+    assert record_of(agent.graph, CONFIG)["log"] != []
+    assert nothing_lost(agent)
+
+
+# --- Tools ---------------------------------------------------------------------------------------
+
+
+@every_door
+def test_tool_that_returns_a_command(door: str) -> None:
+    @tool
+    def note(text: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
+        """Write something down."""
+        done = ToolMessage(f"wrote {text}", tool_call_id=tool_call_id, id=f"{tool_call_id}-result")
+        return Command(update={"messages": [done]})
+
+    agent = through(door, [note], calling("note", count=3, text="quiet hotels near the river"))
+    talk(agent.graph, CONFIG, [please(number) for number in range(10)])
+    assert remembers(agent)
+    assert len(values(agent.graph, CONFIG)["messages"]) == 10 * 6
+
+
+@every_door
+def test_tool_may_read_memory_and_not_write_what_is_none(door: str) -> None:
+    @tool
+    def forge(tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
+        """Write nonsense into the memory."""
+        done = ToolMessage("done", tool_call_id=tool_call_id)
+        return Command(update={"messages": [done], "om": {"log": "nonsense"}})
+
+    agent = through(door, [forge], calling("forge"))
+    with pytest.raises(ValueError, match=r"`om\.log`"):
+        say(agent.graph, CONFIG, please(0))
+
+
+def test_tool_whose_result_is_the_answer() -> None:
+    @tool(return_direct=True)
+    def price() -> str:
+        """Look up the price."""
+        return "12 euros for the museum, 20 with the guided walk along the river"
+
+    agent = beside(model=calling("price"), tools=[price])
+    talk(agent.graph, CONFIG, [please(number) for number in range(12)])
+    assert values(agent.graph, CONFIG)["messages"][-1].type == "tool"
+    assert remembers(agent)
+
+
+@every_door
+def test_agent_as_a_tool_has_a_memory_of_its_own(door: str) -> None:
+    model = calling("consult")
+    aside = scripted(actor=lambda messages: AIMessage(f"aside: {live_request(messages).text[:40]}"))
+    inner = create_agent(
+        aside,
+        [],
+        middleware=[ObservationalMemoryMiddleware(remembering(aside, Clock(), messages=50))],
+    )
+    logs: list[int] = []
+
+    @tool
+    def consult() -> str:
+        """Ask a colleague."""
+        found = inner.invoke({"messages": turns(6, start=500)})
+        logs.append(len(found["om"]["log"]))
+        return str(found["messages"][-1].text)
+
+    agent = through(door, [consult], model)
+    parts = talk(agent.graph, CONFIG, [please(number) for number in range(9)])
+    assert len(logs) == 9
+    assert all(logs)
+    assert {part["data"]["recordId"] for part in parts if "recordId" in part["data"]} == {
+        record_of(agent.graph, CONFIG)["id"]
+    }
+    assert "trip number 50" not in str(record_of(agent.graph, CONFIG)["log"])
+    assert remembers(agent)
+
+
+@every_door
+def test_one_memory_in_an_agent_and_in_its_tool(door: str) -> None:
+    model = calling("consult")
+    shared: list[ObservationalMemory] = []
+
+    @tool
+    def consult() -> str:
+        """Ask a colleague."""
+        inner = create_memory_agent(scripted(), memory=shared[0])
+        return str(inner.invoke({"messages": turns(6, start=500)})["messages"][-1].text)
+
+    agent = through(door, [consult], model)
+    shared.append(agent.memory)
+    talk(agent.graph, CONFIG, [please(number) for number in range(9)])
+    assert remembers(agent)
+    covered = [ends for group in record_of(agent.graph, CONFIG)["log"] for ends in group["ranges"]]
+    assert covered[0][0] == "h0"
+
+
+@pytest.mark.parametrize("is_kept", [True, False], ids=["checkpointer=True", "no checkpointer"])
+@every_door
+def test_agent_as_a_node_remembers_where_its_state_is_kept(door: str, *, is_kept: bool) -> None:
+    agent = through(door, [search], scripted())
+    agent.graph.checkpointer = True if is_kept else None
+    builder = StateGraph(PlainState)
+    builder.add_node("inner", agent.graph)
+    builder.add_edge(START, "inner")
+    builder.add_edge("inner", END)
+    outer = builder.compile(checkpointer=InMemorySaver())
+    for message in turns(9):
+        outer.invoke({"messages": [message]}, CONFIG)
+    assert len(values(outer, CONFIG)["messages"]) == 18
+    assert refusals(agent.prompts()) == []
+    # A graph within another one forgets its state after each turn, unless it is told not to.
+    if is_kept:
+        assert agent.asked("observer") == 2
+    else:
+        assert agent.asked("observer") > 4
+
+
+# --- Lists, limits, redaction --------------------------------------------------------------------
+
+
+def test_todo_list() -> None:
+    todos = [{"content": "book a hotel", "status": "pending"}]
+    agent = beside(TodoListMiddleware(), model=calling("write_todos", todos=todos))
+    talk(agent.graph, CONFIG, [please(number) for number in range(9)])
+    assert values(agent.graph, CONFIG)["todos"] == todos
+    assert remembers(agent)
+    # Its guide is part of the prompt, in front of the observations.
+    text = str(agent.prompts()[-1][0].content)
+    assert 0 < text.index("write_todos") < text.index("<observations>")
+
+
+ADDRESS = "ana@example.com"
+
+
+@pytest.mark.parametrize("is_before", [True, False], ids=["before memory", "after memory"])
+def test_redaction_before_memory_is_a_redaction_for_the_observer(*, is_before: bool) -> None:
+    redacting = PIIMiddleware("email", strategy="redact", apply_to_tool_results=True)
+    agent = beside(
+        *([redacting] if is_before else []),
+        after=[] if is_before else [redacting],
+        limits={"messages": 60, "log": 2000},
+    )
+    for number in range(4):
+        say(
+            agent.graph,
+            CONFIG,
+            HumanMessage(f"Write to {ADDRESS}. {turn(number).text}", id=f"h{number}"),
+        )
+    assert ADDRESS not in str(values(agent.graph, CONFIG)["messages"])
+    assert not [p for p in agent.prompts() if ADDRESS in str([m for m in p if m.type != "system"])]
+    assert record_of(agent.graph, CONFIG)["log"] != []
+    if is_before:
+        assert ADDRESS not in observed_text(agent.model) + str(record_of(agent.graph, CONFIG))
+        assert nothing_lost(agent)
+
+
+@pytest.mark.parametrize("is_before", [True, False], ids=["before memory", "after memory"])
+def test_limits(*, is_before: bool) -> None:
+    limits: list[Middleware] = [
+        ToolCallLimitMiddleware(run_limit=1, exit_behavior="continue"),
+        ModelCallLimitMiddleware(run_limit=2, exit_behavior="end"),
+    ]
+    agent = beside(*(limits if is_before else []), after=[] if is_before else limits)
+    talk(agent.graph, CONFIG, turns(12, lookups=("", "2,1")))
+    state = values(agent.graph, CONFIG)
+    assert any("limit" in m.text.lower() for m in state["messages"] if m.type == "tool")
+    assert any("limit" in m.text.lower() for m in state["messages"] if m.type == "ai")
+    assert remembers(agent)
+
+
+def test_cleared_tool_results_were_observed_whole() -> None:
+    edit = ClearToolUsesEdit(trigger=100, keep=1, placeholder="[cleared]")
+    agent = beside(ContextEditingMiddleware(edits=[edit]), limits={"messages": 500, "log": 2000})
+    talk(agent.graph, CONFIG, turns(12, lookups=("2,1",)))
+    assert any("[cleared]" in m.text for prompt in agent.prompts() for m in prompt)
+    assert "[cleared]" not in observed_text(agent.model)
+    assert "[cleared]" not in str(values(agent.graph, CONFIG)["messages"])
+    assert remembers(agent)
+
+
+# --- What is asked of the model ------------------------------------------------------------------
+
+
+class Trip(BaseModel):
+    """Where a trip goes."""
+
+    city: str
+
+
+def test_structured_output_by_a_tool() -> None:
+    def answer(messages: list[BaseMessage]) -> AIMessage:
+        key = live_request(messages).id
+        args = {"city": "Lisbon"} if len(messages) % 2 else {"town": "Lisbon"}
+        return AIMessage(
+            "", tool_calls=[{"name": "Trip", "args": args, "id": f"{key}.{len(messages)}"}]
+        )
+
+    agent = beside(model=scripted(actor=answer), response_format=ToolStrategy(Trip))
+    for message in turns(8):
+        result = agent.graph.invoke({"messages": [message]}, CONFIG)
+        assert result["structured_response"] == Trip(city="Lisbon")
+    assert len(agent.prompts()) > 8  # an answer in the wrong form is asked for again
+    assert remembers(agent)
+
+
+def test_structured_output_by_the_provider() -> None:
+    agent = beside(
+        model=scripted(actor=lambda _: AIMessage(json.dumps({"city": "Lisbon"}))),
+        response_format=ProviderStrategy(Trip),
+    )
+    for message in turns(10):
+        result = agent.graph.invoke({"messages": [message]}, CONFIG)
+        assert result["structured_response"] == Trip(city="Lisbon")
+    assert remembers(agent)
+
+
+def test_dynamic_prompt() -> None:
+    @dynamic_prompt
+    def by_length(request: Any) -> str:
+        return f"There are {len(request.state['messages'])} messages."
+
+    agent = beside(by_length)
+    talk(agent.graph, CONFIG, turns(8))
+    blocks = agent.prompts()[-1][0].content
+    assert isinstance(blocks, list)
+    assert blocks[0] == {"type": "text", "text": "There are 15 messages."}
+    assert "<observations>" in str(blocks)
+
+
+def test_dynamic_prompt_behind_memory_takes_the_observations_away() -> None:
+    @dynamic_prompt
+    def terse(request: Any) -> str:
+        del request
+        return "Be terse."
+
+    agent = beside(after=[terse])
+    talk(agent.graph, CONFIG, turns(8))
+    assert record_of(agent.graph, CONFIG)["log"] != []
+    # The reason why memory stands last: what comes after it has the last word.
+    assert agent.prompts()[-1][0].content == "Be terse."
+
+
+@pytest.mark.parametrize("is_before", [True, False], ids=["before memory", "after memory"])
+def test_fallback_model_gets_the_same_projection(*, is_before: bool) -> None:
+    spare = scripted(actor=actor)
+    fallback = ModelFallbackMiddleware(spare)
+    model = scripted(actor=ConnectionError("away"))
+    agent = beside(
+        *([fallback] if is_before else []), model=model, after=[] if is_before else [fallback]
+    )
+    talk(agent.graph, CONFIG, turns(8, lookups=("", "1")))
+    tried = [call["messages"] for call in spare.calls]
+    assert agent.prompts() == tried
+    assert tried[-1][0].content != SYSTEM
+    assert tried[-1][1].id == CONTINUATION_ID
+    assert remembers(agent)
+
+
+class Claude(ChatAnthropic):
+    """Takes down what would be sent to the provider."""
+
+    def _generate(
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> ChatResult:
+        del run_manager
+        SENT.append(self._get_request_payload(messages, stop=stop, **kwargs))
+        answer = AIMessage("Noted, I suggest 3 walks along the river and an early start.")
+        return ChatResult(generations=[ChatGeneration(message=answer)])
+
+
+SENT: list[dict[str, Any]] = []
+
+
+@pytest.mark.parametrize("is_before", [True, False], ids=["before memory", "after memory"])
+def test_prompt_cache_marks_reach_the_provider(*, is_before: bool) -> None:
+    SENT.clear()
+    caching = AnthropicPromptCachingMiddleware(unsupported_model_behavior="raise")
+    model = Claude(model="claude-sonnet-4-5", api_key="none", disable_streaming=True)  # type: ignore[call-arg]
+    memory = remembering(scripted(), Clock(), messages=300, log=2000)
+    ours = ObservationalMemoryMiddleware(memory)
+    graph = create_agent(
+        model,
+        [search],
+        system_prompt=SYSTEM,
+        middleware=[caching, ours] if is_before else [ours, caching],
+        checkpointer=InMemorySaver(),
+    )
+    for message in turns(9):
+        graph.invoke({"messages": [message]}, CONFIG)
+    last = SENT[-1]
+    marked = [at for at, block in enumerate(last["system"]) if "cache_control" in block]
+    assert last["cache_control"]["type"] == "ephemeral"
+    # Before memory, the agent's own prompt is marked; behind it, the end of the observations.
+    assert marked == ([0] if is_before else [len(last["system"]) - 1])
+    assert "<observations>" in str(last["system"])
+    assert last["messages"][0]["role"] == "user"
+    marks = [block for message in last["messages"] for block in message["content"]]
+    assert len(marked) + sum("cache_control" in block for block in marks) <= 4
+
+
+# --- Summaries beside memory ---------------------------------------------------------------------
+
+
+def summarising(messages: int, keep: int) -> SummarizationMiddleware:
+    return SummarizationMiddleware(
+        ScriptedChatModel("SUMMARY: the user plans trips."),
+        trigger=("messages", messages),
+        keep=("messages", keep),
+    )
+
+
+@pytest.mark.parametrize("is_before", [True, False], ids=["before memory", "after memory"])
+def test_summaries_beside_memory_are_warned_of_once(
+    caplog: pytest.LogCaptureFixture, *, is_before: bool
+) -> None:
+    summary = summarising(8, 4)
+    agent = beside(*([summary] if is_before else []), after=[] if is_before else [summary])
+    with caplog.at_level(logging.WARNING, "langgraph_om"):
+        for message in turns(16):
+            say(agent.graph, CONFIG, message)
+            state = values(agent.graph, CONFIG)
+            seen = observed_text(agent.model) + str(state["messages"])
+            shown = {m.id for m in agent.memory.llm_input_messages(state)}
+            unseen = [
+                m.id for m in state["messages"] if m.id not in shown and m.text[:40] not in seen
+            ]
+            assert unseen == []
+    warned = [r.getMessage() for r in caplog.records if r.name == "langgraph_om"]
+    assert len(warned) == 1
+    assert "summarization" in warned[0]
+    assert "SUMMARY" in observed_text(agent.model) + str(values(agent.graph, CONFIG)["messages"])
+    assert refusals(agent.prompts()) == []
+
+
+def test_memory_that_is_off_does_not_warn(caplog: pytest.LogCaptureFixture) -> None:
+    agent = beside(summarising(8, 4), limits={"enabled": False})
+    with caplog.at_level(logging.WARNING, "langgraph_om"):
+        talk(agent.graph, CONFIG, turns(8))
+    assert caplog.records == []
+
+
+def test_no_warning_without_summaries(caplog: pytest.LogCaptureFixture) -> None:
+    agent = beside(ContextEditingMiddleware())
+    with caplog.at_level(logging.WARNING, "langgraph_om"):
+        talk(agent.graph, CONFIG, turns(8))
+    assert caplog.records == []
+
+
+# --- deepagents ----------------------------------------------------------------------------------
+
+
+def deep(
+    model: ScriptedChatModel, *, limits: dict[str, Any] | None = None, **options: Any
+) -> Agent:
+    clock = Clock()
+    memory = remembering(model, clock, **(limits if limits is not None else LIMITS))
+    graph: Graph = create_deep_agent(
+        model,
+        [search],
+        middleware=[ObservationalMemoryMiddleware(memory)],
+        checkpointer=InMemorySaver(),
+        **options,
+    )
+    return Agent(graph, memory, model, clock)
+
+
+def test_deep_agent_remembers() -> None:
+    agent = deep(scripted())
+    talk(agent.graph, CONFIG, turns(9, lookups=("", "2,1")))
+    assert remembers(agent)
+    assert (
+        "ObservationalMemoryMiddleware.before_model:om_observe"
+        in agent.graph.get_graph(xray=True).nodes
+    )
+
+
+class Small(ScriptedChatModel):
+    """A model that deepagents knows to take little, so that it summarises early."""
+
+    profile: Any = Field(default_factory=lambda: {"max_input_tokens": 12_000})
+
+
+class Quiet(Small):
+    """The same, for whose provider deepagents is told not to summarise."""
+
+
+def replying(kind: type[Small], model: ScriptedChatModel) -> ScriptedChatModel:
+    """A model of this kind that says and records what the given one does."""
+    made = kind()
+    made._tape = model._tape
+    return made
+
+
+def long_turns(count: int) -> list[HumanMessage]:
+    return [HumanMessage(turn(n).text * 12, id=f"h{n}") for n in range(count)]
+
+
+def test_summaries_of_a_deep_agent_lose_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    def answer(messages: list[BaseMessage]) -> AIMessage:
+        return AIMessage("Noted." if messages[-1].id else "SUMMARY of trips.")
+
+    agent = deep(replying(Small, scripted(actor=answer)))
+    with caplog.at_level(logging.WARNING, "langgraph_om"):
+        talk(agent.graph, CONFIG, long_turns(24))
+    state = values(agent.graph, CONFIG)
+    assert agent.graph.get_state(CONFIG).values.get("_summarization_event")
+    assert len(state["messages"]) == 48
+    assert record_of(agent.graph, CONFIG)["log"] != []
+    assert nothing_lost(agent)
+    warned = [r.getMessage() for r in caplog.records if "summarization" in r.getMessage()]
+    assert len(warned) == 1
+
+
+def test_summaries_of_a_deep_agent_can_be_switched_off() -> None:
+    register_harness_profile(
+        "quiet", HarnessProfile(excluded_middleware=frozenset({"SummarizationMiddleware"}))
+    )
+    agent = deep(replying(Quiet, scripted()))
+    assert "_summarization_event" not in agent.graph.channels
+    talk(agent.graph, CONFIG, long_turns(24))
+    assert remembers(agent)
+
+
+def delegating(messages: list[BaseMessage]) -> AIMessage:
+    """Hands the turns that say so to a subagent, once each."""
+    request = live_request(messages)
+    if request.text.startswith("Subtask"):
+        return AIMessage("The subtask is done.")
+    if "delegate" in request.text and not isinstance(messages[-1], ToolMessage):
+        args = {"description": f"Subtask. {turn(70).text * 3}", "subagent_type": "colleague"}
+        return AIMessage("", tool_calls=[{"name": "task", "args": args, "id": f"{request.id}.0"}])
+    return AIMessage(f"Noted: {request.text[:60]}")
+
+
+def colleague(model: ScriptedChatModel, kind: str) -> dict[str, Any]:
+    """A subagent without memory, or with one that was made in one of several ways."""
+    described: dict[str, Any] = {"name": "colleague", "description": "Does subtasks."}
+    memory = remembering(model, Clock(), messages=100, log=2000)
+    ours = ObservationalMemoryMiddleware(memory)
+    if kind == "compiled":
+        return {**described, "runnable": create_agent(model, [], middleware=[ours])}
+    if kind == "forked":  # which has the parent's middleware, and so its memory
+        return {**described, "mode": "fork"}
+    if kind == "flat":
+        return {**described, "runnable": create_memory_agent(model, memory=memory)}
+    return {
+        **described,
+        "system_prompt": "You help.",
+        "middleware": [ours] if kind == "declared" else [],
+    }
+
+
+@pytest.mark.filterwarnings("ignore:The feature `forked subagents`")
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "without",
+        pytest.param("declared"),
+        pytest.param("compiled"),
+        pytest.param("flat"),
+        pytest.param("forked"),
+    ],
+)
+def test_subagent_leaves_the_parents_memory_alone(kind: str) -> None:
+    model = scripted(actor=delegating)
+    limits = {"messages": 700, "log": 2000}
+    agent = deep(model, limits=limits, subagents=[colleague(model, kind)])
+    talk(agent.graph, CONFIG, turns(10))
+    before = record_of(agent.graph, CONFIG)
+    assert before["log"] != []
+    config: RunnableConfig = {**CONFIG, "recursion_limit": 40}
+    agent.graph.invoke({"messages": [HumanMessage("Please delegate this.", id="h60")]}, config)
+    after = record_of(agent.graph, CONFIG)
+    assert after["log"] == before["log"]
+    assert after["cursor"] == before["cursor"]
+    assert after["turn"]["request"] == "h60"
+    assert nothing_lost(agent)
+
+
+@pytest.mark.parametrize("kind", ["declared", "compiled", "flat"])
+def test_subagent_remembers_for_a_parent_without_memory(kind: str) -> None:
+    model = scripted(actor=delegating)
+    graph: Graph = create_deep_agent(
+        model, [search], subagents=[colleague(model, kind)], checkpointer=InMemorySaver()
+    )
+    graph.invoke({"messages": [HumanMessage("Please delegate this.", id="h60")]}, CONFIG)
+    assert values(graph, CONFIG)["messages"][-2].text == "The subtask is done."
+    assert "om" not in values(graph, CONFIG)
+
+
+def test_work_in_a_subagent_is_in_its_own_stream() -> None:
+    model = scripted(actor=delegating)
+    agent = deep(model, subagents=[colleague(model, "declared")])
+    given: Any = {"messages": [HumanMessage("Please delegate this.", id="h60")]}
+    config: Any = {**CONFIG, "recursion_limit": 40}
+    items = agent.graph.stream(given, config, stream_mode="custom", subgraphs=True)
+    spaces = {space[0].partition(":")[0] if space else "" for space, _ in items}
+    assert spaces == {"", "tools"}
+
+
+def test_observer_of_a_deep_agent_that_is_away_ends_nothing() -> None:
+    model = scripted(observer=[ConnectionError("away"), ExtractiveObserver().reply])
+    agent = deep(model)
+    parts = talk(agent.graph, CONFIG, turns(9))
+    assert len(of_kind(parts, "observation-failed")) == 1
+    assert remembers(agent)

@@ -1,0 +1,825 @@
+"""The recall tool in agents: every door, what it may reach, with and without archive and search."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.tools import tool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.store.base import BaseStore
+from langgraph.store.memory import InMemoryStore
+from langgraph.store.postgres import PostgresStore
+from langgraph.store.postgres.aio import AsyncPostgresStore
+from langgraph.store.sqlite import SqliteStore
+
+from langgraph_om import (
+    ConfigurationError,
+    ObservationalMemory,
+    ObservationalMemoryMiddleware,
+    RetrievalConfig,
+    add_observational_memory,
+    create_memory_agent,
+)
+from langgraph_om.archive import MessageArchive, SQLAlchemyArchive
+from langgraph_om.core.content.message_keys import hidden_id
+from langgraph_om.errors import ArchiveError
+from langgraph_om.recall.answer import write_guidance
+from langgraph_om.recall.search import StoreIndex
+from langgraph_om.testing import ScriptedChatModel
+from support.agents import (
+    DOORS,
+    MIDDLEWARE,
+    SCHEMAS,
+    SYSTEM,
+    Agent,
+    Saver,
+    actor,
+    asay,
+    live_request,
+    make_agent,
+    on_thread,
+    record_of,
+    refusals,
+    remembering,
+    say,
+    scripted,
+    search,
+    talk,
+    turn,
+    turns,
+    values,
+)
+from support.clock import Clock
+
+RANGE = re.compile(r"^_range: `(.+):(.+)`_$", re.MULTILINE)
+ASKED = re.compile(r"\[recall (\{.*\})\]")
+
+# --- Agents that recall --------------------------------------------------------------------------
+
+
+def system_text(prompt: Sequence[BaseMessage]) -> str:
+    assert isinstance(prompt[0], SystemMessage)
+    return prompt[0].text
+
+
+def forgetful() -> Callable[[list[BaseMessage]], AIMessage]:
+    """An Actor that calls recall with what the user dictates, FIRST being the log's first id."""
+    asked: set[str] = set()  # an answer that is large for these windows is observed at once
+
+    def reply(messages: list[BaseMessage]) -> AIMessage:
+        request = live_request(messages)
+        dictated = ASKED.search(request.text)
+        if dictated is None:
+            return actor(messages)
+        if str(request.id) in asked:
+            return AIMessage("It says so.", id=f"{request.id}-answer")
+        asked.add(str(request.id))
+        first = RANGE.findall(system_text(messages))
+        arguments = json.loads(dictated[1].replace("FIRST", first[0][0] if first else ""))
+        calls = [{"name": "recall", "args": arguments, "id": f"{request.id}-recall"}]
+        return AIMessage("", tool_calls=calls, id=f"{request.id}-look")
+
+    return reply
+
+
+def hand_made(
+    schema: Any, memory: ObservationalMemory, model: ScriptedChatModel
+) -> StateGraph[Any, Any, Any, Any]:
+    """A graph whose tool node sees no more of the state than the user's own schema."""
+    tools = [search, *memory.tools]
+    bound: Runnable[Any, BaseMessage] = model.bind_tools(tools)
+
+    def agent(state: Any) -> dict[str, Any]:
+        return {"messages": [bound.invoke(memory.llm_input_messages(state, system=SYSTEM))]}
+
+    async def aagent(state: Any) -> dict[str, Any]:
+        return {"messages": [await bound.ainvoke(memory.llm_input_messages(state, system=SYSTEM))]}
+
+    builder = StateGraph(schema)
+    builder.add_node("agent", RunnableLambda(agent, aagent, name="agent"))
+    builder.add_node("tools", ToolNode(tools))
+    gate = add_observational_memory(builder, memory, before="agent")
+    builder.add_edge(START, gate)
+    builder.add_edge("tools", gate)
+    builder.add_conditional_edges("agent", tools_condition, ["tools", END])
+    return builder
+
+
+def recalling(
+    door: str = "agent",
+    saver: Saver = None,
+    *,
+    store: BaseStore | None = None,
+    says: Callable[[list[BaseMessage]], AIMessage] | None = None,
+    **options: Any,
+) -> Agent:
+    """An agent with `retrieval`, through one of `DOORS`."""
+    model, clock = scripted(actor=says or forgetful()), Clock()
+    memory = remembering(model, clock, **{"retrieval": True, **options})
+    saver = saver if saver is not None else InMemorySaver()
+    if door == "agent":
+        graph = create_memory_agent(
+            model, [search], memory=memory, prompt=SYSTEM, checkpointer=saver, store=store
+        )
+    elif door in MIDDLEWARE:
+        graph = create_agent(
+            model,
+            [search],
+            system_prompt=SYSTEM,
+            middleware=[ObservationalMemoryMiddleware(memory)],
+            state_schema=MIDDLEWARE[door],
+            checkpointer=saver,
+            store=store,
+        )
+    else:
+        builder = hand_made(SCHEMAS[door], memory, model)
+        graph = builder.compile(checkpointer=saver, store=store)
+    return Agent(graph, memory, model, clock)
+
+
+def asking(arguments: dict[str, Any], key: str = "ask") -> HumanMessage:
+    return HumanMessage(f"What did I say? [recall {json.dumps(arguments)}]", id=key)
+
+
+def answers(state: dict[str, Any]) -> list[dict[str, Any]]:
+    return [json.loads(m.text) for m in state["messages"] if getattr(m, "name", "") == "recall"]
+
+
+def recalled(agent: Agent, thread: str = "t", user: str | None = None, **arguments: Any) -> Any:
+    """What a call of the tool is answered, in a turn of the thread."""
+    config = on_thread(thread, **({"resource_id": user} if user else {}))
+    said = len(values(agent.graph, config).get("messages", []))
+    say(agent.graph, config, asking(arguments, f"ask-{thread}-{said}"))
+    return answers(values(agent.graph, config))[-1]
+
+
+# --- Every door ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_the_actor_reads_a_message_behind_its_observations(door: str) -> None:
+    agent = recalling(door)
+    talk(agent.graph, on_thread(), turns(8, lookups=("", "1")))
+    before = agent.prompts()[-1]
+    first = RANGE.findall(system_text(before))[0][0]
+    assert not any(message.id == first for message in before)
+
+    answer = recalled(agent, cursor="FIRST", limit=1)
+
+    assert answer["count"] == 1
+    assert answer["cursor"] == first
+    assert "**user" in answer["messages"]
+    assert turn(0).text[:60] in answer["messages"]
+    assert agent.prompts()[-1][-1].text.startswith("{")
+    assert refusals(agent.prompts()) == []
+
+
+@pytest.mark.parametrize("door", DOORS)
+async def test_the_same_without_blocking_the_event_loop(door: str) -> None:
+    agent = recalling(door)
+    for said in [*turns(8, lookups=("", "1")), asking({"cursor": "FIRST", "limit": 1})]:
+        await asay(agent.graph, on_thread(), said)
+    state = (await agent.graph.aget_state(on_thread())).values
+    assert turn(0).text[:60] in answers(state)[-1]["messages"]
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_two_calls_at_once_are_both_answered(door: str) -> None:
+    def twice(messages: list[BaseMessage]) -> AIMessage:
+        if any(isinstance(message, ToolMessage) for message in messages):
+            return AIMessage("Both.")
+        calls = [{"name": "recall", "args": {"page": at}, "id": f"c{at}"} for at in (1, -1)]
+        return AIMessage("", tool_calls=calls)
+
+    agent = recalling(door, says=twice, messages=4000)
+    say(agent.graph, on_thread(), HumanMessage("Hello there.", id="h"))
+    assert [a["page"] for a in answers(values(agent.graph, on_thread()))] == [1, -1]
+
+
+def test_a_tool_outside_of_a_graph_says_where_to_run_it() -> None:
+    own = recalling().memory.recall_tool
+    assert own is not None
+    with pytest.raises(ConfigurationError, match=r"memory\.recall\(state"):
+        own.invoke({"page": 1})
+
+
+# --- Calls and answers ---------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def well_read() -> Agent:
+    agent = recalling()
+    talk(agent.graph, on_thread(), turns(6, lookups=("", "1")))
+    return agent
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key", "expected"),
+    [
+        ({}, "cursor", "h0"),
+        ({"page": "1"}, "page", 1),
+        ({"cursor": "h1", "page": -1}, "cursor", "h1"),
+        ({"limit": 3}, "count", 3),
+        ({"limit": 3}, "hasNextPage", True),
+        ({"cursor": "h0", "detail": "high"}, "limit", 1),
+        ({"cursor": "h0", "partIndex": 0}, "messageId", "h0"),
+        ({"page": "two"}, "error", "`page` is"),
+        ({"page": [1]}, "error", "`page` is"),
+        ({"cursor": {"id": 1}}, "error", "`cursor` is"),
+        ({"colour": "red"}, "error", "no argument"),
+        ({"cursor": "h0:h1"}, "hint", "is a range"),
+        ({"cursor": "nowhere"}, "error", "no such message"),
+        ({"mode": "search", "query": "walks"}, "error", "not set up"),
+        ({"mode": "threads"}, "count", 1),
+        # Names that a call of a function, or LangChain, takes for its own.
+        *(
+            ({name: "x"}, "error", "no argument")
+            for name in ("self", "runtime", "config", "run_manager", "callbacks", "state", "store")
+        ),
+    ],
+)
+def test_what_a_model_writes_is_answered(
+    well_read: Agent, arguments: dict[str, Any], key: str, expected: Any
+) -> None:
+    state = values(well_read.graph, on_thread())
+    called = AIMessage("", tool_calls=[{"name": "recall", "args": arguments, "id": "c"}])
+    node = StateGraph(SCHEMAS["plain"])
+    node.add_node("tools", ToolNode(well_read.memory.tools))
+    node.add_edge(START, "tools")
+    done = node.compile().invoke({"messages": [*state["messages"], called]}, on_thread())
+    if arguments == {"runtime": "x"}:  # the graph's own takes its place
+        key, expected = "cursor", "h0"
+    found = json.loads(done["messages"][-1].text)[key]
+    assert expected in found if isinstance(found, str) else found == expected
+
+
+async def test_without_a_graph(well_read: Agent) -> None:
+    state = values(well_read.graph, on_thread())
+    memory = well_read.memory
+    answer = memory.recall(state, on_thread(), cursor="h0", limit=2)
+    assert (answer["count"], answer["cursor"]) == (2, "h0")
+    assert await memory.arecall(state, on_thread(), cursor="h0", limit=2) == answer
+    snapshot = well_read.graph.get_state(on_thread())
+    assert memory.recall(snapshot, on_thread(), cursor="h0", limit=2) == answer
+    alone = {"messages": state["messages"]}
+    assert memory.recall(alone, on_thread(), cursor="h0", limit=2)["count"] == 2
+
+
+def test_messages_without_ids_are_found_by_the_keys_of_the_log() -> None:
+    memory = remembering(scripted(), Clock(), retrieval=True)
+    said = [HumanMessage(f"I walked {at} miles to the river with Ana today.") for at in range(60)]
+    record = memory.step(None, said, thread_id="t").record
+    first = record["log"][0]["ranges"][0][0]
+    answer = memory.recall({"messages": said, "om": record}, on_thread(), cursor=first, limit=1)
+    assert "I walked 0 miles" in answer["messages"]
+
+
+# --- What the Actor is told ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("door", ["plain", "agent", "middleware"])
+def test_the_prompt_explains_recall_only_when_it_is_on(door: str) -> None:
+    told: dict[bool, str] = {}
+    for retrieval in (True, False):
+        agent = make_agent(door, InMemorySaver(), retrieval=retrieval)
+        talk(agent.graph, on_thread(), turns(6))
+        told[retrieval] = system_text(agent.prompts()[-1])
+        assert [tool.name for tool in agent.memory.tools] == ["recall"] * retrieval
+    guide = write_guidance("thread", has_search=False, instructions=None)
+    assert guide in told[True]
+    assert told[True].index(guide) < told[True].index("\n<observations>\n")
+    assert RANGE.search(told[True])
+    assert "recall" not in told[False]
+    assert "_range" not in told[False]
+
+
+def test_own_instructions_follow_the_guide() -> None:
+    agent = recalling(retrieval={"instructions": "Look up every booking number."})
+    talk(agent.graph, on_thread(), turns(6))
+    told = system_text(agent.prompts()[-1])
+    assert told.index("Look up every booking number.") < told.index("\n<observations>\n")
+
+
+def test_each_group_ends_with_the_ids_it_was_written_from() -> None:
+    agent = recalling(log=100_000)
+    talk(agent.graph, on_thread(), turns(20))
+    log = record_of(agent.graph, on_thread())["log"]
+    assert len(log) > 2
+    ranges = [tuple(group["ranges"][0]) for group in log]
+    assert RANGE.findall(system_text(agent.prompts()[-1])) == ranges
+
+
+def test_observer_and_reflector_see_no_ranges() -> None:
+    agent = recalling()
+    talk(agent.graph, on_thread(), turns(25))
+    asked = [call for call in agent.model.calls if call["role"] != "actor"]
+    assert {call["role"] for call in asked} == {"observer", "reflector"}
+    assert not any("_range" in str(message.content) for c in asked for message in c["messages"])
+
+
+def test_the_prompt_keeps_its_prefix_while_memory_does_not_change() -> None:
+    agent = recalling(log=100_000)
+    talk(agent.graph, on_thread(), turns(14, lookups=("", "2,1")))
+    kept = moved = 0
+    for before, after in zip(agent.prompts(), agent.prompts()[1:], strict=False):
+        older, newer = before[0].content, after[0].content
+        if older == newer:
+            kept += 1
+            assert after[: len(before)] == before
+        elif isinstance(older, list):
+            moved += 1  # observed since: what was told is told in the same words
+            groups = [part for part in older if RANGE.search(str(part["text"]))]
+            assert [part for part in newer if part in groups] == groups
+    assert kept > 5
+    assert moved > 1
+
+
+def test_the_guide_counts_in_the_limit_of_the_prompt() -> None:
+    limit = 1500
+    sizes = {}
+    for retrieval in (True, False):
+        agent = make_agent(
+            clock=Clock(), retrieval=retrieval, max_input_tokens=limit, messages=6000, log=6000
+        )
+        said = [m for at in range(20) for m in (turn(at), AIMessage("Yes.", id=f"a{at}"))]
+        record = agent.memory.step(None, said).record
+        record["log"] = [
+            {
+                "id": "g",
+                "kind": "observation",
+                "ranges": [["h0", "a1"]],
+                "thread_id": "",
+                "observed_at": "2026-03-02T09:00:00+00:00",
+                "text": "* 🔴 (09:00) User plans trips",
+                "tokens": 10,
+            }
+        ]
+        record["cursor"] = ["h0", "a0", "h1", "a1"]
+        sizes[retrieval] = len(agent.memory.step(record, said).messages)
+    assert sizes[True] < sizes[False]
+
+
+# --- Options -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"retrieval": None}, "`retrieval` is None"),
+        ({"retrieval": 1}, "`retrieval` is 1"),
+        ({"retrieval": "yes"}, "`retrieval` is 'yes'"),
+        ({"retrieval": {"vectors": True}}, "unknown key 'vectors'"),
+        ({"retrieval": {"vector": "yes"}}, "`retrieval.vector` is 'yes'"),
+        ({"retrieval": {"scope": "user"}}, "`retrieval.scope` is 'user'"),
+        ({"retrieval": {"instructions": 3}}, "`retrieval.instructions` is 3"),
+        ({"retrieval": {"scope": "resource"}}, "`archive`"),
+        ({"retrieval": RetrievalConfig(scope="resource")}, "`archive`"),
+        ({"retrieval": True, "model": None}, "model='default'"),
+        ({"retrieval": True, "obscure_thread_ids": "yes"}, "`obscure_thread_ids` is 'yes'"),
+    ],
+)
+def test_contradictions_are_refused(options: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(named)):
+        ObservationalMemory(**{"model": scripted(), **options})
+
+
+@pytest.mark.parametrize("retrieval", [True, {}, RetrievalConfig(), {"scope": "thread"}])
+def test_retrieval_without_an_archive_is_about_the_current_thread(retrieval: Any) -> None:
+    memory = ObservationalMemory(scripted(), retrieval=retrieval)
+    assert memory.recall_tool is not None
+    assert {"threadId", "before", "query", "mode"}.isdisjoint(memory.recall_tool.args)
+    assert "conversations" not in memory.recall_tool.description
+
+
+@pytest.mark.parametrize("options", [{"retrieval": False}, {"retrieval": True, "enabled": False}])
+def test_no_tool_when_it_is_off(options: dict[str, Any]) -> None:
+    memory = ObservationalMemory(scripted(), **options)
+    assert memory.recall_tool is None
+    assert memory.tools == []
+
+
+def test_recall_of_a_memory_without_it_names_the_option() -> None:
+    with pytest.raises(ConfigurationError, match="retrieval=True"):
+        ObservationalMemory(scripted()).recall({"messages": []})
+
+
+def test_a_model_is_offered_what_can_be_used() -> None:
+    memory = ObservationalMemory(scripted(), archive="sqlite://", retrieval={"vector": True})
+    assert memory.recall_tool is not None
+    offered = convert_to_openai_tool(memory.recall_tool)["function"]
+    properties = offered["parameters"]["properties"]
+    assert properties["mode"]["enum"] == ["messages", "threads", "search"]
+    assert properties["limit"]["type"] == "integer"
+    assert properties["cursor"]["type"] == "string"
+    assert {"query", "threadId", "before", "after", "charOffset"} <= properties.keys()
+    assert "runtime" not in properties
+    assert all(each["description"] for each in properties.values())
+    assert "required" not in offered["parameters"]
+    assert "query" in offered["description"]
+
+
+@tool("recall")
+def namesake(what: str) -> str:
+    """Recall a product."""
+    return what
+
+
+def test_a_tool_of_the_same_name_is_refused() -> None:
+    model = scripted()
+    memory = ObservationalMemory(model, retrieval=True)
+    with pytest.raises(ConfigurationError, match="`recall`"):
+        create_memory_agent(model, [namesake], memory=memory)
+    agent = create_agent(model, [namesake], middleware=[ObservationalMemoryMiddleware(memory)])
+    with pytest.raises(ConfigurationError, match="`recall`"):
+        agent.invoke({"messages": [HumanMessage("Hello")]})
+    create_memory_agent(model, [namesake], memory=ObservationalMemory(model))
+
+
+def test_the_tool_may_be_given_by_hand_too() -> None:
+    model = scripted()
+    memory = ObservationalMemory(model, retrieval=True)
+    agent = create_memory_agent(model, [search, *memory.tools], memory=memory)
+    assert agent.invoke({"messages": [HumanMessage("Hello")]})["messages"]
+    assert ObservationalMemoryMiddleware(memory).tools == memory.tools
+
+
+# --- With an archive -----------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SQLAlchemyArchive]:
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path / 'archive.db'}"
+    else:
+        url = request.getfixturevalue("postgres_sqlalchemy_url")
+    with closing(SQLAlchemyArchive(url)) as archive:
+        yield archive
+
+
+PASSWORD = "The door code of the flat in Bergen is 4711, do not tell Bob."  # noqa: S105
+
+
+def three_threads(archive: MessageArchive, **options: Any) -> Agent:
+    """Two threads of Ana, one of Bob, in one archive."""
+    agent = recalling(archive=archive, **options)
+    for thread, user, start in (("trip", "ana", 0), ("work", "ana", 10), ("bobs", "bob", 20)):
+        config = on_thread(thread, resource_id=user)
+        secret = HumanMessage(PASSWORD, id=f"{thread}-secret")
+        talk(agent.graph, config, [secret, *turns(5, start=start)], agent.clock)
+    return agent
+
+
+def test_other_threads_of_the_user_are_listed_and_read(archive: SQLAlchemyArchive) -> None:
+    agent = three_threads(archive)
+    listed = recalled(agent, "work", "ana", mode="threads")
+    assert (listed["count"], listed["hasMore"]) == (2, False)
+    assert "[trip]" in listed["threads"]
+    assert re.search(r"\[work\].*← current", listed["threads"])
+    assert "bobs" not in listed["threads"]
+
+    begun = recalled(agent, "work", "ana", threadId="trip", limit=2)
+    assert begun["cursor"] == "trip-secret"
+    assert "4711" in begun["messages"]
+    by_id = recalled(agent, "work", "ana", cursor="trip-secret", limit=1)
+    assert "4711" in by_id["messages"]
+    whole = recalled(agent, "work", "ana", cursor="h0", partIndex=0)
+    assert whole["text"] == turn(0).text
+    last = recalled(agent, "work", "ana", threadId="trip", page=-1, limit=1)
+    assert "Noted" in last["messages"]
+    assert last["hasPrevPage"] is True
+
+
+def test_the_current_turn_is_in_the_archive_already(archive: SQLAlchemyArchive) -> None:
+    agent = recalling(archive=archive)
+    answer = recalled(agent, "new", "ana", page=-1, limit=2)
+    assert "What did I say?" in answer["messages"]
+
+
+def test_pages_of_the_archive_are_those_of_the_state(archive: SQLAlchemyArchive) -> None:
+    agent = recalling(archive=archive)
+    talk(agent.graph, on_thread(resource_id="ana"), turns(8, lookups=("", "2")), agent.clock)
+    state = values(agent.graph, on_thread())
+    alone = remembering(scripted(), Clock(), retrieval=True)
+    for arguments in (
+        {},
+        {"page": 2, "limit": 5},
+        {"page": -1, "limit": 4},
+        {"cursor": "h3", "limit": 3},
+        {"cursor": "h3", "page": -2, "limit": 3},
+        {"cursor": "h1-calls-0", "detail": "high"},
+        {"cursor": "h2", "partIndex": 0},
+    ):
+        archived = agent.memory.recall(state, on_thread(resource_id="ana"), **arguments)
+        assert archived == alone.recall(state, on_thread(), **arguments), arguments
+
+
+def test_threads_are_filtered_by_their_creation(archive: SQLAlchemyArchive) -> None:
+    agent = three_threads(archive)
+    created = archive.thread("work")
+    assert created is not None
+    moment = created.created.isoformat()
+    assert "work" in recalled(agent, "work", "ana", mode="threads", after=moment)["threads"]
+    assert "[work]" not in recalled(agent, "work", "ana", mode="threads", before=moment)["threads"]
+
+
+FORBIDDEN: list[dict[str, Any]] = [
+    {"threadId": "bobs"},
+    {"threadId": "bobs", "page": -1},
+    {"threadId": "bobs", "cursor": "bobs-secret"},
+    {"threadId": hidden_id("bobs")},
+    {"cursor": "bobs-secret"},
+    {"cursor": "bobs-secret", "partIndex": 0},
+    {"cursor": "bobs-secret", "detail": "high"},
+    {"cursor": "bobs-secret:h20"},
+    {"cursor": "h20", "page": -1},
+    {"threadId": "trip", "cursor": "bobs-secret"},
+    {"mode": "threads", "before": "2999-01-01"},
+    {"mode": "threads", "after": "1999-01-01"},
+    {"mode": "search", "query": "door code of the flat in Bergen, trip 20"},
+]
+
+
+@pytest.mark.parametrize("hides_ids", [False, True])
+def test_nobody_reaches_another_resource(hides_ids: bool, tmp_path: Path) -> None:  # noqa: FBT001
+    store = InMemoryStore(index=index_of())
+    with closing(SQLAlchemyArchive(f"sqlite:///{tmp_path / 'archive.db'}")) as archive:
+        agent = three_threads(
+            archive,
+            store=store,
+            retrieval={"vector": True},
+            obscure_thread_ids=hides_ids,
+        )
+        assert agent.memory.flush(30)
+        state = values(agent.graph, on_thread("trip"))
+        for user, thread in (("ana", "trip"), ("eve", "evil"), (None, "evil"), ("", "evil")):
+            config = on_thread(thread, **({} if user is None else {"resource_id": user}))
+            own = state if thread == "trip" else {"messages": []}
+            for arguments in FORBIDDEN:
+                answer = agent.memory.recall(own, config, store=store, **arguments)
+                unknown = arguments_of_nobody(arguments)
+                none = agent.memory.recall(own, config, store=store, **unknown)
+                assert answer.keys() == none.keys()
+                shown = json.dumps({k: v for k, v in answer.items() if k not in {"error", "hint"}})
+                assert "trip number 20" not in shown
+                assert "bobs" not in shown
+                assert hidden_id("bobs") not in shown
+                if user != "ana":
+                    assert "4711" not in shown
+
+
+def arguments_of_nobody(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The same call about what does not exist."""
+    names = {"bobs": "nobodys", "bobs-secret": "no-secret", "h20": "h99"}
+    names |= {hidden_id("bobs"): hidden_id("nobodys"), "bobs-secret:h20": "no-secret:h99"}
+    return {
+        key: names.get(value, value) if isinstance(value, str) else value
+        for key, value in arguments.items()
+    }
+
+
+def test_without_a_resource_there_is_the_current_thread_alone(archive: SQLAlchemyArchive) -> None:
+    agent = recalling(archive=archive)
+    for thread in ("one", "two"):
+        talk(agent.graph, on_thread(thread), [turn(1)])
+    listed = recalled(agent, "two", mode="threads")
+    assert listed["count"] == 1
+    assert "[two]" in listed["threads"]
+    assert "error" in recalled(agent, "two", threadId="one")
+    assert recalled(agent, "two", cursor="h1")["count"] > 0
+
+
+def test_thread_scope_keeps_to_the_thread(archive: SQLAlchemyArchive) -> None:
+    agent = three_threads(archive, retrieval={"scope": "thread"})
+    assert "error" in recalled(agent, "work", "ana", threadId="trip")
+    assert "error" in recalled(agent, "work", "ana", cursor="trip-secret")
+    assert recalled(agent, "work", "ana", mode="threads")["count"] == 1
+    assert "4711" in recalled(agent, "work", "ana", cursor="work-secret", limit=1)["messages"]
+
+
+def test_thread_ids_are_hidden_and_read_back(archive: SQLAlchemyArchive) -> None:
+    agent = three_threads(archive, obscure_thread_ids=True)
+    listed = recalled(agent, "work", "ana", mode="threads")["threads"]
+    assert "[trip]" not in listed
+    assert "[work]" not in listed
+    hidden = next(key for key in re.findall(r"\[(\S+)\]", listed) if key != hidden_id("work"))
+    for written in (hidden, "trip"):
+        assert "4711" in recalled(agent, "work", "ana", threadId=written, limit=1)["messages"]
+    assert recalled(agent, "work", "ana", threadId=hidden_id("work"))["cursor"] == "work-secret"
+    elsewhere = recalled(agent, "work", "ana", threadId="current", cursor="trip-secret")
+    assert hidden in elsewhere["hint"]
+
+
+def test_messages_that_left_the_checkpoint_are_read_from_the_archive() -> None:
+    with closing(SQLAlchemyArchive("sqlite://")) as archive:
+        agent = recalling(archive=archive, evict=True)
+        talk(agent.graph, on_thread(resource_id="ana"), turns(30))
+        kept = {message.id for message in values(agent.graph, on_thread())["messages"]}
+        assert "h0" not in kept
+        answer = recalled(agent, "t", "ana", cursor="h0", limit=2)
+        newest = recalled(agent, "t", "ana", page=-1, limit=1)
+    assert turn(0).text[:60] in answer["messages"]
+    assert (answer["hasPrevPage"], answer["hasNextPage"]) == (False, True)
+    assert newest["hasPrevPage"] is True
+
+
+def test_an_archive_that_fails_is_answered(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(SQLAlchemyArchive):
+        def messages(self, *_: Any, **__: Any) -> Any:
+            msg = "the disk is full"
+            raise ArchiveError(msg)
+
+    with closing(Broken("sqlite://")) as archive:
+        agent = recalling(archive=archive)
+        with caplog.at_level(logging.WARNING, "langgraph_om"):
+            answer = recalled(agent, "t", "ana")
+    assert "can not be read at the moment" in answer["error"]
+    assert "the disk is full" in caplog.text
+
+
+# --- Search --------------------------------------------------------------------------------------
+
+DIMENSIONS = 64
+
+
+def embed(texts: Sequence[str]) -> list[list[float]]:
+    """Texts are near when they share words."""
+
+    def vector(text: str) -> list[float]:
+        counts = [0.01] * DIMENSIONS
+        for word in re.findall(r"\w{4,}", text.lower()):
+            counts[crc32(word.encode()) % DIMENSIONS] += 1.0
+        return counts
+
+    return [vector(text) for text in texts]
+
+
+def index_of(using: Callable[[Sequence[str]], list[list[float]]] = embed) -> Any:
+    return {"dims": DIMENSIONS, "embed": using, "fields": ["text"]}
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BaseStore]:
+    with ExitStack() as stack:
+        opened: BaseStore
+        if request.param == "memory":
+            opened = InMemoryStore(index=index_of())
+        elif request.param == "sqlite":
+            if not hasattr(sqlite3.Connection, "enable_load_extension"):
+                pytest.skip("this Python's sqlite3 loads no extensions, so no sqlite-vec")
+            path = str(tmp_path / "store.db")
+            sqlite = stack.enter_context(SqliteStore.from_conn_string(path, index=index_of()))
+            sqlite.setup()
+            opened = sqlite
+        else:
+            url = request.getfixturevalue("postgres_database")
+            postgres = stack.enter_context(PostgresStore.from_conn_string(url, index=index_of()))
+            postgres.setup()
+            opened = postgres
+        yield opened
+
+
+WALNUTS = HumanMessage(
+    "Remember for the dinner: my grandmother Ilse is severely allergic to walnuts.", id="walnuts"
+)
+
+
+@pytest.mark.parametrize("door", ["plain", "agent", "middleware"])
+def test_a_search_finds_the_message_and_where_to_read_on(door: str, store: BaseStore) -> None:
+    agent = recalling(door, store=store, retrieval={"vector": True})
+    talk(agent.graph, on_thread(), [*turns(3), WALNUTS, *turns(4, start=4)])
+    assert agent.memory.flush(30)
+    found = recalled(agent, mode="search", query="grandmother allergic walnuts", limit=3)
+    assert 0 < found["count"] <= 3
+    first = found["results"].split("\n- ")[1]
+    assert "walnuts" in first
+    assert "cursor walnuts" in first or "cursor h" in first
+    cursor = re.findall(r"cursor (\S+),", first)[0]
+    assert "error" not in recalled(agent, cursor=cursor)
+
+
+def test_a_search_in_the_users_threads(archive: SQLAlchemyArchive) -> None:
+    store = InMemoryStore(index=index_of())
+    agent = recalling(archive=archive, store=store, retrieval={"vector": True})
+    talk(agent.graph, on_thread("old", resource_id="ana"), [WALNUTS, *turns(5)])
+    talk(agent.graph, on_thread("bobs", resource_id="bob"), [WALNUTS, *turns(5)])
+    assert agent.memory.flush(30)
+    found = recalled(agent, "new", "ana", mode="search", query="allergic walnuts")
+    assert "[old]" in found["results"]
+    assert "bobs" not in found["results"]
+    assert "cursor walnuts" in found["results"]
+    assert recalled(agent, "evil", "eve", mode="search", query="allergic walnuts")["count"] == 0
+
+
+async def test_a_search_with_an_asynchronous_store(postgres_database: str) -> None:
+    opened = AsyncPostgresStore.from_conn_string(postgres_database, index=index_of())
+    async with opened as store:
+        await store.setup()
+        agent = recalling(store=store, retrieval={"vector": True})
+        for said in [WALNUTS, *turns(5)]:
+            await asay(agent.graph, on_thread(), said)
+        assert await agent.memory.aflush(30)
+        await asay(agent.graph, on_thread(), asking({"mode": "search", "query": "walnuts"}))
+        state = (await agent.graph.aget_state(on_thread())).values
+    assert "walnuts" in answers(state)[-1]["results"]
+
+
+def test_each_text_is_embedded_once() -> None:
+    seen: list[str] = []
+
+    def counting(texts: Sequence[str]) -> list[list[float]]:
+        seen.extend(texts)
+        return embed(texts)
+
+    store = InMemoryStore(index=index_of(counting))
+    saver = InMemorySaver()
+    for start in (0, 8):  # the second as after a restart
+        agent = recalling(store=store, saver=saver, retrieval={"vector": True}, log=400)
+        talk(agent.graph, on_thread(), turns(8, start=start, lookups=("", "1")))
+        assert agent.memory.flush(30)
+    assert record_of(agent.graph, on_thread())["generation"] > 0
+    assert len(seen) > 10
+    items = store.search(("langgraph_om",), limit=1000)
+    assert len(seen) == len(items)
+
+
+def test_a_turn_does_not_wait_for_a_failing_embedding_which_is_tried_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    is_down = True
+
+    def flaky(texts: Sequence[str]) -> list[list[float]]:
+        if is_down:
+            msg = "no quota"
+            raise RuntimeError(msg)
+        return embed(texts)
+
+    agent = recalling(store=InMemoryStore(index=index_of(flaky)), retrieval={"vector": True})
+    with caplog.at_level(logging.WARNING, "langgraph_om"):
+        talk(agent.graph, on_thread(), [WALNUTS, *turns(5)])
+        assert agent.memory.flush(30)
+        answer = recalled(agent, mode="search", query="walnuts")
+    assert "can not be read at the moment" in answer["error"]
+    assert caplog.text.count("could not be made searchable") == 1
+    is_down = False
+    talk(agent.graph, on_thread(), turns(1, start=9))
+    assert agent.memory.flush(30)
+    assert "walnuts" in recalled(agent, mode="search", query="walnuts")["results"]
+
+
+@pytest.mark.parametrize("door", ["plain", "agent", "middleware"])
+@pytest.mark.parametrize(
+    ("store", "named"),
+    [(None, "the graph has no store"), (InMemoryStore(), "InMemoryStore, has no index")],
+)
+def test_a_missing_index_is_an_error(door: str, store: BaseStore | None, named: str) -> None:
+    agent = recalling(door, store=store, retrieval={"vector": True})
+    with pytest.raises(ConfigurationError, match=named):
+        say(agent.graph, on_thread(), turn(0))
+
+
+def test_what_was_deleted_is_not_found() -> None:
+    store = InMemoryStore(index=index_of())
+    agent = recalling(store=store, retrieval={"vector": True})
+    for user, thread in (("ana", "a1"), ("ana", "a2"), ("anab", "b1"), (None, "n1")):
+        config = on_thread(thread, **({"resource_id": user} if user else {}))
+        talk(agent.graph, config, [WALNUTS, *turns(5)])
+    assert agent.memory.flush(30)
+
+    def threads_left() -> set[str]:
+        return {item.value["thread_id"] for item in store.search(("langgraph_om",), limit=1000)}
+
+    index = StoreIndex()
+    assert threads_left() == {"a1", "a2", "b1", "n1"}
+    index.delete_thread("a1", "ana", store)
+    assert threads_left() == {"a2", "b1", "n1"}
+    index.delete_thread("n1", None, store)
+    index.delete_resource("ana", store)
+    assert threads_left() == {"b1"}
+
+
+@pytest.mark.parametrize("name", ["ana.b", "", "%", "a" * 500, "Ünï/😀"])
+def test_any_id_names_a_place_in_a_store(name: str, store: BaseStore) -> None:
+    memory = remembering(scripted(), Clock(), retrieval={"vector": True})
+    said = [HumanMessage(f"{WALNUTS.text} ({at})", id=f"m{at}") for at in range(40)]
+    record = memory.step(None, said, thread_id=name).record
+    config = on_thread(name, resource_id=name)
+    memory.index(record, said, store, memory.identity(config))
+    assert memory.flush(30)
+    state = {"messages": said, "om": record}
+    found = memory.recall(state, config, store=store, mode="search", query="walnuts")
+    assert found["count"] > 0

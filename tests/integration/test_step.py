@@ -1,0 +1,238 @@
+"""Memory without a graph: the same record, events and prompt, one step at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langgraph_om import ConfigurationError, MemoryRecord, ObservationalMemory, ObserverError
+from langgraph_om.memory import StepResult
+from langgraph_om.testing import ExtractiveObserver
+from support.agents import (
+    Part,
+    actor,
+    dumped,
+    make_agent,
+    of_kind,
+    on_thread,
+    record_of,
+    refusals,
+    remembering,
+    scripted,
+    search,
+    talk,
+    turn,
+    turns,
+    uncovered,
+    values,
+)
+from support.clock import Clock
+
+CONFIG = on_thread()
+LIMITS: dict[str, Any] = {"messages": 300, "log": 130}
+SAID = turns(12, lookups=("", "2,1", "1"))
+
+
+class Loop:
+    """An agent without a graph: a list of messages, a record, and a loop."""
+
+    def __init__(self, memory: ObservationalMemory, *, is_async: bool = False) -> None:
+        self.memory = memory
+        self.is_async = is_async
+        self.record: MemoryRecord | None = None
+        self.messages: list[BaseMessage] = []
+        self.parts: list[Part] = []
+        self.prompts: list[list[BaseMessage]] = []
+
+    def step(self) -> StepResult:
+        if self.is_async:
+            return asyncio.run(self.memory.astep(self.record, self.messages, thread_id="t"))
+        return self.memory.step(self.record, self.messages, thread_id="t")
+
+    def say(self, message: BaseMessage) -> None:
+        self.messages.append(message)
+        while True:
+            result = self.step()
+            self.record = result.record
+            self.parts += result.events
+            if result.aborted:
+                return
+            self.prompts.append(result.messages)
+            answer = actor(result.messages)
+            self.messages.append(answer)
+            if not answer.tool_calls:
+                return
+            self.messages += [search.invoke(call) for call in answer.tool_calls]
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_step_by_step_is_the_same_as_a_graph(*, is_async: bool) -> None:
+    agent = make_agent("plain", InMemorySaver(), **LIMITS)
+    parts = talk(agent.graph, CONFIG, SAID)
+    loop = Loop(remembering(scripted(), Clock(), **LIMITS), is_async=is_async)
+    for message in SAID:
+        loop.say(message)
+    assert loop.record == record_of(agent.graph, CONFIG)
+    assert loop.parts == parts
+    assert [m.id for m in loop.messages] == [m.id for m in values(agent.graph, CONFIG)["messages"]]
+    assert loop.record is not None
+    assert loop.record["generation"] > 0
+    # The graph's Actor has a system prompt of its own; what follows it is the same.
+    shown = [[m.id for m in prompt if m.type != "system"] for prompt in loop.prompts]
+    assert shown == [[m.id for m in prompt if m.type != "system"] for prompt in agent.prompts()]
+    assert refusals(loop.prompts) == []
+
+
+def test_nothing_is_lost() -> None:
+    loop = Loop(remembering(scripted(), Clock(), **LIMITS))
+    for message in SAID:
+        loop.say(message)
+        assert uncovered(loop.memory, {"messages": loop.messages, "om": loop.record}) == []
+
+
+def test_what_is_given_is_left_as_it_was() -> None:
+    loop = Loop(remembering(scripted(), Clock(), **LIMITS))
+    for message in SAID[:6]:
+        loop.say(message)
+    record, messages = loop.record, [*loop.messages, turn(6)]
+    before = repr((record, dumped(messages)))
+    first = loop.memory.step(record, messages, thread_id="t")
+    assert repr((record, dumped(messages))) == before
+    assert first.record != record
+    # The same step again comes to the same.
+    again = loop.memory.step(record, messages, thread_id="t")
+    assert again == first
+
+
+def test_first_step_of_an_empty_conversation() -> None:
+    memory = remembering(scripted(), Clock())
+    result = memory.step(None, [], thread_id="t")
+    assert (result.messages, result.aborted) == ([], False)
+    assert [part["type"] for part in result.events] == ["data-om-status"]
+    assert result.record["thread_id"] == "t"
+
+
+def test_system_messages_of_the_list_stay_in_front() -> None:
+    memory = remembering(scripted(), Clock(), **LIMITS)
+    result = memory.step(None, [SystemMessage("Be brief."), *turns(8)], thread_id="t")
+    assert len(of_kind(result.events, "observation-end")) > 0
+    content: Any = result.messages[0].content
+    assert content[0]["text"] == "Be brief."
+    assert [m.type for m in result.messages].count("system") == 1
+    observed = [group["ranges"] for group in result.record["log"]]
+    assert observed[0][0][0] == "h0"
+
+
+# --- final=True ----------------------------------------------------------------------------------
+
+
+def test_final_step_observes_nothing() -> None:
+    model = scripted()
+    memory = remembering(model, Clock(), **LIMITS)
+    messages = [*turns(8), AIMessage("Goodbye.", id="a")]
+    result = memory.step(None, messages, thread_id="t", final=True)
+    assert model.calls == []
+    assert result.record["log"] == []
+    assert not result.aborted
+    later = memory.step(result.record, [*messages, turn(9)], thread_id="t")
+    assert len(of_kind(later.events, "observation-end")) > 0
+
+
+async def test_final_step_observes_nothing_async() -> None:
+    model = scripted()
+    memory = remembering(model, Clock(), **LIMITS)
+    result = await memory.astep(None, turns(8), thread_id="t", final=True)
+    assert (model.calls, result.record["log"]) == ([], [])
+
+
+def test_final_steps_change_nothing_later() -> None:
+    with_final, without = (Loop(remembering(scripted(), Clock(), **LIMITS)) for _ in range(2))
+    for message in SAID:
+        with_final.say(message)
+        without.say(message)
+        result = with_final.memory.step(
+            with_final.record, with_final.messages, thread_id="t", final=True
+        )
+        with_final.record = result.record
+    assert with_final.record is not None
+    assert without.record is not None
+    assert with_final.record["log"] == without.record["log"]
+    assert with_final.record["generation"] == without.record["generation"]
+
+
+# --- Failure -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_aborted_step(*, is_async: bool) -> None:
+    model = scripted(observer=[ConnectionError("away"), ExtractiveObserver().reply])
+    memory = remembering(model, Clock(), on_error="abort", **LIMITS)
+    loop = Loop(memory, is_async=is_async)
+    loop.messages = [*turns(7)]
+    result = loop.step()
+    assert result.aborted
+    assert result.messages == []
+    assert [part["type"] for part in result.events] == [
+        "data-om-observation-start",
+        "data-om-observation-failed",
+        "data-om-tripwire",
+    ]
+    loop.record = result.record
+    repeated = loop.step()
+    assert repeated.aborted
+    assert [part["type"] for part in repeated.events] == ["data-om-tripwire"]
+    loop.record = repeated.record
+    for message in turns(3, start=7):
+        loop.say(message)
+    assert loop.messages[-1].id == "h9-answer"
+    assert len(loop.record["log"]) > 0
+    assert uncovered(memory, {"messages": loop.messages, "om": loop.record}) == []
+
+
+async def test_raised_step() -> None:
+    memory = remembering(
+        scripted(observer=ConnectionError("away")), Clock(), on_error="raise", **LIMITS
+    )
+    with pytest.raises(ObserverError, match="away"):
+        memory.step(None, turns(8), thread_id="t")
+    with pytest.raises(ObserverError, match="away"):
+        await memory.astep(None, turns(8), thread_id="t")
+
+
+def test_failed_step_goes_on() -> None:
+    memory = remembering(scripted(observer=ConnectionError("away")), Clock(), **LIMITS)
+    result = memory.step(None, turns(8), thread_id="t")
+    assert result.messages == turns(8)
+    assert not result.aborted
+    assert len(of_kind(result.events, "observation-failed")) == 1
+
+
+# --- Switches and configuration ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("config", [None, {"configurable": {"om_enabled": False}}])
+def test_switched_off(config: RunnableConfig | None) -> None:
+    model = scripted()
+    memory = remembering(model, Clock(), enabled=config is not None, **LIMITS)
+    result = memory.step(None, turns(8), thread_id="t", config=config)
+    assert result.messages == turns(8)
+    assert (result.events, result.aborted, model.calls) == ([], False, [])
+
+
+def test_thread_of_the_configuration() -> None:
+    memory = remembering(scripted(), Clock())
+    config: RunnableConfig = {"configurable": {"thread_id": "c", "resource_id": "ana"}}
+    record = memory.step(None, turns(1), config=config).record
+    assert (record["thread_id"], record["resource_id"]) == ("c", "ana")
+
+
+@pytest.mark.parametrize("record", ["text", 5, {"version": 99}])
+def test_record_that_is_none_is_refused(record: Any) -> None:
+    memory = remembering(scripted(), Clock())
+    with pytest.raises(ConfigurationError, match="om"):
+        memory.step(record, turns(1), thread_id="t")

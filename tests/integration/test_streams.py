@@ -1,0 +1,601 @@
+"""What a client sees of a run: the Actor's words and memory's parts, nothing of the Observer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from datetime import datetime
+from itertools import count, pairwise
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler, UsageMetadataCallbackHandler
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.constants import TAG_NOSTREAM
+from syrupy.assertion import SnapshotAssertion
+
+from langgraph_om import EstimatingCounter
+from langgraph_om.integrations.stream import MemoryTransformer
+from langgraph_om.models.ask import NO_STREAM
+from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
+from support.agents import (
+    SYSTEM,
+    Agent,
+    Graph,
+    Part,
+    make_agent,
+    of_kind,
+    on_thread,
+    record_of,
+    say,
+    scripted,
+    talk,
+    turn,
+    turns,
+    uncovered,
+    values,
+)
+from support.clock import Clock
+
+CONFIG = on_thread()
+LIMITS: dict[str, Any] = {"messages": 300, "log": 130}
+REQUEST = turn(5, "2,1")
+"""After `turns(5)`: a turn with tool calls, an observation and a reflection."""
+SECRETS = ("🔴", "🟢", "<observations>", "Date: ")
+"""What only the Observer and the Reflector write."""
+
+ACTORS = {"plain": "agent", "agent": "agent", "middleware": "model"}
+"""Per door: the node that calls the Actor's model."""
+every_door = pytest.mark.parametrize("door", ACTORS)
+
+
+def ready(door: str, **options: Any) -> Agent:
+    """An agent at whose next turn memory has work to do."""
+    agent = make_agent(door, InMemorySaver(), **{**LIMITS, **options})
+    talk(agent.graph, CONFIG, turns(5))
+    return agent
+
+
+Run = Callable[[Graph, Any], AsyncIterator[Any]]
+
+
+async def run_sync(graph: Graph, mode: Any) -> AsyncIterator[Any]:
+    for item in graph.stream({"messages": [REQUEST]}, CONFIG, stream_mode=mode):
+        yield item
+
+
+async def run_async(graph: Graph, mode: Any) -> AsyncIterator[Any]:
+    async for item in graph.astream({"messages": [REQUEST]}, CONFIG, stream_mode=mode):
+        yield item
+
+
+both_ways = pytest.mark.parametrize("run", [run_sync, run_async], ids=["sync", "async"])
+
+
+def worked(agent: Agent) -> bool:
+    return agent.asked("observer") > 0 and agent.asked("reflector") > 0
+
+
+# --- Stream modes --------------------------------------------------------------------------------
+
+
+@every_door
+@both_ways
+async def test_messages_are_the_actors_alone(door: str, run: Run) -> None:
+    agent = ready(door)
+    items = [item async for item in run(agent.graph, "messages")]
+    assert worked(agent)
+    assert {meta["langgraph_node"] for _, meta in items} == {ACTORS[door], "tools"}
+    words = [m.text for m, _ in items if isinstance(m, AIMessageChunk) and m.id == "h5-answer"]
+    assert len([word for word in words if word]) > 10
+    assert "".join(words) == values(agent.graph, CONFIG)["messages"][-1].text
+    assert not [m.text for m, _ in items if any(secret in m.text for secret in SECRETS)]
+
+
+@every_door
+@both_ways
+async def test_custom_stream_has_the_parts_alone(door: str, run: Run) -> None:
+    agent = ready(door)
+    parts = [part async for part in run(agent.graph, "custom")]
+    assert all(set(part) == {"type", "data"} for part in parts)
+    work = [part for part in parts if part["type"] != "data-om-status"]
+    assert [(part["type"], part["data"]["operationType"]) for part in work] == [
+        ("data-om-observation-start", "observation"),
+        ("data-om-observation-end", "observation"),
+        ("data-om-observation-start", "reflection"),
+        ("data-om-observation-end", "reflection"),
+    ]
+    assert len(parts) - len(work) == 3
+
+
+@pytest.mark.parametrize("door", ["plain", "agent"])
+@both_ways
+async def test_updates_show_each_memory_node(door: str, run: Run) -> None:
+    agent = ready(door)
+    nodes = [name async for update in run(agent.graph, "updates") for name in update]
+    following = set(pairwise(nodes))
+    assert nodes[0] == "om_status"
+    assert nodes.count("agent") == 3
+    assert following >= {("om_observe", "om_status"), ("om_reflect", "om_status")}
+    assert {before for before, after in following if after == "agent"} == {"om_status"}
+
+
+@both_ways
+async def test_updates_of_the_middleware_are_one_a_step(run: Run) -> None:
+    agent = ready("middleware")
+    nodes = [name async for update in run(agent.graph, "updates") for name in update]
+    hook = "ObservationalMemoryMiddleware.before_model"
+    assert nodes == [hook, "model", "tools", "tools", hook, "model", "tools", hook, "model"]
+
+
+@every_door
+@both_ways
+async def test_values_end_with_the_answer(door: str, run: Run) -> None:
+    agent = ready(door)
+    states = [state async for state in run(agent.graph, "values")]
+    ids = [[message.id for message in state["messages"]] for state in states]
+    assert ids[-1][-1] == "h5-answer"
+    # Memory adds nothing to the conversation: it only ever grows by the user, Actor and tools.
+    assert all(later[: len(sooner)] == sooner for sooner, later in pairwise(ids))
+    assert set(ids[-1][11:]) >= {"h5-calls-0", "h5.0.0-result", "h5.0.1-result", "h5-calls-1"}
+
+
+@every_door
+@both_ways
+async def test_several_modes_at_once(door: str, run: Run) -> None:
+    agent, alone = ready(door), ready(door)
+    modes = ["messages", "custom", "updates", "values", "debug", "tasks", "checkpoints"]
+    items = [item async for item in run(agent.graph, modes)]
+    assert {mode for mode, _ in items} == set(modes)
+    parts = [data for mode, data in items if mode == "custom"]
+    assert parts == [part async for part in run(alone.graph, "custom")]
+    writers = {data[1]["langgraph_node"] for mode, data in items if mode == "messages"}
+    assert writers == {ACTORS[door], "tools"}
+    ran = {data["name"] for mode, data in items if mode == "tasks"}
+    assert {ACTORS[door], "tools"} <= ran
+
+
+@every_door
+def test_parts_are_the_same_for_sub_graph_streams(door: str) -> None:
+    agent, alone = ready(door), ready(door)
+    items = agent.graph.stream(
+        {"messages": [REQUEST]}, CONFIG, stream_mode="custom", subgraphs=True
+    )
+    assert [part for _, part in items] == say(alone.graph, CONFIG, REQUEST)
+
+
+@every_door
+def test_parts_within_a_parent_graph(door: str) -> None:
+    agent, alone = ready(door), ready(door)
+    chain: Runnable[Any, Any] = RunnableLambda(lambda text: {"messages": [text]}) | agent.graph
+    result = chain.invoke(REQUEST, CONFIG)
+    say(alone.graph, CONFIG, REQUEST)
+    assert result["messages"][-1].id == "h5-answer"
+    assert record_of(agent.graph, CONFIG) == record_of(alone.graph, CONFIG)
+
+
+# --- astream_events ------------------------------------------------------------------------------
+
+
+@every_door
+async def test_event_stream_shows_nothing_of_observer_and_reflector(door: str) -> None:
+    agent = ready(door)
+    events = [
+        event
+        async for event in agent.graph.astream_events({"messages": [REQUEST]}, CONFIG, version="v2")
+    ]
+    assert worked(agent)
+    models = [event for event in events if "_chat_model_" in event["event"]]
+    assert {event["metadata"]["langgraph_node"] for event in models} == {ACTORS[door]}
+    assert len([e for e in models if e["event"] == "on_chat_model_end"]) == 3
+    assert not [event for event in events if event["name"] in {"om_observer", "om_reflector"}]
+    assert not [tag for event in events for tag in event["tags"] if "om_observer" in tag]
+    tokens = [e["data"]["chunk"].text for e in models if e["event"] == "on_chat_model_stream"]
+    assert not [text for text in tokens if any(secret in text for secret in SECRETS)]
+    nodes = {e["name"] for e in events if e["event"] == "on_chain_start"}
+    assert {"om_observe", "om_reflect"} <= nodes
+
+
+@every_door
+async def test_event_stream_carries_the_parts(door: str) -> None:
+    agent, alone = ready(door), ready(door)
+    events = agent.graph.astream_events(
+        {"messages": [REQUEST]}, CONFIG, version="v2", stream_mode="custom"
+    )
+    parts = [
+        event["data"]["chunk"]
+        async for event in events
+        if event["event"] == "on_chain_stream" and not event["parent_ids"]
+    ]
+    assert parts == say(alone.graph, CONFIG, REQUEST)
+
+
+# --- The event stream of version 3 ----------------------------------------------------------------
+
+
+experimental = pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
+
+
+def shown_parts(agent: Agent) -> dict[str, Any]:
+    """Where a door has memory's parts from: built in, or given to the run."""
+    return {} if agent.graph.stream_transformers else {"transformers": [MemoryTransformer]}
+
+
+def kinds(parts: Iterable[Part]) -> list[tuple[str, str | None, int | None]]:
+    """What happened: this protocol gives the Actor's messages other ids and another content."""
+    return [
+        (part["type"], part["data"].get("operationType"), part["data"].get("stepNumber"))
+        for part in parts
+    ]
+
+
+@experimental
+@every_door
+def test_run_memory_has_the_parts(door: str) -> None:
+    agent, alone = ready(door), ready(door)
+    run: Any = agent.graph.stream_events(
+        {"messages": [REQUEST]}, CONFIG, version="v3", **shown_parts(agent)
+    )
+    assert kinds(run.memory) == kinds(say(alone.graph, CONFIG, REQUEST))
+
+
+@experimental
+@every_door
+async def test_run_memory_has_the_parts_of_an_asynchronous_run(door: str) -> None:
+    agent, alone = ready(door), ready(door)
+    run: Any = await agent.graph.astream_events(
+        {"messages": [REQUEST]}, CONFIG, version="v3", **shown_parts(agent)
+    )
+    parts = [part async for part in run.memory]
+    assert kinds(parts) == kinds(say(alone.graph, CONFIG, REQUEST))
+
+
+@experimental
+@every_door
+def test_run_messages_are_the_actors_alone(door: str) -> None:
+    agent = ready(door)
+    run: Any = agent.graph.stream_events({"messages": [REQUEST]}, CONFIG, version="v3")
+    texts = ["".join(stream.text) for stream in run.messages]
+    assert worked(agent)
+    assert [text for text in texts if text] == [
+        "Let me look.",
+        "Let me look.",
+        values(agent.graph, CONFIG)["messages"][-1].text,
+    ]
+
+
+@experimental
+@every_door
+def test_every_event_of_version_3_is_free_of_the_observer(door: str) -> None:
+    agent = ready(door)
+    run: Any = agent.graph.stream_events({"messages": [REQUEST]}, CONFIG, version="v3")
+    spoken = [event for event in run if event["method"] == "messages"]
+    assert worked(agent)
+    assert spoken
+    assert not [event for event in spoken if any(secret in str(event) for secret in SECRETS)]
+
+
+# --- What listeners of the user see --------------------------------------------------------------
+
+
+class Listener(BaseCallbackHandler):
+    """Notes the names, tags and metadata of model calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str | None, list[str], dict[str, Any]]] = []
+
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],
+        messages: list[list[BaseMessage]],
+        *,
+        tags: list[str] | None = None,
+        metadata: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.calls.append((kwargs.get("name"), tags or [], metadata or {}))
+
+
+@every_door
+@both_ways
+async def test_own_callbacks_see_every_call(door: str, run: Run) -> None:
+    agent, listener = ready(door), Listener()
+    before = len(agent.model.calls)
+    agent_graph = agent.graph.with_config({"callbacks": [listener]})
+    _ = [item async for item in run(agent_graph, "values")]
+    names = [name for name, _, _ in listener.calls]
+    assert len(names) == len(agent.model.calls) - before
+    assert names.count("om_observer") == 1
+    assert names.count("om_reflector") >= 1
+    for name, tags, metadata in listener.calls:
+        is_memory = name in {"om_observer", "om_reflector"}
+        assert (TAG_NOSTREAM in tags) == is_memory
+        assert (metadata.get("om_role") is not None) == is_memory
+
+
+def test_usage_of_the_observer_is_counted_for_the_user() -> None:
+    said: dict[str, Any] = {"response_metadata": {"model_name": "cheap"}}
+
+    def observing(messages: list[BaseMessage]) -> AIMessage:
+        return AIMessage(ExtractiveObserver().reply(messages), **said)
+
+    agent = ready("agent", model=scripted(observer=observing))
+    usage = UsageMetadataCallbackHandler()
+    agent.graph.invoke({"messages": [REQUEST]}, {**CONFIG, "callbacks": [usage]})
+    assert usage.usage_metadata["cheap"]["output_tokens"] > 0
+
+
+def test_tag_is_the_one_langgraph_knows() -> None:
+    assert NO_STREAM == TAG_NOSTREAM
+
+
+# --- The parts, field by field -------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def told() -> tuple[Agent, list[Part]]:
+    """A turn in which everything happens, and the agent after it."""
+    clock = Clock()
+
+    def slowly(reply: Callable[[list[BaseMessage]], str]) -> Callable[[list[BaseMessage]], str]:
+        def answer(messages: list[BaseMessage]) -> str:
+            clock.advance(seconds=1.5)
+            return reply(messages)
+
+        return answer
+
+    model = scripted(
+        observer=slowly(ExtractiveObserver().reply), reflector=slowly(ExtractiveReflector().reply)
+    )
+    agent = ready("agent", model=model, clock=clock)
+    return agent, say(agent.graph, CONFIG, REQUEST)
+
+
+def is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def check_time(value: str) -> None:
+    assert datetime.fromisoformat(value).tzinfo is not None
+
+
+def test_status_fields(told: tuple[Agent, list[Part]]) -> None:
+    agent, parts = told
+    status = of_kind(parts, "status")[-1]
+    assert set(status) == {
+        "windows",
+        "recordId",
+        "threadId",
+        "stepNumber",
+        "generationCount",
+    }
+    active, buffered = status["windows"]["active"], status["windows"]["buffered"]
+    assert set(status["windows"]) == {"active", "buffered"}
+    assert set(active) == {"messages", "observations"}
+    assert {frozenset(window) for window in active.values()} == {frozenset({"tokens", "threshold"})}
+    record = record_of(agent.graph, CONFIG)
+    assert active["observations"] == {
+        "tokens": sum(group["tokens"] for group in record["log"]),
+        "threshold": 130,
+    }
+    assert active["messages"]["threshold"] == 300
+    assert is_count(active["messages"]["tokens"])
+    assert buffered["observations"] == {
+        "chunks": 0,
+        "messageTokens": 0,
+        "projectedMessageRemoval": 0,
+        "observationTokens": 0,
+        "status": "idle",
+    }
+    assert buffered["reflection"] == {
+        "inputObservationTokens": 0,
+        "observationTokens": 0,
+        "status": "idle",
+    }
+    assert (status["recordId"], status["threadId"]) == (record["id"], "t")
+    assert status["recordId"]
+    assert (status["stepNumber"], status["generationCount"]) == (2, record["generation"])
+
+
+def test_status_counts_the_window_that_the_actor_gets() -> None:
+    agent = make_agent("agent", InMemorySaver(), messages=5000)
+    counter = EstimatingCounter()
+    sizes = []
+    for message in turns(3):
+        (status,) = of_kind(say(agent.graph, CONFIG, message), "status")
+        shown = agent.prompts()[-1][1:]
+        sizes.append(
+            status["windows"]["active"]["messages"]["tokens"]
+            - sum(map(counter.count_message, shown))
+        )
+    assert len(set(sizes)) == 1  # the overhead of a conversation
+    assert 0 <= sizes[0] < 50
+
+
+def by_operation(parts: list[Part], kind: str) -> dict[str, dict[str, Any]]:
+    return {data["operationType"]: data for data in of_kind(parts, kind)}
+
+
+def test_observation_start_fields(told: tuple[Agent, list[Part]]) -> None:
+    agent, parts = told
+    starts = by_operation(parts, "observation-start")
+    assert set(starts) == {"observation", "reflection"}
+    for start in starts.values():
+        assert set(start) == {
+            "cycleId",
+            "operationType",
+            "startedAt",
+            "tokensToObserve",
+            "recordId",
+            "threadId",
+            "threadIds",
+            "config",
+        }
+        check_time(start["startedAt"])
+        assert start["recordId"] == record_of(agent.graph, CONFIG)["id"]
+        assert (start["threadId"], start["threadIds"]) == ("t", ["t"])
+        assert start["config"] == {
+            "messageTokens": 300,
+            "observationTokens": 130,
+            "scope": "thread",
+        }
+        assert start["tokensToObserve"] > 0
+    assert starts["observation"]["cycleId"] != starts["reflection"]["cycleId"]
+
+
+def test_observation_end_fields(told: tuple[Agent, list[Part]]) -> None:
+    _, parts = told
+    starts = by_operation(parts, "observation-start")
+    ends = by_operation(parts, "observation-end")
+    assert set(ends) == {"observation", "reflection"}
+    for operation, end in ends.items():
+        start = starts[operation]
+        hints = {"currentTask", "suggestedResponse"} if operation == "observation" else set()
+        assert set(end) - hints == {
+            "cycleId",
+            "operationType",
+            "completedAt",
+            "durationMs",
+            "tokensObserved",
+            "observationTokens",
+            "observations",
+            "recordId",
+            "threadId",
+            "usage",
+        }
+        assert end["cycleId"] == start["cycleId"]
+        assert end["tokensObserved"] == start["tokensToObserve"]
+        assert end["recordId"] == start["recordId"]
+        check_time(end["completedAt"])
+        calls = end["usage"]["calls"]
+        assert end["durationMs"] == calls * 1500
+        assert end["usage"]["inputTokens"] > end["usage"]["outputTokens"] > 0
+        assert end["observations"].startswith("Date: Mar 2, 2026")
+        assert end["observationTokens"] == EstimatingCounter().count_text(end["observations"])
+    assert ends["observation"]["suggestedResponse"].startswith("Answer: ")
+    assert ends["observation"]["currentTask"].startswith("The user's newest message")
+    assert ends["reflection"]["observationTokens"] < ends["reflection"]["tokensObserved"]
+
+
+def test_observation_failed_fields() -> None:
+    clock = Clock()
+
+    def dying(_: list[BaseMessage]) -> str:
+        clock.advance(seconds=2)
+        msg = "the provider is away"
+        raise ConnectionError(msg)
+
+    agent = make_agent("agent", InMemorySaver(), model=scripted(observer=dying), clock=clock)
+    parts = talk(agent.graph, CONFIG, turns(8))
+    start, failed = of_kind(parts, "observation-start")[0], of_kind(parts, "observation-failed")[0]
+    assert set(failed) - {"observations"} == {
+        "cycleId",
+        "operationType",
+        "failedAt",
+        "durationMs",
+        "tokensAttempted",
+        "error",
+        "recordId",
+        "threadId",
+        "usage",
+    }
+    assert failed["cycleId"] == start["cycleId"]
+    assert failed["operationType"] == "observation"
+    assert failed["tokensAttempted"] == start["tokensToObserve"]
+    assert failed["durationMs"] == 2000
+    assert "the provider is away" in failed["error"]
+    assert (failed["recordId"], failed["threadId"]) == (start["recordId"], "t")
+    check_time(failed["failedAt"])
+
+
+def test_each_try_has_a_cycle_of_its_own() -> None:
+    agent = make_agent("agent", InMemorySaver(), model=scripted(observer=ConnectionError("away")))
+    parts = talk(agent.graph, CONFIG, turns(14))
+    failed = [data["cycleId"] for data in of_kind(parts, "observation-failed")]
+    assert len(failed) > 1
+    assert len(set(failed)) == len(failed)
+
+
+def test_partial_answer_is_shown_but_not_kept() -> None:
+    half = AIMessage(
+        "<observations>\nDate: Mar 2, 2026\n* 🔴 (09:00) User goes to Lisb",
+        response_metadata={"finish_reason": "length"},
+    )
+    agent = make_agent("agent", InMemorySaver(), model=scripted(observer=half))
+    parts = talk(agent.graph, CONFIG, turns(8))
+    assert of_kind(parts, "observation-end") == []
+    assert len(of_kind(parts, "observation-failed")) > 0
+    assert record_of(agent.graph, CONFIG)["log"] == []
+
+
+def titling() -> ScriptedChatModel:
+    """A model whose Observer thinks of a new title every other time."""
+    asked = count()
+
+    def observing(messages: list[BaseMessage]) -> str:
+        title = f"<thread-title>Trips, part {next(asked) // 2}</thread-title>"
+        return f"{ExtractiveObserver().reply(messages)}\n{title}"
+
+    return scripted(observer=observing)
+
+
+def test_thread_title_is_announced_when_it_changes() -> None:
+    agent = make_agent(
+        "agent", InMemorySaver(), model=titling(), observation={"thread_title": True}
+    )
+    parts = talk(agent.graph, CONFIG, turns(20))
+    cycles = [
+        end["cycleId"]
+        for end in of_kind(parts, "observation-end")
+        if end["operationType"] == "observation"
+    ]
+    updates = of_kind(parts, "thread-update")
+    assert [update["cycleId"] for update in updates] == cycles[::2]
+    assert len(updates) > 1
+    at = "2026-03-02T09:00:00.000+00:00"
+    first: dict[str, Any] = {"threadId": "t", "newTitle": "Trips, part 0", "timestamp": at}
+    assert updates[0] == {**first, "cycleId": cycles[0]}
+    assert updates[1] == {
+        **first,
+        "cycleId": cycles[2],
+        "oldTitle": "Trips, part 0",
+        "newTitle": "Trips, part 1",
+    }
+    assert record_of(agent.graph, CONFIG)["thread_title"] == updates[-1]["newTitle"]
+
+
+def test_without_titles_none_is_announced() -> None:
+    agent = make_agent("agent", InMemorySaver(), model=titling())
+    parts = talk(agent.graph, CONFIG, turns(8))
+    assert len(of_kind(parts, "observation-end")) > 0
+    assert of_kind(parts, "thread-update") == []
+    assert record_of(agent.graph, CONFIG)["thread_title"] is None
+
+
+def test_whole_conversation_part_by_part(snapshot: SnapshotAssertion) -> None:
+    item = "* 🔴 (09:00) User plans trips with Ana: museums, long walks, hotels near the river.\n"
+    observed = f"<observations>\nDate: Mar 2, 2026\n{item * 4}</observations>"
+    hints = "<current-task>Plan</current-task><suggested-response>Ask when</suggested-response>"
+    reflected = f"<observations>\nDate: Mar 2, 2026\n{item}</observations>"
+    model = scripted(observer=f"{observed}\n{hints}", reflector=reflected)
+    agent = make_agent("plain", InMemorySaver(), model=model, **LIMITS)
+    assert talk(agent.graph, CONFIG, turns(6, lookups=("", "1")), agent.clock) == snapshot
+
+
+def test_status_without_a_run_agrees_with_the_stream() -> None:
+    agent = make_agent("agent", InMemorySaver(), messages=5000)
+    config: RunnableConfig = CONFIG
+    (part,) = of_kind(say(agent.graph, config, turn(0)), "status")
+    asked = agent.memory.status(values(agent.graph, config))
+    answer = EstimatingCounter().count_message(values(agent.graph, config)["messages"][-1])
+    part["windows"]["active"]["messages"]["tokens"] += answer
+    assert asked == part
+
+
+def test_system_prompt_is_the_agents_own_in_every_mode() -> None:
+    agent = ready("agent")
+    list(agent.graph.stream({"messages": [REQUEST]}, CONFIG, stream_mode="messages"))
+    content: Any = agent.prompts()[-1][0].content
+    assert content[0]["text"] == SYSTEM
+    assert uncovered(agent.memory, values(agent.graph, CONFIG)) == []

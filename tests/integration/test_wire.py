@@ -1,0 +1,553 @@
+"""Observer and Reflector over the wire: real clients, and what is committed of each answer."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+from langchain_google_genai import ChatGoogleGenerativeAI
+from langchain_openai import ChatOpenAI
+
+from langgraph_om import ObservationalMemory, StepResult
+from support.clock import Clock
+from support.wire_server import (
+    Provider,
+    Reply,
+    Request,
+    gemini_fails,
+    gemini_says,
+    gemini_streams,
+    openai_fails,
+    openai_responds,
+    openai_says,
+    openai_streams,
+    serve,
+)
+
+NOTED = (
+    "<observations>\nDate: Mar 2, 2026\n* 🔴 (09:00) User goes to Lisbon with Ana\n</observations>"
+)
+SAID = [HumanMessage("We are planning a trip to Lisbon. " * 20, id=f"h{at}") for at in range(2)]
+CHAT = "/v1/chat/completions"
+GEMINI = "/v1beta/models/gemini-2.5-flash:generateContent"
+OPENAI, GOOGLE = "openai/gpt-4o-mini", "google/gemini-2.5-flash"
+
+
+# Clients leave their sockets to be collected: some keep them after a refusal or a deadline.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _collect_sockets() -> Iterator[None]:
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+@pytest.fixture
+def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
+    with serve() as provider:
+        monkeypatch.setenv("OPENAI_API_KEY", "dummy")
+        monkeypatch.setenv("OPENAI_API_BASE", f"{provider.url}/v1")
+        monkeypatch.setenv("GOOGLE_API_KEY", "dummy")
+        monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", provider.url)
+        yield provider
+
+
+def openai(provider: Provider, **options: Any) -> ChatOpenAI:
+    options = {"model": "gpt-5-mini", "max_retries": 0, **options}
+    return ChatOpenAI(base_url=f"{provider.url}/v1", api_key="dummy", **options)
+
+
+def google(provider: Provider, **options: Any) -> ChatGoogleGenerativeAI:
+    options = {"model": "gemini-2.5-flash", "max_retries": 1, **options}
+    return ChatGoogleGenerativeAI(base_url=provider.url, api_key="dummy", **options)
+
+
+Maker = Callable[..., Any]
+
+
+def remembering(model: Any, *, settings: Any = None, **options: Any) -> ObservationalMemory:
+    """A memory that observes once for `SAID`."""
+    given = {} if settings is None else {"model_settings": settings}
+    return ObservationalMemory(
+        model,
+        observation={
+            "message_tokens": 300,
+            "buffer_tokens": False,
+            "previous_observer_tokens": 0,
+            **given,
+        },
+        clock=Clock(),
+        **{"deadline": 20.0, **options},
+    )
+
+
+async def observe(memory: ObservationalMemory, *, is_async: bool = False) -> StepResult:
+    if is_async:
+        return await memory.astep(None, SAID, thread_id="t")
+    return await asyncio.to_thread(memory.step, None, SAID, thread_id="t")
+
+
+def noted(result: StepResult) -> list[str]:
+    return [group["text"] for group in result.record["log"]]
+
+
+def failure(result: StepResult) -> str:
+    """Why nothing was observed; the turn went on, and every message is still shown."""
+    assert noted(result) == []
+    assert not result.aborted
+    assert result.record["cursor"] == []
+    assert [message.id for message in result.messages] == [message.id for message in SAID]
+    (error,) = [
+        part["data"]["error"]
+        for part in result.events
+        if part["type"] == "data-om-observation-failed"
+    ]
+    return str(error)
+
+
+def sent(request: Request) -> dict[str, Any]:
+    """The settings that a request carries."""
+    known = ("temperature", "max_tokens", "max_completion_tokens", "stream", "stream_options")
+    if request.path == CHAT:
+        return {key: request.body[key] for key in known if request.body.get(key) is not None}
+    config = dict(request.body.get("generationConfig", {}))
+    config.pop("candidateCount", None)
+    return config
+
+
+both_ways = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+
+
+# --- What is asked -------------------------------------------------------------------------------
+
+
+@both_ways
+async def test_openai_is_asked_by_system_and_user_in_one_piece(
+    provider: Provider, *, is_async: bool
+) -> None:
+    provider.says(openai_says(NOTED))
+    result = await observe(remembering(OPENAI), is_async=is_async)
+    assert "Lisbon with Ana" in noted(result)[0]
+    (request,) = provider.requests
+    assert request.path == CHAT
+    assert request.headers["authorization"] == "Bearer dummy"
+    assert [m["role"] for m in request.body["messages"]] == ["system", "user"]
+    assert "<conversation>" in request.body["messages"][1]["content"]
+    assert not request.body.get("stream")
+    (end,) = [p["data"] for p in result.events if p["type"] == "data-om-observation-end"]
+    assert end["usage"] == {"calls": 1, "inputTokens": 900, "outputTokens": 40}
+
+
+@both_ways
+async def test_gemini_is_asked_by_instruction_and_user_in_one_piece(
+    provider: Provider, *, is_async: bool
+) -> None:
+    provider.says(gemini_says(NOTED))
+    result = await observe(remembering("default"), is_async=is_async)
+    assert "Lisbon with Ana" in noted(result)[0]
+    (request,) = provider.requests
+    assert request.path == GEMINI
+    assert [content["role"] for content in request.body["contents"]] == ["user"]
+    assert "<conversation>" in request.body["contents"][0]["parts"][0]["text"]
+    assert request.body["systemInstruction"]["parts"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "expected"),
+    [
+        (OPENAI, None, {"temperature": 0.3, "max_completion_tokens": 16_384}),
+        ("openai/gpt-5-mini", None, {"max_completion_tokens": 100_000}),
+        ("openai/o3-mini", None, {"max_completion_tokens": 100_000}),
+        ("openai/own", None, {"temperature": 0.3, "max_completion_tokens": 100_000}),
+        ("openai:own", {"temperature": 0.9}, {"temperature": 0.9, "max_completion_tokens": 100000}),
+        ("openai/own", {"max_output_tokens": None, "thinking_budget": 9}, {"temperature": 0.3}),
+        ("openai/own", {"temperature": None, "max_output_tokens": 7}, {"max_completion_tokens": 7}),
+    ],
+)
+async def test_openai_is_sent_what_it_takes(
+    provider: Provider, name: str, settings: Any, expected: dict[str, Any]
+) -> None:
+    provider.says(openai_says(NOTED))
+    assert noted(await observe(remembering(name, settings=settings)))
+    assert sent(provider.requests[0]) == {"stream": False, **expected}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "expected"),
+    [
+        ("gemini-2.5-flash", None, {"temperature": 0.3, "budget": 215}),
+        ("gemini-2.5-flash-lite", None, {"temperature": 0.3, "budget": 512}),
+        ("gemini-2.5-pro", {"thinking_budget": 9}, {"temperature": 0.3, "budget": 128}),
+        ("gemini-2.5-flash", {"thinking_budget": 0}, {"temperature": 0.3, "budget": 0}),
+        ("gemini-2.5-flash", {"thinking_budget": None, "temperature": 0}, {"temperature": 0}),
+        ("gemini-2.5-flash", {"temperature": None}, {"budget": 215}),
+        ("gemini-3-pro-preview", None, {"maxOutputTokens": 100_000}),
+        ("gemini-3-pro-preview", {"temperature": 1}, {"temperature": 1, "maxOutputTokens": 100000}),
+        ("gemini-2.0-flash", None, {"temperature": 0.3, "maxOutputTokens": 100_000}),
+        (
+            "gemini-2.5-flash",
+            {"max_output_tokens": 500, "extra": {"top_p": 0.5}},
+            {"temperature": 0.3, "budget": 215, "maxOutputTokens": 500, "topP": 0.5},
+        ),
+    ],
+)
+async def test_gemini_is_sent_what_it_takes(
+    provider: Provider, name: str, settings: Any, expected: dict[str, Any]
+) -> None:
+    provider.says(gemini_says(NOTED))
+    assert noted(await observe(remembering(f"google/{name}", settings=settings)))
+    config = sent(provider.requests[0])
+    thinking = config.pop("thinkingConfig", None)
+    if thinking:
+        config["budget"] = thinking.get("thinkingBudget", thinking.get("thinking_budget"))
+    assert config == {"maxOutputTokens": 65_536, **expected}
+
+
+@pytest.mark.parametrize(
+    ("make", "says", "plain", "written"),
+    [
+        (openai, openai_says, {"stream": False}, {"stream": False, "max_completion_tokens": 300}),
+        (google, gemini_says, {"temperature": 0.7}, {"temperature": 0.9, "maxOutputTokens": 300}),
+    ],
+)
+async def test_an_object_is_sent_only_what_the_user_wrote(
+    provider: Provider, make: Maker, says: Maker, plain: Any, written: Any
+) -> None:
+    provider.says(says(NOTED))
+    settings = {"temperature": 0.9, "max_output_tokens": 300}
+    assert noted(await observe(remembering(make(provider))))
+    assert noted(await observe(remembering(make(provider), settings=settings)))
+    assert [sent(request) for request in provider.requests] == [plain, written]
+
+
+# --- What is committed ---------------------------------------------------------------------------
+
+
+@both_ways
+@pytest.mark.parametrize(
+    ("make", "options", "reply"),
+    [
+        pytest.param(openai, {"streaming": True}, openai_streams(NOTED[:40], NOTED[40:]), id="o"),
+        pytest.param(google, {"streaming": True}, gemini_streams(NOTED[:40], NOTED[40:]), id="g"),
+    ],
+)
+async def test_a_client_that_streams(
+    provider: Provider, make: Maker, options: Any, reply: Reply, *, is_async: bool
+) -> None:
+    provider.says(reply)
+    result = await observe(remembering(make(provider, **options)), is_async=is_async)
+    assert "Lisbon with Ana" in noted(result)[0]
+    (request,) = provider.requests
+    assert request.body.get("stream") is True or "streamGenerateContent" in request.path
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "reply"),
+    [
+        pytest.param(
+            openai,
+            {"use_responses_api": True},
+            openai_responds(NOTED[:50], NOTED[50:]),
+            id="openai, thoughts and blocks",
+        ),
+        pytest.param(
+            google,
+            {},
+            gemini_says({"text": "Let me think.", "thought": True}, NOTED[:50], NOTED[50:]),
+            id="google, thoughts and parts",
+        ),
+        pytest.param(
+            google,
+            {"model": "gemini-3-pro-preview", "include_thoughts": True},
+            gemini_says({"text": "Let me think.", "thought": True}, NOTED),
+            id="google, thoughts in the answer",
+        ),
+    ],
+)
+async def test_of_blocks_only_the_text_is_read(
+    provider: Provider, make: Maker, options: Any, reply: Reply
+) -> None:
+    provider.says(reply)
+    text = noted(await observe(remembering(make(provider, **options))))[0]
+    assert text.endswith("* 🔴 (09:00) User goes to Lisbon with Ana")
+    assert "think" not in text
+
+
+EMPTY_BLOCKED = Reply({"promptFeedback": {"blockReason": "SAFETY"}})
+USELESS = [
+    pytest.param(openai, {}, openai_says(NOTED, "length"), "cut_off", id="openai: length"),
+    pytest.param(openai, {}, openai_says("", "length"), "", id="openai: all of it thoughts"),
+    pytest.param(openai, {}, openai_says(NOTED[:50], "content_filter"), "cut_off", id="filter"),
+    pytest.param(openai, {}, openai_says(None, refusal="I can not."), "empty", id="refusal"),
+    pytest.param(openai, {}, openai_says(None), "empty", id="openai: no content"),
+    pytest.param(
+        openai, {"streaming": True}, openai_streams(NOTED, finish="length"), "cut_off", id="stream"
+    ),
+    pytest.param(
+        openai,
+        {"use_responses_api": True},
+        openai_responds(NOTED, status="incomplete", reason="max_output_tokens"),
+        "cut_off",
+        id="openai: incomplete",
+    ),
+    pytest.param(openai, {"use_responses_api": True}, openai_responds(), "empty", id="thoughts"),
+    pytest.param(google, {}, gemini_says(NOTED, finish="MAX_TOKENS"), "cut_off", id="MAX_TOKENS"),
+    pytest.param(google, {}, gemini_says(NOTED, finish="SAFETY"), "cut_off", id="SAFETY"),
+    pytest.param(google, {}, gemini_says(finish="RECITATION"), "", id="RECITATION"),
+    pytest.param(google, {}, EMPTY_BLOCKED, "empty", id="blocked"),
+    pytest.param(google, {}, Reply({"candidates": []}), "empty", id="google: no candidates"),
+    pytest.param(
+        google, {}, gemini_says({"text": "Hm.", "thought": True}), "empty", id="google: thoughts"
+    ),
+    pytest.param(
+        google,
+        {"streaming": True},
+        gemini_streams(NOTED[:50], NOTED[50:], finish="MAX_TOKENS"),
+        "cut_off",
+        id="google: stream",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "options", "reply", "said"), USELESS)
+async def test_a_useless_answer_commits_nothing(
+    provider: Provider, make: Maker, options: Any, reply: Reply, said: str
+) -> None:
+    provider.says(reply)
+    error = failure(await observe(remembering(make(provider, **options))))
+    assert said in error
+    assert len(provider.requests) == 2  # the Observer is asked once more for the form
+
+
+# --- Retries -------------------------------------------------------------------------------------
+
+
+@both_ways
+@pytest.mark.parametrize(
+    ("name", "bad", "good"),
+    [
+        (OPENAI, openai_fails(500, "Oops."), openai_says(NOTED)),
+        (OPENAI, openai_fails(429, "Slow.", headers={"retry-after": "0.1"}), openai_says(NOTED)),
+        (OPENAI, openai_fails(408, "Late."), openai_says(NOTED)),
+        (GOOGLE, gemini_fails(503, "Overloaded.", "UNAVAILABLE"), gemini_says(NOTED)),
+        (
+            GOOGLE,
+            gemini_fails(429, "Quota.", "RESOURCE_EXHAUSTED", {"retryDelay": "0.1s"}),
+            gemini_says(NOTED),
+        ),
+    ],
+)
+async def test_a_transient_failure_is_tried_again(
+    provider: Provider, name: str, bad: Reply, good: Reply, *, is_async: bool
+) -> None:
+    provider.says(bad, good)
+    assert noted(await observe(remembering(name), is_async=is_async))
+    assert len(provider.requests) == 2
+    assert provider.requests[0].body == provider.requests[1].body
+
+
+@pytest.mark.parametrize(
+    ("name", "reply", "said"),
+    [
+        (OPENAI, openai_fails(400, "Bad."), "Bad."),
+        (OPENAI, openai_fails(401, "No such key."), "No such key."),
+        (OPENAI, openai_fails(403, "Not you."), "Not you."),
+        (OPENAI, openai_fails(404, "No such model."), "No such model."),
+        (OPENAI, openai_fails(429, "Pay first.", code="insufficient_quota"), "Pay first."),
+        (OPENAI, openai_fails(429, "Slow.", headers={"retry-after": "60"}), "Slow."),
+        (GOOGLE, gemini_fails(403, "Not you.", "PERMISSION_DENIED"), "Not you."),
+        (
+            GOOGLE,
+            gemini_fails(429, "Quota.", "RESOURCE_EXHAUSTED", {"retryDelay": "60s"}),
+            "Quota.",
+        ),
+    ],
+)
+async def test_what_no_retry_mends_fails_at_once(
+    provider: Provider, name: str, reply: Reply, said: str
+) -> None:
+    provider.says(reply)
+    start = time.monotonic()
+    assert said in failure(await observe(remembering(name)))
+    assert time.monotonic() - start < 10
+    assert len(provider.requests) == 1
+
+
+@pytest.mark.parametrize(("retries", "calls"), [(None, 3), (0, 1), (1, 2)])
+async def test_each_model_is_tried_so_often_and_no_client_retries(
+    provider: Provider, retries: int | None, calls: int
+) -> None:
+    reply = openai_fails(500, "Oops.", headers={"retry-after-ms": "10"})
+    provider.says(reply)
+    model: Any = OPENAI if retries is None else [{"model": OPENAI, "max_retries": retries}]
+    assert "Oops." in failure(await observe(remembering(model)))
+    assert len(provider.requests) == calls
+
+
+async def test_gemini_client_does_not_retry_by_itself(provider: Provider) -> None:
+    provider.says(gemini_fails(500, "Oops.", "INTERNAL"))
+    failure(await observe(remembering([{"model": GOOGLE, "max_retries": 0}])))
+    assert len(provider.requests) == 1
+
+
+async def test_a_provider_that_is_not_there_is_tried_again(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serve() as gone:
+        monkeypatch.setenv("OPENAI_API_BASE", f"{gone.url}/v1")
+    error = failure(await observe(remembering([{"model": OPENAI, "max_retries": 1}])))
+    assert "Connection" in error
+
+
+@both_ways
+async def test_an_answer_that_never_comes_ends_at_the_deadline(
+    provider: Provider, *, is_async: bool
+) -> None:
+    provider.says(Reply(hangs=True))
+    memory = remembering(openai(provider), deadline=0.5)
+    start = time.monotonic()
+    error = failure(await observe(memory, is_async=is_async))
+    assert "deadline of 0.5 seconds" in error
+    assert time.monotonic() - start < 5
+
+
+# --- Fallbacks -----------------------------------------------------------------------------------
+
+
+@both_ways
+async def test_the_next_model_answers_when_the_first_does_not(
+    provider: Provider, *, is_async: bool
+) -> None:
+    provider.says(openai_fails(404, "No such model."), gemini_says(NOTED))
+    result = await observe(remembering(["openai/gone", GOOGLE]), is_async=is_async)
+    assert "Lisbon with Ana" in noted(result)[0]
+    assert [request.path for request in provider.requests] == [CHAT, GEMINI]
+
+
+async def test_a_model_that_hangs_leaves_time_for_the_next(provider: Provider) -> None:
+    provider.says(Reply(hangs=True), gemini_says(NOTED))
+    memory = remembering([OPENAI, google(provider)], deadline=3.0)
+    assert noted(await observe(memory))
+    assert [request.path for request in provider.requests] == [CHAT, GEMINI]
+
+
+async def test_when_all_fail_each_is_named(provider: Provider) -> None:
+    provider.says(openai_fails(404, "No such model."), gemini_fails(403, "Not you.", "DENIED"))
+    error = failure(await observe(remembering(["openai/gone", GOOGLE])))
+    assert "openai/gone: OpenAIModelNotFoundError: " in error
+    assert f"{GOOGLE}: GooglePermissionDeniedError: " in error
+
+
+# --- Settings that a model refuses ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "bad", "good", "gone"),
+    [
+        (
+            "openai/own",
+            openai_fails(400, "Unsupported value: 'temperature' does not support 0.3."),
+            openai_says(NOTED),
+            "temperature",
+        ),
+        (
+            "openai/own",
+            openai_fails(400, "max_tokens is too large: 100000.", param="max_tokens"),
+            openai_says(NOTED),
+            "max_completion_tokens",
+        ),
+        (
+            GOOGLE,
+            gemini_fails(400, "Thinking budget is not supported.", "INVALID_ARGUMENT"),
+            gemini_says(NOTED),
+            "thinkingConfig",
+        ),
+        (
+            GOOGLE,
+            gemini_fails(400, "temperature is out of range.", "INVALID_ARGUMENT"),
+            gemini_says(NOTED),
+            "temperature",
+        ),
+        (
+            GOOGLE,
+            gemini_fails(400, "maxOutputTokens is out of range.", "INVALID_ARGUMENT"),
+            gemini_says(NOTED),
+            "maxOutputTokens",
+        ),
+    ],
+)
+async def test_a_refused_setting_is_left_out_from_then_on(
+    provider: Provider, name: str, bad: Reply, good: Reply, gone: str
+) -> None:
+    provider.says(bad, good)
+    memory = remembering([{"model": name, "max_retries": 0}])
+    assert noted(await observe(memory))
+    assert noted(await observe(memory))
+    first, *others = [sent(request) for request in provider.requests]
+    kept = {key: value for key, value in first.items() if key != gone}
+    assert kept != first
+    assert others == [kept, kept]
+
+
+async def test_a_setting_of_an_object_that_is_refused_is_left_out_too(provider: Provider) -> None:
+    provider.says(openai_fails(400, "Unsupported: temperature."), openai_says(NOTED))
+    memory = remembering(openai(provider, model="own"), settings={"temperature": 0.5})
+    assert noted(await observe(memory))
+    assert [request.body.get("temperature") for request in provider.requests] == [0.5, None]
+
+
+# --- Keys and event loops ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [(OPENAI, ["OPENAI_API_KEY"]), (GOOGLE, ["GOOGLE_API_KEY", "GEMINI_API_KEY"])],
+)
+async def test_a_missing_key_is_an_error_of_the_first_call(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch, name: str, keys: list[str]
+) -> None:
+    for key in keys:
+        monkeypatch.delenv(key, raising=False)
+    memory = remembering(name)
+    error = failure(await observe(memory))
+    assert f"set the environment variable {keys[0]}" in error
+    assert provider.requests == []
+    monkeypatch.setenv(keys[0], "dummy")
+    provider.says(openai_says(NOTED) if name == OPENAI else gemini_says(NOTED))
+    assert noted(await observe(memory))
+
+
+LOOPS = """
+import asyncio
+from langchain_core.messages import HumanMessage
+from langgraph_om import ObservationalMemory
+
+settings = {"message_tokens": 300, "buffer_tokens": False}
+said = [HumanMessage("We are planning a trip to Lisbon. " * 20, id=f"h{at}") for at in range(2)]
+for name in ("openai/gpt-4o-mini", "google/gemini-2.5-flash"):
+    memory = ObservationalMemory([{"model": name, "max_retries": 0}], observation=settings)
+    for _ in range(3):
+        result = asyncio.run(memory.astep(None, said, thread_id="t"))
+        print([part["type"] for part in result.events])
+"""
+
+
+def test_one_memory_serves_many_event_loops(provider: Provider) -> None:
+    # In a process of its own: the clients leave open connections behind with each loop.
+    provider.keeps_alive = True
+    provider.says(Reply({**openai_says(NOTED).body, **gemini_says(NOTED).body}))  # for either
+    command = [sys.executable, "-c", LOOPS]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 ours
+    assert ["observation-end" in line for line in done.stdout.splitlines()] == [True] * 6
+    assert "failed" not in done.stdout

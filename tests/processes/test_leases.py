@@ -1,0 +1,479 @@
+"""Workers that share an archive: each job is run once, and whoever is next takes in its result."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import BaseMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langgraph_om import BackgroundBuffering
+from langgraph_om.archive import SQLAlchemyArchive
+from langgraph_om.core.effects import JobState
+from langgraph_om.errors import ArchiveError
+from langgraph_om.runtime.leases import Leases
+from langgraph_om.testing import ExtractiveObserver
+from support.agents import (
+    make_agent,
+    of_kind,
+    on_thread,
+    record_of,
+    say,
+    scripted,
+    turn,
+    turns,
+    uncovered,
+    values,
+)
+from support.processes import lease_workers
+from support.processes.lease_workers import CONFIG, Place
+from support.simulation import Simulation, settings
+
+RESULT: dict[str, Any] = {"type": "buffering-end", "cycle_id": "c1", "text": "done"}
+OTHER: dict[str, Any] = {**RESULT, "text": "done by another"}
+FAILURE: dict[str, Any] = {"type": "buffering-failed", "cycle_id": "c1", "error": "quota"}
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Iterator[SQLAlchemyArchive]:
+    opened = SQLAlchemyArchive(f"sqlite:///{tmp_path / 'archive.db'}")
+    opened.setup()
+    yield opened
+    opened.close()
+
+
+@dataclass
+class Unreliable:
+    """An archive whose methods can be made to fail, or to hang."""
+
+    archive: Any
+    failing: set[str] = field(default_factory=set)
+    held: threading.Event | None = None
+    calls: list[str] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.archive, name)
+
+        def call(*args: Any, **options: Any) -> Any:
+            self.calls.append(name)
+            if self.held is not None:
+                assert self.held.wait(30)
+            if name in self.failing or "everything" in self.failing:
+                msg = "the archive is gone"
+                raise ArchiveError(msg)
+            return method(*args, **options)
+
+        return call
+
+
+class Held:
+    """Work that waits until it is let go."""
+
+    def __init__(self, result: dict[str, Any]) -> None:
+        self.result = result
+        self.runs = 0
+        self.started = threading.Event()
+        self.let_go = threading.Event()
+
+    def __call__(self) -> dict[str, Any]:
+        self.runs += 1
+        self.started.set()
+        assert self.let_go.wait(30)
+        return self.result
+
+
+def worker(archive: Any, seconds: float = 60.0, **options: Any) -> BackgroundBuffering:
+    executor = BackgroundBuffering(**options)
+    executor.share(archive, seconds)
+    return executor
+
+
+def eventually(is_so: Callable[[], bool], seconds: float = 15.0) -> None:
+    ends_at = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < ends_at, "it did not come to be"
+        time.sleep(0.01)
+
+
+def submit(executor: BackgroundBuffering, work: Callable[[], dict[str, Any]]) -> bool:
+    return executor.submit("c1", "t:observation", work, thread_id="t", resource_id="ana")
+
+
+# --- Workers in one process ----------------------------------------------------------------------
+
+
+def test_job_runs_once_and_every_worker_sees_it(archive: SQLAlchemyArchive) -> None:
+    first, second, late = worker(archive), worker(archive), worker(archive)
+    work, again = Held(RESULT), Held(OTHER)
+    assert second.peek("c1") is None
+    assert submit(first, work)
+    assert work.started.wait(10)
+    assert submit(second, again)
+    eventually(lambda: second.flush(0))
+    assert first.peek("c1") == second.peek("c1") == late.peek("c1") == "running"
+    work.let_go.set()
+    assert second.wait("c1", 10) == RESULT
+    assert first.flush(10)
+    assert first.peek("c1") == late.peek("c1") == RESULT
+    assert submit(late, again)
+    assert late.wait("c1", 10) == RESULT
+    assert (work.runs, again.runs) == (1, 0)
+
+
+def test_failure_is_seen_by_every_worker(archive: SQLAlchemyArchive) -> None:
+    first, second = worker(archive), worker(archive)
+    assert submit(first, lambda: FAILURE)
+    assert first.flush(10)
+    assert second.peek("c1") == FAILURE
+
+
+def test_lease_is_renewed_for_as_long_as_the_job_runs(archive: SQLAlchemyArchive) -> None:
+    executor, work = worker(archive, 0.8), Held(RESULT)
+    submit(executor, work)
+    assert work.started.wait(10)
+    time.sleep(1.2)
+    job = archive.job("c1")
+    assert job is not None
+    assert job.state == "running"
+    work.let_go.set()
+    assert executor.flush(10)
+
+
+def test_job_that_waits_for_room_is_held_too(archive: SQLAlchemyArchive) -> None:
+    executor, other = worker(archive, workers=1), worker(archive)
+    first, second = Held(RESULT), Held(RESULT)
+    executor.submit("c1", "t:observation", first)
+    executor.submit("c2", "u:observation", second)
+    eventually(lambda: other.peek("c2") == "running")
+    assert second.runs == 0
+    # It is withdrawn: whoever waits does the work, and so may anybody else.
+    assert first.started.wait(10)
+    assert executor.wait("c2", 5) is None
+    eventually(lambda: other.peek("c2") == "expired")
+    first.let_go.set()
+    assert executor.flush(10)
+
+
+def test_slow_worker_that_lost_its_lease_drops_its_result(
+    archive: SQLAlchemyArchive, caplog: pytest.LogCaptureFixture
+) -> None:
+    cut_off = Unreliable(archive, {"renew"})
+    slow, next_one = worker(cut_off, 0.3), worker(archive, 0.3)
+    work = Held(RESULT)
+    submit(slow, work)
+    assert work.started.wait(10)
+    eventually(lambda: next_one.peek("c1") == "expired")
+    assert submit(next_one, lambda: OTHER)
+    assert next_one.wait("c1", 10) == OTHER
+    cut_off.failing.clear()
+    work.let_go.set()
+    assert slow.flush(10)
+    assert slow.peek("c1") == next_one.peek("c1") == OTHER
+    assert "another worker's by now" in caplog.text
+
+
+def test_job_of_a_deleted_thread_has_no_result(archive: SQLAlchemyArchive) -> None:
+    executor, work = worker(archive), Held(RESULT)
+    submit(executor, work)
+    assert work.started.wait(10)
+    archive.delete_thread("t")
+    work.let_go.set()
+    assert executor.flush(10)
+    assert executor.peek("c1") is None
+
+
+def test_job_that_raises_is_forgotten_by_all(archive: SQLAlchemyArchive) -> None:
+    executor, other = worker(archive), worker(archive)
+
+    def work() -> dict[str, Any]:
+        msg = "broken"
+        raise RuntimeError(msg)
+
+    submit(executor, work)
+    assert executor.flush(10)
+    eventually(lambda: other.peek("c1") is None)
+    assert executor.wait("c1", 1) is None
+
+
+def test_closed_worker_leaves_its_jobs_to_others(archive: SQLAlchemyArchive) -> None:
+    executor, other, work = worker(archive, workers=1), worker(archive), Held(RESULT)
+    executor.submit("c1", "t:observation", work)
+    assert work.started.wait(10)
+    executor.submit("c2", "u:observation", Held(RESULT))
+    eventually(lambda: other.peek("c2") == "running")
+    assert not executor.close(0.01)
+    eventually(lambda: other.peek("c2") == "expired")
+    assert other.peek("c1") == "running"
+    work.let_go.set()
+    assert executor.flush(10)
+    assert other.peek("c1") == RESULT
+
+
+def test_lease_thread_ends_with_the_jobs(archive: SQLAlchemyArchive) -> None:
+    leases = Leases(archive, 60)
+    told = threading.Event()
+    leases.ask("c1", "t", None, lambda _: told.set() or True)
+    assert told.wait(10)
+    assert leases.finish("c1", RESULT) == RESULT
+    eventually(lambda: not leases._is_serving)
+    assert leases.wait("c1", 5) == RESULT  # and begins again when there is something to do
+
+
+def test_old_jobs_are_pruned_once(archive: SQLAlchemyArchive) -> None:
+    seen = Unreliable(archive)
+    executor = worker(seen)
+    for number in range(3):
+        executor.submit(f"c{number}", f"k{number}", lambda: RESULT)
+        assert executor.flush(10)
+    eventually(lambda: "prune_jobs" in seen.calls)
+    assert seen.calls.count("prune_jobs") == 1
+    assert executor.peek("c0") == RESULT
+
+
+# --- An archive that fails -----------------------------------------------------------------------
+
+
+def test_job_runs_without_the_archive_and_is_shared_when_it_is_back(
+    archive: SQLAlchemyArchive, caplog: pytest.LogCaptureFixture
+) -> None:
+    gone = Unreliable(archive, {"everything"})
+    executor = worker(gone, 0.4)
+    with caplog.at_level(logging.WARNING, logger="langgraph_om"):
+        submit(executor, lambda: RESULT)
+        assert executor.wait("c1", 10) == RESULT
+        time.sleep(0.5)
+    assert caplog.text.count("the archive failed") == 1
+    gone.failing.clear()
+    other = worker(archive)
+    eventually(lambda: other.peek("c1") == RESULT)
+
+
+def test_job_of_another_is_believed_to_run_while_the_archive_fails(
+    archive: SQLAlchemyArchive, caplog: pytest.LogCaptureFixture
+) -> None:
+    gone = Unreliable(archive, {"job"})
+    executor = worker(gone, 0.5)
+    assert executor.peek("c1") == "running"
+    assert executor.peek("c1") == "running"
+    assert caplog.text.count("the archive failed") == 1
+    time.sleep(0.6)
+    assert executor.peek("c1") is None  # for no longer than a lease lasts
+
+
+def test_nothing_but_a_look_waits_for_an_archive_that_hangs(archive: SQLAlchemyArchive) -> None:
+    hung = Unreliable(archive, held=threading.Event())
+    executor = worker(hung)
+    start = time.monotonic()
+    assert submit(executor, lambda: RESULT)
+    assert executor.wait("c1", 0) == executor.wait("unknown", 0) == "running"
+    assert not executor.flush(0)
+    assert time.monotonic() - start < 5
+    assert hung.held is not None
+    hung.held.set()
+    assert executor.wait("c1", 10) == RESULT
+    eventually(lambda: executor.wait("unknown", 0) is None)
+
+
+def test_turns_go_on_when_the_archive_goes_in_the_middle(archive: SQLAlchemyArchive) -> None:
+    gone: Any = Unreliable(archive)
+    buffering = worker(gone, 2.0)
+    agent = make_agent(
+        "agent",
+        InMemorySaver(),
+        log=5000,
+        observation={"buffer_tokens": 0.2},
+        archive=gone,
+        buffering=buffering,
+    )
+    ends = []
+    for number, failing in enumerate([False] * 12 + [True] * 12 + [False] * 12):
+        gone.failing = {"everything"} if failing else set()
+        parts = say(agent.graph, CONFIG, turn(number))
+        agent.memory.flush(30)
+        ends += [failing] * len(of_kind(parts, "buffering-end"))
+        assert uncovered(agent.memory, values(agent.graph, CONFIG)) == []
+        assert of_kind(parts, "buffering-failed") == of_kind(parts, "observation-start") == []
+    assert set(ends) == {True, False}
+    assert len(values(agent.graph, CONFIG)["messages"]) == 72
+
+
+# --- What memory does with an abandoned job ------------------------------------------------------
+
+
+@dataclass
+class Abandoned(Simulation):
+    """Jobs that a worker left are known to be."""
+
+    def _state(self, cycle_id: str) -> JobState:
+        return super()._state(cycle_id) if cycle_id in self.jobs else "expired"
+
+
+def test_abandoned_job_is_begun_again_at_once() -> None:
+    simulation = Abandoned(settings(), latency=50)
+    while not simulation.record["pending"]:
+        simulation.say(30)
+    first = simulation.record["pending"]["observation"]["cycle_id"]
+    simulation.restart()
+    simulation.say(30)
+    assert simulation.record["pending"]["observation"]["cycle_id"] != first
+    assert simulation.record["attempts"] == {}
+    [over] = [each for each in simulation.events if each["type"] == "buffering-failed"]
+    assert over["error"].startswith("abandoned")
+    for _ in range(60):
+        simulation.say(30)
+        assert set(simulation.coverage()) == {1}
+
+
+# --- Workers in several processes ----------------------------------------------------------------
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """One checkpointer and one archive for all workers, in files or on a server."""
+    asked = str(tmp_path / "asked")
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path / 'archive.db'}"
+        return Place("sqlite", str(tmp_path / "checkpoints.db"), url, asked, lease=60)
+    database: str = request.getfixturevalue("postgres_database")
+    url = database.replace("postgresql://", "postgresql+psycopg://", 1)
+    return Place("postgres", database, url, asked, lease=60)
+
+
+@pytest.fixture
+def pools() -> Iterator[list[ProcessPoolExecutor]]:
+    """Two workers that live on, each a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    with (
+        ProcessPoolExecutor(1, mp_context=context) as first,
+        ProcessPoolExecutor(1, mp_context=context) as second,
+    ):
+        yield [first, second]
+
+
+def run_process(work: Callable[[Place], None], place: Place) -> int | None:
+    process = multiprocessing.get_context("spawn").Process(target=work, args=(place,))
+    process.start()
+    process.join(60)
+    return process.exitcode
+
+
+def check_nothing_lost(place: Place) -> dict[str, Any]:
+    agent = lease_workers.worker(place)
+    state = values(agent.graph, CONFIG)
+    assert uncovered(agent.memory, state) == []
+    return state
+
+
+def test_workers_that_take_turns_ask_once_per_job(
+    pools: list[ProcessPoolExecutor], place: Place
+) -> None:
+    place = replace(place, slowness=0.1)
+    parts = []
+    for number in range(26):
+        pool = pools[number % 2]
+        parts += pool.submit(lease_workers.take_turn, place, number).result(60)
+        if number % 4 == 3:  # now and then the other one is still at work in the next turn
+            assert all(each.submit(lease_workers.finish_jobs, place).result(60) for each in pools)
+    started = {part["cycleId"] for part in of_kind(parts, "buffering-start")}
+    record = check_nothing_lost(place)["om"]
+    assert len(started) > 5
+    assert lease_workers.asked(place) == len(started)
+    assert record["usage"]["observation"]["calls"] == len(started) - len(record["pending"])
+    assert of_kind(parts, "buffering-failed") == of_kind(parts, "observation-start") == []
+    assert record["log"]
+
+
+def test_job_of_a_killed_worker_is_done_once_more(place: Place) -> None:
+    place = replace(place, lease=2)
+    dying = replace(place, slowness=60)
+    graph = lease_workers.worker(place).graph  # ready when the other one dies
+    assert run_process(lease_workers.start_job_and_die, dying) == -signal.SIGKILL
+    [lost] = record_of(graph, CONFIG)["pending"].values()
+    archive = lease_workers.worker(place).memory.archive
+    assert archive is not None
+    parts = lease_workers.take_turn(place, 20)  # its lease lasts on
+    assert of_kind(parts, "buffering-failed") == of_kind(parts, "buffering-start") == []
+    eventually(lambda: getattr(archive.job(lost["cycle_id"]), "state", None) == "expired")
+    parts = lease_workers.take_turn(place, 21)
+    [failed], [started] = (of_kind(parts, "buffering-failed"), of_kind(parts, "buffering-start"))
+    assert failed["cycleId"] == lost["cycle_id"]
+    assert failed["error"].startswith("abandoned")
+    assert lease_workers.finish_jobs(place)
+    lease_workers.take_turn(place, 22)
+    assert lease_workers.asked(place) == 2
+    record = check_nothing_lost(place)["om"]
+    assert [chunk["cycle_id"] for chunk in record["chunks"]] == [started["cycleId"]]
+    assert record["attempts"] == {}
+
+
+def test_worker_that_ends_hands_its_job_on_at_once(place: Place) -> None:
+    ended = replace(place, slowness=60)
+    assert run_process(lease_workers.run_out, ended) == 0
+    parts = lease_workers.take_turn(place, 20)
+    [failed] = of_kind(parts, "buffering-failed")
+    assert failed["error"].startswith("abandoned")
+    assert len(of_kind(parts, "buffering-start")) == 1
+    assert lease_workers.finish_jobs(place)
+    check_nothing_lost(place)
+
+
+def test_result_outlives_the_process_that_made_it(place: Place) -> None:
+    assert run_process(lease_workers.do_job, place) == 0
+    parts = lease_workers.take_turn(place, 20)
+    assert len(of_kind(parts, "buffering-end")) == 1
+    assert of_kind(parts, "buffering-failed") == []
+    assert lease_workers.asked(place) == 1
+    assert len(check_nothing_lost(place)["om"]["chunks"]) == 1
+
+
+async def test_async_turns_take_in_what_another_worker_did(archive: SQLAlchemyArchive) -> None:
+    saver, config = InMemorySaver(), on_thread()
+    agents = [
+        make_agent("agent", saver, observation={"buffer_tokens": 0.2}, archive=archive)
+        for _ in range(2)
+    ]
+    for number, message in enumerate(turns(30)):
+        await agents[number % 2].graph.ainvoke({"messages": [message]}, config)
+        await agents[number % 2].memory.aflush(30)
+        assert uncovered(agents[0].memory, values(agents[0].graph, config)) == []
+    record = record_of(agents[0].graph, config)
+    assert record["log"]
+    assert record["attempts"] == {}
+    assert all(agent.asked("observer") for agent in agents)
+
+
+def test_turn_that_can_not_go_on_waits_for_the_other_worker(archive: SQLAlchemyArchive) -> None:
+    """At the blocking threshold, a job that another worker runs is waited for, not done again."""
+    saver, config, let_go = InMemorySaver(), on_thread(), threading.Event()
+
+    def slow(messages: list[BaseMessage]) -> str:
+        assert let_go.wait(30)
+        return ExtractiveObserver().reply(messages)
+
+    observation = {"buffer_tokens": 0.2, "block_after": 1.2}
+    first, second = (
+        make_agent("agent", saver, model=model, observation=observation, archive=archive)
+        for model in (scripted(observer=slow), scripted())
+    )
+    for number in range(20):
+        if of_kind(say(first.graph, config, turn(number)), "buffering-start"):
+            break
+    before = threading.Timer(1.0, let_go.set)
+    before.start()
+    parts = []
+    while not of_kind(parts, "buffering-end"):
+        number += 1
+        parts += say(second.graph, config, turn(number))
+    assert of_kind(parts, "buffering-failed") == of_kind(parts, "observation-start") == []
+    assert (first.asked("observer"), let_go.is_set()) == (1, True)
+    assert uncovered(second.memory, values(second.graph, config)) == []

@@ -1,0 +1,177 @@
+"""An archive that somebody else has locked: turns go on, and nothing but a look waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langgraph_om import BackgroundBuffering
+from langgraph_om.archive import SQLAlchemyArchive
+from langgraph_om.errors import ArchiveError
+from support.agents import Agent, dumped, make_agent, uncovered, values
+from support.processes import workers
+from support.processes.workers import Place, answer, asked, config
+
+PATIENCE = 1.0
+"""Seconds that the archive waits for a lock in these tests."""
+
+
+@pytest.fixture
+def impatient(place: Place) -> Place:
+    """An archive that does not wait long."""
+    if place.saver == "sqlite":
+        return replace(place, archive=f"{place.archive}?timeout={PATIENCE}")
+    options = f"-c%20lock_timeout={round(PATIENCE * 1000)}"
+    joint = "&" if "?" in place.archive else "?"
+    return replace(place, archive=f"{place.archive}{joint}options={options}")
+
+
+@contextmanager
+def locked(place: Place) -> Iterator[None]:
+    """Keep all others from writing."""
+    if place.saver == "sqlite":
+        path = place.archive.removeprefix("sqlite:///").partition("?")[0]
+        connection = sqlite3.connect(path, isolation_level=None)
+        connection.execute("BEGIN EXCLUSIVE")
+        yield
+        connection.execute("ROLLBACK")
+        connection.close()
+        return
+    with psycopg.connect(place.checkpoints) as server:
+        for table in ("om_threads", "om_jobs"):
+            server.execute(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
+        yield
+        server.rollback()
+
+
+@asynccontextmanager
+async def heartbeat() -> AsyncIterator[list[float]]:
+    """Measure how long the event loop stands still."""
+    gaps: list[float] = []
+
+    async def beat() -> None:
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(0.01)
+            gaps.append(time.monotonic() - began)
+
+    task = asyncio.create_task(beat())
+    yield gaps
+    task.cancel()
+
+
+def ready(place: Place) -> tuple[Agent, SQLAlchemyArchive]:
+    archive = SQLAlchemyArchive(place.archive)
+    agent = make_agent(
+        "agent",
+        InMemorySaver(),
+        observation={"buffer_tokens": 0.3},
+        messages=500,
+        archive=archive,
+        evict=True,
+    )
+    return agent, archive
+
+
+async def ask(agent: Agent, number: int) -> float:
+    """Take a turn, and tell how long it took."""
+    began = time.monotonic()
+    await agent.graph.ainvoke({"messages": [asked(number)]}, config())
+    return time.monotonic() - began
+
+
+async def test_turns_go_on_beside_a_locked_archive_and_it_is_caught_up_with(
+    impatient: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent, archive = ready(impatient)
+    for number in range(8):
+        await ask(agent, number)
+    async with heartbeat() as gaps:
+        with locked(impatient), caplog.at_level(logging.WARNING, logger="langgraph_om"):
+            times = [await ask(agent, number) for number in (8, 9)]
+    assert "the archive could not append messages" in caplog.text
+    assert max(gaps) < PATIENCE / 2
+    # A turn that has waited in vain once does not wait again.
+    assert max(times) < 2 * PATIENCE
+    state = values(agent.graph, config())
+    kept: Any = archive.messages("t", limit=1000, visible_only=False)
+    order = [row.key for row in kept]
+    order += [m.id for m in state["messages"] if m.id not in order]
+    assert uncovered(agent.memory, state, order) == []
+    for number in range(10, 16):
+        await ask(agent, number)
+        await agent.memory.aflush(30)
+    state = values(agent.graph, config())
+    kept = archive.messages("t", limit=1000, visible_only=False)
+    messages = [row.message for row in kept]
+    assert dumped(messages[-len(state["messages"]) :]) == dumped(state["messages"])
+    asked_ids = [message.id for message in messages if message.type == "human"]
+    assert asked_ids == [asked(number).id for number in range(16)]
+    assert len(state["messages"]) < len(messages)
+    archive.close()
+
+
+def test_edit_that_is_made_meanwhile_is_archived_later(sqlite_place: Place) -> None:
+    place = replace(sqlite_place, archive=f"{sqlite_place.archive}?timeout=0.1", evict=False)
+    with workers.worker(place) as agent:
+        for number in range(3):
+            answer(agent, number)
+        edited = values(agent.graph, config())["messages"][-1].model_copy(
+            update={"content": "I was wrong."}
+        )
+        agent.graph.update_state(config(), {"messages": [edited]}, as_node="om_finish")
+        archive: Any = agent.memory.archive
+        with locked(place):
+            answer(agent, 3)
+        assert archive.find(edited.id, thread_id="t").message.text != "I was wrong."
+        answer(agent, 4)
+        assert archive.find(edited.id, thread_id="t").message.text == "I was wrong."
+        kept = [row.key for row in archive.messages("t", limit=100)]
+    assert len(kept) == len(set(kept)) > 10
+
+
+def test_writer_of_an_archive_on_a_server_does_not_wait_for_ever(
+    postgres_sqlalchemy_url: str,
+) -> None:
+    archive = SQLAlchemyArchive(postgres_sqlalchemy_url)
+    with archive._database.write("look") as connection:
+        shown = connection.exec_driver_sql("SHOW lock_timeout").scalar()
+    assert shown == "30s"
+    archive.close()
+
+
+class Unreachable:
+    """An archive that takes a while to fail."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def job(self, _: str) -> None:
+        self.asked += 1
+        time.sleep(0.5)
+        msg = "nobody answers"
+        raise ArchiveError(msg)
+
+
+def test_looks_do_not_wait_again_and_again_for_an_archive_that_nobody_reaches() -> None:
+    archive: Any = Unreachable()
+    executor = BackgroundBuffering(exit_timeout=0)
+    executor.share(archive, 60)
+    began = time.monotonic()
+    assert {executor.peek(f"c{number}") for number in range(20)} == {"running"}
+    assert time.monotonic() - began < 2
+    assert archive.asked < 4
+    time.sleep(0.6)
+    asked_before = archive.asked
+    assert executor.peek("c0") == "running"
+    assert archive.asked == asked_before + 1

@@ -1,0 +1,61 @@
+"""Many workers at once on one archive: each job is done once, and all threads come out right."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from support.agents import values
+from support.processes import workers
+from support.processes.checks import ROUNDS, check_end, start
+from support.processes.workers import Place, config
+
+THREADS = ["a", "b"]
+
+
+@pytest.fixture(autouse=True)
+def _set_up(place: Place) -> None:
+    """LangGraph's checkpointers can not be set up by several processes at once."""
+    with workers.worker(place) as agent:
+        values(agent.graph, config())
+
+
+def test_workers_share_threads_and_do_each_job_once(place: Place) -> None:
+    place = replace(place, lease=60, turns=10 * ROUNDS, evict=True)
+    serving = [start(workers.serve, place, THREADS, number) for number in range(3)]
+    for process in serving:
+        process.join(120)
+    assert [process.exitcode for process in serving] == [0, 0, 0]
+    served = Counter(line for thread in THREADS for line in place.noted(f"server-{thread}"))
+    assert len(served) > 1
+    for thread in THREADS:
+        check_end(place, thread)
+    jobs = place.noted("started")
+    assert len(jobs) == len(set(jobs)) > 6
+    assert place.noted("failed") == []
+    assert len(place.noted("observed")) <= len(jobs) + len(place.noted("waited"))
+
+
+def test_jobs_of_killed_workers_are_begun_again_and_no_others(place: Place) -> None:
+    """Three workers serve; one of them is killed and replaced, again and again."""
+    place = replace(place, lease=1, turns=10 * ROUNDS, evict=True)
+    serving = [start(workers.serve, place, THREADS, number) for number in range(2)]
+    killed = 0
+    while any(process.is_alive() for process in serving):
+        doomed = start(workers.serve, place, THREADS, 10 + killed)
+        doomed.join(0.4)
+        if doomed.exitcode is None:
+            doomed.kill()
+            killed += 1
+        doomed.join(10)
+        assert doomed.exitcode in (0, -signal.SIGKILL)
+    assert [process.exitcode for process in serving] == [0, 0]
+    assert killed
+    for thread in THREADS:
+        check_end(place, thread)
+    for error in place.noted("failed"):
+        assert re.match("abandoned|lost|stale|superseded|overtaken", error)

@@ -1,0 +1,74 @@
+"""An archive that is set back: another one, an older copy, or one that lost what it had."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from support.agents import Agent, values
+from support.processes import workers
+from support.processes.checks import acknowledged, archived, check, check_end, plain
+from support.processes.workers import Place, answer, config
+
+
+def talk(agent: Agent, place: Place, first: int, stop: int) -> None:
+    for number in range(first, stop):
+        answer(agent, number)
+        place.note("acknowledged", str(number))
+        agent.memory.flush(30)
+
+
+def file_of(place: Place) -> Path:
+    return Path(place.archive.removeprefix("sqlite:///"))
+
+
+def test_older_copy_of_the_archive_is_completed_from_the_conversation(sqlite_place: Place) -> None:
+    place = sqlite_place
+    with workers.worker(place) as agent:
+        talk(agent, place, 0, 6)
+    copy = shutil.copy(file_of(place), file_of(place).with_suffix(".copy"))
+    with workers.worker(place) as agent:
+        agent.memory._archiving.evicts = False  # type: ignore[union-attr]
+        talk(agent, place, 6, 8)
+        ahead = values(agent.graph, config())["om"]
+    shutil.copy(copy, file_of(place))
+    with workers.worker(place) as agent:
+        archive: Any = agent.memory.archive
+        assert archive.contains("t", [ahead["archived"]]) == set()
+        talk(agent, place, 8, 14)
+    check_end(place)
+
+
+def test_archive_that_is_new_takes_all_that_there_is(sqlite_place: Place) -> None:
+    place = sqlite_place
+    with workers.worker(place) as agent:
+        agent.memory._archiving.evicts = False  # type: ignore[union-attr]
+        talk(agent, place, 0, 8)
+    file_of(place).unlink()
+    with workers.worker(place) as agent:
+        talk(agent, place, 8, 14)
+    check_end(place)
+
+
+def test_message_that_the_archive_lost_comes_back_before_it_is_evicted(sqlite_place: Place) -> None:
+    place, lost = sqlite_place, "t4"
+    with workers.worker(place) as agent:
+        agent.memory._archiving.evicts = False  # type: ignore[union-attr]
+        talk(agent, place, 0, 9)
+        archive: Any = agent.memory.archive
+        with archive._database.write("lose a message") as connection:
+            connection.exec_driver_sql("DELETE FROM om_messages WHERE key = ?", (lost,))
+        agent.memory._archiving.evicts = True  # type: ignore[union-attr]
+        talk(agent, place, 9, 14)
+        assert [plain(m.id) for m in archived(archive)] == acknowledged(place)
+    check(place)
+    check_end(place)
+
+
+def test_what_is_archived_outlasts_a_loss_of_power(sqlite_place: Place) -> None:
+    with workers.worker(sqlite_place) as agent:
+        archive: Any = agent.memory.archive
+        with archive._database.read("look") as connection:
+            full = 2
+            assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == full

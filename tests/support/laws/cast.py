@@ -1,0 +1,348 @@
+"""Who takes part in the laws' conversations: an Actor with a plan, an Observer with moods, jobs.
+
+Nothing here is left to chance, and nothing waits for time to pass: the Actor does what the user's
+message carries as its plan, the Observer and the Reflector answer in the mood that they are in, and
+a background job ends when it is let go.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Annotated, Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.tools import InjectedToolCallId, tool
+from pydantic import PrivateAttr
+
+from langgraph_om import BackgroundBuffering
+from langgraph_om.core.content.message_keys import hidden_id
+from langgraph_om.core.effects import JobState
+from langgraph_om.core.wire import Event
+from langgraph_om.testing import ExtractiveReflector
+from support.agents import live_request
+
+
+class ActorDownError(RuntimeError):
+    """The Actor's provider is away."""
+
+
+class ProcessEnded(BaseException):
+    """The process of a job is over."""
+
+
+def words(label: str, count: int) -> str:
+    """A text of so many words, each of them found nowhere else."""
+    return " ".join(f"{label}:{at}" for at in range(count))
+
+
+# --- The Actor -----------------------------------------------------------------------------------
+
+
+def request(number: int, size: int, **plan: Any) -> HumanMessage:
+    """What the user says, with what the Actor shall do about it.
+
+    Args:
+        number: Makes the message's id, and those of all that follows from it.
+        size: Words of the message.
+        plan: `rounds`, per round of tool calls the words of each result, negative for a call that
+            fails; `answer`, words of the answer; `falls_at`, the round in which the Actor's
+            provider is away once.
+    """
+    key = f"u{number}"
+    return HumanMessage(words(key, size), id=key, additional_kwargs={"plan": plan})
+
+
+@tool
+def look_up(size: int, tool_call_id: Annotated[str, InjectedToolCallId]) -> ToolMessage:
+    """Find so many words; a negative number is a failure."""
+    return ToolMessage(
+        words(tool_call_id, abs(size)),
+        tool_call_id=tool_call_id,
+        name="look_up",
+        id=f"{tool_call_id}.result",
+        status="error" if size < 0 else "success",
+    )
+
+
+class Actor(BaseChatModel):
+    """Does what the live request plans, and keeps every prompt that it was given."""
+
+    _prompts: list[list[BaseMessage]] = PrivateAttr(default_factory=list)
+    _fallen: set[str] = PrivateAttr(default_factory=set)
+
+    @property
+    def prompts(self) -> list[list[BaseMessage]]:
+        return self._prompts
+
+    @property
+    def _llm_type(self) -> str:
+        return "laws-actor"
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        return self
+
+    def _generate(
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> ChatResult:
+        self._prompts.append(list(messages))
+        return ChatResult(generations=[ChatGeneration(message=self._next(messages))])
+
+    def _next(self, messages: list[BaseMessage]) -> AIMessage:
+        asked = live_request(messages)
+        plan = asked.additional_kwargs.get("plan", {})
+        rounds, mine = plan.get("rounds", []), f"{asked.id}."
+        done = [
+            int(message.tool_call_id.removeprefix(mine).split(".")[0])
+            for message in messages
+            if isinstance(message, ToolMessage) and message.tool_call_id.startswith(mine)
+        ]
+        at = max(done, default=-1) + 1
+        if plan.get("falls_at") == at and asked.id not in self._fallen:
+            self._fallen.add(str(asked.id))
+            msg = "the Actor's provider is away"
+            raise ActorDownError(msg)
+        if at >= len(rounds):
+            return AIMessage(words(f"{mine}answer", plan.get("answer", 5)), id=f"{mine}answer")
+        calls = [
+            {"name": "look_up", "args": {"size": size}, "id": f"{mine}{at}.{number}"}
+            for number, size in enumerate(rounds[at])
+        ]
+        return AIMessage("", tool_calls=calls, id=f"{mine}{at}")
+
+
+# --- The Observer and the Reflector --------------------------------------------------------------
+
+_DATE = "Date: Mar 2, 2026"
+
+
+def _short(seen: str) -> str:
+    return f"<observations>\n{_DATE}\n* 🔴 (09:00) Noted {_mark(seen)}\n</observations>"
+
+
+def _long(seen: str) -> str:
+    mark = _mark(seen)
+    items = "\n".join(
+        f"* 🟡 (09:0{at}) {mark} {words(f'{mark}.{at}', 7)}" for at in range(len(mark) // 2)
+    )
+    return (
+        f"<observations>\n{_DATE}\n{items}\n</observations>\n"
+        f"<current-task>Go on with {mark}</current-task>\n"
+        f"<suggested-response>Say {mark}</suggested-response>"
+    )
+
+
+def _two_days(seen: str) -> str:
+    mark = _mark(seen)
+    return (
+        f"<observations>\nDate: Mar 1, 2026\n* 🔴 (09:00) Began {mark}\n\n"
+        f"Date: Mar 2, 2026\n* ✅ (10:00) Ended {mark} <b>&amp; more</b> -> `x[0] < 3`\n"
+        f"  * if a > b:\n    * return 1\n</observations>"
+    )
+
+
+def _cut(seen: str) -> AIMessage:
+    text = f"<observations>\n{_DATE}\n* 🔴 (09:00) Noted {_mark(seen)}</observations>"
+    return AIMessage(text, response_metadata={"finish_reason": "length"})
+
+
+def _of_others(seen: str) -> str:
+    return (
+        f'<observations>\n<thread id="nobody">\n{_DATE}\n* 🔴 (09:00) Of somebody {_mark(seen)}\n'
+        f"</thread>\n</observations>"
+    )
+
+
+def _fails(seen: str) -> str:
+    msg = f"the model is down for {_mark(seen)}"
+    raise RuntimeError(msg)
+
+
+def _mark(seen: str) -> str:
+    return hashlib.blake2b(seen.encode(), digest_size=4).hexdigest()
+
+
+MOODS: dict[str, Callable[[str], str | AIMessage]] = {
+    "short": _short,
+    "long": _long,
+    "two days": _two_days,
+    "nothing": lambda seen: "<observations>(none)</observations>",
+    "of others": _of_others,
+    "empty": lambda seen: "",
+    "prose": lambda seen: "Sure! It sounds like a wonderful trip. Anything else?",
+    "loop": lambda seen: "<observations>\n" + "* 🔴 (09:00) again\n" * 300 + "</observations>",
+    "cut": _cut,
+    "fails": _fails,
+}
+"""What the Observer, or the Reflector, makes of what it is shown."""
+
+SECTION_MOODS = ("leaves out", "wrong names", "unclosed", "twice", "breaks off")
+"""What may be wrong with an answer about several threads; one about a single thread is short."""
+
+HANGS = "hangs"
+"""The mood in which no answer comes before the deadline."""
+CONDENSES = "condenses"
+"""The Reflector's good mood."""
+
+
+@dataclass
+class Oracle:
+    """The Observer's and the Reflector's model."""
+
+    observer: str = "short"
+    reflector: str = CONDENSES
+    asked: list[str] = field(default_factory=list)
+    """The operation of each call."""
+    over: threading.Event = field(default_factory=threading.Event)
+    """Set once those that hang may end."""
+    read: dict[str, set[int]] = field(default_factory=dict)
+    """Per mark in an answer, the requests about which the question was."""
+
+    @property
+    def hangs(self) -> bool:
+        return HANGS in (self.observer, self.reflector)
+
+    def model(self) -> RunnableLambda[Any, Any]:
+        return RunnableLambda(self._answer, name="oracle")
+
+    def _answer(self, messages: list[BaseMessage], config: RunnableConfig) -> AIMessage:
+        operation = config.get("metadata", {})["om_operation"]
+        self.asked.append(operation)
+        if self.hangs:
+            self.over.wait(60)
+        mood = self.observer if operation == "observation" else self.reflector
+        if mood == CONDENSES:
+            return AIMessage(ExtractiveReflector().reply(messages))
+        seen = "\n".join(message.text for message in messages)
+        sections = _sections(seen)
+        for text in (seen, *(text for _, text in sections)):
+            self.read[_mark(text)] = spoken(text)
+        if sections and mood not in ("prose", "empty", "loop"):
+            said: str | AIMessage = _in_sections(mood, sections)
+        else:
+            said = MOODS.get("short" if mood in SECTION_MOODS else mood, _fails)(seen)
+        return said if isinstance(said, AIMessage) else AIMessage(said)
+
+
+_LINES = re.MULTILINE | re.DOTALL
+
+
+def spoken(text: str) -> set[int]:
+    """The numbers of the requests from whose turns a text has words."""
+    return set(map(int, re.findall(r"\bu(\d+)[\w.]*:\d", text)))
+
+
+def _sections(seen: str) -> list[tuple[str, str]]:
+    """Id and text of each thread that a question is about; none for a single thread's."""
+    found = re.findall(
+        r"^<(conversation|observation-log)>$\n(.*?)\n</\1>$", seen, re.MULTILINE | re.DOTALL
+    )
+    if not found:
+        return []
+    pattern = r'^<thread id="([^"]*)">\n(.*?)\n</thread>$'
+    return [(key, text) for key, text in re.findall(pattern, found[-1][1], _LINES)]
+
+
+def _in_sections(mood: str, sections: Sequence[tuple[str, str]]) -> str | AIMessage:
+    """Answer about several threads, with a section for each; the mood tells what goes wrong."""
+    each = MOODS.get("short" if mood in (*SECTION_MOODS, "cut") else mood, _fails)
+    parts = [f'<thread id="{key}">\n{each(text)}\n</thread>' for key, text in sections]
+    if mood == "leaves out":
+        parts = parts[1:]
+    elif mood == "wrong names":
+        nobody, own = (f'<thread id="{key}">' for key in ("nobody", hidden_id("a")))
+        parts = [re.sub("<thread id=.*>", nobody, parts[0]), *parts[1:]]
+        parts.append(re.sub("<thread id=.*>", own, parts[0]))
+    elif mood == "unclosed":
+        parts[0] = parts[0].removesuffix("\n</thread>")
+    elif mood == "twice":
+        parts.append(parts[0])
+    elif mood in ("cut", "breaks off"):
+        kept = len(parts) - 1 if mood == "cut" else 1
+        text = "\n".join([*parts[:kept], sections[-1][0].join(('<thread id="', '">\n<obs'))])
+        return AIMessage(text, response_metadata={"finish_reason": "length"})
+    return "\n".join(parts)
+
+
+# --- Background jobs -----------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Held:
+    """A background job that waits to be let go."""
+
+    cycle_id: str
+    thread_id: str
+    arrived: threading.Event = field(default_factory=threading.Event)
+    go: threading.Event = field(default_factory=threading.Event)
+    is_dead: bool = False
+
+    def run(self, work: Callable[[], Event]) -> Event:
+        self.arrived.set()
+        self.go.wait()
+        if self.is_dead:
+            raise ProcessEnded
+        return work()
+
+
+class HeldBuffering(BackgroundBuffering):
+    """Background jobs that end when the test says so, and a turn's wait for them that does too."""
+
+    def __init__(self, gates: list[HeldBuffering], oracle: Oracle) -> None:
+        super().__init__(workers=32, exit_timeout=0)
+        self.jobs: dict[str, Held] = {}
+        self.is_patient = True
+        """Whether a turn that waits for a job sees its end."""
+        self._gates, self._oracle = gates, oracle
+        gates.append(self)
+
+    def submit(self, cycle_id: str, key: str, work: Callable[[], Event], **whose: Any) -> bool:
+        job = Held(cycle_id, whose.get("thread_id", ""))
+        if self._known(cycle_id) != "running":
+            self.jobs[cycle_id] = job
+        return super().submit(cycle_id, key, partial(job.run, work), **whose)
+
+    def settle(self) -> None:
+        """Wait until every job has come to where it is held, or is another worker's."""
+        for job in list(self.jobs.values()):
+            while not job.arrived.wait(0.001) and self._known(job.cycle_id) == "running":
+                pass
+
+    def held(self) -> list[Held]:
+        """Jobs that can be let go."""
+        self.settle()
+        return [
+            job
+            for key, job in sorted(self.jobs.items())
+            if job.arrived.is_set() and not job.go.is_set() and self._known(key) == "running"
+        ]
+
+    def let_go(self, job: Held) -> None:
+        """Let a job run to its end."""
+        job.go.set()
+        super().wait(job.cycle_id, 60)
+
+    def die(self) -> None:
+        """End the process: whatever is at work comes to nothing."""
+        for job in self.jobs.values():
+            job.is_dead = True
+            job.go.set()
+        self.flush(10)
+
+    def wait(self, cycle_id: str, timeout: float) -> JobState:
+        """Wait for a job without any time passing."""
+        for gate in self._gates:
+            for job in gate.held():
+                if job.cycle_id != cycle_id:
+                    continue
+                if not self.is_patient or self._oracle.hangs:
+                    return "running"
+                gate.let_go(job)
+        return self.peek(cycle_id)

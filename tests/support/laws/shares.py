@@ -1,0 +1,207 @@
+"""The laws of a log that several threads share, and an archive that is away at times."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from langgraph_om.archive import SQLAlchemyArchive
+from langgraph_om.errors import ArchiveError
+from support.laws.cast import Oracle, spoken
+from support.laws.laws import Moment, Record, Told
+
+AWAY = {
+    "before": {"commit_record"},
+    "after": set[str](),
+    "reading": {"threads", "messages"},
+    "wholly": {"commit_record", "record_revision", "load_record", "threads", "messages"},
+}
+"""Ways in which an archive is away; `after`: it commits, and its answer is lost."""
+
+
+class Unreliable(SQLAlchemyArchive):
+    """An archive that is away, in part, while the test says so."""
+
+    away = ""
+
+    @contextmanager
+    def reached(self) -> Iterator[None]:
+        """Reach it whatever happens."""
+        away, self.away = self.away, ""
+        yield
+        self.away = away
+
+    def commit_record(self, *args: Any, **options: Any) -> bool:
+        self._reach("commit_record")
+        done = super().commit_record(*args, **options)
+        if self.away == "after":
+            msg = "the answer is lost"
+            raise ArchiveError(msg)
+        return done
+
+    def load_record(self, resource_id: str) -> tuple[dict[str, Any] | None, int]:
+        self._reach("load_record")
+        return super().load_record(resource_id)
+
+    def record_revision(self, resource_id: str) -> int:
+        self._reach("record_revision")
+        return super().record_revision(resource_id)
+
+    def threads(self, *args: Any, **options: Any) -> Any:
+        self._reach("threads")
+        return super().threads(*args, **options)
+
+    def messages(self, *args: Any, **options: Any) -> Any:
+        self._reach("messages")
+        return super().messages(*args, **options)
+
+    def _reach(self, what: str) -> None:
+        if self.away and what in AWAY[self.away]:
+            msg = f"the archive is away for {what}"
+            raise ArchiveError(msg)
+
+
+@dataclass
+class Shares:
+    """What must be true of the logs of resources, and of the copies in threads."""
+
+    archive: Unreliable
+    oracle: Oracle
+    spoken: dict[int, str] = field(default_factory=dict)
+    """The resource in which each request was made."""
+    newest: dict[str, str] = field(default_factory=dict)
+    """The newest observed message of each thread, as the archive had it last."""
+
+    def noted(self, resource: str, thread: str, former: Mapping[str, str | None]) -> frozenset[str]:
+        """All messages of a thread, on any branch, that the shared log ever covered."""
+        with self.archive.reached():
+            history = self.archive.record_history(resource, limit=1000)
+        keys: set[str] = set()
+        for first, last in {
+            (first, last)
+            for entry in history
+            for group in entry["record"]["log"]
+            for first, last in group["ranges"]
+            if group["thread_id"] == thread
+        }:
+            at: str | None = last
+            run: list[str] = []
+            while at is not None and at != first:
+                run.append(at)
+                at = former.get(at)
+            keys |= {first, last, *(run if at == first else [])}
+        return frozenset(keys)
+
+    def broken(self, resource: str, moments: Sequence[Moment], record: Record) -> list[str]:
+        """What is wrong with the prompts of a turn, and with the copy at its end."""
+        problems = [problem for now in moments for problem in self._of_somebody_else(resource, now)]
+        problems += [f"{group['id']} is twice in the copy" for group in _doubled(record["log"])]
+        if self.archive.away:
+            return problems
+        for now in moments:
+            sent = [change["id"] for change in now.record["outbox"]]
+            problems += [f"{key} is not in the shared log" for key in sent]
+        return [*problems, *self._differs(resource, record)]
+
+    def _of_somebody_else(self, resource: str, now: Moment) -> list[str]:
+        text = "\n".join(message.text for message in now.prompt)
+        numbers = spoken(text)
+        for mark in set(re.findall(r"\b[0-9a-f]{8}\b", text)) & self.oracle.read.keys():
+            numbers |= self.oracle.read[mark]
+        return [
+            f"{now.thread} is shown u{number} of {self.spoken[number]}"
+            for number in sorted(numbers)
+            if self.spoken[number] != resource
+        ]
+
+    def _differs(self, resource: str, record: Record) -> list[str]:
+        """Where a copy is not what the archive has."""
+        with self.archive.reached():
+            stored, revision = self.archive.load_record(resource)
+        shared = stored or {"log": [], "threads": {}, "generation": 0}
+        own = shared["threads"].get(record["thread_id"], {"cursor": []})
+        expected = {
+            "outbox": [],
+            "revision": revision,
+            "log": shared["log"],
+            "generation": shared["generation"],
+            "cursor": own["cursor"],
+        }
+        return [
+            f"the copy has another {key}: {record[key]} instead of {value}"
+            for key, value in expected.items()
+            if record[key] != value
+        ]
+
+    def wrong_in_archive(self, told: Mapping[str, Told], forked: set[str]) -> list[str]:
+        """What is wrong with what the archive has of all threads."""
+        problems: list[str] = []
+        for resource in sorted(set(self.spoken.values())):
+            with self.archive.reached():
+                stored, _ = self.archive.load_record(resource)
+            if stored is None:
+                continue
+            problems += [f"{group['id']} is twice in the log" for group in _doubled(stored["log"])]
+            for group in stored["log"]:
+                problems += self._misplaced(resource, group, told)
+            for name, known in stored["threads"].items():
+                problems += self._moved_back(name, known["cursor"], told[name], name in forked)
+                if name not in forked:
+                    problems += _covered_twice(name, stored["log"], told[name])
+        return problems
+
+    def _misplaced(
+        self, resource: str, group: Mapping[str, Any], told: Mapping[str, Told]
+    ) -> list[str]:
+        """Groups that name messages which their thread never had, or text of other threads."""
+        known = told[group["thread_id"]].former
+        problems = [
+            f"{group['id']} names {key}, which is not of {group['thread_id']}"
+            for ends in group["ranges"]
+            for key in ends
+            if key not in known
+        ]
+        numbers = {
+            number
+            for mark in set(re.findall(r"\b[0-9a-f]{8}\b", group["text"])) & self.oracle.read.keys()
+            for number in self.oracle.read[mark]
+        }
+        strange = [number for number in numbers if self.spoken[number] != resource]
+        return problems + [f"{group['id']} is made of u{number}" for number in strange]
+
+    def _moved_back(
+        self,
+        name: str,
+        cursor: Sequence[str],
+        told: Told,
+        is_forked: bool,  # noqa: FBT001
+    ) -> list[str]:
+        before, now = self.newest.get(name), cursor[-1] if cursor else None
+        if now is not None:
+            self.newest[name] = now
+        if is_forked or before is None or before in told.taken_back:
+            return []
+        if now is None or told.places[now] < told.places[before]:
+            return [f"the shared cursor of {name} moved back from {before} to {now}"]
+        return []
+
+
+def _covered_twice(name: str, log: Sequence[Mapping[str, Any]], told: Told) -> list[str]:
+    seen: set[int] = set()
+    problems = []
+    for group in log:
+        for first, last in group["ranges"] if group["thread_id"] == name else []:
+            removed = {told.places[key] for key in told.taken_back}
+            places = set(told.within(first, last)) - removed
+            if places & seen:
+                problems.append(f"{first}..{last} of {name} are in the log already")
+            seen |= places
+    return problems
+
+
+def _doubled(log: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    seen: set[str] = set()
+    return [group for group in log if group["id"] in seen or seen.add(group["id"])]  # type: ignore[func-returns-value]

@@ -1,0 +1,540 @@
+"""A world in which anything may happen to conversations with memory, and the laws are checked.
+
+The world holds what is real (checkpointers, an archive, processes with their memory and graph) and
+what is true (what was said in each thread, on each branch). `talk` is where both meet: every call
+of the Actor in a turn becomes a `Moment`, and the laws are asked about it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise, takewhile
+from typing import Any
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+    ToolMessage,
+)
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.types import StateSnapshot
+
+from langgraph_om import InlineBuffering, ObservationalMemory, ParallelBuffering
+from langgraph_om.core.record.chunks import MIN_REMAINING
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.window import open_window
+from support.agents import Graph, Part, Saver, dumped, of_kind
+from support.clock import Clock
+from support.laws.cast import Actor, ActorDownError, Held, HeldBuffering, Oracle, request
+from support.laws.doors import actor_node, build, last_node
+from support.laws.laws import Moment, Record, Told, broken
+from support.laws.shares import Shares, Unreliable
+from support.words import Words
+
+MAX_SUPERSTEPS = 100_000
+"""LangGraph's own limit is out of the way: with few supersteps left, memory would step back."""
+SHORT, LONG = 0.1, 60.0
+"""Deadlines in seconds: for a model that hangs, and for one that answers."""
+COMMITTED = ("observation-end", "observation-failed", "activation", "buffering-end")
+"""Events that may come again after a crash, and count once."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How the world is set up."""
+
+    door: str = "agent"
+    buffering: str = "held"
+    """"held": in the background, ends when the test says so; "inline", "parallel", "off"."""
+    saver: str = "memory"
+    """The first checkpointer: "memory" or "sqlite"."""
+    storage: str = "checkpoints"
+    """"archive" keeps messages beside the checkpoints, "evicting" also removes them from there."""
+    messages: int = 200
+    log: int = 60
+    buffer_tokens: float = 0.2
+    buffer_activation: float = 0.8
+    max_input_tokens: int | None = None
+    shares_budget: bool = False
+    recalls: bool = False
+    scope: str = "thread"
+    """"resource": all threads share one log, of which each channel carries a copy."""
+
+    @property
+    def is_shared(self) -> bool:
+        return self.scope == "resource"
+
+
+@dataclass
+class Worker:
+    """A process: its memory and its graph."""
+
+    memory: ObservationalMemory
+    graph: Graph
+
+    @property
+    def gate(self) -> HeldBuffering | None:
+        buffering = self.memory.buffering
+        return buffering if isinstance(buffering, HeldBuffering) else None
+
+
+@dataclass(frozen=True)
+class Point:
+    """A checkpoint at the end of a turn, and what was true then."""
+
+    config: RunnableConfig
+    told: Told
+    last: Moment
+    values: Mapping[str, Any]
+    view: list[BaseMessage]
+    """What the Actor would have got."""
+
+
+@dataclass
+class Thread:
+    """One line of a conversation, and the points from which it can be taken up again."""
+
+    name: str
+    told: Told = field(default_factory=Told)
+    last: Moment | None = None
+    points: list[Point] = field(default_factory=list)
+    seen: set[str] = field(default_factory=set)
+    """Checkpoints that were looked at."""
+    resource: str = "ana"
+    is_forked: bool = False
+    """Whether a shared log knows several branches of it."""
+
+    @property
+    def config(self) -> RunnableConfig:
+        whose = {"thread_id": self.name, "resource_id": self.resource}
+        return {"configurable": whose, "recursion_limit": MAX_SUPERSTEPS}
+
+
+class World:
+    """Threads, processes and storage under one set of rules."""
+
+    def __init__(self, rules: Rules, workers: int = 2) -> None:
+        self.rules = rules
+        self.clock = Clock()
+        self.oracle = Oracle()
+        self.actor = Actor()
+        self.said = 0
+        self.gates: list[HeldBuffering] = []
+        self.dead: list[HeldBuffering] = []
+        self.archive: Unreliable | None = None
+        if rules.storage != "checkpoints":
+            self.archive = Unreliable("sqlite:///:memory:")
+        self.saver_kind = rules.saver
+        self.saver = self._new_saver(rules.saver)
+        self.threads = {name: Thread(name) for name in ("a", "b")}
+        self.shares: Shares | None = None
+        if rules.is_shared and self.archive is not None:
+            self.threads |= {"c": Thread("c"), "z": Thread("z", resource="bob")}
+            self.shares = Shares(self.archive, self.oracle)
+        self.workers = [self._new_worker() for _ in range(workers)]
+
+    # --- What is real ----------------------------------------------------------------------------
+
+    def _new_saver(self, kind: str) -> Saver:
+        if kind == "memory":
+            return InMemorySaver()
+        return SqliteSaver(sqlite3.connect(":memory:", check_same_thread=False))
+
+    def _new_worker(self) -> Worker:
+        rules = self.rules
+        is_off = rules.buffering == "off"
+        memory = ObservationalMemory(
+            self.oracle.model(),
+            scope=rules.scope,  # type: ignore[arg-type]
+            observation={
+                "message_tokens": rules.messages,
+                "buffer_tokens": False if is_off else rules.buffer_tokens,
+                "buffer_activation": rules.buffer_activation,
+            },
+            reflection={"observation_tokens": rules.log},
+            archive=self.archive,
+            evict=rules.storage == "evicting",
+            share_token_budget=rules.shares_budget,
+            retrieval=rules.recalls,
+            max_input_tokens=rules.max_input_tokens,
+            buffering=self._new_buffering(),
+            token_counter=Words(),
+            clock=self.clock,
+            deadline=LONG,
+        )
+        return Worker(memory, build(rules.door, memory, self.actor, self.saver))
+
+    def _new_buffering(self) -> Any:
+        kinds: dict[str, Any] = {"inline": InlineBuffering, "parallel": ParallelBuffering}
+        kind = kinds.get(self.rules.buffering)
+        return kind() if kind else HeldBuffering(self.gates, self.oracle)
+
+    def held(self) -> list[tuple[HeldBuffering, Held]]:
+        """The background jobs that wait to be let go."""
+        return [(gate, job) for gate in self.gates for job in gate.held()]
+
+    def close(self) -> None:
+        """End everything."""
+        self.oracle.over.set()
+        for gate in (*self.gates, *self.dead):
+            gate.die()
+        if self.archive is not None:
+            self.archive.close()
+        if isinstance(self.saver, SqliteSaver):
+            self.saver.conn.close()
+
+    # --- What may happen -------------------------------------------------------------------------
+
+    def talk(
+        self,
+        thread: Thread,
+        worker: Worker,
+        size: int,
+        *,
+        config: RunnableConfig | None = None,
+        is_async: bool = False,
+        resumes: bool = True,
+        number: int | None = None,
+        **plan: Any,
+    ) -> list[Part]:
+        """A turn, after which all laws are asked.
+
+        Args:
+            thread: The thread.
+            worker: The process that serves it.
+            size: Words of the user's message.
+            config: Where to go on from; the thread's newest checkpoint otherwise.
+            is_async: Whether the graph is run asynchronously.
+            resumes: Whether a turn is taken up again in which the Actor's provider was away.
+            number: The number of the user's message; a new one otherwise.
+            plan: What the Actor does, see `request`.
+        """
+        if number is None:
+            self.said, number = self.said + 1, self.said
+        if self.shares is not None:
+            self.shares.spoken[number] = thread.resource
+        given: Any = {"messages": [request(number, size, **plan)]}
+        where: RunnableConfig = {**thread.config}
+        if config:
+            where["configurable"] = {**where["configurable"], **config["configurable"]}
+        parts, fell = self._run(thread, worker, given, where, is_async=is_async)
+        if fell and resumes:
+            again, fell = self._run(
+                thread, worker, None, thread.config, is_async=is_async, is_resumed=True
+            )
+            assert not fell
+            parts += again
+        if not fell:
+            thread.points.append(self._point(thread, worker))
+        return parts
+
+    def _run(
+        self,
+        thread: Thread,
+        worker: Worker,
+        given: Any,
+        config: RunnableConfig,
+        *,
+        is_async: bool,
+        is_resumed: bool = False,
+    ) -> tuple[list[Part], bool]:
+        """Run the graph until it ends or the Actor falls, and ask the laws about it."""
+        prompts, asked = len(self.actor.prompts), len(self.oracle.asked)
+        self._set_deadline(worker)
+        parts: list[Part] = []
+        fell = False
+        try:
+            if is_async:
+                asyncio.run(_collect(worker.graph, given, config, parts))
+            else:
+                for part in worker.graph.stream(given, config, stream_mode="custom"):
+                    parts.append(part)  # noqa: PERF402 what came before a fall counts
+        except ActorDownError:
+            fell = True
+        self._end_hanging()
+        if worker.gate is not None:
+            worker.gate.settle()
+        steps = self._new_checkpoints(thread, worker)
+        got = self.actor.prompts[prompts:]
+        if is_resumed:
+            assert thread.last is not None
+            assert dumped(got[0]) == dumped(thread.last.prompt), "a resumed turn has its own prompt"
+        moments = self._moments(thread, steps, got[1:] if is_resumed else got, parts)
+        thread.told.learn(steps[-1].values["messages"])
+        problems = broken(moments, thread.last, self.archive)
+        problems += self._folded_otherwise(thread, steps)
+        problems += self._endless(len(got), steps, asked)
+        problems += self._lost_jobs(parts)
+        if self.shares is not None:
+            known = {each.name: each.told for each in self.threads.values()}
+            forked = {each.name for each in self.threads.values() if each.is_forked}
+            problems += self.shares.broken(thread.resource, moments, steps[-1].values["om"])
+            problems += self.shares.wrong_in_archive(known, forked)
+        assert problems == [], "\n".join(problems)
+        thread.last = moments[-1] if moments else thread.last
+        return parts, fell
+
+    def _set_deadline(self, worker: Worker) -> None:
+        worker.memory._deadline = SHORT if self.oracle.hangs else LONG
+
+    def _end_hanging(self) -> None:
+        if self.oracle.hangs:
+            self.oracle.over.set()
+            self.oracle.over = type(self.oracle.over)()
+
+    def _new_checkpoints(self, thread: Thread, worker: Worker) -> list[StateSnapshot]:
+        """The checkpoints since the laws were asked last, oldest first."""
+        limit, found, is_all = 3, list[StateSnapshot](), False
+        while not is_all:
+            limit *= 4  # LangGraph reads as many as it may, however few are looked at
+            states = list(worker.graph.get_state_history(thread.config, limit=limit))
+            found = list(takewhile(lambda state: _key(state) not in thread.seen, states))
+            is_all = len(found) < len(states) or len(states) < limit
+        thread.seen.update(map(_key, found))
+        return found[::-1]
+
+    def _moments(
+        self,
+        thread: Thread,
+        steps: Sequence[StateSnapshot],
+        prompts: Sequence[list[BaseMessage]],
+        parts: Sequence[Part],
+    ) -> list[Moment]:
+        """The calls of the Actor, each with the state that was given to it."""
+        node = actor_node(self.rules.door)
+        states = [state.values for state in steps if node in state.next]
+        trimmed = _trimmed(parts)
+        assert len(states) == len(prompts) == len(trimmed)
+        moments = []
+        for state, prompt, left_out in zip(states, prompts, trimmed, strict=True):
+            thread.told.learn(state["messages"])
+            moments.append(
+                Moment(
+                    thread=thread.name,
+                    told=thread.told.copy(),
+                    messages=state["messages"],
+                    record=state["om"],
+                    prompt=prompt,
+                    left_out=left_out,
+                    today=self.clock.now.date(),
+                    is_forked=thread.is_forked,
+                )
+            )
+        if thread.is_forked and self.shares is not None:
+            noted = self.shares.noted(thread.resource, thread.name, thread.told.former)
+            moments = [replace(moment, noted=noted) for moment in moments]
+        return moments
+
+    def _point(self, thread: Thread, worker: Worker) -> Point:
+        state = worker.graph.get_state(thread.config)
+        assert thread.last is not None
+        view = worker.memory.llm_input_messages(state.values)
+        return Point(state.config, thread.told.copy(), thread.last, state.values, view)
+
+    def fork(self, thread: Thread, worker: Worker, point: Point, size: int, **plan: Any) -> None:
+        """Go on from an earlier point, twice: the memory is that of the point both times.
+
+        A shared log does not go back: with one, the thread is as it was until its next step.
+        """
+        if self.shares is not None:
+            self._go_back(thread, worker, point)
+            thread.is_forked = True
+            self.talk(thread, worker, size, config=point.config, **plan)
+            return
+        outcomes = []
+        self.said, number = self.said + 1, self.said
+        patience = [gate.is_patient for gate in self.gates]
+        for gate in self.gates:
+            gate.is_patient = False  # a job that is let go in the first try is there in the second
+        for _ in range(2):
+            self._go_back(thread, worker, point)
+            self.talk(thread, worker, size, config=point.config, number=number, **plan)
+            values = worker.graph.get_state(thread.config).values
+            outcomes.append(
+                {
+                    "record": values["om"],
+                    "messages": dumped(values["messages"]),
+                    "prompt": dumped(thread.last.prompt) if thread.last else None,
+                }
+            )
+        for gate, is_patient in zip(self.gates, patience, strict=True):
+            gate.is_patient = is_patient
+        for key in outcomes[0]:
+            assert outcomes[0][key] == outcomes[1][key], f"two forks differ in their {key}"
+
+    def _go_back(self, thread: Thread, worker: Worker, point: Point) -> None:
+        state = worker.graph.get_state(point.config).values
+        assert state["om"] == point.values["om"]
+        assert dumped(state["messages"]) == dumped(point.values["messages"])
+        if point.last.today == self.clock.now.date():
+            view = worker.memory.llm_input_messages(state)
+            assert dumped(view) == dumped(point.view)
+        thread.told, thread.last = point.told.copy(), point.last
+
+    def edit(self, thread: Thread, worker: Worker, key: str, text: str) -> None:
+        """Change the words of a message."""
+        old = thread.told.messages[key]
+        edited = old.model_copy(update={"content": text})
+        self._update(thread, worker, {"messages": [edited]})
+        thread.told.messages[key] = edited
+
+    def take_back(self, thread: Thread, worker: Worker, keys: Sequence[str]) -> None:
+        """Remove messages."""
+        self._update(thread, worker, {"messages": [RemoveMessage(id=key) for key in keys]})
+        thread.told.taken_back.update(keys)
+
+    def _update(self, thread: Thread, worker: Worker, values: Mapping[str, Any]) -> None:
+        node = last_node(self.rules.door, worker.memory)
+        worker.graph.update_state(thread.config, values, as_node=node)
+        self._new_checkpoints(thread, worker)
+
+    def standing(self, thread: Thread, worker: Worker) -> list[BaseMessage]:
+        """The messages in a thread's state; none while a turn is not over."""
+        state = worker.graph.get_state(thread.config)
+        return [] if state.next else list(state.values.get("messages", []))
+
+    def restart(self, at: int, *, is_sudden: bool) -> None:
+        """Put a new process in the place of one; what was at work there is lost.
+
+        Args:
+            at: Which process.
+            is_sudden: Whether it had no time to say so to other processes.
+        """
+        gate = self.workers[at].gate
+        if gate is not None:
+            gate.settle()
+            self.gates.remove(gate)
+            self.dead.append(gate)
+            if not is_sudden:
+                gate.leave()
+        self.workers[at] = self._new_worker()
+
+    def leases_run_out(self) -> None:
+        """Let other processes take over what processes left that died."""
+        for gate in self.dead:
+            gate.leave()
+
+    def swap_saver(self) -> None:
+        """Move all threads to a checkpointer of the other kind."""
+        old, old_saver = self.workers[0].graph, self.saver
+        self.saver_kind = "sqlite" if self.saver_kind == "memory" else "memory"
+        self.saver = self._new_saver(self.saver_kind)
+        for worker in self.workers:
+            worker.graph = build(self.rules.door, worker.memory, self.actor, self.saver)
+        for thread in self.threads.values():
+            state = old.get_state(thread.config)
+            thread.points, thread.seen = [], set()
+            if state.values:
+                moved = {key: state.values[key] for key in ("messages", "om")}
+                self._update(thread, self.workers[0], moved)
+                here = self.workers[0].graph.get_state(thread.config).values
+                assert here["om"] == moved["om"]
+                assert dumped(here["messages"]) == dumped(moved["messages"])
+        if isinstance(old_saver, SqliteSaver):
+            old_saver.conn.close()
+
+    # --- More laws: about what happened between the calls -----------------------------------------
+
+    def _folded_otherwise(self, thread: Thread, steps: Sequence[StateSnapshot]) -> list[str]:
+        """Law 3: events give the same record one by one, all at once, and when they come again."""
+        if self.rules.door == "step" or not steps:
+            return []
+        problems, everything = [], list[Any]()
+        first = steps[0].values.get("om")
+        for state, after in pairwise(steps):
+            record = state.values.get("om") or None
+            events = [event for task in state.tasks for event in (task.result or {}).get("om", [])]
+            everything += events
+            for event in events:
+                record = fold(record, [event])
+                problems += self._too_little_left(event, record, after.values["messages"])
+            if (record or {}) != (after.values.get("om") or {}):
+                problems.append(f"step {after.metadata}: the events give another record")
+        last = steps[-1].values["om"]
+        if everything and fold(first, [everything]) != last:
+            problems.append("all events at once give another record")
+        again = fold(last, [[event for event in everything if event["type"] in COMMITTED]])
+        values: Mapping[str, Any] = again
+        keys = ("log", "cursor", "generation", "chunks", "reflection")
+        return [*problems, *(f"events count twice in {k}" for k in keys if values[k] != last[k])]
+
+    def _too_little_left(
+        self, event: Record, record: Record, messages: Sequence[BaseMessage]
+    ) -> list[str]:
+        """Law 5: after an activation of several chunks, the safety minimum is left."""
+        if event["type"] != "activation" or event["operation"] != "observation":
+            return []
+        window = open_window(record, messages, Words())  # type: ignore[arg-type]
+        least = min(MIN_REMAINING, self.workers[0].memory.thresholds.keep_tokens)
+        is_enough = event["chunks"] == 1 or window.tokens >= least
+        return [] if is_enough else [f"{window.tokens} tokens are left after {event['chunks']}"]
+
+    def _endless(self, calls: int, steps: Sequence[StateSnapshot], asked: int) -> list[str]:
+        """Law 2: the gate ends, after as many supersteps and questions as there are messages."""
+        rounds = len(steps[-1].values["messages"]) + 3
+        if self.shares is not None:  # other threads may be observed too
+            rounds += sum(len(thread.told.messages) for thread in self.threads.values())
+        questions = len(self.oracle.asked) - asked
+        problems = []
+        if len(steps) > 4 * calls + 4 * rounds:
+            problems.append(f"{len(steps)} supersteps for {calls} calls of the Actor")
+        if questions > (2 + 5) * rounds:
+            problems.append(f"{questions} questions for {calls} calls of the Actor")
+        return problems
+
+    def _lost_jobs(self, parts: Sequence[Part]) -> list[str]:
+        """Law 10: with an archive, what one process works on is never lost to another."""
+        if self.archive is None:
+            return []
+        failed = of_kind(parts, "buffering-failed")
+        return [each["error"] for each in failed if each["error"].startswith("lost")]
+
+
+def exchanges(messages: Sequence[BaseMessage]) -> list[list[str]]:
+    """The Actor's messages in pieces that can be missed: calls with their results, and answers."""
+    pieces: list[list[str]] = []
+    for message in messages:
+        if isinstance(message, ToolMessage) and pieces:
+            pieces[-1].append(str(message.id))
+        elif isinstance(message, AIMessage):
+            pieces.append([str(message.id)])
+    return pieces
+
+
+def turns(messages: Sequence[BaseMessage]) -> list[list[str]]:
+    """The messages turn by turn, each from what the user says."""
+    found: list[list[str]] = []
+    for message in messages:
+        if isinstance(message, HumanMessage):
+            found.append([])
+        if found:
+            found[-1].append(str(message.id))
+    return found
+
+
+async def _collect(graph: Graph, given: Any, config: RunnableConfig, parts: list[Part]) -> None:
+    async for part in graph.astream(given, config, stream_mode="custom"):
+        parts.append(part)  # noqa: PERF401 what came before a fall counts
+
+
+def _trimmed(parts: Sequence[Part]) -> list[int]:
+    """How many messages each call of the Actor was said to leave out; one status stands for one."""
+    counts, left_out = [], 0
+    for part in parts:
+        if part["type"] == "data-om-view-trimmed":
+            left_out = part["data"]["droppedMessages"]
+        elif part["type"] == "data-om-status":
+            counts.append(left_out)
+            left_out = 0
+    return counts
+
+
+def _key(state: StateSnapshot) -> str:
+    return str(state.config["configurable"]["checkpoint_id"])

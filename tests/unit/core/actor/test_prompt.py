@@ -1,0 +1,394 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import date, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+
+from langgraph_om.core.actor.prompt import assemble, count_left_out
+from langgraph_om.core.content.escape import escape
+from langgraph_om.core.content.message_keys import CONTINUATION_ID
+from langgraph_om.core.prompts import load
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import blank_record
+from langgraph_om.core.record.window import open_window
+from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.testing import check_message_sequence
+from support.words import Words
+
+TODAY = date(2026, 3, 4)
+INTRO = f"{load('actor_instructions')}\n\n<observations>\n"
+REMINDER = HumanMessage(load("continuation"), id=CONTINUATION_ID)
+
+
+def block(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def talk(count: int, size: int = 1) -> list[BaseMessage]:
+    return [
+        (AIMessage if at % 2 else HumanMessage)(" ".join([f"word{at}"] * size), id=f"m{at}")
+        for at in range(count)
+    ]
+
+
+def called(key: str, *ids: str, size: int = 1) -> AIMessage:
+    calls = [{"name": "f", "args": {}, "id": call_id} for call_id in ids]
+    return AIMessage(" ".join(["call"] * size), id=key, tool_calls=calls)
+
+
+def answered(key: str, call_id: str, size: int = 1) -> ToolMessage:
+    return ToolMessage(" ".join(["result"] * size), id=key, tool_call_id=call_id)
+
+
+def remembering(*texts: str, cursor: Sequence[str] = ("m0",), **fields: Any) -> MemoryRecord:
+    """A memory with a group for each text, whose cursor is this tail."""
+    log = [
+        {
+            "id": f"g{at}",
+            "kind": "observation",
+            "ranges": [["m0", cursor[-1]]],
+            "thread_id": "t",
+            "observed_at": "2026-03-02T09:00:00+00:00",
+            "text": text,
+            "tokens": Words().count_text(text),
+        }
+        for at, text in enumerate(texts)
+    ]
+    return fold(None, [{"log": log, "cursor": list(cursor), **fields}])
+
+
+def prompt(
+    record: MemoryRecord, messages: Sequence[BaseMessage], today: date = TODAY, **options: Any
+) -> list[BaseMessage]:
+    window = open_window(record, messages, Words())
+    return assemble(record, messages, window, today=today, **options)
+
+
+def system_text(prompt: Sequence[BaseMessage]) -> str:
+    assert isinstance(prompt[0], SystemMessage)
+    return "".join(part["text"] for part in prompt[0].content if isinstance(part, dict))
+
+
+# --- The whole prompt ----------------------------------------------------------------------------
+
+
+def test_the_prompt_of_a_conversation_with_memory() -> None:
+    record = remembering(
+        "Date: Mar 1, 2026\n* 🔴 (09:00) The dog is Rex",
+        "Date: Mar 4, 2026\n* 🟡 (10:00) Asked for a lead",
+        cursor=["m0", "m1"],
+        current_task="Find a lead",
+        suggested_response="Ask for the size",
+    )
+    messages = talk(4)
+    assert prompt(record, messages, system="You are kind.") == [
+        SystemMessage(
+            [
+                block("You are kind."),
+                block(f"\n\n{INTRO}"),
+                block("Date: Mar 1, 2026 (3 days ago)\n* 🔴 (09:00) The dog is Rex\n\n"),
+                block(
+                    "[3 days later]\nDate: Mar 4, 2026 (today)\n* 🟡 (10:00) Asked for a lead\n\n"
+                ),
+                block("</observations>"),
+                block(
+                    "\n\n<current-task>\nFind a lead\n</current-task>"
+                    "\n\n<suggested-response>\nAsk for the size\n</suggested-response>"
+                ),
+            ]
+        ),
+        REMINDER,
+        *messages[2:],
+    ]
+
+
+def test_memory_without_a_system_prompt_of_the_agent() -> None:
+    messages = talk(3)
+    assert prompt(remembering("* 🔴 Rex"), messages) == [
+        SystemMessage([block(INTRO), block("* 🔴 Rex\n\n"), block("</observations>")]),
+        REMINDER,
+        *messages[1:],
+    ]
+
+
+@pytest.mark.parametrize("record", [blank_record(), remembering(cursor=["m0"], log=[])])
+def test_without_observations_nothing_is_added(record: MemoryRecord) -> None:
+    messages = [*talk(1), called("m1", "c"), answered("m2", "c")]
+    shown = prompt(record, messages)
+    assert len(shown) == 3
+    assert all(out is given for out, given in zip(shown, messages, strict=True))
+    own = SystemMessage("You are kind.", id="s")
+    assert prompt(blank_record(), [own, *messages])[0] is own
+    assert prompt(blank_record(), messages, system=own)[0] is own
+    assert prompt(blank_record(), messages, system="x") == [SystemMessage("x"), *messages]
+
+
+def test_hints_alone_are_no_observations() -> None:
+    record = remembering(cursor=["m0"], log=[], current_task="x")
+    assert "x" not in [message.content for message in prompt(record, talk(3))]
+
+
+@pytest.mark.parametrize("texts", [(), ("* 🔴 Rex",)])
+def test_there_is_one_system_message(texts: tuple[str, ...]) -> None:
+    messages = [SystemMessage("first"), *talk(2), SystemMessage("second"), *talk(4)[2:]]
+    record = remembering(*texts) if texts else blank_record()
+    shown = prompt(record, messages, system="own")
+    assert [isinstance(message, SystemMessage) for message in shown].count(True) == 1
+    assert isinstance(shown[0], SystemMessage)
+    assert shown[0].content[:3] == [block("own"), block("first"), block("second")]
+
+
+def test_the_agents_own_blocks_are_kept_as_they_are() -> None:
+    cached = {"type": "text", "text": "Long.", "cache_control": {"type": "ephemeral"}}
+    own = SystemMessage([cached, "plain"], id="s", additional_kwargs={"a": 1})
+    shown = prompt(remembering("* 🔴 Rex"), talk(3), system=own)
+    assert isinstance(shown[0], SystemMessage)
+    assert shown[0].content[0] == cached
+    assert shown[0].content[1] == block("plain")
+    assert (shown[0].id, shown[0].additional_kwargs) == ("s", {"a": 1})
+    assert own.content == [cached, "plain"], "the user's message is not changed"
+
+
+def test_an_empty_system_prompt_makes_no_empty_block() -> None:
+    shown = prompt(remembering("* 🔴 Rex"), talk(3), system="")
+    assert isinstance(shown[0], SystemMessage)
+    assert shown[0].content[0] == block(INTRO)
+
+
+def test_every_prompt_behind_observed_messages_begins_with_the_users_turn() -> None:
+    shown = prompt(remembering(""), talk(3), system="x")
+    assert shown[-2:] == talk(3)[1:]
+    assert REMINDER in shown
+    assert check_message_sequence(shown, "anthropic") == []
+
+
+def test_messages_that_held_nothing_worth_noting_leave_no_block() -> None:
+    texts = [part["text"] for part in content(prompt(remembering("", "* a", ""), talk(3)))]
+    assert texts == [INTRO, "* a\n\n", "</observations>"]
+
+
+def content(shown: Sequence[BaseMessage]) -> list[dict[str, Any]]:
+    blocks = shown[0].content
+    assert isinstance(blocks, list)
+    return [part for part in blocks if isinstance(part, dict)]
+
+
+def test_the_users_messages_are_the_identical_objects() -> None:
+    messages = talk(8)
+    shown = prompt(remembering("* 🔴 Rex", cursor=["m3"]), messages, system="x")
+    assert len(shown) == 6
+    assert all(out is given for out, given in zip(shown[2:], messages[4:], strict=True))
+
+
+# --- Text can not pose as structure --------------------------------------------------------------
+
+TAGS = [
+    "observations",
+    "current-task",
+    "suggested-response",
+    "system-reminder",
+    "conversation",
+    "other-conversation",
+    "thread",
+]
+FORMS = [
+    "<{}>",
+    "</{}>",
+    "< {}>",
+    "</ {} >",
+    "<\t/\t{}>",
+    "<\n{}",
+    "<{} id='1'>",
+    "<{}/>",
+    "< / {}",
+]
+STRUCTURE = re.compile(rf"<\s*/?\s*(?:{'|'.join(TAGS)})", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("tag", TAGS)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("case", [str, str.upper, str.title])
+def test_forged_tags_are_defused(tag: str, form: str, case: Any) -> None:
+    forged = case(form.format(tag))
+    record = remembering(
+        f"* 🔴 said {forged} and went on",
+        current_task=f"do {forged}",
+        suggested_response=forged,
+    )
+    text = system_text(prompt(record, talk(3))).removeprefix(INTRO)
+    found = [match[0].lower() for match in STRUCTURE.finditer(text)]
+    assert found == [
+        "</observations",
+        "<current-task",
+        "</current-task",
+        "<suggested-response",
+        "</suggested-response",
+    ]
+    assert f"said {forged.replace('<', '&lt;')} and went on" in text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["<div>", "a < b", "if x <y> z", "<observationslist>", "</p>", "x -> y", "&lt;", "<br/> `<a>`"],
+)
+def test_other_text_stays_as_it_is(text: str) -> None:
+    assert escape(text) == text
+    assert f"* 🔴 {text}\n\n" in system_text(prompt(remembering(f"* 🔴 {text}"), talk(3)))
+
+
+def test_long_text_is_escaped_in_time() -> None:
+    text = "< " * 500_000 + "<" * 500_000
+    assert escape(text) == text
+
+
+# --- What is pinned and what is brought back -----------------------------------------------------
+
+
+def test_the_live_request_stays_while_the_agent_works_on_it() -> None:
+    messages = [
+        *talk(3),
+        called("m3", "c"),
+        answered("m4", "c"),
+        called("m5", "d"),
+        answered("m6", "d"),
+    ]
+    shown = prompt(remembering("* 🔴 Rex", cursor=["m3", "m4"]), messages)
+    assert shown[1:] == [REMINDER, messages[2], messages[5], messages[6]]
+    assert shown[2] is messages[2]
+    assert check_message_sequence(shown, "anthropic") == []
+    everything = prompt(remembering("* 🔴 Rex", cursor=["m5", "m6"]), messages)
+    assert everything[1:] == [REMINDER, messages[2]]
+
+
+def test_a_late_result_brings_its_call_back() -> None:
+    messages = [
+        *talk(1),
+        called("m1", "c", "d"),
+        answered("m2", "c"),
+        answered("m3", "d"),
+        AIMessage("done", id="m4"),
+    ]
+    shown = prompt(remembering("* 🔴 Rex", cursor=["m1", "m2"]), messages)
+    assert shown[1:] == [REMINDER, *messages]
+    assert check_message_sequence(shown, "openai") == []
+    assert check_message_sequence(shown, "anthropic") == []
+
+
+def test_a_result_whose_call_is_shown_brings_nothing() -> None:
+    messages = [*talk(2), *talk(3)[2:], called("m3", "c"), answered("m4", "c")]
+    shown = prompt(remembering("* 🔴 Rex", cursor=["m0", "m1"]), messages)
+    assert shown[1:] == [REMINDER, *messages[2:]]
+
+
+# --- The prefix that a provider can cache --------------------------------------------------------
+
+
+@given(st.integers(1, 8), st.integers(0, 8), st.integers(1, 8))
+def test_appended_messages_change_nothing_before_them(
+    observed: int, shown: int, appended: int
+) -> None:
+    messages = talk(observed + shown + appended)
+    record = remembering("Date: Mar 1, 2026\n* 🔴 Rex", cursor=[f"m{observed - 1}"])
+    before = prompt(record, messages[: observed + shown], system="x")
+    after = prompt(record, messages, system="x")
+    assert before[0] == after[0]
+    assert before[0].model_dump_json() == after[0].model_dump_json()
+    window = [out for out in before[2:] if out.id not in {f"m{at}" for at in range(observed)}]
+    later = [out for out in after[2:] if out.id not in {f"m{at}" for at in range(observed)}]
+    assert all(a is b for a, b in zip(window, later, strict=False))
+    assert len(later) == shown + appended
+
+
+def test_a_new_group_changes_only_what_follows_it() -> None:
+    texts = ["Date: Mar 1, 2026\n* 🔴 Rex", "Date: Mar 2, 2026\n* 🟡 asked"]
+    before = content(prompt(remembering(*texts), talk(3), system="x"))
+    after = content(prompt(remembering(*texts, "Date: Mar 4, 2026\n* new"), talk(3), system="x"))
+    assert before[:4] == after[:4]
+    assert after[4:] == [
+        block("[2 days later]\nDate: Mar 4, 2026 (today)\n* new\n\n"),
+        block("</observations>"),
+    ]
+
+
+def test_new_hints_change_only_the_end() -> None:
+    before = content(prompt(remembering("* a"), talk(3)))
+    after = content(prompt(remembering("* a", current_task="Go"), talk(3)))
+    assert after == [*before, block("\n\n<current-task>\nGo\n</current-task>")]
+
+
+def test_another_day_changes_only_how_long_ago_it_was() -> None:
+    record = remembering("Date: Mar 1, 2026\n* 🔴 Rex", "* undated")
+    today = content(prompt(record, talk(3)))
+    tomorrow = content(prompt(record, talk(3), today=TODAY + timedelta(days=1)))
+    assert today[1]["text"] == "Date: Mar 1, 2026 (3 days ago)\n* 🔴 Rex\n\n"
+    assert tomorrow[1]["text"] == "Date: Mar 1, 2026 (4 days ago)\n* 🔴 Rex\n\n"
+    assert [*today[:1], *today[2:]] == [*tomorrow[:1], *tomorrow[2:]]
+
+
+# --- The view has a limit ------------------------------------------------------------------------
+
+EXCHANGES = [
+    *talk(1, 100),
+    called("m1", "c", size=50),
+    answered("m2", "c", 50),
+    *talk(4, 100)[3:],
+    HumanMessage("live " * 10, id="m4"),
+    called("m5", "d", size=10),
+    answered("m6", "d", 10),
+]
+
+
+@pytest.mark.parametrize(
+    ("limit", "keys"),
+    [
+        (None, ["m0", "m1", "m2", "m3", "m4", "m5", "m6"]),
+        (354, ["m0", "m1", "m2", "m3", "m4", "m5", "m6"]),
+        (353, [CONTINUATION_ID, "m1", "m2", "m3", "m4", "m5", "m6"]),
+        (253, [CONTINUATION_ID, "m3", "m4", "m5", "m6"]),
+        (153, [CONTINUATION_ID, "m4", "m5", "m6"]),
+        (50, [CONTINUATION_ID, "m4", "m5", "m6"]),
+        (1, [CONTINUATION_ID, "m4", "m5", "m6"]),
+    ],
+)
+def test_the_view_leaves_out_whole_exchanges(limit: int | None, keys: list[str]) -> None:
+    shown = prompt(blank_record(), EXCHANGES, max_input_tokens=limit)
+    assert [message.id for message in shown] == keys
+    assert check_message_sequence(shown, "openai") == []
+    assert check_message_sequence(shown, "anthropic") == []
+    window = open_window(blank_record(), EXCHANGES, Words())
+    dropped = count_left_out(window, 0, limit)
+    assert [entry.key for entry in window.entries[dropped:]] == keys[-(7 - dropped) :]
+
+
+def test_the_newest_exchange_stays_however_large() -> None:
+    messages = [HumanMessage("live", id="m0"), called("m1", "c"), answered("m2", "c", 9000)]
+    shown = prompt(blank_record(), messages, max_input_tokens=10)
+    assert shown == messages
+    assert prompt(blank_record(), talk(1, 500), max_input_tokens=10) == talk(1, 500)
+
+
+def test_observations_count_toward_the_limit() -> None:
+    messages = [*talk(1), *EXCHANGES[1:]]
+    with_log = remembering("* 🔴 " + "word " * 500, cursor=["m0"])
+    limit = 1400
+    assert len(prompt(blank_record(), messages, max_input_tokens=limit)) == 7
+    shown = prompt(with_log, messages, max_input_tokens=limit)
+    assert [message.id for message in shown[1:]] == [
+        CONTINUATION_ID,
+        *[f"m{at}" for at in range(1, 7)],
+    ]
+    tight = prompt(with_log, messages, max_input_tokens=limit - 100)
+    assert len(tight) < len(shown)
+    assert tight[0] == shown[0], "observations are never left out"

@@ -1,0 +1,292 @@
+from __future__ import annotations
+
+import re
+from datetime import date, timedelta
+from time import perf_counter
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langgraph_om.core.observe.log_excerpt import select_previous
+from langgraph_om.core.record.record import write_log
+from langgraph_om.core.reflect.regroup import regroup
+from langgraph_om.core.wire import Group
+from support.words import Words
+
+AT = "2026-03-02T09:00:00+00:00"
+FIRST_DAY = date(2026, 3, 1)
+
+
+def group(name: str, text: str, first: int = 0, last: int = 0, thread: str = "t") -> Group:
+    return {
+        "id": name,
+        "kind": "observation",
+        "ranges": [[f"{thread}{first}", f"{thread}{last}"]],
+        "thread_id": thread,
+        "observed_at": AT,
+        "text": text,
+        "tokens": Words().count_text(text),
+    }
+
+
+def heading(day: int) -> str:
+    told = FIRST_DAY + timedelta(days=day)
+    return f"Date: {told:%b} {told.day}, {told.year}"
+
+
+def test_groups_stand_a_blank_line_apart() -> None:
+    groups = [group("a", "* one"), group("b", ""), group("c", "* two\n  * -> more")]
+    assert write_log(groups) == "* one\n\n* two\n  * -> more"
+    assert write_log([]) == ""
+
+
+# --- What the Observer is shown ------------------------------------------------------------------
+
+
+def day_log(day: int, *items: str) -> str:
+    return "\n".join([heading(day), *items])
+
+
+LOG = [
+    group("a", day_log(0, "* 🔴 the dog is Rex", "* 🟢 weather talk one two three four")),
+    group("b", day_log(1, "* 🟡 asked about food one two", "* ✅ bought the lead", "* 🟢 chat")),
+    group("c", day_log(2, "* 🟢 more chat here", "* 🟢 newest chat")),
+]
+
+
+def shown(budget: int | Literal[False]) -> str:
+    return select_previous(LOG, budget, Words())
+
+
+def test_all_or_nothing() -> None:
+    assert shown(budget=False) == write_log(LOG)
+    assert shown(0) == ""
+    assert shown(10_000) == write_log(LOG)
+    assert shown(sum(entry["tokens"] for entry in LOG)) == write_log(LOG)
+    assert select_previous([], 100, Words()) == ""
+
+
+def test_the_newest_and_the_important_are_kept_under_their_headings() -> None:
+    filler = [f"* 🟢 small talk number {at}" for at in range(40)]
+    log = [
+        group("a", day_log(0, "* 🔴 the dog is Rex", *filler)),
+        group("b", day_log(1, *filler, "* ✅ bought the lead", *filler)),
+        group("c", day_log(2, *filler, "* 🟢 newest")),
+    ]
+    text = select_previous(log, 120, Words())
+    lines = text.split("\n")
+    assert lines[-1] == "* 🟢 newest"
+    assert lines[:2] == [heading(0), "* 🔴 the dog is Rex"]
+    assert heading(2) in lines
+    done = lines.index("* ✅ bought the lead")
+    assert heading(1) in lines[:done]
+    left_out = re.findall(r"\[(\d+) (?:earlier )?lines left out\]", text)
+    kept = [line for line in lines if not line.startswith("[")]
+    whole = [line for line in write_log(log).split("\n") if line]
+    assert len(kept) + sum(map(int, left_out)) == len(whole)
+    assert [line for line in whole if line in set(kept)][:2] == kept[:2]
+
+
+def test_of_many_important_lines_the_newest_stay() -> None:
+    log = [group("a", day_log(0, *(f"* 🔴 fact {at}" for at in range(200))))]
+    text = select_previous(log, 100, Words())
+    assert "* 🔴 fact 199" in text
+    assert "* 🔴 fact 0\n" not in text
+    assert heading(0) in text
+
+
+ITEM = st.builds(
+    lambda mark, count, last: f"* {mark} {' '.join(['word'] * count)} {last}",
+    st.sampled_from("🔴🟡🟢✅"),
+    st.integers(0, 25),
+    st.integers(0, 9999),
+)
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[Group]:
+    """Groups of a few days, some without a heading, and now and then a blank line."""
+    groups: list[Group] = []
+    day = 0
+    for at in range(draw(st.integers(1, 6))):
+        lines: list[str] = []
+        for _ in range(draw(st.integers(0, 3))):
+            day += draw(st.integers(0, 2))
+            lines += [heading(day)] if draw(st.booleans()) else [""]
+            lines += draw(st.lists(ITEM, max_size=8))
+        groups.append(group(f"g{at}", "\n".join(lines)))
+    return groups
+
+
+@given(logs(), st.integers(40, 400))
+def test_the_budget_is_kept_and_nothing_is_made_up(log: list[Group], budget: int) -> None:
+    text = select_previous(log, budget, Words())
+    assert Words().count_text(text) <= budget
+    whole = [line for line in write_log(log).split("\n") if line.strip()]
+    lines = [line for line in text.split("\n") if line.strip() and not line.startswith("[")]
+    rest = iter(whole)
+    assert all(line in rest for line in lines), "lines of the log, in their order"
+
+
+@given(logs(), st.integers(40, 400))
+def test_every_left_out_line_is_counted(log: list[Group], budget: int) -> None:
+    text = select_previous(log, budget, Words())
+    counted = sum(
+        map(int, re.findall(r"^\[(\d+) (?:earlier )?lines left out\]$", text, re.MULTILINE))
+    )
+    kept = [line for line in text.split("\n") if line.strip() and not line.startswith("[")]
+    assert len(kept) + counted == len([x for x in write_log(log).split("\n") if x.strip()])
+
+
+# --- What a reflection makes of it ---------------------------------------------------------------
+
+
+def reflect(sources: list[Group], text: str) -> list[Group]:
+    return regroup(sources, text, cycle_id="c1", reflected_at=AT, counter=Words())
+
+
+def ends(groups: list[Group]) -> list[list[list[str]]]:
+    return [entry["ranges"] for entry in groups]
+
+
+DAYS = [
+    group("a", day_log(0, "* old"), 0, 4),
+    group("b", day_log(1, "* mid"), 5, 9),
+    group("c", day_log(2, "* new"), 10, 14),
+]
+WHOLE = [[["t0", "t14"]]]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "\n".join([day_log(0, "* a"), day_log(1, "* b"), day_log(2, "* c")]),
+            [[["t0", "t4"]], [["t5", "t9"]], [["t10", "t14"]]],
+        ),
+        (
+            "\n\n".join([day_log(0, "* a"), day_log(2, "* c")]),
+            [[["t0", "t9"]], [["t10", "t14"]]],
+        ),
+        ("\n".join([day_log(1, "* b"), day_log(2, "* c")]), [[["t0", "t9"]], [["t10", "t14"]]]),
+        ("\n".join([day_log(2, "* c"), day_log(0, "* a")]), WHOLE),
+        ("\n".join(["* before", day_log(1, "* b"), day_log(2, "* c")]), WHOLE),
+        ("* no days at all", WHOLE),
+        (day_log(0, "* a"), WHOLE),
+        (day_log(7, "* later than all"), WHOLE),
+        ("Date: unknown\n* a", WHOLE),
+        (
+            "\n".join([day_log(0, "* a"), day_log(0, "* again"), day_log(2, "* c")]),
+            [[["t0", "t9"]], [["t10", "t14"]]],
+        ),
+    ],
+)
+def test_each_day_takes_over_the_groups_of_its_days(
+    text: str, expected: list[list[list[str]]]
+) -> None:
+    assert ends(reflect(DAYS, text)) == expected
+
+
+def test_a_reflected_group_says_what_it_is() -> None:
+    text = "\n".join([day_log(0, "* a"), day_log(1, "* b c"), day_log(2, "* d")])
+    groups = reflect(DAYS, text)
+    assert [entry["text"] for entry in groups] == [
+        f"{heading(0)}\n* a",
+        f"{heading(1)}\n* b c",
+        f"{heading(2)}\n* d",
+    ]
+    assert [entry["tokens"] for entry in groups] == [6, 7, 6]
+    assert {entry["kind"] for entry in groups} == {"reflection"}
+    assert {entry["observed_at"] for entry in groups} == {AT}
+    assert {entry["thread_id"] for entry in groups} == {"t"}
+    assert len({entry["id"] for entry in groups}) == 3
+    assert groups == reflect(DAYS, text), "the same cycle gives the same ids"
+    other = regroup(DAYS, text, cycle_id="c2", reflected_at=AT, counter=Words())
+    assert not {entry["id"] for entry in groups} & {entry["id"] for entry in other}
+
+
+def test_undated_sources_stay_with_what_came_before_them() -> None:
+    sources = [DAYS[0], group("u", "* undated", 5, 9), DAYS[2]]
+    text = "\n".join([day_log(0, "* a"), day_log(1, "* b"), day_log(2, "* c")])
+    assert ends(reflect(sources, text)) == [[["t0", "t9"]], [["t10", "t14"]]]
+
+
+def test_ranges_of_different_threads_are_not_joined() -> None:
+    sources = [group("a", "* a", 0, 4), group("b", "* b", 0, 2, "u"), group("c", "* c", 5, 9)]
+    assert ends(reflect(sources, "* all")) == [[["t0", "t4"], ["u0", "u2"], ["t5", "t9"]]]
+
+
+def span(ranges: list[list[str]]) -> list[tuple[str, int]]:
+    return [
+        (first[0], at) for first, last in ranges for at in range(int(first[1:]), int(last[1:]) + 1)
+    ]
+
+
+@st.composite
+def sources_of_days(draw: st.DrawFn) -> list[Group]:
+    """Groups of one or two threads, each going on where its thread's last one ended."""
+    reached = dict.fromkeys("tu", 0)
+    groups: list[Group] = []
+    day = 0
+    for at in range(draw(st.integers(1, 7))):
+        thread = draw(st.sampled_from("tttu"))
+        count = draw(st.integers(1, 4))
+        day += draw(st.integers(0, 2))
+        dated = draw(st.booleans())
+        text = day_log(day, f"* item {at}") if dated else f"* item {at}"
+        first = reached[thread]
+        groups.append(group(f"g{at}", text, first, first + count - 1, thread))
+        reached[thread] = first + count
+    return groups
+
+
+SECTION = st.one_of(
+    st.integers(0, 14).map(heading),
+    st.sampled_from(["* 🔴 kept", "  * -> detail", "", "prose", "Date: unknown", "```", "Date: x"]),
+)
+
+
+@given(sources_of_days(), st.lists(SECTION, max_size=12).filter(any))
+def test_reflected_groups_cover_exactly_what_their_sources_covered(
+    sources: list[Group], lines: list[str]
+) -> None:
+    text = "\n".join(lines)
+    groups = reflect(sources, text)
+    covered = [place for entry in groups for place in span(entry["ranges"])]
+    assert covered == [place for entry in sources for place in span(entry["ranges"])]
+    kept = [line for entry in groups for line in entry["text"].split("\n") if line.strip()]
+    assert kept == [line for line in lines if line.strip()]
+    assert len({entry["id"] for entry in groups}) == len(groups)
+    assert all(entry["tokens"] == Words().count_text(entry["text"]) for entry in groups)
+
+
+@given(sources_of_days(), st.lists(st.integers(0, 14), min_size=1, unique=True).map(sorted))
+def test_no_group_of_an_ordered_reflection_holds_a_source_of_a_later_section(
+    sources: list[Group], days: list[int]
+) -> None:
+    groups = reflect(sources, "\n".join(day_log(day, f"* day {day}") for day in days))
+    for entry in groups[:-1]:
+        last_own = [day for day in days if f"* day {day}" in entry["text"].split("\n")][-1]
+        later = days[days.index(last_own) + 1]
+        places = set(span(entry["ranges"]))
+        for source in sources:
+            dated = re.match(r"Date: (\w+ \d+), ", source["text"])
+            if dated and set(span(source["ranges"])) <= places:
+                assert source["text"].split("\n")[0] in {heading(day) for day in range(later)}
+
+
+def test_a_long_log_is_cut_and_reflected_in_time() -> None:
+    marks = "🔴🟡🟢✅"
+    texts = [
+        day_log(day, *(f"* {marks[at % 4]} item {at} of day {day}" for at in range(100)))
+        for day in range(200)
+    ]
+    log = [group(f"g{at}", text, at, at) for at, text in enumerate(texts)]
+    started = perf_counter()
+    text = select_previous(log, 5000, Words())
+    assert len(text.split()) <= 5000
+    groups = reflect(log, "\n".join(texts))
+    assert ends(groups) == ends(log)
+    assert perf_counter() - started < 10, "20 000 lines"

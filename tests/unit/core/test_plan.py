@@ -1,0 +1,439 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import cycle as endless
+from typing import Any, Literal, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+
+from langgraph_om.core.actor.prompt import assemble
+from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
+from langgraph_om.core.config.settings import Identity, Settings
+from langgraph_om.core.config.thresholds import Thresholds, resolve_thresholds
+from langgraph_om.core.cycles.observation import observe_cycle
+from langgraph_om.core.cycles.reflection import reflect_cycle
+from langgraph_om.core.effects import AskModel, CycleFlow, ModelReply
+from langgraph_om.core.plan import back_off, plan
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import blank_record
+from langgraph_om.core.record.window import Window, find_safe_cuts, open_window
+from langgraph_om.core.step.inspect import look
+from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.testing import check_message_sequence
+from support.words import Words
+
+NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+OVERHEAD = 24
+
+
+def words(count: int) -> str:
+    return " ".join(["word"] * count)
+
+
+def talk(*sizes: int) -> list[BaseMessage]:
+    """Messages `m0`, `m1`, ... of these sizes, the user's and the assistant's in turn."""
+    return [
+        (AIMessage if at % 2 else HumanMessage)(words(size), id=f"m{at}")
+        for at, size in enumerate(sizes)
+    ]
+
+
+def called(size: int, *call_ids: str) -> AIMessage:
+    calls = [{"name": "f", "args": {}, "id": call_id} for call_id in call_ids]
+    return AIMessage(words(size), tool_calls=calls)
+
+
+def answered(size: int, call_id: str) -> ToolMessage:
+    return ToolMessage(words(size), tool_call_id=call_id)
+
+
+def limits(
+    message_tokens: int = 1000, observation_tokens: int = 2000, **options: Any
+) -> Thresholds:
+    """A window of 1000 tokens, of which 200 are kept, and a log of 2000; nothing buffered."""
+    return resolve_thresholds(
+        ObservationConfig(message_tokens=message_tokens, buffer_tokens=False),
+        ReflectionConfig(observation_tokens=observation_tokens),
+        **options,
+    )
+
+
+def remembering(log_tokens: int = 0, **fields: Any) -> MemoryRecord:
+    log = [
+        {
+            "id": "g0",
+            "kind": "observation",
+            "ranges": [["z0", "z1"]],
+            "thread_id": "t",
+            "observed_at": "2026-03-02T09:00:00+00:00",
+            "text": "* 🔴 x",
+            "tokens": log_tokens,
+        }
+    ]
+    return fold(None, [{"log": log if log_tokens else [], **fields}])
+
+
+def waits(operation: str, retry_at: int, failures: int = 1) -> dict[str, Any]:
+    return {operation: {"failures": failures, "at_tokens": 0, "retry_at_tokens": retry_at}}
+
+
+def decide(
+    record: MemoryRecord, messages: Sequence[BaseMessage], thresholds: Thresholds
+) -> tuple[str, int]:
+    decision = plan(record, open_window(record, messages, Words()), thresholds, NOW)
+    return decision.kind, decision.count
+
+
+HUNDREDS = [100] * 9
+SITUATIONS: dict[str, tuple[MemoryRecord, list[BaseMessage], tuple[str, int]]] = {
+    "nothing yet": (remembering(), [], ("proceed", 0)),
+    "one below the threshold": (remembering(), talk(*HUNDREDS, 75), ("proceed", 0)),
+    "at the threshold, the floor stays": (remembering(), talk(*HUNDREDS, 76), ("observe", 8)),
+    "above, the floor stays": (remembering(), talk(*HUNDREDS, 99), ("observe", 8)),
+    "a floor that would be cut stays larger": (
+        remembering(),
+        talk(*[100] * 7, 300, 90),
+        ("observe", 7),
+    ),
+    "a single huge message": (remembering(), talk(2000), ("observe", 1)),
+    "a huge message comes last": (remembering(), talk(100, 2000), ("observe", 1)),
+    "a huge message comes first": (remembering(), talk(2000, 100, 100, 100), ("observe", 1)),
+    "a backlog, in batches": (remembering(), talk(*[100] * 50), ("observe", 10)),
+    "the end of a backlog": (remembering(), talk(*[100] * 11), ("observe", 9)),
+    "only an open tool call": (remembering(), [called(2000, "c")], ("proceed", 0)),
+    "an open tool call at the end": (
+        remembering(),
+        [*talk(900), called(100, "c")],
+        ("observe", 1),
+    ),
+    "parallel calls, one result missing": (
+        remembering(),
+        [called(500, "c", "d"), answered(500, "c")],
+        ("proceed", 0),
+    ),
+    "an exchange above the batch goes alone": (
+        remembering(),
+        [called(50, "c"), answered(3000, "c"), AIMessage(words(10))],
+        ("observe", 2),
+    ),
+    "what is before a large exchange goes first": (
+        remembering(),
+        [*talk(50), called(50, "c"), answered(3000, "c"), AIMessage(words(10))],
+        ("observe", 1),
+    ),
+    "after a failure, not grown enough": (
+        remembering(attempts=waits("observation", 1100)),
+        talk(*HUNDREDS, 175),
+        ("proceed", 0),
+    ),
+    "after a failure, grown enough": (
+        remembering(attempts=waits("observation", 1100)),
+        talk(*HUNDREDS, 176),
+        ("observe", 9),
+    ),
+    "a failed reflection does not hold back the Observer": (
+        remembering(attempts=waits("reflection", 9999)),
+        talk(*HUNDREDS, 76),
+        ("observe", 8),
+    ),
+    "the log one below its threshold": (remembering(1999), talk(10), ("proceed", 0)),
+    "the log at its threshold": (remembering(2000), talk(10), ("reflect", 0)),
+    "the log at its threshold, nothing else": (remembering(2000), [], ("reflect", 0)),
+    "the window before the log": (remembering(2000), talk(*HUNDREDS, 76), ("observe", 8)),
+    "the log, while the window waits": (
+        remembering(2000, attempts=waits("observation", 5000)),
+        talk(*HUNDREDS, 76),
+        ("reflect", 0),
+    ),
+    "the log, while a tool is running": (
+        remembering(2000),
+        [called(2000, "c")],
+        ("reflect", 0),
+    ),
+    "a reflection that failed": (
+        remembering(2100, attempts=waits("reflection", 2200)),
+        talk(10),
+        ("proceed", 0),
+    ),
+    "a reflection that was not enough": (
+        remembering(2100, attempts=waits("reflection", 2300, failures=0)),
+        talk(10),
+        ("proceed", 0),
+    ),
+    "a log that has grown since": (
+        remembering(2300, attempts=waits("reflection", 2300, failures=0)),
+        talk(10),
+        ("reflect", 0),
+    ),
+    "the turn was ended": (
+        remembering(2000, tripwire={"reason": "x", "last_message": "m9"}),
+        talk(*HUNDREDS, 76),
+        ("abort", 0),
+    ),
+    "the turn was ended, and the conversation went on": (
+        remembering(tripwire={"reason": "x", "last_message": "m8"}),
+        talk(*HUNDREDS, 76),
+        ("observe", 8),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("record", "messages", "expected"), SITUATIONS.values(), ids=SITUATIONS.keys()
+)
+def test_what_memory_does_next(
+    record: MemoryRecord, messages: list[BaseMessage], expected: tuple[str, int]
+) -> None:
+    assert decide(record, messages, limits()) == expected
+
+
+@pytest.mark.parametrize(
+    ("log", "size", "expected"),
+    [(0, 2900, "proceed"), (0, 2976, "observe"), (1500, 1400, "proceed"), (1500, 1476, "observe")],
+)
+def test_a_shared_budget_lends_the_window_what_the_log_leaves(
+    log: int, size: int, expected: str
+) -> None:
+    shared = limits(share_token_budget=True)
+    assert decide(remembering(log), talk(size), shared)[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("log", "size", "expected"),
+    [(2000, 10, "proceed"), (2965, 10, "proceed"), (2966, 10, "reflect"), (2500, 476, "reflect")],
+)
+def test_a_shared_budget_lends_the_log_what_the_window_leaves(
+    log: int, size: int, expected: str
+) -> None:
+    shared = limits(share_token_budget=True)
+    assert decide(remembering(log), talk(size), shared)[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("failures", "grown"), [(1, 100), (2, 200), (3, 400), (4, 800), (5, 800), (50, 800)]
+)
+def test_each_failure_waits_for_more_growth(failures: int, grown: int) -> None:
+    assert back_off(failures, 1234, 1000) == 1234 + grown
+    assert back_off(failures, 5, 1) > 5, "it always waits for something"
+
+
+# --- Whole conversations -------------------------------------------------------------------------
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[list[BaseMessage]]:
+    """Turns of a valid conversation; after each of its parts the Actor is called."""
+    number = iter(range(1000))
+    size = st.sampled_from([1, 5, 20, 60, 200])
+
+    def tell(made: Callable[..., BaseMessage], **fields: Any) -> BaseMessage:
+        return made(words(draw(size)), id=f"m{next(number)}", **fields)
+
+    parts: list[list[BaseMessage]] = []
+    before: list[BaseMessage] = []
+    for _ in range(draw(st.integers(1, 6))):
+        parts.append([*before, tell(HumanMessage)])
+        for _ in range(draw(st.integers(0, 2))):
+            at = next(number)
+            ids = [f"c{at}-{place}" for place in range(draw(st.integers(1, 3)))]
+            calls = [{"name": "f", "args": {}, "id": call_id} for call_id in ids]
+            results = [
+                tell(ToolMessage, tool_call_id=call_id) for call_id in draw(st.permutations(ids))
+            ]
+            parts.append([tell(AIMessage, tool_calls=calls), *results])
+        before = [tell(AIMessage)]
+    return parts
+
+
+def observations(count: int, day: int = 2) -> str:
+    return f"<observations>\nDate: Mar {day}, 2026\n* 🔴 (09:00) {words(count)}\n</observations>"
+
+
+Told = str | Exception | tuple[str, Literal["cut off"]]
+TOLD: dict[str, list[Told]] = {
+    "observer": [
+        observations(10),
+        observations(10, day=3),
+        observations(150),
+        f"{observations(5)}\n<current-task>Go on</current-task>",
+        "<observations>(none)</observations>",
+        "",
+        "I can not help with that.",
+        (observations(10), "cut off"),
+        TimeoutError("no answer"),
+    ],
+    "reflector": [
+        observations(3),
+        f"{observations(2, day=2)}\n{observations(2, day=3)}",
+        observations(90),
+        observations(500),
+        "<observations>(none)</observations>",
+        "no",
+        (observations(3), "cut off"),
+        RuntimeError("overloaded"),
+    ],
+}
+
+
+def reply(told: Told) -> ModelReply:
+    if isinstance(told, Exception):
+        return ModelReply(NOW, error=told)
+    if isinstance(told, tuple):
+        return ModelReply(NOW, told[0], cut_off=True)
+    return ModelReply(NOW, told, usage={"inputTokens": 10, "outputTokens": 2})
+
+
+def run(flow: CycleFlow, scripts: dict[str, Iterator[Told]]) -> list[dict[str, Any]]:
+    """Run a cycle, answering from the script of its role."""
+    events: list[dict[str, Any]] = []
+    answer: ModelReply | None = None
+    while True:
+        try:
+            item = flow.send(answer)
+        except StopIteration:
+            return events
+        answer = None
+        if isinstance(item, AskModel):
+            answer = reply(next(scripts[item.role]))
+        else:
+            events.append(cast("dict[str, Any]", item))
+
+
+def covered(record: MemoryRecord, messages: Sequence[BaseMessage]) -> list[int]:
+    """How many committed ranges each message is in."""
+    places = {message.id: at for at, message in enumerate(messages)}
+    times = [0] * len(messages)
+    for group in record["log"]:
+        for first, last in group["ranges"]:
+            for at in range(places[first], places[last] + 1):
+                times[at] += 1
+    return times
+
+
+def check_laws(record: MemoryRecord, messages: list[BaseMessage], before: int) -> Window:
+    """Check what holds after every step; `before` is how much was observed before it."""
+    window = open_window(record, messages, Words())
+    observed = len(messages) - len(window.entries)
+    assert [entry.message for entry in window.entries] == messages[observed:]
+    assert covered(record, messages) == [1] * observed + [0] * len(window.entries)
+    assert observed >= before, "the cursor never moves back"
+    head, tail = messages[:observed], messages[observed:]
+    head_calls = {c["id"] for m in head if isinstance(m, AIMessage) for c in m.tool_calls}
+    assert not head_calls & {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}
+    assert head_calls <= {m.tool_call_id for m in head if isinstance(m, ToolMessage)}
+    check_prompt(record, messages, window)
+    return window
+
+
+def check_prompt(record: MemoryRecord, messages: list[BaseMessage], window: Window) -> None:
+    prompt = assemble(record, messages, window, today=NOW.date())
+    assert check_message_sequence(prompt, "openai") == []
+    assert check_message_sequence(prompt, "anthropic") == []
+    shown = {id(message) for message in prompt}
+    assert all(id(entry.message) in shown for entry in window.entries)
+    requests = [message for message in messages if isinstance(message, HumanMessage)]
+    assert id(requests[-1]) in shown, "the live user request is always there"
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    conversations(),
+    st.lists(st.sampled_from(TOLD["observer"]), min_size=1, max_size=8),
+    st.lists(st.sampled_from(TOLD["reflector"]), min_size=1, max_size=8),
+    st.sampled_from(["continue", "continue", "abort"]),
+    st.booleans(),
+)
+def test_the_laws_hold_over_whole_conversations(
+    parts: list[list[BaseMessage]],
+    observer: list[Told],
+    reflector: list[Told],
+    on_error: Literal["continue", "abort"],
+    shared: bool,  # noqa: FBT001
+) -> None:
+    setup = Settings(
+        thresholds=limits(150, 100, share_token_budget=shared),
+        counter=Words(),
+        timezone=UTC,
+        on_error=on_error,
+    )
+    scripts: dict[str, Iterator[Told]] = {
+        "observer": endless(observer),
+        "reflector": endless(reflector),
+    }
+    record = blank_record()
+    messages: list[BaseMessage] = []
+    observed = 0
+    for part in parts:
+        messages += part
+        for _ in range(2 * len(messages) + 10):
+            seen = look(setup, record, messages, Identity("t"), NOW)
+            record = seen.record
+            if seen.decision.kind in {"proceed", "abort"}:
+                break
+            flow = (
+                observe_cycle(setup, record, seen.window, seen.decision.count, NOW)
+                if seen.decision.kind == "observe"
+                else reflect_cycle(setup, record, seen.window, NOW)
+            )
+            again = plan(record, seen.window, setup.thresholds, NOW)
+            assert again == seen.decision, "what was decided does not depend on who asks"
+            record = fold(record, [run(flow, scripts)])
+            window = check_laws(record, messages, observed)
+            observed = len(messages) - len(window.entries)
+        else:
+            pytest.fail("the gate does not end")
+        assert seen.decision.kind == "proceed" or on_error == "abort"
+        check_laws(record, messages, observed)
+
+
+@settings(max_examples=40, deadline=None)
+@given(conversations())
+def test_a_memory_whose_models_answer_keeps_to_its_limits(parts: list[list[BaseMessage]]) -> None:
+    setup = Settings(thresholds=limits(150, 100), counter=Words(), timezone=UTC)
+    scripts: dict[str, Iterator[Told]] = {
+        "observer": endless([observations(20)]),
+        "reflector": endless([observations(2)]),
+    }
+    record = blank_record()
+    messages: list[BaseMessage] = []
+    for part in parts:
+        messages += part
+        while (
+            seen := look(setup, record, messages, Identity("t"), NOW)
+        ).decision.kind != "proceed":
+            flow = (
+                observe_cycle(setup, seen.record, seen.window, seen.decision.count, NOW)
+                if seen.decision.kind == "observe"
+                else reflect_cycle(setup, seen.record, seen.window, NOW)
+            )
+            record = fold(seen.record, [run(flow, scripts)])
+        record = seen.record
+        unseen = seen.window.tokens if isinstance(messages[-1], ToolMessage) else 0
+        cut = max(find_safe_cuts(seen.window.entries), default=0)
+        assert seen.window.tokens < 150 or (unseen and seen.window.weight(0, cut) < 150)
+        assert sum(group["tokens"] for group in record["log"]) < 100
+
+
+def test_a_memory_that_is_down_leaves_the_conversation_as_it_is() -> None:
+    setup = Settings(thresholds=limits(), counter=Words(), timezone=UTC)
+    scripts: dict[str, Iterator[Told]] = {"observer": endless([TimeoutError("down")])}
+    record = blank_record()
+    tried: list[int] = []
+    messages: list[BaseMessage] = []
+    for at in range(60):
+        messages += [HumanMessage(words(50), id=f"h{at}"), AIMessage(words(50), id=f"a{at}")]
+        seen = look(setup, record, messages, Identity("t"), NOW)
+        record = seen.record
+        if seen.decision.kind == "observe":
+            tried.append(seen.window.tokens)
+            flow = observe_cycle(setup, record, seen.window, seen.decision.count, NOW)
+            record = fold(record, [run(flow, scripts)])
+            seen = look(setup, record, messages, Identity("t"), NOW)
+            record = seen.record
+        assert seen.decision.kind == "proceed"
+        assert assemble(record, messages, seen.window, today=NOW.date()) == messages
+    assert tried == [1024, 1124, 1324, 1724, 2524, 3324, 4124, 4924, 5724]

@@ -1,0 +1,401 @@
+"""The order of the rooms, read from the imports of every module; a failure says the broken rule."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PACKAGE = "langgraph_om"
+ROOT = Path(__file__).parents[2] / PACKAGE
+
+HOUSE = (
+    "errors <- core <- models, archive <- recall <- runtime <- options, inspection <- memory "
+    "<- integrations <- __init__"
+)
+CORE = (
+    "content, wire, prompts <- events, tokens, effects <- record, config <- observe, plan "
+    "<- actor, reflect <- cycles <- step"
+)
+
+
+def levels_of(order: str, prefix: str = "") -> dict[str, int]:
+    """The level of each room of an order."""
+    return {
+        prefix + room: level
+        for level, rooms in enumerate(order.split(" <- "))
+        for room in rooms.split(", ")
+    }
+
+
+LEVEL = levels_of(HOUSE) | levels_of(CORE, "core.")
+FILES = frozenset({"errors", "options", "inspection", "memory", "core.effects", "core.events"})
+FILES |= {"core.plan", "core.wire", "__init__"}
+"""Rooms that are one file."""
+
+EXCEPTIONS: frozenset[tuple[str, str]] = frozenset()
+"""Imports that still break the order, as (module, imported module)."""
+
+IMPURE = frozenset(
+    {"asyncio", "logging", "os", "random", "socket", "sqlalchemy"}
+    | {"sqlite3", "threading", "time", "uuid"}
+)
+CLOCKS = frozenset({"datetime.now", "datetime.today", "datetime.utcnow", "date.today"})
+
+KNOWN = "Every module lies in a room of the house."
+ABSOLUTE = "Imports are absolute."
+LEFTWARDS = f"Modules import only leftwards: {HOUSE}; in core: {CORE}."
+NO_CIRCLES = "Files of one room import each other without circles."
+TESTING_APART = (
+    "`testing` imports itself, `errors`, `core.effects`, the standard library and langchain_core "
+    "alone, and no other module imports it."
+)
+LANGGRAPH = "Only integrations, recall.tool and recall.search import langgraph."
+LANGCHAIN = (
+    "Only integrations.middleware and, inside functions, models.providers import langchain, which "
+    "is optional."
+)
+SQLALCHEMY = (
+    "Only archive.sql imports sqlalchemy; memory and options do for types and inside functions."
+)
+CORE_ONLY = {
+    "pydantic": ("core.config", "core.record.edits"),
+    "tiktoken": ("core.tokens.counters",),
+    "imagesize": ("core.tokens.images",),
+}
+CORE_LIBRARIES = (
+    "`core` takes nothing but `langchain_core.messages`, typing_extensions, pydantic (config, "
+    "record.edits), tiktoken (tokens.counters) and imagesize (tokens.images)."
+)
+CORE_PURE = (
+    "`core` is pure: no I/O, no database, no clock, no id, no chance, no logging, no threads."
+)
+NOT_PRIVATE = "Nobody imports an underscore name of another distribution."
+
+
+class Import(NamedTuple):
+    """One imported name: where it stands, what it is, and whether it is for types or late."""
+
+    line: int
+    target: str
+    is_late: bool
+    """Whether it stands inside a function."""
+    is_for_types: bool
+
+    @property
+    def top(self) -> str:
+        return self.target.partition(".")[0]
+
+
+def room_of(module: str) -> str:
+    """The room of a module: one of `core` where it lies there."""
+    parts = module.split(".")[1:]
+    if not parts:
+        return "__init__"
+    return ".".join(parts[:2]) if parts[0] == "core" and len(parts) > 1 else parts[0]
+
+
+def imports_of(
+    node: ast.AST, *, is_late: bool = False, is_for_types: bool = False
+) -> Iterator[Import]:
+    """Every import below a node, those of type checking and by literal name included."""
+    for child in ast.iter_child_nodes(node):
+        late, typed = is_late, is_for_types
+        match child:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                late = True
+            case ast.If(test=test) if ast.unparse(test).endswith("TYPE_CHECKING"):
+                typed = True
+            case ast.Import(names=names):
+                yield from (Import(child.lineno, alias.name, late, typed) for alias in names)
+            case ast.ImportFrom(module=module, names=names, level=level):
+                start = "." * level + (module or "")
+                yield from (
+                    Import(child.lineno, f"{start}.{alias.name}", late, typed) for alias in names
+                )
+            case ast.Call(
+                func=ast.Name(id="__import__" | "import_module")
+                | ast.Attribute(attr="import_module"),
+                args=[ast.Constant(value=str(target)), *_],
+            ):
+                yield Import(child.lineno, target, late, typed)
+        yield from imports_of(child, is_late=late, is_for_types=typed)
+
+
+def clocks_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Every mention of a clock of `datetime`, whatever the class was called on import."""
+    names = {
+        alias.asname: alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "datetime"
+        for alias in node.names
+        if alias.asname
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            owner = ast.unparse(node.value).rpartition(".")[2]
+            clock = f"{names.get(owner, owner)}.{node.attr}"
+            if clock in CLOCKS:
+                yield node.lineno, clock
+
+
+def is_under(target: str, module: str) -> bool:
+    return target == module or target.startswith(f"{module}.")
+
+
+def is_private(target: str) -> bool:
+    return any(part.startswith("_") and not part.endswith("__") for part in target.split("."))
+
+
+def is_leftwards(room: str, target: str) -> bool:
+    """Whether a room may import another one."""
+    if room == target:
+        return True
+    own, other = room.partition(".")[0], target.partition(".")[0]
+    if own == other == "core":
+        return "core" not in (room, target) and LEVEL[target] < LEVEL[room]
+    return LEVEL[other] < LEVEL[own]
+
+
+def broken_inside(module: str, found: Import) -> str | None:
+    """The rule that an import of the package's own modules breaks."""
+    room, target = room_of(module), room_of(found.target)
+    if target not in LEVEL and target.partition(".")[0] not in {"core", "testing"}:
+        target = "__init__"
+    if "testing" in {room, target}:
+        of_testing = is_under(found.target, f"{PACKAGE}.core.effects")
+        apart = room != "testing" or not (target in {"testing", "errors"} or of_testing)
+        return TESTING_APART if apart else None
+    source = found.target.rpartition(".")[0]
+    if {(module, source), (module, found.target)} & EXCEPTIONS:
+        return None
+    return None if is_leftwards(room, target) else LEFTWARDS
+
+
+def broken_outside(module: str, found: Import) -> Iterator[str]:
+    """The rules that an import of another distribution breaks."""
+    inside = module.partition(".")[2]
+    room = inside.partition(".")[0]
+    is_part = found.is_late or found.is_for_types
+    if is_private(found.target):
+        yield NOT_PRIVATE
+    if room == "testing" and found.top not in sys.stdlib_module_names | {"langchain_core"}:
+        yield TESTING_APART
+    if found.top == "langgraph" and not (
+        room == "integrations" or inside in {"recall.tool", "recall.search"}
+    ):
+        yield LANGGRAPH
+    if found.top == "langchain" and not (
+        inside == "integrations.middleware" or (inside == "models.providers" and found.is_late)
+    ):
+        yield LANGCHAIN
+    if found.top == "sqlalchemy" and not (
+        is_under(inside, "archive.sql") or (inside in {"memory", "options"} and is_part)
+    ):
+        yield SQLALCHEMY
+
+
+def broken_in_core(module: str, found: Import) -> Iterator[str]:
+    """The rules of purity that an import breaks."""
+    if found.top in IMPURE:
+        yield CORE_PURE
+        return
+    if found.top in sys.stdlib_module_names | {"typing_extensions"}:
+        return
+    rooms = CORE_ONLY.get(found.top, ())
+    inside = module.partition(".")[2]
+    is_allowed = is_under(found.target, "langchain_core.messages") or any(
+        is_under(inside, room) for room in rooms
+    )
+    if not is_allowed:
+        yield CORE_LIBRARIES
+
+
+def violations(module: str, source: str) -> list[str]:
+    """Every rule that a module of the package breaks, with its place and what broke it."""
+    room = room_of(module)
+    if room not in LEVEL and room != "testing":
+        return [f"{module}: {KNOWN}"]
+    tree = ast.parse(source)
+    is_core = is_under(room, "core")
+    found: list[tuple[int, str, str]] = []
+    for each in imports_of(tree):
+        rules: list[str] = []
+        if each.target.startswith("."):
+            rules = [ABSOLUTE]
+        elif each.top == PACKAGE:
+            rules = [rule] if (rule := broken_inside(module, each)) else []
+        else:
+            rules = [*broken_outside(module, each)]
+            if is_core:
+                rules += broken_in_core(module, each)
+        found += [(each.line, each.target, rule) for rule in rules]
+    if is_core:
+        found += [(line, clock, CORE_PURE) for line, clock in clocks_of(tree)]
+    return [f"{module}:{line}: `{what}`: {rule}" for line, what, rule in sorted(found)]
+
+
+def module_of(path: Path) -> str:
+    parts = (PACKAGE, *path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(path): path for path in sorted(ROOT.rglob("*.py"))}
+
+
+def circles(imports: dict[str, set[str]]) -> list[str]:
+    """Every module that imports itself by way of others."""
+    reached = {module: set(targets) for module, targets in imports.items()}
+    for _ in imports:
+        for targets in reached.values():
+            targets |= {far for target in [*targets] for far in reached.get(target, ())}
+    return sorted(module for module, targets in reached.items() if module in targets)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_module_keeps_to_its_layer(module: str) -> None:
+    broken = violations(module, MODULES[module].read_text(encoding="utf-8"))
+    assert not broken, "\n" + "\n".join(broken)
+
+
+def test_no_circles() -> None:
+    imports: dict[str, set[str]] = {}
+    for module, path in MODULES.items():
+        found = imports_of(ast.parse(path.read_text(encoding="utf-8")))
+        sources = {
+            target for each in found for target in (each.target, each.target.rpartition(".")[0])
+        }
+        imports[module] = {target for target in sources if target in MODULES} - {module}
+    # A package's own file imports its modules, for users; they import the modules, never it.
+    packages = {module for module, path in MODULES.items() if path.name == "__init__.py"}
+    inner = {
+        module: targets - packages for module, targets in imports.items() if module not in packages
+    }
+    assert circles(inner) == [], NO_CIRCLES
+
+
+def test_rooms_are_small() -> None:
+    crowded = {
+        str(folder.relative_to(ROOT)): len([*folder.glob("*.py")])
+        for folder in {path.parent for path in MODULES.values()}
+        if len([*folder.glob("*.py")]) > 12
+    }
+    assert not crowded, "A room holds about ten files."
+
+
+def test_modules_were_found() -> None:
+    assert {"langgraph_om.errors", "langgraph_om.core"} <= MODULES.keys()
+    rooms = {room_of(module) for module in MODULES} - {"testing", "core"}
+    assert rooms == LEVEL.keys() - {"core"}
+
+
+IN_FUNCTION = "def resolve():\n    from langchain.chat_models import init_chat_model"
+FOR_TYPES = "if TYPE_CHECKING:\n    from {} import {}"
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "rule"),
+    [
+        ("langgraph_om.engine", "", KNOWN),
+        ("langgraph_om.core.engine", "", KNOWN),
+        ("langgraph_om.errors", "from langgraph_om.core.plan import plan", LEFTWARDS),
+        ("langgraph_om.core.plan", "from langgraph_om.models.ask import ask", LEFTWARDS),
+        ("langgraph_om.core.plan", "from langgraph_om import memory", LEFTWARDS),
+        ("langgraph_om.core.plan", "from langgraph_om.core.step.inspect import x", LEFTWARDS),
+        ("langgraph_om.core.plan", "from langgraph_om.core.observe.observer import x", LEFTWARDS),
+        ("langgraph_om.core.content.text", "from langgraph_om.core.wire import x", LEFTWARDS),
+        ("langgraph_om.models.ask", "from langgraph_om.archive import MessageArchive", LEFTWARDS),
+        ("langgraph_om.archive", "from langgraph_om import ObservationalMemory", LEFTWARDS),
+        ("langgraph_om.archive", "import langgraph_om", LEFTWARDS),
+        (
+            "langgraph_om.runtime.runner",
+            FOR_TYPES.format("langgraph_om.memory", "ObservationalMemory"),
+            LEFTWARDS,
+        ),
+        ("langgraph_om.options", "from langgraph_om.inspection import history", LEFTWARDS),
+        ("langgraph_om.recall.tool", "from langgraph_om.memory import x", LEFTWARDS),
+        (
+            "langgraph_om.memory",
+            "import importlib\nimportlib.import_module('langgraph_om.integrations.agent')",
+            LEFTWARDS,
+        ),
+        ("langgraph_om.core.plan", "from .record import MemoryRecord", ABSOLUTE),
+        ("langgraph_om.memory", "from . import errors", ABSOLUTE),
+        ("langgraph_om.testing", "from langgraph_om.core.plan import plan", TESTING_APART),
+        ("langgraph_om.testing", "import langgraph.graph", TESTING_APART),
+        ("langgraph_om.testing.scripted", "import sqlalchemy", TESTING_APART),
+        ("langgraph_om", "from langgraph_om.testing import ScriptedChatModel", TESTING_APART),
+        ("langgraph_om.memory", "from langgraph.store.base import BaseStore", LANGGRAPH),
+        ("langgraph_om.recall.answer", "import langgraph", LANGGRAPH),
+        ("langgraph_om.integrations.agent", "from langchain.agents import x", LANGCHAIN),
+        ("langgraph_om.models.providers", "import langchain", LANGCHAIN),
+        ("langgraph_om.memory", IN_FUNCTION, LANGCHAIN),
+        ("langgraph_om.archive.writer", "from sqlalchemy import Engine", SQLALCHEMY),
+        ("langgraph_om.memory", "from sqlalchemy import Engine", SQLALCHEMY),
+        ("langgraph_om.core.plan", "from langchain_core.tools import tool", CORE_LIBRARIES),
+        ("langgraph_om.core.plan", "import langchain_core", CORE_LIBRARIES),
+        ("langgraph_om.core", "from langchain_openai import ChatOpenAI", CORE_LIBRARIES),
+        ("langgraph_om.core.plan", "import tiktoken", CORE_LIBRARIES),
+        ("langgraph_om.core.record.fold", "import pydantic", CORE_LIBRARIES),
+        *(("langgraph_om.core.plan", f"import {name}", CORE_PURE) for name in sorted(IMPURE)),
+        ("langgraph_om.core.plan", "from os.path import join", CORE_PURE),
+        ("langgraph_om.core.plan", "from datetime import datetime\ndatetime.now()", CORE_PURE),
+        ("langgraph_om.core.plan", "import datetime as d\nd.datetime.utcnow()", CORE_PURE),
+        ("langgraph_om.core.plan", "from datetime import date as day\nday.today()", CORE_PURE),
+        (
+            "langgraph_om.core.plan",
+            "class A:\n    t = field(default_factory=datetime.now)",
+            CORE_PURE,
+        ),
+        (
+            "langgraph_om.integrations.nodes",
+            "from langgraph._internal._runnable import R",
+            NOT_PRIVATE,
+        ),
+        ("langgraph_om.integrations.nodes", "from langgraph.graph import _private", NOT_PRIVATE),
+        ("langgraph_om.models.ask", "async def f():\n    import langchain_core._api", NOT_PRIVATE),
+    ],
+)
+def test_a_broken_rule_is_named(module: str, source: str, rule: str) -> None:
+    assert any(line.endswith(rule) for line in violations(module, source))
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("langgraph_om.core.plan", "from __future__ import annotations\nimport re"),
+        ("langgraph_om.core.plan", "from langgraph_om.core.record.record import blank_record"),
+        ("langgraph_om.core.step.inspect", "from langgraph_om.core.step.status import x"),
+        ("langgraph_om.core.plan", "from langgraph_om.errors import ConfigurationError"),
+        ("langgraph_om.core.plan", "from langchain_core.messages import AIMessage"),
+        ("langgraph_om.core.plan", "from langchain_core import messages"),
+        ("langgraph_om.core.plan", "from datetime import datetime\ndatetime(2026, 3, 2)"),
+        ("langgraph_om.core.plan", "def plan(state):\n    return state.now"),
+        ("langgraph_om.core.tokens.counters", "import tiktoken"),
+        ("langgraph_om.core.config.options", "from pydantic import TypeAdapter"),
+        ("langgraph_om.models.providers", IN_FUNCTION),
+        ("langgraph_om.models.ask", "import asyncio, logging, time"),
+        ("langgraph_om.memory", FOR_TYPES.format("sqlalchemy", "Engine")),
+        ("langgraph_om.memory", "from datetime import UTC, datetime\ndatetime.now(UTC)"),
+        ("langgraph_om.memory", "from langgraph_om.core.content.text import _clip"),
+        ("langgraph_om.integrations.state_graph", "from langgraph_om import errors, memory"),
+        ("langgraph_om.integrations.middleware", "from langchain.agents.middleware import x"),
+        ("langgraph_om.testing", "from langgraph_om.testing.scripted import ScriptedChatModel"),
+        ("langgraph_om.testing.sequence", "from langgraph_om.errors import ObserverError"),
+        ("langgraph_om.testing.flows", "from langgraph_om.core.effects import AskModel"),
+        ("langgraph_om.testing", "import time\nfrom langchain_core.tools import tool"),
+        ("langgraph_om", "from langgraph_om.integrations.middleware import x"),
+    ],
+)
+def test_what_the_layers_allow_passes(module: str, source: str) -> None:
+    assert violations(module, source) == []
+
+
+def test_circles_are_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == ["a", "b", "c"]
