@@ -23,7 +23,7 @@ from langgraph_om.core.observe.observer import ThreadInput, ThreadsInput, observ
 from langgraph_om.core.observe.other_threads import OtherThread, counts_to_observe, split_batches
 from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.observe.transcript import TimedMessage
-from langgraph_om.core.plan import count_others
+from langgraph_om.core.plan import count_others_tokens
 from langgraph_om.core.record.chunks import digest_entries
 from langgraph_om.core.record.record import (
     CURSOR_TAIL,
@@ -65,7 +65,7 @@ def observe_others_cycle(
     sections, error = yield from _build_observed(cycle, tally, parts)
     if not sections and error is not None:
         yield from build_failed(
-            cycle, tally, error, count_others(record["others"]), window.last_key
+            cycle, tally, error, count_others_tokens(record["others"]), window.last_key
         )
         return
     yield cycle.end("observation-end", tally, **_collect_told(sections))
