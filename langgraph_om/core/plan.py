@@ -51,8 +51,7 @@ class Decision:
     operation: Operation = "observation"
     """What to activate, observe or buffer."""
     count: int = 0
-    """How many of the window's oldest messages to observe or buffer, or how many chunks to activate.
-    """
+    """How many of the window's oldest messages to observe or buffer, or chunks to activate."""
 
 
 PROCEED = Decision("proceed")
