@@ -1,6 +1,6 @@
-"""What was remembered once: earlier generations of a log, and the log as of a time.
+"""Read what was remembered: earlier generations of a log, the log as of a time, and a summary.
 
-In thread scope the past is in the thread's checkpoints, which a caller hands in as LangGraph's
+In thread scope the past is in the thread's checkpoints, which a caller passes as LangGraph's
 `graph.get_state_history(config)`; nothing here reads a checkpointer. In resource scope it is in the
 archive.
 """
@@ -20,11 +20,17 @@ from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.runtime.state import values_of
 
-MAX_TRIES = 50
-MAX_GENERATIONS = 1000
+_MAX_TRIES = 50
+_MAX_GENERATIONS = 1000
+
+_BAR_WIDTH = 24
+"""Characters of a full progress bar."""
+
+_Dated = tuple[datetime | None, MemoryRecord]
+"""When a record was saved, and the record."""
 
 
-def history(source: Any, limit: int) -> list[MemoryRecord]:
+def read_history(source: Any, limit: int) -> list[MemoryRecord]:
     """Return the last record of each generation, newest first.
 
     Args:
@@ -32,26 +38,26 @@ def history(source: Any, limit: int) -> list[MemoryRecord]:
         limit: How many generations to return at most.
 
     Raises:
-        ConfigurationError: When the source is something else.
+        ConfigurationError: When the source is anything else.
     """
-    return select_generations(_read_records(source), limit)
+    return _select_generations(_read_records(source), limit)
 
 
-def observations_as_of(source: Any, time: datetime | str, timezone: tzinfo) -> str:
+def read_observations_as_of(source: Any, time: datetime | str, timezone: tzinfo) -> str:
     """Return the observation log as it was at a time.
 
     Args:
-        source: States of one thread, newest first, or a single one; a single state knows only what
-            its log still has.
-        time: A time, or its ISO text; a day stands for its beginning.
-        timezone: What a time without a zone is read in.
+        source: States of one thread, newest first, or a single one, which knows only what its log
+            still has.
+        time: A time, or its ISO text; a day means its beginning.
+        timezone: The zone of a time without one.
 
     Raises:
-        ConfigurationError: When time or source cannot be read.
+        ConfigurationError: When the time or the source cannot be read.
     """
     moment = _read_moment(time, timezone)
-    record = find_newest_by(_read_records(source), moment)
-    return render_log_as_of(record, moment) if record is not None else ""
+    record = _find_newest_by(_read_records(source), moment)
+    return _render_log_as_of(record, moment) if record is not None else ""
 
 
 # --- With a shared log ---------------------------------------------------------------------------
@@ -73,22 +79,24 @@ def read_resource_as_of(
     """Return the log of a resource as it was at a time."""
     moment = _read_moment(time, timezone)
     for entry in archive.record_history(resource_id, limit=1, until=moment):
-        return render_log_as_of(to_record(entry["record"], resource_id, entry["revision"]), moment)
+        return _render_log_as_of(to_record(entry["record"], resource_id, entry["revision"]), moment)
     return ""
 
 
 def restore_resource(
     archive: MessageArchive, resource_id: str, generation: int, now: datetime
 ) -> MemoryRecord:
-    """Put an earlier generation of a resource's log in force again, as a new one.
+    """Restore an earlier generation of a resource's log as a new generation.
 
     Raises:
         ConfigurationError: When there is no such generation.
-        ArchiveError: When the storage fails, or the log changes all the time.
+        ArchiveError: When the storage fails, or the log keeps changing.
     """
-    for _ in range(MAX_TRIES):
-        entries = archive.record_history(resource_id, limit=MAX_GENERATIONS)
-        former = next((e for e in entries if e["record"]["generation"] == generation), None)
+    for _ in range(_MAX_TRIES):
+        entries = archive.record_history(resource_id, limit=_MAX_GENERATIONS)
+        former = next(
+            (entry for entry in entries if entry["record"]["generation"] == generation), None
+        )
         if former is None:
             known = ", ".join(str(entry["record"]["generation"]) for entry in entries) or "none"
             msg = f"`generation` is {generation!r}; those of {resource_id!r} are {known}"
@@ -98,19 +106,19 @@ def restore_resource(
         revision = newest["revision"]
         if archive.commit_record(resource_id, record, expected=revision, now=now):
             return to_record(record, resource_id, revision + 1)
-    msg = f"the log of {resource_id!r} changed {MAX_TRIES} times while it was restored"
+    msg = f"the log of {resource_id!r} changed {_MAX_TRIES} times while it was restored"
     raise ArchiveError(msg)
 
 
-# --- Reading -------------------------------------------------------------------------------------
+# --- The records of a history --------------------------------------------------------------------
 
 
-def _read_records(source: Any) -> Iterator[tuple[datetime | None, MemoryRecord]]:
-    """Yield the records of states, each with the time it was saved."""
+def _read_records(source: Any) -> Iterator[_Dated]:
+    """Yield the record of each state, with the time it was saved."""
     is_state = isinstance(source, Mapping) or hasattr(source, "values")
     if not is_state and (isinstance(source, str) or not isinstance(source, Iterable)):
         msg = (
-            f"the history of {source!r} cannot be read; hand in "
+            f"the history of {source!r} cannot be read; pass "
             f"`graph.get_state_history(config)`, or a state"
         )
         raise ConfigurationError(msg)
@@ -124,24 +132,20 @@ def _read_records(source: Any) -> Iterator[tuple[datetime | None, MemoryRecord]]
 
 def _read_moment(time: object, timezone: tzinfo) -> datetime:
     try:
-        read = datetime.fromisoformat(time) if isinstance(time, str) else time
+        moment = datetime.fromisoformat(time) if isinstance(time, str) else time
     except ValueError:
-        read = None
-    if not isinstance(read, datetime):
-        msg = f"`time` is {time!r}; write a datetime or ISO text such as '2026-03-02T18:00'"
+        moment = None
+    if not isinstance(moment, datetime):
+        msg = f"`time` is {time!r}; pass a datetime or ISO text such as '2026-03-02T18:00'"
         raise ConfigurationError(msg)
-    return read if read.tzinfo is not None else read.replace(tzinfo=timezone)
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone)
 
 
-Dated = tuple[datetime | None, MemoryRecord]
-"""A record and when it was saved."""
-
-
-def select_generations(records: Iterable[Dated], limit: int) -> list[MemoryRecord]:
+def _select_generations(records: Iterable[_Dated], limit: int) -> list[MemoryRecord]:
     """Return the last record of each generation.
 
     Args:
-        records: Records, newest first; only as many are read as are needed.
+        records: Records, newest first; no more are read than are needed.
         limit: How many generations to return at most.
     """
     found: dict[int, MemoryRecord] = {}
@@ -155,7 +159,7 @@ def select_generations(records: Iterable[Dated], limit: int) -> list[MemoryRecor
     return list(found.values())
 
 
-def find_newest_by(records: Iterable[Dated], time: datetime) -> MemoryRecord | None:
+def _find_newest_by(records: Iterable[_Dated], time: datetime) -> MemoryRecord | None:
     """Return the record that was in force at a time.
 
     Args:
@@ -165,16 +169,15 @@ def find_newest_by(records: Iterable[Dated], time: datetime) -> MemoryRecord | N
     return next((record for at, record in records if at is None or at <= time), None)
 
 
-def render_log_as_of(record: MemoryRecord, time: datetime) -> str:
-    """Render the groups of a log that had been written by a time."""
+def _render_log_as_of(record: MemoryRecord, time: datetime) -> str:
+    """Render the groups of a log that were written by a time."""
     written = [
         group for group in record["log"] if datetime.fromisoformat(group["observed_at"]) <= time
     ]
     return write_log(written)
 
 
-_BAR = 24
-"""Characters of a full progress bar."""
+# --- The summary ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -190,50 +193,56 @@ class MemoryView:
     conversation_tokens: int
     """Tokens of the whole conversation."""
     prompt_tokens: int
-    """Tokens of observations and unobserved messages: what the Actor gets of it."""
+    """Tokens of observations and unobserved messages, which is what the Actor is sent of it."""
 
     @property
     def compression_ratio(self) -> float:
-        """Tokens of the conversation for each token that the Actor gets; 1.0 without memory."""
+        """Tokens of the conversation per token that the Actor is sent; 1.0 without memory."""
         return self.conversation_tokens / self.prompt_tokens if self.prompt_tokens else 1.0
 
     def __str__(self) -> str:
         """Return the summary as plain text."""
-        lines = [self._title(), *(_bar_line(*row) for row in self._windows())]
-        lines += [f"buffered: {self._buffered()}", f"compression: {self._compression()}"]
-        lines += [f"{name}: {value}" for name, value in self._hints()]
+        lines = [self._write_title(), *(_render_bar_line(*row) for row in self._list_windows())]
+        lines += [
+            f"buffered: {self._describe_buffered()}",
+            f"compression: {self._describe_compression()}",
+        ]
+        lines += [f"{name}: {value}" for name, value in self._list_hints()]
         return "\n".join([*lines, "", write_log(self.record["log"]) or "(no observations yet)"])
 
     def __repr__(self) -> str:
-        """Return the summary, as a prompt shows it."""
+        """Return the summary, for an interactive prompt."""
         return str(self)
 
     def _repr_html_(self) -> str:
         """Return the summary as HTML; all text of the conversation is escaped."""
-        rows = "".join(_bar_html(*row) for row in self._windows())
-        facts = [("buffered", self._buffered()), ("compression", self._compression())]
+        rows = "".join(_render_bar_html(*row) for row in self._list_windows())
+        facts = [
+            ("buffered", self._describe_buffered()),
+            ("compression", self._describe_compression()),
+        ]
         items = "".join(
             f"<li><b>{escape(name)}</b>: {escape(value)}</li>"
-            for name, value in [*facts, *self._hints()]
+            for name, value in [*facts, *self._list_hints()]
         )
         log = escape(write_log(self.record["log"])) or "<i>no observations yet</i>"
         return (
-            f"<div><b>{escape(self._title())}</b><table>{rows}</table><ul>{items}</ul>"
+            f"<div><b>{escape(self._write_title())}</b><table>{rows}</table><ul>{items}</ul>"
             f"<pre style='white-space:pre-wrap'>{log}</pre></div>"
         )
 
-    def _title(self) -> str:
+    def _write_title(self) -> str:
         named = self.record["thread_title"] or self.record["thread_id"] or "(no thread id)"
         return f"memory of {named}, generation {self.record['generation']}"
 
-    def _windows(self) -> list[tuple[str, int, int]]:
+    def _list_windows(self) -> list[tuple[str, int, int]]:
         active = self.status["windows"]["active"]
         return [
             (name, active[name]["tokens"], active[name]["threshold"])
             for name in ("messages", "observations")
         ]
 
-    def _buffered(self) -> str:
+    def _describe_buffered(self) -> str:
         buffered = self.status["windows"]["buffered"]
         chunks, reflection = buffered["observations"], buffered["reflection"]
         count = chunks["chunks"]
@@ -245,13 +254,13 @@ class MemoryView:
             + (f"; at work: {' and '.join(working)}" if working else "")
         )
 
-    def _compression(self) -> str:
+    def _describe_compression(self) -> str:
         return (
             f"{self.compression_ratio:.1f} to 1 "
             f"({self.conversation_tokens} tokens of conversation, {self.prompt_tokens} shown)"
         )
 
-    def _hints(self) -> list[tuple[str, str]]:
+    def _list_hints(self) -> list[tuple[str, str]]:
         names = {"current_task": "current task", "suggested_response": "suggested response"}
         values: Mapping[str, Any] = self.record
         failures = [
@@ -262,12 +271,12 @@ class MemoryView:
         return [*failures, *((title, values[key]) for key, title in names.items() if values[key])]
 
 
-def _bar_line(name: str, tokens: int, threshold: int) -> str:
-    full = min(_BAR, round(_BAR * tokens / threshold)) if threshold else 0
-    return f"{name:<12} [{'#' * full}{'.' * (_BAR - full)}] {tokens} of {threshold} tokens"
+def _render_bar_line(name: str, tokens: int, threshold: int) -> str:
+    full = min(_BAR_WIDTH, round(_BAR_WIDTH * tokens / threshold)) if threshold else 0
+    return f"{name:<12} [{'#' * full}{'.' * (_BAR_WIDTH - full)}] {tokens} of {threshold} tokens"
 
 
-def _bar_html(name: str, tokens: int, threshold: int) -> str:
+def _render_bar_html(name: str, tokens: int, threshold: int) -> str:
     return (
         f"<tr><td>{escape(name)}</td>"
         f"<td><progress value='{min(tokens, threshold)}' max='{threshold}'></progress></td>"

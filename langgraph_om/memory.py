@@ -53,8 +53,8 @@ from langgraph_om.core.wire import Event, MemoryRecord, Part
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.inspection import (
     MemoryView,
-    history,
-    observations_as_of,
+    read_history,
+    read_observations_as_of,
     read_resource_as_of,
     read_resource_history,
     restore_resource,
@@ -430,7 +430,7 @@ class ObservationalMemory(StepRunner):
         check_count("limit", limit)
         if isinstance(states, str) and self._sharing is not None:
             return read_resource_history(self._sharing.archive, states, limit)
-        return history(states, limit)
+        return read_history(states, limit)
 
     def restore(self, resource_id: str, generation: int) -> MemoryRecord:
         """Put an earlier generation of a resource's log in force again, as a new one.
@@ -460,7 +460,7 @@ class ObservationalMemory(StepRunner):
         """
         if isinstance(states, str) and self._sharing is not None:
             return read_resource_as_of(self._sharing.archive, states, time, self.settings.timezone)
-        return observations_as_of(states, time, self.settings.timezone)
+        return read_observations_as_of(states, time, self.settings.timezone)
 
     def _status(self, record: MemoryRecord, window: Window) -> dict[str, Any]:
         step = max(0, record["turn"]["step"])

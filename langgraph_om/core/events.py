@@ -1,7 +1,7 @@
-"""What memory does, said once: events that are folded into the record and shown on the stream.
+"""Name the events, and render them as parts of the custom stream.
 
-An event is a mapping with a `type` and snake_case keys, JSON values only. `to_part` renders it as
-the `data-om-*` part of the custom stream; events that only keep the books have no part.
+An event is a mapping with a `type` and snake_case keys, JSON values only. It is folded into the
+record, and `to_part` renders it as a `data-om-*` part; events that only keep the books have none.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ PART_FIELDS: dict[str, dict[str, str]] = {
         "thread_id": "threadId",
     },
 }
-"""Per event with a part: which key becomes which field. Keys that are `None` are left out."""
+"""Per event with a part: the field that each key becomes. Keys that are `None` are left out."""
 
 
 def to_part(event: Mapping[str, Any]) -> Part | None:
@@ -100,10 +100,10 @@ def to_part(event: Mapping[str, Any]) -> Part | None:
 
 
 def iso(moment: datetime) -> str:
-    """Write a time as ISO text with milliseconds."""
+    """Return a time as ISO text with milliseconds."""
     return moment.isoformat(timespec="milliseconds")
 
 
 def public_operation(operation: str) -> str:
-    """Name an operation for those who look on: to observe other threads is to observe."""
+    """Return an operation as users see it: observing other threads is `observation` too."""
     return "observation" if operation == "others" else operation

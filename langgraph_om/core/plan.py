@@ -1,16 +1,16 @@
-"""All policy is here: what memory does next. It never counts, formats or stores.
+"""Decide what memory does next. All policy is here; nothing here counts, formats or stores.
 
 The order of the checks is the policy, and the first that applies wins:
 
 1. the turn was ended by a failure (`on_error="abort"`) -> abort;
 2. a buffered reflection is there and the log has reached its threshold -> activate it;
 3. chunks are there and the window has reached its threshold -> activate them;
-4. the window has reached its blocking threshold -> observe the oldest part of it, in batches;
+4. the window has reached its blocking threshold -> observe its oldest messages, in batches;
 5. with a shared log and without buffering, other threads have more unobserved messages than may be
-   shown -> observe these;
-6. the log has reached its blocking threshold -> reflect it;
-7. the window has grown by an interval, other threads have more than may be shown, or the log is on
-   its way to its threshold -> buffer;
+   shown -> observe those;
+6. the log has reached its blocking threshold -> reflect on it;
+7. the window has grown by an interval, other threads have more than may be shown, or the log has
+   reached the size at which its reflection is buffered -> buffer;
 8. otherwise -> proceed to the Actor.
 
 What needs no model comes first. Observation comes before reflection because it bounds the larger
@@ -40,7 +40,7 @@ from langgraph_om.core.record.window import Window, find_safe_cuts
 from langgraph_om.core.wire import MemoryRecord
 
 Operation = Literal["observation", "reflection", "others"]
-"""What is done: observing this thread, condensing the log, or observing other threads."""
+"""A kind of work: observe this thread, condense the log, or observe other threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +49,13 @@ class Decision:
 
     kind: Literal["proceed", "abort", "activate", "observe", "reflect", "buffer"]
     operation: Operation = "observation"
-    """To activate, observe or buffer: which of them."""
+    """What to activate, observe or buffer."""
     count: int = 0
-    """To observe or buffer: where the messages end, as a count of the window's oldest. To activate:
-    how many chunks."""
+    """How many of the window's oldest messages to observe or buffer, or chunks to activate."""
 
 
 PROCEED = Decision("proceed")
 ABORT = Decision("abort")
-
-_BACK_OFF = (0.1, 0.2, 0.4, 0.8)
-"""Growth to wait for after 1, 2, 3, and 4 or more failures in a row, as parts of the threshold."""
 
 
 def plan(record: MemoryRecord, window: Window, thresholds: Thresholds, now: datetime) -> Decision:
@@ -72,9 +68,9 @@ def plan(record: MemoryRecord, window: Window, thresholds: Thresholds, now: date
         now: The current time; a later one never turns work into no work.
     """
     del now  # nothing waits for a time yet
-    if _was_tripped(record, window):
+    if _has_tripped(record, window):
         return ABORT
-    if _buffered_reflection_due(record, window, thresholds):
+    if _is_buffered_reflection_due(record, window, thresholds):
         return Decision("activate", "reflection", 1)
     live = select_live_chunks(record, window)
     if live and window.tokens >= thresholds.messages_at(log_tokens(record)):
@@ -87,23 +83,59 @@ def plan(record: MemoryRecord, window: Window, thresholds: Thresholds, now: date
     return _decide_buffering(record, window, thresholds, live)
 
 
-def _was_tripped(record: MemoryRecord, window: Window) -> bool:
-    """The turn stays ended until the conversation goes on."""
+def count_to_activate(
+    live: Sequence[LiveChunk], window_tokens: int, thresholds: Thresholds, log: int
+) -> int:
+    """Return how many chunks an activation would take now; the status projects the same number."""
+    return choose_chunks(
+        [chunk.tokens for chunk in live],
+        window_tokens,
+        keep=thresholds.keep_tokens,
+        force_at=thresholds.block_messages_at(log),
+    )
+
+
+_BACK_OFF = (0.1, 0.2, 0.4, 0.8)
+"""Growth to wait for after 1, 2, 3, and 4 or more failures in a row, as shares of the threshold."""
+
+
+def back_off(failures: int, tokens: int, threshold: int) -> int:
+    """Return the size at which an operation is tried again, in tokens.
+
+    Args:
+        failures: Failures in a row, this one included; 1 or more.
+        tokens: The size at which it failed, in tokens.
+        threshold: The size at which it is due, in tokens.
+    """
+    share = _BACK_OFF[min(failures, len(_BACK_OFF)) - 1]
+    return tokens + max(1, round(threshold * share))
+
+
+def count_others_tokens(others: Sequence[Mapping[str, Any]]) -> int:
+    """Count the tokens of the unobserved messages of other threads, long texts cut."""
+    return sum(thread["tokens"] for thread in others)
+
+
+# --- Failures ------------------------------------------------------------------------------------
+
+
+def _has_tripped(record: MemoryRecord, window: Window) -> bool:
+    """Return whether a failure ended the turn and the conversation has not gone on since."""
     tripwire = record.get("tripwire")
     return tripwire is not None and tripwire["last_message"] == window.last_key
 
 
-def _backs_off(record: MemoryRecord, operation: Operation, size: int) -> bool:
-    """Return whether an earlier attempt still holds the next one back.
+def _is_backing_off(record: MemoryRecord, operation: Operation, size: int) -> bool:
+    """Return whether a new attempt has to wait after an earlier one.
 
-    It does until the text has grown enough, or is smaller than it was then.
+    It waits until the text has grown enough, or has become smaller than it was then.
     """
     attempt: dict[str, Any] | None = record["attempts"].get(operation)
     return attempt is not None and attempt["at_tokens"] <= size < attempt["retry_at_tokens"]
 
 
 def _has_just_failed(record: MemoryRecord, window: Window) -> bool:
-    """Return whether this turn has waited in vain already, so that it does not wait once more."""
+    """Return whether this turn has already waited in vain; it then does not wait again."""
     return window.last_key is not None and any(
         attempt.get("last_message") == window.last_key for attempt in record["attempts"].values()
     )
@@ -112,23 +144,13 @@ def _has_just_failed(record: MemoryRecord, window: Window) -> bool:
 # --- Activation ----------------------------------------------------------------------------------
 
 
-def _buffered_reflection_due(record: MemoryRecord, window: Window, thresholds: Thresholds) -> bool:
+def _is_buffered_reflection_due(
+    record: MemoryRecord, window: Window, thresholds: Thresholds
+) -> bool:
     buffered = record["reflection"]
     if buffered is None or log_tokens(record) < thresholds.observations_at(window.tokens):
         return False
     return find_groups(record["log"], buffered["group_ids"]) is not None
-
-
-def count_to_activate(
-    live: Sequence[LiveChunk], window_tokens: int, thresholds: Thresholds, log: int
-) -> int:
-    """Tell how many chunks an activation would take now; also what the status projects."""
-    return choose_chunks(
-        [part.tokens for part in live],
-        window_tokens,
-        keep=thresholds.keep_tokens,
-        force_at=thresholds.block_messages_at(log),
-    )
 
 
 # --- Blocking work -------------------------------------------------------------------------------
@@ -138,33 +160,33 @@ def _decide_blocking(
     record: MemoryRecord, window: Window, thresholds: Thresholds
 ) -> Decision | None:
     """Decide what the turn has to wait for, if anything."""
-    count = _messages_to_observe(record, window, thresholds)
+    count = _count_to_observe(record, window, thresholds)
     if count:
         return Decision("observe", "observation", count)
-    if thresholds.buffer_tokens is None and _others_due(record, thresholds):
+    if thresholds.buffer_tokens is None and _are_others_due(record, thresholds):
         return Decision("observe", "others")
-    if _reflection_due(record, window, thresholds):
+    if _is_reflection_due(record, window, thresholds):
         return Decision("reflect", "reflection")
     return None
 
 
-def _messages_to_observe(record: MemoryRecord, window: Window, thresholds: Thresholds) -> int:
+def _count_to_observe(record: MemoryRecord, window: Window, thresholds: Thresholds) -> int:
     log = log_tokens(record)
     due = thresholds.block_messages_at(log)
-    if window.tokens < due or _backs_off(record, "observation", window.tokens):
+    if window.tokens < due or _is_backing_off(record, "observation", window.tokens):
         return 0
     limit = thresholds.messages_at(log)
-    return _find_batch(
+    return _choose_batch(
         window, keep=thresholds.keep_tokens, limit=limit, most=thresholds.message_tokens
     )
 
 
-def _find_batch(window: Window, *, keep: int, limit: int, most: int) -> int:
+def _choose_batch(window: Window, *, keep: int, limit: int, most: int) -> int:
     """Choose how many messages one observation takes.
 
-    The goal is the longest prefix that leaves at least `keep` tokens; where that would leave the
-    window at its threshold still (a single large message at the end), one exchange more. A backlog
-    is taken in steps of at most `most` tokens; an exchange above that goes alone.
+    The goal is the longest prefix that leaves at least `keep` tokens. Where the window would still
+    be at its threshold then (a single large message at the end), it is one exchange more. A backlog
+    is taken in batches of at most `most` tokens; a larger exchange is a batch of its own.
     """
     cuts = [0, *find_safe_cuts(window.entries)]
     removed = [0, *accumulate(entry.tokens for entry in window.entries)]
@@ -181,17 +203,23 @@ def _fit_batch(cuts: Sequence[int], removed: Sequence[int], most: int) -> int:
     return fitting[-1] if fitting else (cuts[0] if cuts else 0)
 
 
-def _others_due(record: MemoryRecord, thresholds: Thresholds) -> bool:
-    budget = thresholds.others_tokens
-    if not is_others_due(record["others"], budget):
+def _are_others_due(record: MemoryRecord, thresholds: Thresholds) -> bool:
+    if not _count_due_in_others(record["others"], thresholds.others_tokens):
         return False
-    return _may_buffer(record, "others", count_others(record["others"]))
+    return _may_buffer(record, "others", count_others_tokens(record["others"]))
 
 
-def _reflection_due(record: MemoryRecord, window: Window, thresholds: Thresholds) -> bool:
+def _count_due_in_others(others: Sequence[Mapping[str, Any]], budget: int) -> int:
+    """Count the messages of other threads to observe now: none while all of them can be shown."""
+    if count_others_tokens(others) <= budget and not any(thread.get("rest") for thread in others):
+        return 0
+    return sum(thread["observable"] for thread in others)
+
+
+def _is_reflection_due(record: MemoryRecord, window: Window, thresholds: Thresholds) -> bool:
     tokens = log_tokens(record)
     due = thresholds.block_observations_at(window.tokens)
-    return tokens >= max(1, due) and not _backs_off(record, "reflection", tokens)
+    return tokens >= max(1, due) and not _is_backing_off(record, "reflection", tokens)
 
 
 # --- Buffering -----------------------------------------------------------------------------------
@@ -209,7 +237,7 @@ def _decide_buffering(
         )
         if end:
             return Decision("buffer", "observation", end)
-    if thresholds.buffer_tokens is not None and _others_due(record, thresholds):
+    if thresholds.buffer_tokens is not None and _are_others_due(record, thresholds):
         return Decision("buffer", "others")
     log = log_tokens(record)
     start = thresholds.reflect_buffer_at
@@ -219,28 +247,4 @@ def _decide_buffering(
 
 
 def _may_buffer(record: MemoryRecord, operation: Operation, size: int) -> bool:
-    return operation not in record["pending"] and not _backs_off(record, operation, size)
-
-
-def back_off(failures: int, tokens: int, threshold: int) -> int:
-    """Tell at which size an operation is tried again.
-
-    Args:
-        failures: Failures in a row, this one included; 1 or more.
-        tokens: The size at which it failed.
-        threshold: The size at which it is due.
-    """
-    part = _BACK_OFF[min(failures, len(_BACK_OFF)) - 1]
-    return tokens + max(1, round(threshold * part))
-
-
-def count_others(others: Sequence[Mapping[str, Any]]) -> int:
-    """Count the unobserved messages of other threads, long parts cut."""
-    return sum(each["tokens"] for each in others)
-
-
-def is_others_due(others: Sequence[Mapping[str, Any]], budget: int) -> int:
-    """Count the messages of other threads to observe now: none while all of them can be shown."""
-    if count_others(others) <= budget and not any(each.get("rest") for each in others):
-        return 0
-    return sum(each["observable"] for each in others)
+    return operation not in record["pending"] and not _is_backing_off(record, operation, size)

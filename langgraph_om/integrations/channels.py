@@ -1,8 +1,8 @@
-"""The reducer of a `messages` channel that is kept as deltas.
+"""Define the reducer of a `messages` channel that is stored as deltas.
 
-It gives what LangGraph's `add_messages` gives, in the batched form that a `DeltaChannel` needs,
-with two differences that replay asks for: a message without an id gets one made of its place and
-content instead of a random one, and removing a message that is not there is no error.
+It returns what LangGraph's `add_messages` returns, in the batched form that a `DeltaChannel` needs,
+with two differences that replay requires: a message without an id gets one derived from its place
+and content instead of a random one, and removing a message that is not there is not an error.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ def messages_reducer(state: Sequence[AnyMessage] | None, updates: Sequence[Any])
 
     Args:
         state: The conversation so far; it is not changed.
-        updates: Each a message, or a list of messages, in any form LangChain reads.
+        updates: Messages or lists of messages, in any form that LangChain reads.
 
     Returns:
-        The conversation: a message of a known id replaces it in place, others are appended.
+        The conversation: a message with a known id replaces the old one in place, others are
+        appended.
     """
-    merged: list[BaseMessage | None] = _known(state or [])
+    merged: list[BaseMessage | None] = _read_state(state or [])
     places = {message.id: at for at, message in enumerate(merged) if message and message.id}
     for update in updates:
         removed: set[str] = set()
-        for message in _read(update):
+        for message in _read_update(update):
             if isinstance(message, RemoveMessage):
                 if message.id == REMOVE_ALL:
                     merged, places, removed = [], {}, set()
@@ -54,36 +55,36 @@ def messages_reducer(state: Sequence[AnyMessage] | None, updates: Sequence[Any])
                 removed.discard(message.id)
                 merged[places[message.id]] = message
             else:
-                known = message if message.id else _with_id(message, len(places), places)
-                places[str(known.id)] = len(merged)
-                merged.append(known)
+                added = message if message.id else _add_id(message, len(places), places)
+                places[str(added.id)] = len(merged)
+                merged.append(added)
         for key in removed:
             merged[places.pop(key)] = None
     return [message for message in merged if message is not None]
 
 
-def _with_id(message: BaseMessage, number: int, taken: Mapping[str, int]) -> BaseMessage:
-    """Name a message by its place and content, so that replay names it the same."""
+def _add_id(message: BaseMessage, number: int, taken: Mapping[str, int]) -> BaseMessage:
+    """Return the message with an id from its place and content, which replay derives again."""
     key = derive_id("message", number, content_digest(message))
     while key in taken:
         key = f"{key}+"
     return message.model_copy(update={"id": key})
 
 
-def _known(state: Sequence[Any]) -> list[BaseMessage | None]:
-    """Return the conversation so far; a server may hand it over as JSON values."""
+def _read_state(state: Sequence[Any]) -> list[BaseMessage | None]:
+    """Return the conversation so far as messages; a server may pass it as JSON values."""
     if all(isinstance(message, BaseMessage) for message in state):
         return list(state)
-    return list(_read(list(state)))
+    return list(_read_update(list(state)))
 
 
-def _read(update: Any) -> list[BaseMessage]:
+def _read_update(update: Any) -> list[BaseMessage]:
     if update is None:
         return []
     items = update if isinstance(update, list) else [update]
     return [
         message_chunk_to_message(message) if isinstance(message, BaseMessageChunk) else message
-        for message in convert_to_messages([_dumped(item) for item in items])
+        for message in convert_to_messages([_restore(item) for item in items])
     ]
 
 
@@ -95,8 +96,8 @@ _CLASSES: dict[str, type[BaseMessage]] = {
 }
 
 
-def _dumped(item: Any) -> Any:
-    """Make a message of what `model_dump` made of one, with its usage and all else it had."""
+def _restore(item: Any) -> Any:
+    """Return the message that `model_dump` was called on, with its usage and all other fields."""
     if not isinstance(item, Mapping):
         return item
     kind = str(item.get("type"))

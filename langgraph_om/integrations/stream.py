@@ -1,4 +1,7 @@
-"""Memory's parts as a projection of LangGraph's event stream (version 3)."""
+"""Project memory's parts out of LangGraph's event stream (version 3).
+
+The stream keeps every event; the projection only adds a view of it.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,10 @@ from langgraph_om.core.wire import Part
 
 
 class MemoryTransformer(StreamTransformer):
-    """Shows the `data-om-*` parts of a run as `run.memory`.
+    """Exposes the `data-om-*` parts of a run as `run.memory`.
 
-    The agents of this package have it built in; to any other graph it is given by
-    `builder.compile(transformers=[MemoryTransformer])`, or by `transformers=` of one run.
+    The agents of this package have it built in. For any other graph, pass it to
+    `builder.compile(transformers=[MemoryTransformer])`, or as `transformers=` of one run.
     """
 
     required_stream_modes: ClassVar[tuple[str, ...]] = ("custom",)
@@ -24,11 +27,11 @@ class MemoryTransformer(StreamTransformer):
         self._parts: StreamChannel[Part] = StreamChannel()
 
     def init(self) -> dict[str, Any]:
-        """Name the projection."""
+        """Return the projection by its name."""
         return {"memory": self._parts}
 
     def process(self, event: ProtocolEvent) -> bool:
-        """Take over what is a part of memory; every event stays in the stream."""
+        """Copy the parts of memory to the projection; every event stays in the stream."""
         if event["method"] == "custom" and event["params"]["namespace"] == list(self.scope):
             data = event["params"]["data"]
             if isinstance(data, dict) and str(data.get("type")).startswith("data-om-"):

@@ -1,6 +1,6 @@
-"""What a model value is: a model, or a list, tiers or a function of such values.
+"""Check and read model values: a model, or a list, tiers or a function of such values.
 
-Values are read here, not called; a leaf is a name, a chat model or a runnable.
+Nothing here calls a value. A leaf is a name, a chat model or a runnable.
 """
 
 from __future__ import annotations
@@ -15,36 +15,34 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from langgraph_om.errors import ConfigurationError, ModelTierError
 
-_HINT = (
-    "write a name such as 'openai/gpt-5-mini', a chat model, a runnable over messages, a function "
-    "of the run's configuration, a list of fallbacks, or a ModelByInputTokens"
-)
+Leaf = str | Runnable[Any, Any]
+"""A model by name, or as an object."""
 
 
 class ModelByInputTokens:
-    """Choose a model by the size of its input: the smallest tier that covers it.
+    """Choose a model by the tokens of its input: the smallest tier that covers it.
 
         >>> tiers = ModelByInputTokens({10_000: "openai/gpt-5-nano", 200_000: "openai/gpt-5-mini"})
         >>> tiers.resolve(10_000), tiers.resolve(10_001)
         ('openai/gpt-5-nano', 'openai/gpt-5-mini')
 
-    The size is that of the whole question: prompt, earlier observations and messages.
+    All tokens of the question count: prompt, earlier observations and messages.
 
     Args:
-        up_to: Per tier, the largest input in tokens and the model value for it, in any order.
+        up_to: The model value of each tier by its largest input in tokens, in any order.
 
     Raises:
-        ConfigurationError: When there is no tier, a limit is no whole number above 0, or a model
-            value is none.
+        ConfigurationError: When there is no tier, a limit is not a whole number above 0, or a value
+            is not a model value.
     """
 
     def __init__(self, up_to: Mapping[int, ModelValue]) -> None:
         if not isinstance(up_to, Mapping) or not up_to:
-            msg = f"`up_to` is {up_to!r}; write a mapping such as {{100_000: 'openai/gpt-5-mini'}}"
+            msg = f"`up_to` is {up_to!r}; pass a mapping such as {{100_000: 'openai/gpt-5-mini'}}"
             raise ConfigurationError(msg)
         for limit in up_to:
             if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-                msg = f"`up_to` has the key {limit!r}; write a whole number of tokens, 1 or more"
+                msg = f"`up_to` has the key {limit!r}; pass a whole number of tokens, 1 or more"
                 raise ConfigurationError(msg)
         self._tiers: dict[int, ModelValue] = {limit: up_to[limit] for limit in sorted(up_to)}
         for limit, target in self._tiers.items():
@@ -63,7 +61,7 @@ class ModelByInputTokens:
         """Return the model value for an input.
 
         Raises:
-            ModelTierError: When the input is above the largest limit.
+            ModelTierError: When the input is larger than the largest limit.
         """
         limits = self.thresholds
         at = bisect_left(limits, input_tokens)
@@ -79,9 +77,6 @@ class ModelByInputTokens:
         return f"ModelByInputTokens({self._tiers!r})"
 
 
-Leaf = str | Runnable[Any, Any]
-"""A model by name, or an object that can be asked."""
-
 ModelValue = (
     str
     | BaseChatModel
@@ -96,7 +91,7 @@ are model values or `{"model": ..., "max_retries": n}`."""
 
 
 def is_leaf(value: object) -> TypeGuard[Leaf]:
-    """Return whether a value is a model itself."""
+    """Return whether a value is a single model."""
     return isinstance(value, str | Runnable)
 
 
@@ -106,8 +101,28 @@ def is_list(value: object) -> TypeGuard[Sequence[Any]]:
 
 
 def is_choice(value: object) -> TypeGuard[Callable[[RunnableConfig], Any]]:
-    """Return whether a value is a function that chooses."""
+    """Return whether a value is a function that chooses a model value."""
     return callable(value) and not isinstance(value, type | str | Runnable | ModelByInputTokens)
+
+
+def has_choice(value: object) -> bool:
+    """Return whether a checked value contains a function."""
+    if isinstance(value, ModelByInputTokens):
+        return any(has_choice(value.resolve(limit)) for limit in value.thresholds)
+    if is_list(value):
+        return any(has_choice(entry) for entry, _ in entries_of(value, None))
+    return is_choice(value)
+
+
+def covers(value: object, input_tokens: int) -> bool:
+    """Return whether a checked value has a model for an input; a function may have one."""
+    if isinstance(value, ModelByInputTokens):
+        return input_tokens <= value.thresholds[-1] and covers(
+            value.resolve(input_tokens), input_tokens
+        )
+    if is_list(value):
+        return any(covers(entry, input_tokens) for entry, _ in entries_of(value, None))
+    return True
 
 
 def entries_of(value: Sequence[Any], retries: int | None) -> list[tuple[Any, int | None]]:
@@ -115,7 +130,7 @@ def entries_of(value: Sequence[Any], retries: int | None) -> list[tuple[Any, int
 
     Args:
         value: A checked list of fallbacks.
-        retries: Retries for entries that do not say.
+        retries: Retries of entries that do not set any.
     """
     return [
         (entry["model"], entry.get("max_retries", retries))
@@ -126,25 +141,32 @@ def entries_of(value: Sequence[Any], retries: int | None) -> list[tuple[Any, int
 
 
 def leaves_of(option: str, value: object) -> Iterator[tuple[str, Leaf]]:
-    """Yield every model of a value that is known without calling anything.
+    """Yield every model in a value that is known without calling anything.
 
     Args:
         option: The name of the setting.
-        value: What was given.
+        value: The value that the user passed.
 
-    Returns:
-        Pairs of the words with which an error about the model begins, and the model.
+    Yields:
+        The beginning of an error about a model, and the model.
 
     Raises:
-        ConfigurationError: For what is no model value, and for a list that contains itself.
+        ConfigurationError: For anything that is not a model value, and for a list that contains
+            itself.
     """
     for place, leaf in _walk_leaves(_Place(option, value), value, ()):
         yield str(place), leaf
 
 
+_HINT = (
+    "pass a name such as 'openai/gpt-5-mini', a chat model, a runnable over messages, a function "
+    "of the run's configuration, a list of fallbacks, or a ModelByInputTokens"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where in a setting a value stands."""
+    """Where a value is in a setting."""
 
     option: str
     root: object
@@ -155,10 +177,10 @@ class _Place:
         return replace(self, steps=f"{self.steps}[{step!r}]", value=value)
 
     def __str__(self) -> str:
-        whole = f"`{self.option}` is {self.root!r}"
+        setting = f"`{self.option}` is {self.root!r}"
         if not self.steps:
-            return whole
-        return f"{whole}, where `{self.option}{self.steps}` is {self.value!r}"
+            return setting
+        return f"{setting}, where `{self.option}{self.steps}` is {self.value!r}"
 
     def refuse(self, why: str) -> ConfigurationError:
         return ConfigurationError(f"{self}; {why}")
@@ -173,7 +195,7 @@ def _walk_leaves(
     if is_choice(value):
         return
     if id(value) in path:
-        why = "that is a list that contains itself; write one that ends"
+        why = "that is a list that contains itself; pass one that ends"
         raise place.refuse(why)
     inside: Iterator[tuple[object, object]]
     if isinstance(value, ModelByInputTokens):
@@ -189,32 +211,12 @@ def _walk_leaves(
 
 
 def _read_entry(place: _Place, entry: object) -> object:
-    """Return the model value of an entry of a list."""
+    """Return the model value of an entry of a list, whose retries are checked."""
     if not isinstance(entry, Mapping):
         return entry
     retries = entry.get("max_retries", 0)
     is_count = isinstance(retries, int) and not isinstance(retries, bool) and retries >= 0
     if "model" not in entry or not entry.keys() <= {"model", "max_retries"} or not is_count:
-        why = "write a model, or {'model': 'openai/gpt-5-mini', 'max_retries': 2}"
+        why = "pass a model, or {'model': 'openai/gpt-5-mini', 'max_retries': 2}"
         raise place.refuse(why)
     return entry["model"]
-
-
-def has_choice(value: object) -> bool:
-    """Return whether a checked value has a function somewhere."""
-    if isinstance(value, ModelByInputTokens):
-        return any(has_choice(value.resolve(limit)) for limit in value.thresholds)
-    if is_list(value):
-        return any(has_choice(entry) for entry, _ in entries_of(value, None))
-    return is_choice(value)
-
-
-def covers(value: object, input_tokens: int) -> bool:
-    """Return whether a checked value has a model for an input, as far as can be known."""
-    if isinstance(value, ModelByInputTokens):
-        return input_tokens <= value.thresholds[-1] and covers(
-            value.resolve(input_tokens), input_tokens
-        )
-    if is_list(value):
-        return any(covers(entry, input_tokens) for entry, _ in entries_of(value, None))
-    return True

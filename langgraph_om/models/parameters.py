@@ -1,7 +1,7 @@
-"""Which settings a model is sent, in its client's words.
+"""Choose the settings that a model is sent, in the terms of its client.
 
-What a user wrote is sent wherever the model takes it; defaults are sent only to models that are
-named by a string. What a model has refused once is not sent to it again.
+What a user set is sent wherever the model takes it; defaults are sent only to models that are named
+by a string. What a model has refused once is not sent to it again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Literal
 from langchain_core.language_models import BaseChatModel
 
 Family = Literal["openai", "google", "anthropic", "other"]
-"""Clients that call a setting by the same word."""
+"""Clients that use the same names for settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,11 @@ class Sampling:
 
     defaults: Mapping[str, Any]
     written: Mapping[str, Any]
-    """What the user wrote; `None` for a setting that is not to be sent."""
+    """What the user set; `None` for a setting that is not to be sent."""
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What the user asks to be sent."""
+        """The settings that the user wants to be sent."""
         return {key: value for key, value in self.written.items() if value not in (None, {})}
 
 
@@ -40,7 +40,7 @@ _CLASSES: dict[str, Family] = {
 
 
 def family_of(model: object) -> Family:
-    """Tell the family of a chat model by its class; what is bound to it does not matter."""
+    """Return the family of a chat model, from its class; what is bound to it does not matter."""
     while not isinstance(model, BaseChatModel) and hasattr(model, "bound"):
         model = model.bound
     names = [kind.__name__ for kind in type(model).__mro__]
@@ -48,14 +48,15 @@ def family_of(model: object) -> Family:
 
 
 def accepts_settings(model: object) -> bool:
-    """Return whether it is known how an object takes settings."""
+    """Return whether it is known how a model object takes settings."""
     return family_of(model) != "other"
 
 
 # --- What a model takes --------------------------------------------------------------------------
 
+
 _MIN_BUDGET = {"gemini-2.5-flash-lite": 512, "gemini-2.5-flash": 1, "gemini-2.5-pro": 128}
-"""The models that take a thinking budget, and the least that they take beside none and any."""
+"""The models that take a thinking budget, and the smallest one besides 0 (off) and -1 (dynamic)."""
 
 _REASONING = re.compile(r"o\d|gpt-5(?!-chat)")
 _GEMINI_3 = re.compile(r"(?:models/)?gemini-(?:[3-9]|\d\d)")
@@ -64,17 +65,19 @@ _GEMINI_3 = re.compile(r"(?:models/)?gemini-(?:[3-9]|\d\d)")
 def fit_to_model(
     sampling: Sampling, family: Family, name: str, profile: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Return the settings that a model that is named by a string takes, as far as is known.
+    """Return the settings that a model named by a string takes, as far as is known.
 
     Args:
         sampling: The settings of the role.
-        family: The client.
+        family: The family of its client.
         name: The model's name, without its provider.
         profile: What langchain knows of the model, if anything.
     """
     defaults = dict(sampling.defaults)
     if _GEMINI_3.match(name):
-        defaults.pop("temperature", None)  # made for their own; a lower one makes them repeat
+        defaults.pop(
+            "temperature", None
+        )  # made for their own default; a lower one makes them repeat
     settings = {key: value for key, value in defaults.items() if key not in sampling.written}
     return limit_output({**settings, **sampling.asked}, family, name, profile)
 
@@ -82,36 +85,37 @@ def fit_to_model(
 def limit_output(
     settings: Mapping[str, Any], family: Family, name: str, profile: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Return the settings that a model takes; a limit on its answer is no larger than its own."""
+    """Return the settings that a model takes, with output and thinking limits that it accepts."""
     fit = dict(settings)
     known = profile or {}
     is_reasoning = family == "openai" and _REASONING.match(name)
     if known.get("temperature") is False or is_reasoning:
         fit.pop("temperature", None)
-    most = known.get("max_output_tokens")
-    if "max_output_tokens" in fit and isinstance(most, int) and most > 0:
-        fit["max_output_tokens"] = min(most, fit["max_output_tokens"])
+    limit = known.get("max_output_tokens")
+    if "max_output_tokens" in fit and isinstance(limit, int) and limit > 0:
+        fit["max_output_tokens"] = min(limit, fit["max_output_tokens"])
     if "thinking_budget" in fit:
         budget = fit.pop("thinking_budget")
         model = name.removeprefix("models/")
-        least = next((n for stem, n in _MIN_BUDGET.items() if model.startswith(stem)), None)
-        if family == "google" and least is not None:
-            fit["thinking_budget"] = max(budget, least) if budget > 0 else budget
+        minimum = next((n for stem, n in _MIN_BUDGET.items() if model.startswith(stem)), None)
+        if family == "google" and minimum is not None:
+            fit["thinking_budget"] = max(budget, minimum) if budget > 0 else budget
     return fit
 
 
-def describe(settings: Mapping[str, Any], family: Family) -> dict[str, Any]:
+def to_arguments(settings: Mapping[str, Any], family: Family) -> dict[str, Any]:
     """Return settings as keyword arguments of a client."""
-    words = dict(settings)
-    extra = words.pop("extra", {})
-    if family != "google" and "max_output_tokens" in words:
-        words["max_tokens"] = words.pop("max_output_tokens")
-    return {**words, **extra}
+    arguments = dict(settings)
+    extra = arguments.pop("extra", {})
+    if family != "google" and "max_output_tokens" in arguments:
+        arguments["max_tokens"] = arguments.pop("max_output_tokens")
+    return {**arguments, **extra}
 
 
 # --- What a model refuses ------------------------------------------------------------------------
 
-_SAID_AS = {
+
+_NAMES_IN_ERRORS = {
     "temperature": ("temperature",),
     "max_output_tokens": (
         *("max_tokens", "max_completion_tokens", "max_output_tokens", "maxoutputtokens"),
@@ -121,11 +125,11 @@ _SAID_AS = {
 }
 
 
-def find_named(message: str, sent: Collection[str]) -> frozenset[str]:
-    """Tell which of the settings that were sent an error is about."""
-    said = message.lower()
+def find_refused(message: str, sent: Collection[str]) -> frozenset[str]:
+    """Return which of the settings that were sent an error message is about."""
+    lowered = message.lower()
     return frozenset(
         setting
-        for setting, words in _SAID_AS.items()
-        if setting in sent and any(word in said for word in words)
+        for setting, words in _NAMES_IN_ERRORS.items()
+        if setting in sent and any(word in lowered for word in words)
     )

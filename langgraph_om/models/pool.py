@@ -1,4 +1,7 @@
-"""The Observer's and the Reflector's models, each ready to be asked with the settings it takes."""
+"""Keep the Observer's and the Reflector's models, each with the settings that it takes.
+
+A model that is named by a string is made once per role; what it refuses is remembered.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,19 @@ from langgraph_om.models.parameters import (
     Family,
     Sampling,
     accepts_settings,
-    describe,
     family_of,
-    find_named,
+    find_refused,
     fit_to_model,
     limit_output,
+    to_arguments,
 )
 from langgraph_om.models.providers import chat_model, family_and_name
 from langgraph_om.models.retries import DEFAULT_RETRIES, status_of
+
+_PASSED_ON: Mapping[str, tuple[str, ...]] = {"openai": ("image",), "anthropic": ("image", "file")}
+"""What these clients pass on by its URL; others would fetch it themselves, or refuse it."""
+
+_REFUSES_SETTINGS = (400, 422)
 
 
 @dataclass
@@ -33,22 +41,22 @@ class ModelPool:
     """The Observer's and the Reflector's models, made when first needed."""
 
     values: Mapping[str, ModelValue]
-    """Per role: a checked model value."""
+    """A checked model value per role."""
     settings: Mapping[str, Sampling]
-    """Per role: what is sent with each call."""
+    """The settings per role."""
     _made: dict[tuple[str, str], BoundModel] = field(default_factory=dict, repr=False)
     _refused: dict[str, frozenset[str]] = field(default_factory=dict, repr=False)
-    """Per model: settings that it has refused."""
+    """The settings that each model has refused, by its name."""
 
     def get(self, role: str, leaf: Leaf) -> BoundModel:
-        """Return a model, ready to be asked with a role's settings."""
+        """Return a model with a role's settings."""
         sampling, name = self.settings[role], name_of(leaf)
         refused = self._refused.get(name, frozenset())
         if not isinstance(leaf, str):
             return _bind_settings(leaf, sampling, refused)
         client = self._made.get((role, name))
         if client is None:  # two threads may both make one; the first is kept
-            client = self._made.setdefault((role, name), _name_attachments(name, sampling, refused))
+            client = self._made.setdefault((role, name), _make_model(name, sampling, refused))
         return client
 
     def learn(self, role: str, leaf: Leaf, error: BaseException) -> bool:
@@ -57,21 +65,21 @@ class ModelPool:
         Returns:
             Whether the model is worth asking again, without them.
         """
-        if status_of(error) not in _REFUSING:
+        if status_of(error) not in _REFUSES_SETTINGS:
             return False
         name = name_of(leaf)
-        named = find_named(str(error), self.get(role, leaf).sent)
+        named = find_refused(str(error), self.get(role, leaf).sent)
         if not named:
             return False
         self._refused[name] = self._refused.get(name, frozenset()) | named
-        for each in self.settings:
-            self._made.pop((each, name), None)
+        for other_role in self.settings:
+            self._made.pop((other_role, name), None)
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class BoundModel:
-    """A model to ask."""
+    """A model with the settings it is sent."""
 
     runnable: Runnable[Any, Any]
     sent: frozenset[str] = frozenset()
@@ -92,37 +100,8 @@ class BoundModel:
         return not by_profile or is_profiled(attachment, self.profile)
 
 
-_PASSED_ON: Mapping[str, tuple[str, ...]] = {"openai": ("image",), "anthropic": ("image", "file")}
-"""What these clients hand on by its URL; others would fetch it themselves, or refuse it."""
-
-_REFUSING = (400, 422)
-
-
-def refuses_attachments(error: BaseException) -> bool:
-    """Return whether a call failed for what was attached to it.
-
-    A client that cannot write an attachment in its provider's form says so before it calls.
-    """
-    if isinstance(error, ObservationalMemoryError):
-        return False
-    status = status_of(error)
-    if status is None:
-        return isinstance(error, ValueError | TypeError | KeyError | NotImplementedError)
-    if status in _FOR_THEIR_SIZE_OR_FORM:
-        return True
-    return status not in _FOR_OTHER_REASONS and _ATTACHMENT.search(str(error)) is not None
-
-
-_FOR_THEIR_SIZE_OR_FORM = (413, 415)
-_FOR_OTHER_REASONS = (401, 403, 408, 429)
-_ATTACHMENT = re.compile(
-    r"(?i)\b(?:image|vision|multi-?modal|modalit|attachment|audio|video|media|mime|pdf|inline_?data"
-    r"|(?:input_)?files?\b|documents?\b|content.{0,40}\bstring)|\binput_(?:image|audio)"
-)
-
-
 def name_of(leaf: Leaf) -> str:
-    """Name a model in errors, and tell it from others."""
+    """Return a model's name, for errors and to tell it from others."""
     if isinstance(leaf, str):
         return DEFAULT_MODEL if leaf == "default" else leaf
     name = getattr(leaf, "model_name", None) or getattr(leaf, "model", None)
@@ -131,33 +110,48 @@ def name_of(leaf: Leaf) -> str:
 
 
 def retries_of(leaf: Leaf) -> int:
-    """Tell how often a model is asked again where the user does not say.
+    """Return how often a model is asked again where the user does not set it.
 
-    An object brings the retries of its own client, which would multiply with ours.
+    A model object has the retries of its own client, which would multiply with ours.
     """
     return DEFAULT_RETRIES if isinstance(leaf, str) else 0
 
 
-def _name_attachments(name: str, sampling: Sampling, refused: frozenset[str]) -> BoundModel:
+def check_settings_apply(option: str, model: object, sampling: Sampling) -> None:
+    """Refuse settings for a model object if it is unknown how that takes them.
+
+    Raises:
+        ConfigurationError: When the user set any.
+    """
+    if sampling.asked and not isinstance(model, str) and not accepts_settings(model):
+        msg = (
+            f"`{option}` is {dict(sampling.written)!r}, which cannot be applied to "
+            f"{type(model).__name__}; give it to the model's own constructor and leave it out here"
+        )
+        raise ConfigurationError(msg)
+
+
+def _make_model(name: str, sampling: Sampling, refused: frozenset[str]) -> BoundModel:
+    """Make a model that is named by a string, with the settings that it takes."""
     family, model = family_and_name(name)
     # Google's client takes 1 for a single attempt, and 0 for its own default.
     once: dict[str, Any] = {"max_retries": 1 if family == "google" else 0}
     plain = chat_model(name, {**once, **(sampling.asked.get("extra") or {})})
     settings = fit_to_model(sampling, family, model, getattr(plain, "profile", None))
     kept = {key: value for key, value in settings.items() if key not in refused}
-    words = describe(kept, family)
+    arguments = to_arguments(kept, family)
     unwanted = {*refused, *(key for key, value in sampling.written.items() if value is None)}
     if family == "google" and "temperature" in unwanted:
-        words["temperature"] = None  # this client has a temperature of its own
-    made = chat_model(name, {**once, **words}) if words else plain
-    sent = frozenset(kept) if words else frozenset()
+        arguments["temperature"] = None  # this client has a temperature of its own
+    made = chat_model(name, {**once, **arguments}) if arguments else plain
+    sent = frozenset(kept) if arguments else frozenset()
     return BoundModel(made, sent, getattr(made, "profile", None), family_of(made))
 
 
 def _bind_settings(
     model: Runnable[Any, Any], sampling: Sampling, refused: frozenset[str]
 ) -> BoundModel:
-    """Bind what the user wrote to an object; defaults are not for objects."""
+    """Bind what the user set to a model object, which gets no defaults."""
     family = family_of(model)
     chat: Any = model
     while not isinstance(chat, BaseChatModel) and hasattr(chat, "bound"):
@@ -169,19 +163,31 @@ def _bind_settings(
     name = str(getattr(chat, "model_name", None) or getattr(chat, "model", None) or "")
     settings = limit_output(sampling.asked, family, name, profile)
     kept = {key: value for key, value in settings.items() if key not in refused}
-    bound = model.bind(**describe(kept, family)) if kept else model
+    bound = model.bind(**to_arguments(kept, family)) if kept else model
     return BoundModel(bound, frozenset(kept), profile, family)
 
 
-def check_settings_apply(option: str, model: object, sampling: Sampling) -> None:
-    """Refuse settings for an object of which it is not known how it takes them.
+# --- Refused attachments -------------------------------------------------------------------------
 
-    Raises:
-        ConfigurationError: When the user wrote any.
+
+_REFUSES_SIZE_OR_FORM = (413, 415)
+_UNRELATED = (401, 403, 408, 429)
+_ATTACHMENT = re.compile(
+    r"(?i)\b(?:image|vision|multi-?modal|modalit|attachment|audio|video|media|mime|pdf|inline_?data"
+    r"|(?:input_)?files?\b|documents?\b|content.{0,40}\bstring)|\binput_(?:image|audio)"
+)
+
+
+def refuses_attachments(error: BaseException) -> bool:
+    """Return whether a call failed because of its attachments.
+
+    A client that cannot convert an attachment to its provider's form raises before it calls.
     """
-    if sampling.asked and not isinstance(model, str) and not accepts_settings(model):
-        msg = (
-            f"`{option}` is {dict(sampling.written)!r}, which cannot be applied to "
-            f"{type(model).__name__}; give it to the model's own constructor and leave it out here"
-        )
-        raise ConfigurationError(msg)
+    if isinstance(error, ObservationalMemoryError):
+        return False
+    status = status_of(error)
+    if status is None:
+        return isinstance(error, ValueError | TypeError | KeyError | NotImplementedError)
+    if status in _REFUSES_SIZE_OR_FORM:
+        return True
+    return status not in _UNRELATED and _ATTACHMENT.search(str(error)) is not None

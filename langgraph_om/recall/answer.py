@@ -1,6 +1,6 @@
-"""The recall tool: raw messages behind the observation log, read by id, page by page, or searched.
+"""Answer calls of the recall tool: raw messages behind the log, by id, page by page, or searched.
 
-Recall never raises for what a model writes: the answer then says what was wrong and what to write
+Recall never raises for what a model writes: the answer says what was wrong and what to write
 instead. What the user may not see is answered exactly like what does not exist.
 """
 
@@ -18,13 +18,10 @@ from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.record import write_range
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Group
-from langgraph_om.recall.arguments import Recall, RefusedError, read_arguments, show
+from langgraph_om.recall.arguments import RecallRequest, RefusedError, quote, read_arguments
 from langgraph_om.recall.lists import answer_search, answer_threads
-from langgraph_om.recall.pages import Answer, Writer
+from langgraph_om.recall.pages import Answer, AnswerWriter
 from langgraph_om.recall.source import RecallMessage, RecallScope, RecallSource
-
-MAX_COLONS: Final = 10
-MAX_RANGES: Final = 5
 
 
 def recall(
@@ -37,16 +34,16 @@ def recall(
 
     Args:
         arguments: What the model wrote.
-        source: Where messages come from.
-        scope: What may be reached.
-        counter: Measures the answer, which keeps to the scope's budget as JSON text.
+        source: Where messages are read from.
+        scope: What may be read.
+        counter: Measures the answer, whose JSON text keeps to the scope's budget.
 
     Returns:
         The fields of the mode, or one field `error` or `hint` that says what to write instead.
     """
     try:
         asked = read_arguments(arguments, scope.timezone)
-        answer = _MODES[asked.mode](asked, source, scope, Writer(scope, counter))
+        answer = _MODES[asked.mode](asked, source, scope, AnswerWriter(scope, counter))
     except RefusedError as refused:
         answer = {key: sanitize(text) for key, text in refused.answer.items()}
     return {
@@ -54,20 +51,17 @@ def recall(
     }
 
 
-# --- What the Actor is told ----------------------------------------------------------------------
-
-
 def write_guidance(
     scope: Literal["thread", "resource"],
     has_search: bool,  # noqa: FBT001
     instructions: str | None,
 ) -> str:
-    """Tell the Actor when and how to use recall.
+    """Return the text that tells the Actor when and how to use recall.
 
     Args:
         scope: Whether other conversations can be read.
         has_search: Whether there is a search by meaning.
-        instructions: Text of the application, appended.
+        instructions: Text of the application, which is appended.
     """
     return fill(
         "recall",
@@ -82,7 +76,7 @@ def with_range(group: Group) -> str:
     return "\n".join(filter(None, (group["text"], write_range(group)))) if group["text"] else ""
 
 
-# --- Messages ------------------------------------------------------------------------------------
+# --- Mode `messages` -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,20 +84,20 @@ class _Page:
     shown: list[RecallMessage]
     earlier: list[RecallMessage]
     later: list[RecallMessage]
-    """Some of those before and after; empty only when there are none."""
+    """Some of the messages before and after; empty only when there are none."""
     cursor: str | None
 
 
 def _answer_messages(
-    asked: Recall, source: RecallSource, scope: RecallScope, writer: Writer
+    asked: RecallRequest, source: RecallSource, scope: RecallScope, writer: AnswerWriter
 ) -> Answer:
     """Answer mode `messages`."""
-    thread_id, anchor = _find_place(asked, source, scope)
+    thread_id, anchor = _find_start(asked, source, scope)
     if asked.part_index is not None:
         return _answer_part(asked, asked.part_index, anchor, writer)
     if asked.char_offset:
         msg = (
-            f"`charOffset` is {show(asked.char_offset)} without `partIndex`; write also the index "
+            f"`charOffset` is {quote(asked.char_offset)} without `partIndex`; write also the index "
             "of the part it belongs to"
         )
         raise RefusedError(msg)
@@ -123,12 +117,12 @@ def _answer_messages(
     if not page.shown:
         return answer
     if asked.detail == "high":
-        return writer.first_part(page.shown[0], answer, [*_read_neighbours(page, number)])
-    return writer.overview(page.shown, answer, is_backward=number < 0)
+        return writer.write_first_part(page.shown[0], answer, [*_write_neighbours(page, number)])
+    return writer.write_overview(page.shown, answer, is_backward=number < 0)
 
 
-def _read_neighbours(page: _Page, number: int) -> Iterator[str]:
-    """Say how to go on from a page of one message, in the direction of reading."""
+def _write_neighbours(page: _Page, number: int) -> Iterator[str]:
+    """Yield how to go on from a page of one message, in the direction of reading."""
     if number > 0 and page.later:
         yield f"Next message: page {number + 1}, or cursor {show_key(page.later[0].key)}."
     if number < 0 and page.earlier:
@@ -157,57 +151,64 @@ def _read_page(
         earlier = source.messages(thread_id, start=None, stop=at, limit=1, newest_first=True)
     if at is not None and number < 0 and not later:
         later = source.messages(thread_id, start=at + 1, stop=None, limit=1, newest_first=False)
-    return _Page(found[begin:end], earlier, later, key or next((m.key for m in edge), None))
+    return _Page(
+        found[begin:end], earlier, later, key or next((message.key for message in edge), None)
+    )
 
 
-def _answer_part(asked: Recall, index: int, anchor: RecallMessage | None, writer: Writer) -> Answer:
-    """Answer with a single part of the message at the cursor."""
+def _answer_part(
+    asked: RecallRequest, index: int, anchor: RecallMessage | None, writer: AnswerWriter
+) -> Answer:
+    """Answer with one part of the message at the cursor."""
     if anchor is None:
         msg = "`partIndex` needs a `cursor`; write the id of the message that has the part"
         raise RefusedError(msg)
     parts = [*parts_of(anchor.message)]
-    name = show(anchor.key)
+    name = quote(anchor.key)
     if not parts:
         msg = f"The message {name} has nothing to show; leave `partIndex` out to read around it"
         raise RefusedError(msg)
     if index >= len(parts):
         known = f"0 to {len(parts) - 1}" if len(parts) > 1 else "0 only"
-        msg = f"`partIndex` is {show(index)}, but the message {name} has part {known}"
+        msg = f"`partIndex` is {quote(index)}, but the message {name} has part {known}"
         raise RefusedError(msg)
-    length = writer.length(anchor, index)
+    length = writer.count_characters(anchor, index)
     if asked.char_offset and asked.char_offset >= length:
         msg = (
-            f"`charOffset` is {show(asked.char_offset)}, but the part has {length:,} characters; "
+            f"`charOffset` is {quote(asked.char_offset)}, but the part has {length:,} characters; "
             "write a smaller one, or go on with the next part"
         )
         raise RefusedError(msg)
-    return writer.part(anchor, index, asked.char_offset)
+    return writer.write_part(anchor, index, asked.char_offset)
 
 
-# --- Where to read -------------------------------------------------------------------------------
+# --- Where to start ------------------------------------------------------------------------------
 
 
-def _find_place(
-    asked: Recall, source: RecallSource, scope: RecallScope
+def _find_start(
+    asked: RecallRequest, source: RecallSource, scope: RecallScope
 ) -> tuple[str, RecallMessage | None]:
-    """Find the thread and the message to start from."""
+    """Return the thread and the message to start from."""
     named = None if asked.thread_id is None else _find_named_thread(asked.thread_id, source, scope)
     if asked.cursor is None:
         return named or scope.current_thread, None
     for key in dict.fromkeys((asked.cursor, asked.cursor.strip(" \t\r\n`\"'"))):
-        anchor = _find(key, named, source, scope)
+        anchor = _find_message(key, named, source, scope)
         if anchor is not None:
             return anchor.thread_id, anchor
-    _refuse_range(asked.cursor, lambda key: _find(key, named, source, scope) is not None)
-    if named is not None and (other := _find(asked.cursor, None, source, scope)) is not None:
-        where = show(scope.show_id(other.thread_id))
+    _refuse_range(asked.cursor, lambda key: _find_message(key, named, source, scope) is not None)
+    if (
+        named is not None
+        and (other := _find_message(asked.cursor, None, source, scope)) is not None
+    ):
+        where = quote(scope.show_id(other.thread_id))
         msg = (
-            f"`cursor` {show(asked.cursor)} is a message of another conversation; write "
+            f"`cursor` {quote(asked.cursor)} is a message of another conversation; write "
             f"`threadId` {where}, or leave `threadId` out"
         )
         raise RefusedError(msg, kind="hint")
     msg = (
-        f"`cursor` is {show(asked.cursor)}, and there is no such message to read; write the first "
+        f"`cursor` is {quote(asked.cursor)}, and there is no such message to read; write the first "
         "or the last id of a `_range` line, or leave `cursor` out to start at the beginning"
     )
     raise RefusedError(msg)
@@ -224,16 +225,16 @@ def _find_named_thread(written: str, source: RecallSource, scope: RecallScope) -
             return thread_id
     ways = ', take one from mode "threads",' if scope.scope == "resource" else ""
     msg = (
-        f"`threadId` is {show(written)}, and there is no such conversation to read; leave it out"
+        f"`threadId` is {quote(written)}, and there is no such conversation to read; leave it out"
         f'{ways} or write "current"'
     )
     raise RefusedError(msg)
 
 
-def _find(
+def _find_message(
     key: str, named: str | None, source: RecallSource, scope: RecallScope
 ) -> RecallMessage | None:
-    """Find a message where it may be read: in the named thread, else here, else anywhere."""
+    """Return a message from where it may be read: the named thread, else this one, else any."""
     found = source.find(key, named or scope.current_thread)
     if found is None and named is None and scope.scope == "resource":
         found = source.find(key, None)
@@ -242,34 +243,38 @@ def _find(
     return found
 
 
+_MAX_COLONS: Final = 10
+_MAX_RANGES: Final = 5
+
+
 def _refuse_range(written: str, exists: Callable[[str], bool]) -> None:
-    """Refuse a range in place of an id, naming the ids in it."""
+    """Refuse a range in place of an id, and name the ids in it."""
     text = written.strip().strip("`")
     label = "_range:"
     if text.startswith(label):
         text = text.removeprefix(label).strip().removesuffix("_").strip("` ")
     ends = [
         pair
-        for segment in islice(text.split(","), MAX_RANGES)
+        for segment in islice(text.split(","), _MAX_RANGES)
         if (pair := _split_range(segment.strip(), exists)) is not None
     ]
     if not ends:
         return
     choices = "; ".join(
-        f"{show(first)} with page 1 to read on from its start, or {show(last)} with page -1 to "
+        f"{quote(first)} with page 1 to read on from its start, or {quote(last)} with page -1 to "
         "read back from its end"
         for first, last in ends
     )
-    msg = f"`cursor` is a range, {show(written)}; write one id of it: {choices}"
+    msg = f"`cursor` is a range, {quote(written)}; write one id of it: {choices}"
     raise RefusedError(msg, kind="hint")
 
 
 def _split_range(segment: str, exists: Callable[[str], bool]) -> tuple[str, str] | None:
-    """Part a range at its colon; of several, at one between two ids that exist, or the middle."""
+    """Split a range at its colon; of several, at one between two ids that exist, or the middle."""
     pieces = segment.split(":")
     pairs = [
         (":".join(pieces[:at]), ":".join(pieces[at:]))
-        for at in range(1, min(len(pieces), MAX_COLONS + 1))
+        for at in range(1, min(len(pieces), _MAX_COLONS + 1))
     ]
     pairs = [(first, last) for first, last in pairs if first and last]
     if len(pairs) > 1:
@@ -279,7 +284,12 @@ def _split_range(segment: str, exists: Callable[[str], bool]) -> tuple[str, str]
     return pairs[len(pairs) // 2] if pairs else None
 
 
-_MODES: Final[Mapping[str, Callable[[Recall, RecallSource, RecallScope, Writer], Answer]]] = {
+# --- Modes ---------------------------------------------------------------------------------------
+
+
+_MODES: Final[
+    Mapping[str, Callable[[RecallRequest, RecallSource, RecallScope, AnswerWriter], Answer]]
+] = {
     "messages": _answer_messages,
     "threads": answer_threads,
     "search": answer_search,

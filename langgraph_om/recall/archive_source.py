@@ -1,7 +1,7 @@
-"""Where recall reads from in a run: the archive, or the state of the current thread alone.
+"""Read for recall from the archive, or from the state of the current thread alone.
 
 The current thread and the user come from the run's configuration, never from what a model wrote. A
-thread or a message of somebody else is answered like one that does not exist.
+thread or a message of another user is answered like one that does not exist.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from langgraph_om.recall.source import (
 )
 
 FindGroups = Callable[[str, int], list[RecallHit]]
-"""Finds groups by meaning: a query, and how many at most."""
-
-_Span: TypeAlias = tuple[str, int | None, int | None, bool]
-"""Thread, first position, position to stop before, and whether its last message is meant."""
+"""Searches groups by meaning: a query, and how many to return at most."""
 
 MAX_THREADS_PER_READ = 200
+
 MAX_THREADS_READ = 20_000
-"""Further back than that, a hidden id is not recognised any more."""
+"""A hidden id of a thread further back than that is not recognised."""
+
+_Span: TypeAlias = tuple[str, int | None, int | None, bool]
+"""Thread, first position, position to stop before, and whether the last message is asked for."""
 
 
 @dataclass(frozen=True)
@@ -55,17 +56,17 @@ class ArchiveSource:
 
     archive: MessageArchive
     who: Identity
-    """The current thread, and whose it is."""
+    """The current thread and its user."""
     scope: Literal["thread", "resource"]
     """Whether the other threads of the resource can be seen too."""
     time_of: Callable[[str, BaseMessage], datetime | None]
-    """Tells when the message of a key was written, as far as anything knows."""
+    """Returns when the message of a key was written, where that is known."""
     find_groups: FindGroups | None = None
 
     def thread(self, thread_id: str) -> RecallThread | None:
-        """Return a thread; None for one that does not exist and for one of somebody else."""
-        found = self._own(thread_id)
-        return None if found is None else _select_visible(found)
+        """Return a thread; None for one that does not exist and for one of another user."""
+        found = self._find_thread(thread_id)
+        return None if found is None else _to_recall_thread(found)
 
     def threads(
         self, *, page: int, limit: int, before: datetime | None, after: datetime | None
@@ -82,13 +83,13 @@ class ArchiveSource:
             before=before,
             after=_step_before(after),
         )
-        return [_select_visible(thread) for thread in found], has_more
+        return [_to_recall_thread(thread) for thread in found], has_more
 
     def find(self, key: str, thread_id: str | None) -> RecallMessage | None:
-        """Return the message of this key; without a thread, from any of the user's.
+        """Return the message of this key, without a thread from any of the user's.
 
-        One that left its conversation, by an edit or a fork, is not shown: it has no neighbours
-        there any more.
+        A message that was removed from its conversation, by an edit or a fork, is not shown: it has
+        no neighbours there any more.
         """
         if not key:
             return None
@@ -99,7 +100,7 @@ class ArchiveSource:
         if found is None:
             return None
         self._readable.add(found.thread_id)
-        return self._message(found) if found.is_current else None
+        return self._to_recall_message(found) if found.is_current else None
 
     def messages(
         self,
@@ -112,29 +113,29 @@ class ArchiveSource:
     ) -> list[RecallMessage]:
         """Return visible messages of the span, in the order of the conversation.
 
-        The message beside the span is read along with it: a page asks for it next, to tell whether
+        The message next to the span is read along with it: a page asks for it next, to know whether
         more follow.
         """
         if limit <= 0 or (stop is not None and stop <= 0) or not self._may_read(thread_id):
             return []
-        beside = self._beside.get((thread_id, start, stop, newest_first))
-        if limit == 1 and beside is not None:
-            return [beside]
+        adjacent = self._adjacent.get((thread_id, start, stop, newest_first))
+        if limit == 1 and adjacent is not None:
+            return [adjacent]
         first, last, most = start, stop, limit
         if start and stop is None and not newest_first:
             first, most = start - 1, limit + 1
         elif start is None and stop is not None and newest_first:
             last, most = stop + 1, limit + 1
         found = [
-            self._message(each)
-            for each in self.archive.messages(
+            self._to_recall_message(message)
+            for message in self.archive.messages(
                 thread_id, start=first, stop=last, limit=most, newest_first=newest_first
             )
         ]
         if first != start and found and found[0].position == first:
-            self._beside[thread_id, None, start, True] = found.pop(0)
+            self._adjacent[thread_id, None, start, True] = found.pop(0)
         if last != stop and found and found[-1].position == stop:
-            self._beside[thread_id, stop, None, False] = found.pop()
+            self._adjacent[thread_id, stop, None, False] = found.pop()
         return found[-limit:] if newest_first else found[:limit]
 
     def search(self, query: str, limit: int) -> list[RecallHit]:
@@ -149,48 +150,48 @@ class ArchiveSource:
 
     @cached_property
     def _is_shared(self) -> bool:
-        """Whether there are other threads to see."""
+        """Whether other threads may be read."""
         return self.scope == "resource" and bool(self.who.resource_id)
 
     def _find_in(self, thread_id: str, key: str) -> ArchivedMessage | None:
-        """Return a message of a thread that may be seen, on whatever branch."""
+        """Return a message of a thread that may be read, on any branch."""
         resource = self.who.resource_id
-        if not self._is_near(thread_id):
+        if not self._is_in_reach(thread_id):
             return None
         if resource is not None and thread_id not in self._looked_up:
-            # One question where it is theirs, as it nearly always is.
+            # One query is enough where the thread is the user's, as it nearly always is.
             found = self.archive.find(key, thread_id=thread_id, resource_id=resource)
-            own = None if found is not None else self._own(thread_id)
+            own = None if found is not None else self._find_thread(thread_id)
             if own is None or own.resource_id == resource:
                 return found
         return self.archive.find(key, thread_id=thread_id) if self._may_read(thread_id) else None
 
     def _may_read(self, thread_id: str) -> bool:
-        """Return whether the messages of a thread may be seen; one that is not there has none."""
+        """Return whether the messages of a thread may be read; one that does not exist has none."""
         if thread_id in self._readable:
             return True
         if self.who.resource_id is None:
-            return self._is_near(thread_id)
-        return self._own(thread_id) is not None
+            return self._is_in_reach(thread_id)
+        return self._find_thread(thread_id) is not None
 
     @cached_property
     def _readable(self) -> set[str]:
-        """Threads in which a message was found."""
+        """The threads in which a message was found."""
         return set()
 
     @cached_property
-    def _beside(self) -> dict[_Span, RecallMessage]:
-        """Per span of which one message was asked, that message; they were read with others."""
+    def _adjacent(self) -> dict[_Span, RecallMessage]:
+        """Per span of one message, that message, which was read along with others."""
         return {}
 
-    def _is_near(self, thread_id: str) -> bool:
-        """Return whether a thread is the current one, or others may be seen too."""
+    def _is_in_reach(self, thread_id: str) -> bool:
+        """Return whether a thread is the current one, or others may be read too."""
         return bool(thread_id) and (thread_id == self.who.thread_id or self._is_shared)
 
-    def _own(self, thread_id: str) -> ArchivedThread | None:
-        """Return a thread that may be seen."""
+    def _find_thread(self, thread_id: str) -> ArchivedThread | None:
+        """Return a thread if it may be read."""
         is_current = thread_id == self.who.thread_id
-        if not self._is_near(thread_id):
+        if not self._is_in_reach(thread_id):
             return None
         if thread_id in self._looked_up:
             return self._looked_up[thread_id]
@@ -203,20 +204,29 @@ class ArchiveSource:
     def _may_see(self, thread: ArchivedThread, *, is_current: bool) -> bool:
         if thread.resource_id == self.who.resource_id:
             return True
-        # A thread is written before its resource is known, or without one in some of its runs.
+        # A thread may be stored before its resource is known, and some of its runs may have none.
         return is_current and None in {thread.resource_id, self.who.resource_id}
 
     @cached_property
     def _looked_up(self) -> dict[str, ArchivedThread | None]:
-        """Remember threads for the length of one answer, which asks for the same ones again."""
+        """The threads looked up so far; one answer asks for the same ones again."""
         return {}
 
-    def _message(self, found: ArchivedMessage) -> RecallMessage:
+    def _to_recall_message(self, found: ArchivedMessage) -> RecallMessage:
         said = self.time_of(found.key, found.message)
         return RecallMessage(found.key, found.thread_id, found.position, found.message, said)
 
 
-def _select_visible(thread: ArchivedThread) -> RecallThread:
+def read_hidden_id(written: str, source: StateSource | ArchiveSource, current: str) -> str | None:
+    """Return the thread id that a model means, which it may have been shown hidden or as it is."""
+    if written in {current, hidden_id(current)}:
+        return current
+    if not written.startswith("thread-") or source.thread(written) is not None:
+        return written
+    return next((key for key in _list_thread_ids(source) if hidden_id(key) == written), None)
+
+
+def _to_recall_thread(thread: ArchivedThread) -> RecallThread:
     return RecallThread(thread.id, thread.title, thread.created, thread.updated)
 
 
@@ -228,20 +238,8 @@ def _step_before(moment: datetime | None) -> datetime | None:
     return moment - step
 
 
-# --- Hidden thread ids ---------------------------------------------------------------------------
-
-
-def read_hidden_id(written: str, source: StateSource | ArchiveSource, current: str) -> str | None:
-    """Read a thread id that was hidden, or that was not."""
-    if written in {current, hidden_id(current)}:
-        return current
-    if not written.startswith("thread-") or source.thread(written) is not None:
-        return written
-    return next((key for key in _list_thread_ids(source) if hidden_id(key) == written), None)
-
-
 def _list_thread_ids(source: StateSource | ArchiveSource) -> Iterator[str]:
-    """Give the ids of the user's threads, the last updated first."""
+    """Yield the ids of the user's threads, the last updated first."""
     for page in range(MAX_THREADS_READ // MAX_THREADS_PER_READ):
         found, has_more = source.threads(
             page=page, limit=MAX_THREADS_PER_READ, before=None, after=None

@@ -1,7 +1,7 @@
-"""What a model may write to recall, and how it is read: what is clear is taken, the rest answered.
+"""Describe recall's arguments, and read those that a model wrote.
 
-A value in another form is taken when it can only mean one thing, such as "2" for a number. All
-else is refused with a text that names the argument, its value, and what to write instead.
+A value in another form is accepted when it can only mean one thing, such as "2" for a number. Any
+other is refused with a text that names the argument, its value, and what to write instead.
 """
 
 from __future__ import annotations
@@ -15,39 +15,32 @@ from typing import Any, Final, Literal
 from langgraph_om.core.content.text import sanitize, write_short_json
 
 MAX_ITEMS: Final = 20
+
 MAX_PAGES: Final = 1000
-"""Further than that a cursor leads faster."""
+"""To read further, a cursor is faster."""
+
 MAX_QUERY_CHARACTERS: Final = 2000
 MAX_SHOWN_CHARACTERS: Final = 80
-
 Mode = Literal["messages", "threads", "search"]
-
-
-class RefusedError(Exception):
-    """Recall has nothing to show; the answer says why and what to write instead."""
-
-    def __init__(self, text: str, *, kind: Literal["error", "hint"] = "error") -> None:
-        super().__init__(text)
-        self.answer = {kind: text}
 
 
 @dataclass(frozen=True, slots=True)
 class RecallArgument:
-    """What a schema states of one argument; all of them are optional."""
+    """What the schema states about one argument; all arguments are optional."""
 
     description: str
     kind: Literal["string", "integer"] = "string"
     choices: tuple[str, ...] = ()
-    least: int | None = None
-    most: int | None = None
-    """The most that is used; a `limit` above it counts as it."""
+    minimum: int | None = None
+    maximum: int | None = None
+    """A `limit` above it is read as it; any other argument is refused."""
 
     default: str | int | None = None
     mode: Mode | None = None
     """The only mode in which it may be given."""
 
     needs: Literal["resource", "search"] | None = None
-    """It is offered only with resource scope, or only with search."""
+    """Offered only with resource scope, or only with search."""
 
 
 RECALL_ARGUMENTS: Final[Mapping[str, RecallArgument]] = {
@@ -80,11 +73,15 @@ RECALL_ARGUMENTS: Final[Mapping[str, RecallArgument]] = {
         "that message and shows what came before it, -2 is still earlier. Threads: counted "
         "from 0.",
         kind="integer",
-        least=-MAX_PAGES,
-        most=MAX_PAGES,
+        minimum=-MAX_PAGES,
+        maximum=MAX_PAGES,
     ),
     "limit": RecallArgument(
-        "How many items a page has.", kind="integer", least=1, most=MAX_ITEMS, default=MAX_ITEMS
+        "How many items a page has.",
+        kind="integer",
+        minimum=1,
+        maximum=MAX_ITEMS,
+        default=MAX_ITEMS,
     ),
     "detail": RecallArgument(
         '"low" is an overview: the start of each part, with its number `[p0]`, `[p1]`, and '
@@ -96,13 +93,13 @@ RECALL_ARGUMENTS: Final[Mapping[str, RecallArgument]] = {
     "partIndex": RecallArgument(
         "Show only this part of the message at `cursor`, in full: 1 for `[p1]`.",
         kind="integer",
-        least=0,
+        minimum=0,
     ),
     "charOffset": RecallArgument(
         "With `partIndex`: where in a long part to go on, the `nextCharOffset` of the answer "
         "before.",
         kind="integer",
-        least=0,
+        minimum=0,
     ),
     "before": RecallArgument(
         'Only conversations created before this ISO 8601 date or time, such as "2026-03-15".',
@@ -119,8 +116,8 @@ RECALL_ARGUMENTS: Final[Mapping[str, RecallArgument]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Recall:
-    """What was asked for."""
+class RecallRequest:
+    """What a model asked for."""
 
     mode: str
     query: str
@@ -135,14 +132,22 @@ class Recall:
     after: datetime | None
 
 
-def read_arguments(arguments: object, timezone: tzinfo) -> Recall:
-    """Read what a model wrote; None and empty texts count as left out.
+class RefusedError(Exception):
+    """Recall has nothing to show; the answer says why and what to write instead."""
+
+    def __init__(self, text: str, *, kind: Literal["error", "hint"] = "error") -> None:
+        super().__init__(text)
+        self.answer = {kind: text}
+
+
+def read_arguments(arguments: object, timezone: tzinfo) -> RecallRequest:
+    """Return the request that a model wrote; None and empty texts count as left out.
 
     Raises:
-        RefusedError: When something cannot be read, with the answer to give.
+        RefusedError: When an argument cannot be read; it has the answer.
     """
     if not isinstance(arguments, Mapping):
-        msg = f"The arguments are {show(arguments)}; write an object with named arguments"
+        msg = f"The arguments are {quote(arguments)}; write an object with named arguments"
         raise RefusedError(msg)
     given = {
         name: value
@@ -152,11 +157,11 @@ def read_arguments(arguments: object, timezone: tzinfo) -> Recall:
     unknown = next((name for name in given if name not in RECALL_ARGUMENTS), None)
     if unknown is not None:
         names = ", ".join(f"`{name}`" for name in RECALL_ARGUMENTS)
-        msg = f"There is no argument {show(unknown)}; the arguments are {names}"
+        msg = f"There is no argument {quote(unknown)}; the arguments are {names}"
         raise RefusedError(msg)
     mode = _read_choice(given, "mode")
     _check_mode(given, mode)
-    return Recall(
+    return RecallRequest(
         mode=mode,
         query=_read_query(given),
         cursor=_read_text(given, "cursor"),
@@ -171,21 +176,24 @@ def read_arguments(arguments: object, timezone: tzinfo) -> Recall:
     )
 
 
-def show(value: object) -> str:
-    """Write a value into an answer, shortened."""
+def quote(value: object) -> str:
+    """Return a value as one short line of JSON, for an answer."""
     return " ".join(write_short_json(value, MAX_SHOWN_CHARACTERS).split())
 
 
-def _refuse(name: str, value: object, instead: str) -> RefusedError:
-    return RefusedError(f"`{name}` is {show(value)}; write {instead}")
+# --- Reading -------------------------------------------------------------------------------------
+
+
+def _build_refusal(name: str, value: object, instead: str) -> RefusedError:
+    return RefusedError(f"`{name}` is {quote(value)}; write {instead}")
 
 
 def _check_mode(given: Mapping[str, Any], mode: str) -> None:
-    """Refuse what selects something in another mode: leaving it unread would mislead."""
+    """Refuse an argument of another mode: to ignore it would mislead."""
     for name, argument in RECALL_ARGUMENTS.items():
         if name in given and argument.mode not in {None, mode}:
             msg = (
-                f'`{name}` is {show(given[name])}, but mode "{mode}" does not use it; leave it '
+                f'`{name}` is {quote(given[name])}, but mode "{mode}" does not use it; leave it '
                 f'out, or write mode "{argument.mode}"'
             )
             raise RefusedError(msg)
@@ -197,7 +205,7 @@ def _read_text(given: Mapping[str, Any], name: str) -> str | None:
         return value
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 256:  # noqa: PLR2004
         return str(value)
-    raise _refuse(name, value, "a text")
+    raise _build_refusal(name, value, "a text")
 
 
 def _read_query(given: Mapping[str, Any]) -> str:
@@ -217,7 +225,7 @@ def _read_choice(given: Mapping[str, Any], name: str) -> str:
     word = value.strip().strip("\"'").lower() if isinstance(value, str) else value
     if isinstance(word, str) and word in argument.choices:
         return word
-    raise _refuse(name, value, " or ".join(f'"{choice}"' for choice in argument.choices))
+    raise _build_refusal(name, value, " or ".join(f'"{choice}"' for choice in argument.choices))
 
 
 _WHOLE_NUMBER = re.compile(r"\s*([+-]?[0-9]{1,15})(?:\.0{1,15})?\s*", re.ASCII)
@@ -233,17 +241,17 @@ def _read_integer(given: Mapping[str, Any], name: str) -> int | None:
         number = int(value)
     elif isinstance(value, str) and (written := _WHOLE_NUMBER.fullmatch(value)):
         number = int(written[1])
-    too_low = number is not None and argument.least is not None and number < argument.least
-    too_high = number is not None and argument.most is not None and number > argument.most
+    too_low = number is not None and argument.minimum is not None and number < argument.minimum
+    too_high = number is not None and argument.maximum is not None and number > argument.maximum
     if number is None or too_low or (too_high and name != "limit"):
-        raise _refuse(name, value, _describe_range(argument))
-    return argument.most if too_high else number
+        raise _build_refusal(name, value, _describe_range(argument))
+    return argument.maximum if too_high else number
 
 
 def _describe_range(argument: RecallArgument) -> str:
-    if argument.most is None:
-        return f"a whole number, {argument.least} or more"
-    return f"a whole number from {argument.least} to {argument.most}"
+    if argument.maximum is None:
+        return f"a whole number, {argument.minimum} or more"
+    return f"a whole number from {argument.minimum} to {argument.maximum}"
 
 
 def _read_time(given: Mapping[str, Any], name: str, timezone: tzinfo) -> datetime | None:
@@ -258,4 +266,4 @@ def _read_time(given: Mapping[str, Any], name: str, timezone: tzinfo) -> datetim
             return aware.astimezone(UTC)
     except (ValueError, OverflowError):
         pass
-    raise _refuse(name, value, instead)
+    raise _build_refusal(name, value, instead)

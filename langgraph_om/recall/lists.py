@@ -1,4 +1,7 @@
-"""Lists of conversations and of search results, as recall shows them in a budget."""
+"""Answer modes `threads` and `search`: lists that fit a budget.
+
+Items are shortened first; only then are items left out, which the answer states.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ from typing import Final
 
 from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.text import as_label, sanitize, show_key
-from langgraph_om.recall.arguments import Recall, RefusedError
+from langgraph_om.recall.arguments import RecallRequest, RefusedError
 from langgraph_om.recall.overview import find_longest_head
-from langgraph_om.recall.pages import Answer, Writer, show_time
+from langgraph_om.recall.pages import Answer, AnswerWriter, show_time
 from langgraph_om.recall.source import (
     RecallHit,
     RecallScope,
@@ -19,15 +22,16 @@ from langgraph_om.recall.source import (
 )
 
 TITLE_CHARACTERS: Final = (120, 60, 30, 10, 0)
+
 PREVIEW_TOKENS: Final = (400, 200, 100, 60, 35, 20, 10, 0)
-"""What is tried in turn until an answer fits: of each title, and of each text that was found."""
+"""What is tried in turn until an answer fits: lengths of titles, and of texts that were found."""
 
 SHORT_PREVIEW: Final = 35
 """With previews no longer than this, titles are shortened too."""
 
 
 def answer_threads(
-    asked: Recall, source: RecallSource, scope: RecallScope, writer: Writer
+    asked: RecallRequest, source: RecallSource, scope: RecallScope, writer: AnswerWriter
 ) -> Answer:
     """Answer mode `threads`."""
     page = asked.page or 0
@@ -53,28 +57,11 @@ def answer_threads(
             "hasMore": has_more or number < len(found),
         }
 
-    return _count_fitting(build, TITLE_CHARACTERS, len(found), writer)
-
-
-def _write_thread(thread: RecallThread, scope: RecallScope, characters: int) -> str:
-    dates = (
-        f"{word} {time}"
-        for word, moment in (("created", thread.created), ("updated", thread.updated))
-        if (time := show_time(moment, scope.timezone))
-    )
-    mark = " ← current" if thread.id == scope.current_thread else ""
-    return f"- {_write_title(thread, scope, characters)} {', '.join(dates)}".rstrip() + mark
-
-
-def _write_title(thread: RecallThread, scope: RecallScope, characters: int) -> str:
-    title = as_label(thread.title).replace("*", "") or "(untitled)"
-    if len(title) > characters:
-        title = f"{title[:characters]}…"
-    return f"**{title}** [{show_key(scope.show_id(thread.id))}]"
+    return _fit_answer(build, TITLE_CHARACTERS, len(found), writer)
 
 
 def answer_search(
-    asked: Recall, source: RecallSource, scope: RecallScope, writer: Writer
+    asked: RecallRequest, source: RecallSource, scope: RecallScope, writer: AnswerWriter
 ) -> Answer:
     """Answer mode `search`."""
     if not scope.has_search:
@@ -95,11 +82,28 @@ def answer_search(
         ]
         return {"results": escape("\n".join(blocks)) or "(nothing found)", "count": number}
 
-    return _count_fitting(build, PREVIEW_TOKENS, len(hits), writer)
+    return _fit_answer(build, PREVIEW_TOKENS, len(hits), writer)
+
+
+def _write_thread(thread: RecallThread, scope: RecallScope, characters: int) -> str:
+    dates = (
+        f"{word} {time}"
+        for word, moment in (("created", thread.created), ("updated", thread.updated))
+        if (time := show_time(moment, scope.timezone))
+    )
+    mark = " ← current" if thread.id == scope.current_thread else ""
+    return f"- {_write_title(thread, scope, characters)} {', '.join(dates)}".rstrip() + mark
+
+
+def _write_title(thread: RecallThread, scope: RecallScope, characters: int) -> str:
+    title = as_label(thread.title).replace("*", "") or "(untitled)"
+    if len(title) > characters:
+        title = f"{title[:characters]}…"
+    return f"**{title}** [{show_key(scope.show_id(thread.id))}]"
 
 
 def _drop_repeated(hits: Sequence[RecallHit], scope: RecallScope) -> list[RecallHit]:
-    """Keep the best hit of each group that may be read, the best first."""
+    """Return the best hit of each group that may be read, the best group first."""
     best: dict[tuple[str, str], RecallHit] = {}
     for hit in sorted(hits, key=lambda hit: -hit.score):
         if scope.scope == "resource" or hit.thread.id == scope.current_thread:
@@ -108,9 +112,9 @@ def _drop_repeated(hits: Sequence[RecallHit], scope: RecallScope) -> list[Recall
 
 
 def _write_hits(
-    hits: Sequence[RecallHit], scope: RecallScope, tokens: int, writer: Writer
+    hits: Sequence[RecallHit], scope: RecallScope, tokens: int, writer: AnswerWriter
 ) -> Iterator[str]:
-    """Write the hits under their threads, the thread of the best hit first."""
+    """Yield the lines of the hits under their threads, the thread of the best hit first."""
     by_thread: dict[str, list[RecallHit]] = {}
     for hit in hits:
         by_thread.setdefault(hit.thread.id, []).append(hit)
@@ -132,11 +136,11 @@ def _write_hits(
                 yield f"  {preview}"
 
 
-def _write_preview(text: str, tokens: int, writer: Writer) -> str:
-    """Write the start of what was found, away from the left edge."""
-    whole = sanitize(text).strip()
-    head = whole[: find_longest_head(whole, tokens, writer.counter.count_text)].rstrip()
-    mark = "…" if head and len(head) < len(whole) else ""
+def _write_preview(text: str, tokens: int, writer: AnswerWriter) -> str:
+    """Return the start of a text that was found, further lines indented."""
+    text = sanitize(text).strip()
+    head = text[: find_longest_head(text, tokens, writer.counter.count_text)].rstrip()
+    mark = "…" if head and len(head) < len(text) else ""
     return head.replace("\n", "\n  ") + mark
 
 
@@ -144,10 +148,10 @@ def _note_left_out(number: int) -> list[str]:
     return [f"({number} more of this page do not fit: write a smaller limit)"] if number else []
 
 
-def _count_fitting(
-    build: Callable[[int, int], Answer], sizes: Sequence[int], number: int, writer: Writer
+def _fit_answer(
+    build: Callable[[int, int], Answer], sizes: Sequence[int], number: int, writer: AnswerWriter
 ) -> Answer:
-    """Build the fullest answer that fits: all items at the greatest size, else fewer items."""
+    """Return the fullest answer that fits: all items at the greatest size, else fewer items."""
     for size in sizes:
         answer = build(size, number)
         if writer.fits(answer):

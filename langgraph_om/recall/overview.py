@@ -1,4 +1,7 @@
-"""The text of an overview of messages, and how much of each part it shows."""
+"""Render an overview of messages, and hold how much of each part it shows.
+
+Only our own lines begin at the left edge; further lines of a content are indented.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,11 @@ INDENT: Final = "\n      "
 HIGH_SURROGATE = re.compile("[\ud800-\udbff]")
 LOW_SURROGATE = re.compile("[\udc00-\udfff]")
 USER_TEXT_CAP: Final = 200
-"""Up to where a user's text is expanded before other parts are."""
+"""Tokens up to which a user's texts are expanded before other parts."""
 
 
 @dataclass(slots=True)
-class Line:
+class PartLine:
     """One part in an overview."""
 
     index: int
@@ -31,38 +34,45 @@ class Line:
     text: str
     note: str
     usual: int
-    """The tokens of its text that an overview shows."""
+    """The tokens of its text that an overview usually shows."""
     rank: int
-    """The lower, the earlier it is expanded."""
+    """Parts of a lower rank are expanded first."""
     tokens: int
+    """The tokens of its text that this overview shows."""
     kept: dict[int, int] = field(default_factory=dict)
-    """Per tokens allowed, how many characters that is."""
+    """How many characters are shown, per allowed tokens."""
 
 
 @dataclass(slots=True)
-class Entry:
+class MessageEntry:
     """One message in an overview."""
 
     head: str
-    lines: list[Line]
+    lines: list[PartLine]
 
 
 class Overview:
     """The text of an overview, and how much of each part it shows."""
 
     def __init__(
-        self, entries: list[Entry], count: Callable[[str], int], *, is_backward: bool
+        self, entries: list[MessageEntry], count: Callable[[str], int], *, is_backward: bool
     ) -> None:
         self.entries = entries
         self._count = count
         self._is_backward = is_backward
-        self._most_parts: int | None = None
+        self._max_parts: int | None = None
         self._dropped = 0
 
-    def text(self) -> str:
-        """Write the messages, a blank line between them."""
+    def render(self) -> str:
+        """Return the messages as text, with blank lines between them."""
         blocks = [
-            "\n".join((entry.head, *map(self.line_text, self._shown(entry)), *self._rest(entry)))
+            "\n".join(
+                (
+                    entry.head,
+                    *map(self.render_line, self._select_lines(entry)),
+                    *self._note_rest(entry),
+                )
+            )
             for entry in self.entries
         ]
         if self._dropped:
@@ -71,18 +81,18 @@ class Overview:
             blocks.insert(where, note)
         return escape("\n\n".join(blocks))
 
-    def line_text(self, line: Line) -> str:
-        """Write a part, with a mark where the rest of it is to be had."""
-        head = line.text[: self._kept(line)]
+    def render_line(self, line: PartLine) -> str:
+        """Return a part as text, with a mark that says how to read the rest."""
+        head = line.text[: self._count_kept(line)]
         if len(head) < len(line.text):
             head = head.rstrip()
         left_out = len(line.text) - len(head)
         mark = f"… (+{left_out:,} characters, partIndex {line.index})" if left_out else ""
         return f"  [p{line.index}] {line.label}{indent(head)}{mark}{line.note}"
 
-    def shrink(self, share: float, most_parts: int) -> None:
+    def shrink(self, share: float, max_parts: int) -> None:
         """Show only a share of the usual tokens, and only the first parts of a message."""
-        self._most_parts = most_parts
+        self._max_parts = max_parts
         for entry in self.entries:
             for line in entry.lines:
                 line.tokens = int(line.usual * share)
@@ -92,39 +102,39 @@ class Overview:
         self.entries.pop(0 if self._is_backward else -1)
         self._dropped += 1
 
-    def cut_lines(self) -> Iterator[tuple[Line, int]]:
-        """Give the parts that are cut, in the order of expanding, with the tokens to stop at."""
-        lines = [line for entry in self.entries for line in self._shown(entry)]
+    def list_cut_lines(self) -> Iterator[tuple[PartLine, int]]:
+        """Yield the parts that are cut, in the order of expanding, with the tokens to stop at."""
+        lines = [line for entry in self.entries for line in self._select_lines(entry)]
         cut = sorted((line for line in lines if self._is_cut(line)), key=lambda line: line.rank)
         yield from ((line, USER_TEXT_CAP if line.rank == 0 else len(line.text)) for line in cut)
         yield from ((line, len(line.text)) for line in cut if self._is_cut(line))
 
-    def _shown(self, entry: Entry) -> list[Line]:
-        return entry.lines[: self._most_parts]
+    def _select_lines(self, entry: MessageEntry) -> list[PartLine]:
+        return entry.lines[: self._max_parts]
 
-    def _rest(self, entry: Entry) -> Iterator[str]:
-        hidden = len(entry.lines) - len(self._shown(entry))
+    def _note_rest(self, entry: MessageEntry) -> Iterator[str]:
+        hidden = len(entry.lines) - len(self._select_lines(entry))
         if hidden:
             first, last = len(entry.lines) - hidden, len(entry.lines) - 1
             yield f"  (+{hidden} parts: partIndex {first}{f' to {last}' if hidden > 1 else ''})"
 
-    def _is_cut(self, line: Line) -> bool:
-        return self._kept(line) < len(line.text)
+    def _is_cut(self, line: PartLine) -> bool:
+        return self._count_kept(line) < len(line.text)
 
-    def _kept(self, line: Line) -> int:
-        """Find how many characters of a part the tokens allow, in a bounded number of counts."""
+    def _count_kept(self, line: PartLine) -> int:
+        """Return how many characters of a part its tokens allow, in a bounded number of counts."""
         if line.tokens not in line.kept:
             line.kept[line.tokens] = find_longest_head(line.text, line.tokens, self._count)
         return line.kept[line.tokens]
 
 
 def find_longest_head(text: str, tokens: int, count: Callable[[str], int]) -> int:
-    """Find a length near the greatest at which the head of a text counts no more than `tokens`."""
+    """Return about the greatest length at which the head of a text has no more than `tokens`."""
     high = min(len(text), tokens * CHARACTERS_PER_TOKEN_CEILING)
     head = count(text[:high])
     if head <= tokens:
         return high
-    # Between a length known to fit and one known not to; the first guess is proportional.
+    # Search between a length that fits and one that does not; the first guess is proportional.
     low, guess = 0, high * tokens // head
     for _ in range(SEARCH_STEPS):
         if count(text[:guess]) <= tokens:
@@ -138,17 +148,17 @@ def find_longest_head(text: str, tokens: int, count: Callable[[str], int]) -> in
 
 
 def to_whole_character(text: str, start: int, end: int) -> int:
-    """Move an end that parts a surrogate pair to before the pair, or after it to get on at all."""
-    parts_pair = (
+    """Move an end within a surrogate pair to before the pair, or after it to make progress."""
+    splits_pair = (
         0 < end < len(text)
         and HIGH_SURROGATE.match(text[end - 1])
         and LOW_SURROGATE.match(text[end])
     )
-    if not parts_pair:
+    if not splits_pair:
         return end
     return end - 1 if end - 1 > start else end + 1
 
 
 def indent(text: str) -> str:
-    """Keep further lines of a text away from the left edge, where only our own lines begin."""
+    """Indent the further lines of a text; only our own lines begin at the left edge."""
     return LINE_BREAK.sub(INDENT, sanitize(text))

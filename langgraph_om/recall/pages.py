@@ -1,7 +1,7 @@
-"""Messages as recall shows them: an overview of a page, one message, or one part, in a budget.
+"""Write messages for recall within a budget: an overview of a page, one message, or one part.
 
-Every line at the left edge is ours: the head of a message, or a note. Content stands further in.
-The size of an answer is what its JSON text counts, because that is what the model reads.
+Every line at the left edge is ours: the head of a message, or a note. Content is indented. The size
+of an answer is the tokens of its JSON text, because that is what the model reads.
 """
 
 from __future__ import annotations
@@ -20,43 +20,29 @@ from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.recall.overview import (
     CHARACTERS_PER_TOKEN_CEILING,
     SEARCH_STEPS,
-    Entry,
-    Line,
+    MessageEntry,
     Overview,
+    PartLine,
     indent,
     to_whole_character,
 )
 from langgraph_om.recall.source import RecallLimits, RecallMessage, RecallScope
 
 Answer = dict[str, Any]
+
 MIN_ROOM: Final = 12
-"""With fewer tokens left than this, nothing more is expanded."""
+"""With fewer tokens left, nothing more is expanded."""
 
 LEVELS: Final = (
     *((1.0, 40), (0.7, 20), (0.45, 12), (0.3, 8), (0.2, 5), (0.1, 3), (0.05, 2)),
     *((0.0, 1), (0.0, 0)),
 )
-"""What is tried when a page is too large: a share of the usual tokens per part, and how many parts
-of a message are shown."""
-
-
-SURROGATES = re.compile("[\ud800-\udfff]")
-UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-
-
-def show_time(moment: datetime | None, timezone: tzinfo) -> str:
-    """Write a time to the minute in a zone; nothing when it is not known."""
-    if moment is None:
-        return ""
-    try:
-        local = moment if moment.tzinfo is None else moment.astimezone(timezone)
-    except (OverflowError, ValueError):  # At the very ends of the calendar.
-        return ""
-    return local.replace(tzinfo=None).isoformat(sep=" ", timespec="minutes")
+"""What is tried in turn when a page is too large: a share of the usual tokens per part, and the
+number of parts of a message that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class AnswerWriter:
     """Writes answers about messages within the limits of a scope."""
 
     scope: RecallScope
@@ -66,16 +52,16 @@ class Writer:
     def _limits(self) -> RecallLimits:
         return self.scope.limits
 
-    def size(self, answer: Mapping[str, Any]) -> int:
+    def count_tokens(self, answer: Mapping[str, Any]) -> int:
         """Count the tokens of a whole answer."""
         return self.counter.count_text(json.dumps(answer, ensure_ascii=False))
 
     def fits(self, answer: Mapping[str, Any]) -> bool:
         """Return whether an answer keeps to the budget."""
-        return self.size(answer) <= self._limits.answer_tokens
+        return self.count_tokens(answer) <= self._limits.answer_tokens
 
-    def head(self, message: RecallMessage) -> str:
-        """Write the line above a message: who, when, and its id."""
+    def write_head(self, message: RecallMessage) -> str:
+        """Return the line above a message: who, when, and its id."""
         role = role_of(message.message) or "participant"
         name = "" if role == "tool" else as_label(message.message.name)
         time = show_time(message.at, self.scope.timezone)
@@ -84,89 +70,98 @@ class Writer:
 
     # --- A page at low detail --------------------------------------------------------------------
 
-    def overview(
+    def write_overview(
         self, page: Sequence[RecallMessage], answer: Answer, *, is_backward: bool
     ) -> Answer:
-        """Show the start of each part of these messages, all of them, and more if there is room.
+        """Answer with the start of each part of these messages, and more where there is room.
 
         Args:
             page: The messages, oldest first.
             answer: The other fields of the answer.
             is_backward: Whether the last message is the one nearest to the cursor.
         """
-        sheet = Overview([*self._entries(page)], self.counter.count_text, is_backward=is_backward)
-        whole = {**answer, "messages": sheet.text(), "count": len(page)}
+        overview = Overview(
+            [*self._build_entries(page)], self.counter.count_text, is_backward=is_backward
+        )
+        whole = {**answer, "messages": overview.render(), "count": len(page)}
         if self.fits(whole):
-            self._expand(sheet, whole)
-            return {**whole, "messages": sheet.text()}
+            self._expand(overview, whole)
+            return {**whole, "messages": overview.render()}
         all_tokens = self.counter.count_text(whole["messages"])
         whole |= {"truncated": True, "tokenOffset": all_tokens}
-        for share, most_parts in LEVELS:
-            sheet.shrink(share, most_parts)
-            if self.fits({**whole, "messages": sheet.text()}):
+        for share, max_parts in LEVELS:
+            overview.shrink(share, max_parts)
+            if self.fits({**whole, "messages": overview.render()}):
                 break
-        while len(sheet.entries) > 1 and not self.fits({**whole, "messages": sheet.text()}):
-            sheet.drop_farthest()
+        while len(overview.entries) > 1 and not self.fits({**whole, "messages": overview.render()}):
+            overview.drop_farthest()
             whole |= {"hasPrevPage" if is_backward else "hasNextPage": True}
-        self._expand(sheet, whole)
-        text = sheet.text()
+        self._expand(overview, whole)
+        text = overview.render()
         trimmed = max(1, all_tokens - self.counter.count_text(text))
-        return {**whole, "messages": text, "count": len(sheet.entries), "tokenOffset": trimmed}
+        return {**whole, "messages": text, "count": len(overview.entries), "tokenOffset": trimmed}
 
-    def _entries(self, page: Sequence[RecallMessage]) -> Iterator[Entry]:
+    def _build_entries(self, page: Sequence[RecallMessage]) -> Iterator[MessageEntry]:
         parts = [[*parts_of(message.message)] for message in page]
-        names = {part.call_id: part.name for own in parts for part in own if _is_call(part)}
-        for message, own in zip(page, parts, strict=True):
+        names = {part.call_id: part.name for shown in parts for part in shown if _is_call(part)}
+        for message, shown in zip(page, parts, strict=True):
             is_user = role_of(message.message) == "user"
             lines = [
-                self._line(index, part, names, is_user=is_user) for index, part in enumerate(own)
+                self._build_line(index, part, names, is_user=is_user)
+                for index, part in enumerate(shown)
             ]
-            yield Entry(self.head(message), lines)
+            yield MessageEntry(self.write_head(message), lines)
 
-    def _line(self, index: int, part: Part, names: Mapping[str, str], *, is_user: bool) -> Line:
+    def _build_line(
+        self, index: int, part: Part, names: Mapping[str, str], *, is_user: bool
+    ) -> PartLine:
         label = _write_label(part, names)
         if _is_call(part):
             note = f" (arguments: partIndex {index})" if part.body else ""
-            return Line(index, label, "", note, 0, 0, 0)
+            return PartLine(index, label, "", note, 0, 0, 0)
         kinds = {"text": (self._limits.text_tokens, 0 if is_user else 1)}
         kinds |= dict.fromkeys(("tool-result", "tool-error"), (self._limits.result_tokens, 2))
         usual, rank = kinds.get(part.kind, (self._limits.other_tokens, 3))
         rank = 1 if part.kind == "reasoning" else rank
-        return Line(index, label, part_text(part), "", usual, rank, usual)
+        return PartLine(index, label, part_text(part), "", usual, rank, usual)
 
-    def _expand(self, sheet: Overview, whole: Answer) -> None:
-        """Use the rest of the budget for parts that are cut, the most telling ones first."""
-        room = self._limits.answer_tokens - self.size({**whole, "messages": sheet.text()})
-        done: list[tuple[Line, int]] = []
-        for line, cap in sheet.cut_lines():
+    def _expand(self, overview: Overview, whole: Answer) -> None:
+        """Use the rest of the budget for parts that are cut, the most informative ones first."""
+        room = self._limits.answer_tokens - self.count_tokens(
+            {**whole, "messages": overview.render()}
+        )
+        done: list[tuple[PartLine, int]] = []
+        for line, cap in overview.list_cut_lines():
             if room < MIN_ROOM:
                 break
-            before, tokens = self._cost(sheet, line), line.tokens
+            before, tokens = self._count_line(overview, line), line.tokens
             for share in (0.9, 0.5):
                 line.tokens = max(tokens, min(cap, tokens + int(room * share)))
-                grown = self._cost(sheet, line) - before
+                grown = self._count_line(overview, line) - before
                 if grown <= room:
                     done.append((line, tokens))
                     room -= grown
                     break
             else:
                 line.tokens = tokens
-        # Counts of pieces do not add up exactly.
-        while done and not self.fits({**whole, "messages": sheet.text()}):
+        # The counts of the pieces do not add up exactly.
+        while done and not self.fits({**whole, "messages": overview.render()}):
             line, line.tokens = done.pop()
 
-    def _cost(self, sheet: Overview, line: Line) -> int:
-        return self.size({"": sheet.line_text(line)})
+    def _count_line(self, overview: Overview, line: PartLine) -> int:
+        return self.count_tokens({"": overview.render_line(line)})
 
     # --- Whole parts -----------------------------------------------------------------------------
 
-    def first_part(self, message: RecallMessage, answer: Answer, hints: Sequence[str]) -> Answer:
-        """Show the first part of a message in full, or as much of it as fits.
+    def write_first_part(
+        self, message: RecallMessage, answer: Answer, hints: Sequence[str]
+    ) -> Answer:
+        """Answer with the first part of a message in full, or as much of it as fits.
 
         Args:
             message: The message.
             answer: The other fields of the answer.
-            hints: Where to go on besides this message.
+            hints: How to go on to other messages.
         """
         parts = [*parts_of(message.message)]
         label = _write_label(parts[0], {})
@@ -180,7 +175,7 @@ class Writer:
             is_cut = end < len(text)
             rest = f"Rest of this part: cursor {key}, partIndex 0, charOffset {end}."
             lines = [
-                f"{self.head(message)}\n  [p0] {label}{colon}{body}{'…' if is_cut else ''}",
+                f"{self.write_head(message)}\n  [p0] {label}{colon}{body}{'…' if is_cut else ''}",
                 *([rest] if is_cut else []),
                 *([more] if len(parts) > 1 else []),
                 *hints,
@@ -189,24 +184,24 @@ class Writer:
             shown = {**answer, "messages": escape("\n".join(lines)), "count": 1}
             return shown | cut if is_cut else shown
 
-        end = self._end_of_window(text, 0, build)
+        end = self._find_end(text, 0, build)
         built = build(end)
         if end < len(text):
             built["tokenOffset"] = max(1, self.counter.count_text(text[end:]))
         return built
 
     @staticmethod
-    def length(message: RecallMessage, index: int) -> int:
+    def count_characters(message: RecallMessage, index: int) -> int:
         """Count the characters of a part."""
         return len(part_text([*parts_of(message.message)][index]))
 
-    def part(self, message: RecallMessage, index: int, offset: int) -> Answer:
-        """Show a part from a character on; following `nextCharOffset` gives all of it.
+    def write_part(self, message: RecallMessage, index: int, offset: int) -> Answer:
+        """Answer with a part from a character on; following `nextCharOffset` gives all of it.
 
         Args:
             message: The message.
-            index: Which of its parts; it exists.
-            offset: Where to begin, within the text.
+            index: The index of an existing part.
+            offset: The character to begin with, within the text.
         """
         parts = [*parts_of(message.message)]
         part = parts[index]
@@ -222,7 +217,7 @@ class Writer:
                 "truncated": end < len(text),
                 "charOffset": offset,
             }
-            notes = [_identify(part)]
+            notes = [_write_origin(part)]
             if end < len(text):
                 answer["nextCharOffset"] = end
                 notes.append(f"The part has {len(text):,} characters; go on with charOffset {end}.")
@@ -231,14 +226,14 @@ class Writer:
             note = escape(" ".join(filter(None, notes)))
             return answer | ({"note": note} if note else {})
 
-        return build(self._end_of_window(text, offset, build))
+        return build(self._find_end(text, offset, build))
 
-    def _end_of_window(self, text: str, start: int, build: Callable[[int], Answer]) -> int:
-        """Find how far a text can be shown; at least one character, and never half of one."""
-        most = min(len(text), start + self._limits.answer_tokens * CHARACTERS_PER_TOKEN_CEILING)
-        if most == start or self.fits(build(most)):
-            return to_whole_character(text, start, most)
-        low, high = start, most
+    def _find_end(self, text: str, start: int, build: Callable[[int], Answer]) -> int:
+        """Return how far a text can be shown; at least one character, and never half of one."""
+        limit = min(len(text), start + self._limits.answer_tokens * CHARACTERS_PER_TOKEN_CEILING)
+        if limit == start or self.fits(build(limit)):
+            return to_whole_character(text, start, limit)
+        low, high = start, limit
         for _ in range(SEARCH_STEPS):
             if high - low <= max(1, (low - start) // 50):
                 break
@@ -250,12 +245,23 @@ class Writer:
         return to_whole_character(text, start, max(low, start + 1))
 
 
+def show_time(moment: datetime | None, timezone: tzinfo) -> str:
+    """Return a time in a zone, to the minute; empty when it is unknown."""
+    if moment is None:
+        return ""
+    try:
+        local = moment if moment.tzinfo is None else moment.astimezone(timezone)
+    except (OverflowError, ValueError):  # At the very ends of the calendar.
+        return ""
+    return local.replace(tzinfo=None).isoformat(sep=" ", timespec="minutes")
+
+
 def _is_call(part: Part) -> bool:
     return part.kind == "tool-call"
 
 
 def _write_label(part: Part, names: Mapping[str, str]) -> str:
-    """Say what a part is, where its text does not."""
+    """Return what a part is, where its text does not say it."""
     if part.kind == "reasoning":
         return "(reasoning) "
     if part.kind.startswith("tool-"):
@@ -266,8 +272,8 @@ def _write_label(part: Part, names: Mapping[str, str]) -> str:
     return f"(file {part.name}) " if part.name else ""
 
 
-def _identify(part: Part) -> str:
-    """Name the tool and the call, or the file, that a part belongs to."""
+def _write_origin(part: Part) -> str:
+    """Return the tool and call, or the file, of a part; empty when it has none."""
     if not part.kind.startswith("tool-"):
         return f"File {part.name}." if part.name else ""
     call = f"call {part.call_id}" if part.call_id else ""
@@ -276,9 +282,13 @@ def _identify(part: Part) -> str:
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
+
 def _make_readable(text: str) -> str:
-    """The text itself, with a mark for each control character and what is no character."""
-    text = UNPRINTABLE.sub("\ufffd", text)
-    if text.isascii() or not SURROGATES.search(text):
+    """Return the text with a mark for each control character and each lone surrogate."""
+    text = _UNPRINTABLE.sub("\ufffd", text)
+    if text.isascii() or not _SURROGATES.search(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

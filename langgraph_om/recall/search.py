@@ -1,7 +1,7 @@
-"""Search by meaning: observation groups and their messages, kept in the run's LangGraph store.
+"""Search by meaning: observation groups and their messages, indexed in the run's LangGraph store.
 
-What is put into the store is written beside the run, each text once; whatever fails is logged and
-tried again with the next turn. A resource's items are found under its namespace alone.
+Items are written in the background, each text once; whatever fails is logged and tried again with
+the next turn. The items of a resource are under its own namespace only.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ NOBODY: Final = "-"
 """Stands for the resource of threads that belong to none."""
 
 MIN_CHARACTERS: Final = 20
-"""Messages that are shorter say too little to be found by."""
+"""Shorter messages are not indexed: they say too little."""
 PIECE_CHARACTERS: Final = 4000
 MAX_PIECES: Final = 16
-"""A longer text is found by its first pieces only."""
+"""Of a longer text only the first pieces are indexed."""
 
 MAX_WRITTEN_AT_ONCE: Final = 32
 MAX_READ_AT_ONCE: Final = 200
-MAX_WAITING_JOBS: Final = 64
+MAX_WAITING_TASKS: Final = 64
 MAX_KNOWN_GROUPS: Final = 50_000
 MAX_KNOWN_STORES: Final = 8
 MAX_FOUND: Final = 100
-"""Items that one search reads; several of them may be of one group."""
+"""Items that one search reads at most; several of them may be of one group."""
 
 FOUND_KINDS: Final = frozenset({"text", "tool-result", "tool-error"})
 
@@ -82,8 +82,8 @@ def check_store(store: BaseStore | None) -> BaseStore:
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
-    """Groups to put into a store, with the conversation that they are about."""
+class _IndexTask:
+    """Groups to put into a store, with the messages that they are about."""
 
     store: BaseStore
     who: Identity
@@ -96,9 +96,9 @@ class StoreIndex:
 
     def __init__(self) -> None:
         self._lock = threading.Condition()
-        # A store in memory cannot be searched while it is written.
+        # An in-memory store cannot be searched while it is written.
         self._store_lock = threading.Lock()
-        self._waiting: deque[_Job] = deque()
+        self._waiting: deque[_IndexTask] = deque()
         self._is_working = False
         self._has_failed = False
         self._known: deque[tuple[BaseStore, OrderedDict[tuple[Namespace, str], None]]] = deque(
@@ -114,24 +114,26 @@ class StoreIndex:
         store: BaseStore | None,
         who: Identity,
     ) -> None:
-        """Put what is new in a log into a store, beside the run.
+        """Put the new groups of a log into a store, in the background.
 
         Args:
             record: The memory of the thread.
             messages: Its conversation.
             store: The run's store.
-            who: Whose conversation it is.
+            who: The thread and its user.
 
         Raises:
             ConfigurationError: When the store cannot be searched.
         """
         store = check_store(store)
         with self._lock:
-            known = self._known_in(store)
-            places = {group["id"]: _place_of(group, record, who) for group in record["log"]}
-            told = (group for group in record["log"] if group["text"])
-            new = [group for group in told if (places[group["id"]], group["id"]) not in known]
-            if not new or len(self._waiting) >= MAX_WAITING_JOBS:
+            known = self._find_known(store)
+            places = {
+                group["id"]: _build_group_namespace(group, record, who) for group in record["log"]
+            }
+            written = (group for group in record["log"] if group["text"])
+            new = [group for group in written if (places[group["id"]], group["id"]) not in known]
+            if not new or len(self._waiting) >= MAX_WAITING_TASKS:
                 return
             known.update(dict.fromkeys((places[group["id"]], group["id"]) for group in new))
             while len(known) > MAX_KNOWN_GROUPS:
@@ -139,13 +141,15 @@ class StoreIndex:
             for thread_id in dict.fromkeys(_thread_of(group, record) for group in new):
                 groups = [group for group in new if _thread_of(group, record) == thread_id]
                 own = list(messages) if thread_id == who.thread_id else []
-                self._waiting.append(_Job(store, replace(who, thread_id=thread_id), groups, own))
+                self._waiting.append(
+                    _IndexTask(store, replace(who, thread_id=thread_id), groups, own)
+                )
             if not self._is_working:
                 self._is_working = True
-                threading.Thread(target=self._work, name="om_index", daemon=True).start()
+                threading.Thread(target=self._write_waiting, name="om_index", daemon=True).start()
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until all is written.
+        """Wait until everything is written.
 
         Args:
             timeout: Seconds to wait at most; `None`: as long as it takes.
@@ -162,8 +166,8 @@ class StoreIndex:
                 self._lock.wait(left)
         return True
 
-    def _known_in(self, store: BaseStore) -> OrderedDict[tuple[Namespace, str], None]:
-        """Return the groups that were given to a store; other stores have groups of their own."""
+    def _find_known(self, store: BaseStore) -> OrderedDict[tuple[Namespace, str], None]:
+        """Return the groups that are known to be in a store, or on their way there."""
         for other, known in self._known:
             if other is store:
                 return known
@@ -171,44 +175,44 @@ class StoreIndex:
         self._known.append((store, fresh))
         return fresh
 
-    def _work(self) -> None:
-        """Write what waits until nothing does."""
+    def _write_waiting(self) -> None:
+        """Write waiting tasks until none is left."""
         while True:
             with self._lock:
                 if not self._waiting:
                     self._is_working = False
                     self._lock.notify_all()
                     return
-                job = self._waiting.popleft()
+                task = self._waiting.popleft()
             try:
-                self._write(job)
+                self._write(task)
             except Exception as error:  # noqa: BLE001  a store or an embedding of any kind
-                self._failed(job, error)
+                self._note_failure(task, error)
             else:
                 self._has_failed = False
 
-    def _write(self, job: _Job) -> None:
-        """Put the texts of a job that the store does not have yet into it."""
-        for items in _split_batches(_build_items(job), MAX_READ_AT_ONCE):
+    def _write(self, task: _IndexTask) -> None:
+        """Put those texts of a task into the store that it does not have yet."""
+        for items in _split_batches(_build_items(task), MAX_READ_AT_ONCE):
             with self._store_lock:
-                there = job.store.batch([GetOp(item.namespace, item.key) for item in items])
+                there = task.store.batch([GetOp(item.namespace, item.key) for item in items])
             new = [item for item, found in zip(items, there, strict=True) if found is None]
-            for batch in _put_batches(new):
+            for batch in _split_without_repeats(new):
                 with self._store_lock:
-                    job.store.batch(batch)
+                    task.store.batch(batch)
 
-    def _failed(self, job: _Job, error: Exception) -> None:
-        """Forget that the groups were given away, so that the next turn gives them again."""
-        place = _place(job.who)
+    def _note_failure(self, task: _IndexTask, error: Exception) -> None:
+        """Log a failure, and forget the groups so that the next turn adds them again."""
+        place = _build_namespace(task.who)
         with self._lock:
-            known = self._known_in(job.store)
-            for group in job.groups:
+            known = self._find_known(task.store)
+            for group in task.groups:
                 known.pop((place, group["id"]), None)
         if not self._has_failed:
             logger.warning(
                 "thread %r: observations could not be made searchable, they are tried again with "
                 "the next turn: %s: %s",
-                job.who.thread_id,
+                task.who.thread_id,
                 type(error).__name__,
                 error,
             )
@@ -231,15 +235,15 @@ class StoreIndex:
             store: The run's store.
             query: What to look for.
             limit: How many groups at most.
-            who: Who asks.
-            in_resource: Whether all threads of the resource are searched, not the current one
-                alone; without a resource it is the current one.
+            who: The current thread and its user.
+            in_resource: Whether all threads of the resource are searched instead of the current
+                one; without a resource it is the current one.
 
         Raises:
             ConfigurationError: When the store cannot be searched.
             SearchError: When it fails.
         """
-        store, place = check_store(store), _place(who)
+        store, place = check_store(store), _build_namespace(who)
         prefix = place[:2] if in_resource and who.resource_id else place
         wanted = min(MAX_FOUND, max(3 * limit, 20))
         best: dict[tuple[str, str], RecallHit] = {}
@@ -263,16 +267,20 @@ class StoreIndex:
     # --- Deletion --------------------------------------------------------------------------------
 
     def delete_thread(self, thread_id: str, resource_id: str | None, store: BaseStore) -> None:
-        """Delete what is kept of a thread, once what waits to be written is written."""
-        self._delete(_place(Identity(thread_id, resource_id)), store)
+        """Delete the items of a thread, once all waiting tasks are written."""
+        self._delete(_build_namespace(Identity(thread_id, resource_id)), store)
 
     def delete_resource(self, resource_id: str, store: BaseStore) -> None:
-        """Delete what is kept of all threads of a resource."""
-        self._delete(_place(Identity("", resource_id))[:2], store)
+        """Delete the items of all threads of a resource."""
+        self._delete(_build_namespace(Identity("", resource_id))[:2], store)
 
     def _delete(self, prefix: Namespace, store: BaseStore) -> None:
         with self._lock:
-            kept = [job for job in self._waiting if _place(job.who)[: len(prefix)] != prefix]
+            kept = [
+                task
+                for task in self._waiting
+                if _build_namespace(task.who)[: len(prefix)] != prefix
+            ]
             self._waiting.clear()
             self._waiting.extend(kept)
         self.flush()
@@ -280,7 +288,7 @@ class StoreIndex:
             while found := store.search(prefix, limit=MAX_READ_AT_ONCE):
                 store.batch([PutOp(item.namespace, item.key, None) for item in found])
         with self._lock:
-            known = self._known_in(store)
+            known = self._find_known(store)
             for key in [key for key in known if key[0][: len(prefix)] == prefix]:
                 del known[key]
 
@@ -288,40 +296,40 @@ class StoreIndex:
 # --- Where and what ------------------------------------------------------------------------------
 
 
-def _place(who: Identity) -> Namespace:
-    """Name the place of a thread's items.
+def _build_namespace(who: Identity) -> Namespace:
+    """Return the namespace of a thread's items.
 
-    Ids are hashed: a store allows neither dots nor empty labels in a namespace, and some look for a
-    prefix by its letters, where one id may begin like another.
+    Ids are hashed: a store allows neither dots nor empty labels in a namespace, and some compare
+    prefixes by characters, where one id may begin like another.
     """
-    resource = _label(who.resource_id) if who.resource_id else NOBODY
-    return (ROOT, resource, _label(who.thread_id))
+    resource = _hash_id(who.resource_id) if who.resource_id else NOBODY
+    return (ROOT, resource, _hash_id(who.thread_id))
 
 
 def _thread_of(group: Group, record: MemoryRecord) -> str:
-    """Name the thread that a group is about: with a shared log it may be another one."""
+    """Return the thread that a group is about; with a shared log it may be another one."""
     is_shared = record["scope"] == "resource"
     return (group["thread_id"] if is_shared else None) or record["thread_id"]
 
 
-def _place_of(group: Group, record: MemoryRecord, who: Identity) -> Namespace:
-    return _place(replace(who, thread_id=_thread_of(group, record)))
+def _build_group_namespace(group: Group, record: MemoryRecord, who: Identity) -> Namespace:
+    return _build_namespace(replace(who, thread_id=_thread_of(group, record)))
 
 
-def _label(name: str) -> str:
+def _hash_id(name: str) -> str:
     return hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def _build_items(job: _Job) -> Iterator[PutOp]:
-    """Make the items of groups, and of the messages that they were written from."""
-    place, done = _place(job.who), set[str]()
-    entries = keyed_messages(job.messages)
+def _build_items(task: _IndexTask) -> Iterator[PutOp]:
+    """Yield the items of groups, and of the messages that they were written from."""
+    place, done = _build_namespace(task.who), set[str]()
+    entries = keyed_messages(task.messages)
     positions = {key: at for at, (key, _) in enumerate(entries)}
-    for group in job.groups:
+    for group in task.groups:
         about = {
             "group_id": group["id"],
             "updated": group["observed_at"],
-            "thread_id": job.who.thread_id,
+            "thread_id": task.who.thread_id,
             "cursor": group["ranges"][0][0] if group["ranges"] else "",
         }
         yield from _split_pieces((*place, "groups"), group["id"], group["text"], about)
@@ -340,22 +348,22 @@ def _build_items(job: _Job) -> Iterator[PutOp]:
 def _split_pieces(
     namespace: Namespace, name: str, text: str, about: dict[str, str]
 ) -> Iterator[PutOp]:
-    """Make an item of each piece of a text, small enough for a model of embeddings."""
-    whole = sanitize(text).strip()
+    """Yield an item for each piece of a text, small enough for an embedding model."""
+    text = sanitize(text).strip()
     facts = {key: sanitize(fact) for key, fact in about.items()}
-    for number in range(min(MAX_PIECES, -(-len(whole) // PIECE_CHARACTERS))):
+    for number in range(min(MAX_PIECES, -(-len(text) // PIECE_CHARACTERS))):
         start = number * PIECE_CHARACTERS
-        value = {"text": whole[start : start + PIECE_CHARACTERS], **facts}
+        value = {"text": text[start : start + PIECE_CHARACTERS], **facts}
         yield PutOp(namespace, derive_id("text", name, number), value, index=["text"])
 
 
 def _read_text(message: BaseMessage) -> str:
-    """Return what a message says, without what is attached, reasoned or called."""
+    """Return the texts and tool results of a message, without attachments, reasoning or calls."""
     return "\n".join(part_text(part) for part in parts_of(message) if part.kind in FOUND_KINDS)
 
 
 def _build_hit(value: dict[str, Any], score: float) -> RecallHit | None:
-    """Read an item back; nothing when it is not of ours."""
+    """Return the hit of an item; `None` when the item is not one of ours."""
     try:
         return RecallHit(
             thread=RecallThread(value["thread_id"]),
@@ -369,8 +377,8 @@ def _build_hit(value: dict[str, Any], score: float) -> RecallHit | None:
         return None
 
 
-def _put_batches(items: Sequence[PutOp]) -> Iterator[list[PutOp]]:
-    """Part items into batches without the same text twice, which a store in memory refuses."""
+def _split_without_repeats(items: Sequence[PutOp]) -> Iterator[list[PutOp]]:
+    """Yield batches without the same text twice, which an in-memory store refuses."""
     batch: list[PutOp] = []
     texts = set[str]()
     for item in items:
@@ -384,7 +392,7 @@ def _put_batches(items: Sequence[PutOp]) -> Iterator[list[PutOp]]:
         yield batch
 
 
-def _split_batches(things: Iterable[_T], size: int) -> Iterator[list[_T]]:
-    rest = iter(things)
+def _split_batches(items: Iterable[_T], size: int) -> Iterator[list[_T]]:
+    rest = iter(items)
     while batch := list(islice(rest, size)):
         yield batch

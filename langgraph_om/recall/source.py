@@ -1,4 +1,7 @@
-"""Where recall reads from: the protocol of a source, what it gives, and the source over a state."""
+"""Define where recall reads from: the protocol of a source, its values, and a source over a state.
+
+A source shows only what the user of the current thread may see.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ class RecallThread:
 def is_created_within(
     thread: RecallThread, before: datetime | None, after: datetime | None
 ) -> bool:
-    """Return whether a thread passes the filters; one of unknown age passes none."""
+    """Return whether a thread passes the filters; one of unknown age passes no filter."""
     created = thread.created
     if created is None:
         return before is None and after is None
@@ -40,7 +43,7 @@ class RecallMessage:
     """A message and its place in its conversation."""
 
     key: str
-    """The id by which the observation log names it."""
+    """The id that the observation log uses for it."""
 
     thread_id: str
     position: int
@@ -65,10 +68,10 @@ class RecallHit:
 
 
 class RecallSource(Protocol):
-    """What recall reads; it shows only what the user of the current thread may see."""
+    """What recall reads from."""
 
     def thread(self, thread_id: str) -> RecallThread | None:
-        """Return a thread; None for one that does not exist and for one of somebody else."""
+        """Return a thread; None for one that does not exist and for one of another user."""
         ...
 
     def threads(
@@ -85,7 +88,7 @@ class RecallSource(Protocol):
         ...
 
     def find(self, key: str, thread_id: str | None) -> RecallMessage | None:
-        """Return the message of this key, visible or not; without a thread, from any of them."""
+        """Return the message of this key, visible or not, without a thread from any of them."""
         ...
 
     def messages(
@@ -100,7 +103,7 @@ class RecallSource(Protocol):
         """Return visible messages, always in the order of the conversation.
 
         Args:
-            thread_id: Whose messages.
+            thread_id: The thread of the messages.
             start: The first position; None for the beginning.
             stop: The position to stop before; None for the end.
             limit: The most messages to return.
@@ -129,7 +132,7 @@ class RecallLimits:
 
 @dataclass(frozen=True, slots=True)
 class RecallScope:
-    """What recall may reach, and how it writes times and thread ids."""
+    """What recall may read, and how it writes times and thread ids."""
 
     scope: Literal["thread", "resource"]
     current_thread: str
@@ -140,7 +143,7 @@ class RecallScope:
     """Writes a thread id for the model."""
 
     read_id: Callable[[str], str | None] = _keep_id
-    """Reads a thread id back; None when it is none."""
+    """Reads a thread id that the model wrote; None when there is no such id."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +152,7 @@ class StateSource:
 
     thread_id: str
     entries: Sequence[tuple[str, BaseMessage, datetime | None]]
-    """Per message its key, the message, and when it was said."""
+    """The key of each message, the message, and when it was written."""
 
     title: str | None = None
 
@@ -169,7 +172,7 @@ class StateSource:
         at = self._places.get(key)
         if at is None or thread_id not in {None, self.thread_id}:
             return None
-        return self._message(at)
+        return self._to_recall_message(at)
 
     def messages(
         self,
@@ -188,13 +191,13 @@ class StateSource:
         last = len(visible) if stop is None else bisect_left(visible, stop)
         if newest_first:
             first = max(first, last - limit)
-        return [self._message(at) for at in visible[first : min(last, first + limit)]]
+        return [self._to_recall_message(at) for at in visible[first : min(last, first + limit)]]
 
     def search(self, query: str, limit: int) -> list[RecallHit]:  # noqa: ARG002
         """Return nothing: there is no index."""
         return []
 
-    def _message(self, at: int) -> RecallMessage:
+    def _to_recall_message(self, at: int) -> RecallMessage:
         key, message, said = self.entries[at]
         return RecallMessage(key, self.thread_id, at, message, said)
 

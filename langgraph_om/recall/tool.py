@@ -165,8 +165,8 @@ def _build_property(argument: RecallArgument) -> dict[str, Any]:
     stated: dict[str, Any] = {"type": argument.kind, "description": argument.description}
     limits = {
         "enum": list(argument.choices) or None,
-        "minimum": argument.least,
-        "maximum": argument.most,
+        "minimum": argument.minimum,
+        "maximum": argument.maximum,
         "default": argument.default,
     }
     return stated | {name: value for name, value in limits.items() if value is not None}

@@ -77,10 +77,10 @@ def test_log_as_of_a_time_is_read_from_the_checkpoint_of_that_time(agent: Any) -
 
 @pytest.mark.parametrize("time", ["yesterday", 5, None])
 def test_time_that_is_none_is_refused(agent: Any, time: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"`time` is .*write a datetime"):
+    with pytest.raises(ConfigurationError, match=r"`time` is .*pass a datetime"):
         agent.memory.observations_as_of(values(agent.graph, CONFIG), time)
 
 
 def test_thread_id_is_no_history(agent: Any) -> None:
-    with pytest.raises(ConfigurationError, match="'t' cannot be read; hand in"):
+    with pytest.raises(ConfigurationError, match="'t' cannot be read; pass"):
         agent.memory.history("t")

@@ -1,4 +1,7 @@
-"""Relative dates for the Actor: "2 weeks ago", gap lines, plans that are likely done by now."""
+"""Add relative dates to the log for the Actor: "2 weeks ago", gaps, plans that are likely done.
+
+Text is only added; nothing is taken away or reworded, and what is in a code fence stays as it is.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,9 @@ _DAYS_PER_MONTH = 30
 _DAYS_PER_YEAR = 365
 _MONTHS_PER_YEAR = 12
 _MIN_GAP_DAYS = 2
+
 _WORD_BEFORE_CHARS = 24
-"""How far to look back for the word before a plan: further than the longest word that matters."""
+"""How far to search back for the word before a plan: further than the longest word that matters."""
 
 _FENCE = re.compile(r"[\s>*+-]*(`{3,})([^`]*)$")
 _MARK = re.compile(r"\((?:meaning|estimated):?\s([^()]{1,200})\)", PATTERN_FLAGS)
@@ -24,14 +28,15 @@ _PLAN = re.compile(
     PATTERN_FLAGS,
 )
 _DETERMINERS = frozenset({"a", "her", "his", "its", "my", "our", "the", "their", "your"})
+
 _BEFORE_NOUN = _DETERMINERS | {"at", "free", "good", "last", "living", "own", "strong"}
-"""Words after which `will` is a thing somebody has, or wrote."""
+"""Words after which `will` is a noun."""
 
 _NEGATIONS = frozenset({"cannot", "longer", "never", "not"})
 
 
 def describe_day(day: date, today: date) -> str:
-    """Tell how far `day` is from `today`: `today`, `3 days ago`, `in 2 weeks`."""
+    """Return how far `day` is from `today`: `today`, `3 days ago`, `in 2 weeks`."""
     days = (day - today).days
     if days == 0:
         return "today"
@@ -41,14 +46,14 @@ def describe_day(day: date, today: date) -> str:
 
 
 def write_gap(previous: date, following: date) -> str | None:
-    """Return the line that tells the time between two headings, `[3 days later]`.
+    """Return the line that states the time between two headings, such as `[3 days later]`.
 
     Args:
         previous: The date of the heading above.
         following: The date of the heading below.
 
     Returns:
-        The line, or `None` when the second is not at least two days later.
+        The line, or `None` when the second date is not at least two days later.
     """
     days = (following - previous).days
     return None if days < _MIN_GAP_DAYS else f"[{_describe_duration(days, years=False)} later]"
@@ -57,15 +62,13 @@ def write_gap(previous: date, following: date) -> str | None:
 def annotate(text: str, today: date, previous: date | None = None) -> tuple[str, date | None]:
     """Return the text with relative time added, and the date of the last heading in it.
 
-    Nothing is taken away or reworded; lines in a code fence stay as they are.
-
     Args:
-        text: A part of an observation log as it was written, not annotated before.
+        text: A stretch of an observation log as it was written, not annotated before.
         today: The current day in the reader's timezone.
-        previous: The last heading date of the part rendered before this one.
+        previous: The last heading date of the text rendered before this one.
 
     Returns:
-        The annotated text, and what to pass as `previous` with the next part.
+        The annotated text, and what to pass as `previous` with the next text.
     """
     lines: list[str] = []
     fence = 0
@@ -88,21 +91,21 @@ def annotate(text: str, today: date, previous: date | None = None) -> tuple[str,
     return "\n".join(lines), previous
 
 
-# Wording
+# --- Wording -------------------------------------------------------------------------------------
 
 
 def _describe_duration(days: int, *, years: bool) -> str:
-    """Word a number of days in its largest whole unit; without `years` that is months."""
+    """Return a number of days in its largest whole unit, at most months without `years`."""
     if days < _DAYS_PER_WEEK:
-        return _count_unit(days, "day")
+        return _write_count(days, "day")
     if days < _DAYS_PER_MONTH:
-        return _count_unit(days // _DAYS_PER_WEEK, "week")
+        return _write_count(days // _DAYS_PER_WEEK, "week")
     if days < _DAYS_PER_YEAR or not years:
-        return _count_unit(days // _DAYS_PER_MONTH, "month")
-    return _count_unit(days // _DAYS_PER_YEAR, "year")
+        return _write_count(days // _DAYS_PER_MONTH, "month")
+    return _write_count(days // _DAYS_PER_YEAR, "year")
 
 
-def _count_unit(number: int, unit: str) -> str:
+def _write_count(number: int, unit: str) -> str:
     return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
 
 
@@ -111,17 +114,17 @@ def _add_direction(duration: str, *, future: bool) -> str:
 
 
 def _describe_month(day: date, today: date) -> str:
-    """Tell how far the month of `day` is from that of `today`, whatever the days in them."""
+    """Return how far the month of `day` is from that of `today`, whatever the days in them."""
     months = (day.year - today.year) * _MONTHS_PER_YEAR + day.month - today.month
     if months in {-1, 0, 1}:
         return ("last month", "this month", "next month")[months + 1]
     if abs(months) < _MONTHS_PER_YEAR:
-        return _add_direction(_count_unit(abs(months), "month"), future=months > 0)
-    return _add_direction(_count_unit(abs(months) // _MONTHS_PER_YEAR, "year"), future=months > 0)
+        return _add_direction(_write_count(abs(months), "month"), future=months > 0)
+    return _add_direction(_write_count(abs(months) // _MONTHS_PER_YEAR, "year"), future=months > 0)
 
 
 def _describe_phrase(phrase: Phrase, today: date) -> str:
-    """Tell how far a phrase is from `today`, no more exactly than the phrase does."""
+    """Return how far a phrase is from `today`, no more precisely than the phrase is."""
     if phrase.grain != "day" and phrase.first <= today <= phrase.last:
         one_month = (phrase.first.year, phrase.first.month) == (phrase.last.year, phrase.last.month)
         return "this month" if one_month else "about now"
@@ -130,11 +133,11 @@ def _describe_phrase(phrase: Phrase, today: date) -> str:
     return describe_day(phrase.day, today)
 
 
-# Lines
+# --- Lines ---------------------------------------------------------------------------------------
 
 
 def _track_fence(line: str, fence: int) -> int:
-    """Count the backticks that close the code fence open after `line`, 0 when none is."""
+    """Return how many backticks close the code fence that is open after `line`; 0 when none is."""
     match = _FENCE.match(line)
     if not match:
         return fence

@@ -20,10 +20,10 @@ from langgraph_om.core.effects import Answer, CycleFlow, Step, Tally, Together
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.log_excerpt import select_previous_sections
 from langgraph_om.core.observe.observer import ThreadInput, ThreadsInput, observe_threads
-from langgraph_om.core.observe.other_threads import OtherThread, counts_to_observe, split_batches
+from langgraph_om.core.observe.other_threads import OtherThread, count_to_observe, split_batches
 from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.observe.transcript import TimedMessage
-from langgraph_om.core.plan import count_others
+from langgraph_om.core.plan import count_others_tokens
 from langgraph_om.core.record.chunks import digest_entries
 from langgraph_om.core.record.record import (
     CURSOR_TAIL,
@@ -65,7 +65,7 @@ def observe_others_cycle(
     sections, error = yield from _build_observed(cycle, tally, parts)
     if not sections and error is not None:
         yield from build_failed(
-            cycle, tally, error, count_others(record["others"]), window.last_key
+            cycle, tally, error, count_others_tokens(record["others"]), window.last_key
         )
         return
     yield cycle.end("observation-end", tally, **_collect_told(sections))
@@ -103,7 +103,7 @@ def _run_ahead(cycle: CycleInfo, parts: Sequence[_Part]) -> CycleFlow:
 
 
 def _split_parts(settings: Settings, threads: Sequence[OtherThread]) -> list[_Part]:
-    counts = counts_to_observe(threads, settings.thresholds.others_tokens)
+    counts = count_to_observe(threads, settings.thresholds.others_tokens)
     return [(each, counts[each.thread_id]) for each in threads if counts[each.thread_id]]
 
 

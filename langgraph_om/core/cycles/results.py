@@ -15,7 +15,7 @@ from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.events import iso
-from langgraph_om.core.plan import count_others
+from langgraph_om.core.plan import count_others_tokens
 from langgraph_om.core.record.chunks import count_covered, digest_entries, select_live_chunks
 from langgraph_om.core.record.record import count_failures, find_groups, log_tokens
 from langgraph_om.core.record.window import Window
@@ -79,7 +79,7 @@ def take_in_results(
 def size_of(operation: str, record: MemoryRecord, window: Window) -> int:
     """Count what an operation is about: tokens of the window, of the log, or of other threads."""
     if operation == "others":
-        return count_others(record["others"])
+        return count_others_tokens(record["others"])
     return window.tokens if operation == "observation" else log_tokens(record)
 
 

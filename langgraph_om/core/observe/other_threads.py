@@ -1,8 +1,8 @@
-"""Other threads of the resource: what the Actor is shown of them, and what of them is observed.
+"""Choose what the Actor is shown of the other threads of a resource, and what of them is observed.
 
-Messages that are not observed yet are shown, cut and within a budget, so that every conversation
-knows of the others at once. What is more than the budget is observed: the oldest first, and of each
-thread whole exchanges only.
+Unobserved messages are shown, cut and within a budget, so that every conversation knows of the
+others at once. What exceeds the budget is observed: the oldest messages first, and only complete
+exchanges.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from langgraph_om.core.observe.transcript import (
 from langgraph_om.core.record.window import Entry, find_safe_cuts
 from langgraph_om.core.tokens.counter import TokenCounter
 
-_PART_CHARACTERS: Final = 500
-"""Of one text, call or result in an excerpt."""
+_MAX_TEXT_CHARACTERS: Final = 500
+"""Shown of one text, call or result in an excerpt."""
 
-_PART_TO_KEEP: Final = 0.5
-"""How much of the budget is left unobserved, so that the newest messages stay in their words."""
+_SHARE_TO_KEEP: Final = 0.5
+"""How much of the budget stays unobserved, so that the newest messages are shown verbatim."""
 
 
 @dataclass(frozen=True, slots=True)
 class OtherThread:
-    """A thread beside the Actor's, with its unobserved messages."""
+    """A thread other than the Actor's, with its unobserved messages."""
 
     thread_id: str
     title: str | None
@@ -42,34 +42,15 @@ class OtherThread:
     cursor: Sequence[str]
     """The newest observed messages, newest last, as the shared log knows them."""
     entries: Sequence[Entry]
-    """Oldest first; of a very long backlog only its beginning."""
+    """Its unobserved messages, oldest first; only the beginning of a very long backlog."""
     times: Sequence[datetime | None]
-    """When each of them was said, as far as anything knows."""
+    """When each of them was written, where that is known."""
     hints: Mapping[str, str | None]
     rest: int = 0
-    """How many more messages there are behind `entries`."""
+    """How many more unobserved messages there are after `entries`."""
     newest: Sequence[Entry] = ()
-    """Of the rest, the end."""
+    """The last messages of the rest."""
     newest_times: Sequence[datetime | None] = ()
-
-
-class _Characters:
-    """Counts characters where a transcript counts tokens."""
-
-    identity = "characters"
-
-    def count_text(self, text: str) -> int:
-        return len(text)
-
-    def count_message(self, message: BaseMessage) -> int:
-        return len(str(message.content))
-
-
-_BY_CHARACTER: Final = _Characters()
-_LIMITS: Final = TranscriptLimits(_PART_CHARACTERS, _PART_CHARACTERS, _PART_CHARACTERS)
-
-
-# --- What is shown -------------------------------------------------------------------------------
 
 
 def build_excerpts(
@@ -79,28 +60,29 @@ def build_excerpts(
     show_id: ShowId,
     timezone: tzinfo,
 ) -> list[dict[str, Any]]:
-    """Describe other threads, as the record keeps them.
+    """Describe other threads in the form that the record keeps.
 
     Args:
-        threads: Those with unobserved messages.
-        budget: Tokens that all texts together keep within.
+        threads: The other threads with unobserved messages.
+        budget: The most tokens of all texts together.
         counter: What counts tokens.
-        show_id: Tells how a thread's id is shown.
+        show_id: Writes a thread's id for the model.
         timezone: The zone in which days and times are written.
 
     Returns:
         Per thread, the newest last: `thread_id`, `messages` and `tokens` (all that is unobserved,
-        long parts cut), `observable` (messages that would be observed now), and `text`, the block
-        to show; the newest messages of the newest threads are shown where not all of it fits.
+        long texts cut), `observable` (messages that would be observed now), and `text`, the block
+        to show. Where not everything fits, the newest messages of the newest threads are shown.
     """
-    ordered = sorted(threads, key=lambda each: (each.updated, each.thread_id))
-    counts = counts_to_observe(ordered, budget)
+    ordered = sorted(threads, key=_age_key)
+    counts = count_to_observe(ordered, budget)
     left = budget
     shown: list[dict[str, Any]] = []
     for thread in reversed(ordered):
-        whole = _build_block(thread, len(_cut_end(thread)[0]), show_id, timezone)
-        tokens = counter.count_text(whole)
-        text = whole if tokens <= left else _select_newest(thread, left, counter, show_id, timezone)
+        text = _build_block(thread, len(_select_newest(thread)[0]), show_id, timezone)
+        tokens = counter.count_text(text)
+        if tokens > left:
+            text = _build_fitting_block(thread, left, counter, show_id, timezone)
         left -= counter.count_text(text) if text else 0
         shown.append(
             {
@@ -115,52 +97,14 @@ def build_excerpts(
     return shown[::-1]
 
 
-def _select_newest(
-    thread: OtherThread, room: int, counter: TokenCounter, show_id: ShowId, timezone: tzinfo
-) -> str:
-    """Show as many of the newest messages as fit."""
-    fits, over, text = 0, len(_cut_end(thread)[0]), ""
-    while over - fits > 1:
-        count = (fits + over) // 2
-        block = _build_block(thread, count, show_id, timezone)
-        if counter.count_text(block) <= room:
-            fits, text = count, block
-        else:
-            over = count
-    return text
+def count_to_observe(threads: Sequence[OtherThread], budget: int) -> dict[str, int]:
+    """Return by thread id how many of its oldest messages are observed when that is due.
 
-
-def _build_block(thread: OtherThread, count: int, show_id: ShowId, timezone: tzinfo) -> str:
-    entries, times = _cut_end(thread)
-    first = len(entries) - count
-    newest = zip(entries[first:], times[first:], strict=True)
-    start = len(thread.entries) + thread.rest - count
-    timed = [TimedMessage(entry.message, time) for entry, time in newest]
-    text = write_transcript_text(timed, timezone=timezone, counter=_BY_CHARACTER, limits=_LIMITS)
-    left_out = f"[{start} earlier message{'' if start == 1 else 's'} left out]\n" if start else ""
-    title = f' title="{escape_attribute(thread.title)}"' if thread.title else ""
-    name = f'id="{escape_attribute(show_id(thread.thread_id))}"{title}'
-    return f"<other-conversation {name}>\n{left_out}{escape(text)}\n</other-conversation>"
-
-
-def _cut_end(thread: OtherThread) -> tuple[Sequence[Entry], Sequence[datetime | None]]:
-    """Return the newest messages of a thread that are at hand, with their times."""
-    if thread.rest:
-        return thread.newest, thread.newest_times
-    return thread.entries, thread.times
-
-
-# --- What is observed ----------------------------------------------------------------------------
-
-
-def counts_to_observe(threads: Sequence[OtherThread], budget: int) -> dict[str, int]:
-    """Choose how many of each thread's oldest messages are observed when that is due.
-
-    The newest messages of the newest threads stay, within half of the budget.
+    The newest messages of the newest threads stay unobserved, up to half of the budget.
     """
-    room = round(budget * _PART_TO_KEEP)
+    room = round(budget * _SHARE_TO_KEEP)
     counts: dict[str, int] = {}
-    for thread in sorted(threads, key=lambda each: (each.updated, each.thread_id), reverse=True):
+    for thread in sorted(threads, key=_age_key, reverse=True):
         cuts = [0, *_find_turn_ends(thread.entries)]
         kept = sum(entry.tokens for entry in thread.entries)
         if thread.rest:
@@ -177,8 +121,96 @@ def counts_to_observe(threads: Sequence[OtherThread], budget: int) -> dict[str, 
     return counts
 
 
+def split_batches(
+    threads: Sequence[tuple[OtherThread, int]], batch_tokens: int
+) -> list[list[tuple[OtherThread, int]]]:
+    """Group threads into batches, each observed in one question.
+
+    Args:
+        threads: Threads, each with the number of its oldest messages to observe.
+        batch_tokens: Tokens of messages in one question; a single exchange may have more.
+
+    Returns:
+        The batches, the thread updated longest ago first. Of a thread that is larger than a batch
+        only the first exchanges that fit are taken; the rest follows once these are observed.
+    """
+    batches: list[list[tuple[OtherThread, int]]] = []
+    size = 0
+    for thread, count in sorted(threads, key=lambda pair: _age_key(pair[0])):
+        fitting, tokens = _fit_oldest(thread, count, batch_tokens)
+        if not fitting:
+            continue
+        if not batches or size + tokens > batch_tokens:
+            batches.append([])
+            size = 0
+        batches[-1].append((thread, fitting))
+        size += tokens
+    return batches
+
+
+# --- What is shown -------------------------------------------------------------------------------
+
+
+class _Characters:
+    """Counts characters where a transcript counts tokens."""
+
+    identity = "characters"
+
+    def count_text(self, text: str) -> int:
+        return len(text)
+
+    def count_message(self, message: BaseMessage) -> int:
+        return len(str(message.content))
+
+
+_BY_CHARACTER: Final = _Characters()
+_LIMITS: Final = TranscriptLimits(_MAX_TEXT_CHARACTERS, _MAX_TEXT_CHARACTERS, _MAX_TEXT_CHARACTERS)
+
+
+def _build_block(thread: OtherThread, count: int, show_id: ShowId, timezone: tzinfo) -> str:
+    entries, times = _select_newest(thread)
+    first = len(entries) - count
+    newest = zip(entries[first:], times[first:], strict=True)
+    start = len(thread.entries) + thread.rest - count
+    timed = [TimedMessage(entry.message, time) for entry, time in newest]
+    text = write_transcript_text(timed, timezone=timezone, counter=_BY_CHARACTER, limits=_LIMITS)
+    left_out = f"[{start} earlier message{'' if start == 1 else 's'} left out]\n" if start else ""
+    title = f' title="{escape_attribute(thread.title)}"' if thread.title else ""
+    name = f'id="{escape_attribute(show_id(thread.thread_id))}"{title}'
+    return f"<other-conversation {name}>\n{left_out}{escape(text)}\n</other-conversation>"
+
+
+def _build_fitting_block(
+    thread: OtherThread, room: int, counter: TokenCounter, show_id: ShowId, timezone: tzinfo
+) -> str:
+    """Return the block with as many of the newest messages as fit; empty when none does."""
+    fits, too_many, text = 0, len(_select_newest(thread)[0]), ""
+    while too_many - fits > 1:
+        count = (fits + too_many) // 2
+        block = _build_block(thread, count, show_id, timezone)
+        if counter.count_text(block) <= room:
+            fits, text = count, block
+        else:
+            too_many = count
+    return text
+
+
+def _select_newest(thread: OtherThread) -> tuple[Sequence[Entry], Sequence[datetime | None]]:
+    """Return the newest messages of a thread that were loaded, with their times."""
+    if thread.rest:
+        return thread.newest, thread.newest_times
+    return thread.entries, thread.times
+
+
+# --- What is observed ----------------------------------------------------------------------------
+
+
+def _age_key(thread: OtherThread) -> tuple[datetime, str]:
+    return thread.updated, thread.thread_id
+
+
 def _find_turn_ends(entries: Sequence[Entry]) -> list[int]:
-    """List where a thread may be cut so that an answer stays with its question."""
+    """Return the safe cuts of a thread that do not separate an answer from its question."""
     cuts = find_safe_cuts(entries)
     return [
         cut
@@ -187,35 +219,8 @@ def _find_turn_ends(entries: Sequence[Entry]) -> list[int]:
     ]
 
 
-def split_batches(
-    threads: Sequence[tuple[OtherThread, int]], batch_tokens: int
-) -> list[list[tuple[OtherThread, int]]]:
-    """Put threads together that are observed in one question.
-
-    Args:
-        threads: Threads, each with the number of its oldest messages to observe.
-        batch_tokens: Tokens of messages in one question; a single exchange may have more.
-
-    Returns:
-        The batches, the thread updated longest ago first. Of a thread that is larger than a batch,
-        only the first exchanges that fit are in one; its rest comes when these are observed.
-    """
-    found: list[list[tuple[OtherThread, int]]] = []
-    size = 0
-    for thread, count in sorted(threads, key=lambda each: (each[0].updated, each[0].thread_id)):
-        fitting, tokens = _cut_head(thread, count, batch_tokens)
-        if not fitting:
-            continue
-        if not found or size + tokens > batch_tokens:
-            found.append([])
-            size = 0
-        found[-1].append((thread, fitting))
-        size += tokens
-    return found
-
-
-def _cut_head(thread: OtherThread, count: int, limit: int) -> tuple[int, int]:
-    """Take as many of the oldest exchanges as fit, at least one, and count their tokens."""
+def _fit_oldest(thread: OtherThread, count: int, limit: int) -> tuple[int, int]:
+    """Return how many of the oldest messages fit, at least one exchange, and their tokens."""
     taken = tokens = size = before = 0
     for cut in find_safe_cuts(thread.entries):
         if cut > count:

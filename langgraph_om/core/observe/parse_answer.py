@@ -1,8 +1,8 @@
-"""What the Observer or Reflector wrote becomes typed parts, or a failure with a name.
+"""Parse an answer of the Observer or Reflector into typed fields, or say why it cannot be used.
 
-The steps, in order: control characters and reasoning are dropped, the spelling of the tags is
-settled, the text is split at its structural tags, and what lies between them is tidied and judged.
-Every step is linear in the length of the text, and parsed text never holds a structural tag.
+The steps, in order: drop control characters and reasoning, settle the spelling of the tags, split
+the text at its structural tags, then tidy and judge what is between them. Every step is linear in
+the length of the text, and parsed text never contains a structural tag.
 """
 
 from __future__ import annotations
@@ -32,41 +32,11 @@ Status = Literal["ok", "none", "empty", "malformed", "degenerate", "cut_off"]
 MAX_LINE_CHARS = 10_000
 """A longer line is cut, with a mark that says how many characters were left out."""
 
-_MAX_SHOWN_CHARS = 1_000_000
-"""More of an answer that was cut off is not read: what it holds is only shown."""
-
 MIN_TITLE_CHARS = 3
 MAX_TITLE_CHARS = 100
 
-
-_PARTIAL_TAG = re.compile(r"^[ \t]*+<[/\w \t-]{0,24}\Z", re.MULTILINE)
-
-_LT, _GT = r"(?:\\?<|&lt;)", r"(?:\\?>|&gt;)"
-_THINK = r"(?:think(?:ing)?|reasoning)[ \t]{0,3}"
-_LOG_OPENS = rf"{_LT}[ \t]{{0,3}}{LOG}\b"
-_HEAD = rf"(?:(?P<think>{_LT}[ \t]{{0,3}}{_THINK}{_GT})|{_LOG_OPENS})"
-_HEAD_HERE = re.compile(rf"\s*+{_HEAD}", re.IGNORECASE)
-_HEAD_LINE = re.compile(rf"^[ \t]*+{_HEAD}", re.IGNORECASE | re.MULTILINE)
-_THINK_END = re.compile(rf"{_LT}\\?/[ \t]{{0,3}}{_THINK}{_GT}", re.IGNORECASE)
-_LOG_LINE = re.compile(
-    rf"(?:^|{_THINK_END.pattern})[ \t]*+{_LOG_OPENS}", re.IGNORECASE | re.MULTILINE
-)
-
-_THINK_END_LINE = re.compile(
-    rf"^(?!{ITEM})(?P<before>[^\n]*?){_THINK_END.pattern}(?P<after>[^\n]*)",
-    re.IGNORECASE | re.MULTILINE,
-)
-_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"
-_DATE = re.compile(
-    r"(?:date[ \t]*:.*|(?:[a-z]{3,9},?[ ])?"
-    rf"(?:{_MONTH}[ ]\d\d?,?[ ]\d{{4}}|\d\d?[ ]{_MONTH},?[ ]\d{{4}}|\d{{4}}-\d\d-\d\d):?)",
-    re.IGNORECASE,
-)
-_MAX_DATE_LINE_CHARS = 80
-_FENCE = re.compile(r"\s*+(?:```+|~~~+)[ \t]*(?P<info>[\w+.-]{0,30})\s*")
-_QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»", "*": "*"}
-_MAX_NOTHING_CHARS = 40
-_NOTHING = {"none", "n/a"}
+_MAX_SHOWN_CHARS = 1_000_000
+"""No more is read of an answer that was cut off, because it is only displayed."""
 
 _PROBLEMS: dict[Status, str] = {
     "empty": "The answer holds no observations, and does not say `(none)` either.",
@@ -74,11 +44,12 @@ _PROBLEMS: dict[Status, str] = {
     "degenerate": "The answer repeats itself over and over.",
     "cut_off": "The answer was cut off before its end.",
 }
+_PARTIAL_TAG = re.compile(r"^[ \t]*+<[/\w \t-]{0,24}\Z", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What one answer of the Observer or Reflector says.
+    """The fields of one answer of the Observer or Reflector.
 
     `problem` is one sentence that names what is wrong; it is empty for `ok` and `none`.
     """
@@ -92,28 +63,28 @@ class Parsed:
 
 
 def parse_output(text: str, *, cut_off: bool = False) -> Parsed:
-    """Say what an answer of the Observer or Reflector holds, or why it cannot be used.
+    """Return the fields of an answer of the Observer or Reflector, or why it cannot be used.
 
     Args:
         text: The whole answer, as the model wrote it.
         cut_off: Whether the provider said that the answer ended too early. The status is then
-            `cut_off`, and `observations` holds what arrived, for display only.
+            `cut_off`, and `observations` is what arrived, for display only.
     """
     text = sanitize(text[:_MAX_SHOWN_CHARS] if cut_off else text)
     if cut_off:
-        partial = _read(_PARTIAL_TAG.sub("", text))
+        partial = _parse(_PARTIAL_TAG.sub("", text))
         return replace(partial, status="cut_off", problem=_PROBLEMS["cut_off"])
     if text.strip() and is_degenerate(text):
-        return _build_failed("degenerate")
-    return _read(text)
+        return _reject("degenerate")
+    return _parse(text)
 
 
 def render_output(parsed: Parsed) -> str:
-    """Write a parsed answer in the well-formed shape.
+    """Render a parsed answer in the expected form.
 
-    `parse_output` gives the same value back for everything it called `ok` or `none`. In a value
-    built by hand, a structural tag inside a text is written with `&lt;` and stays so, and a text
-    that `parse_output` would tidy comes back tidied.
+    `parse_output` returns the same value again for everything that it found `ok` or `none`. In a
+    value built by hand, a structural tag inside a text is escaped as `&lt;` and stays so, and a
+    text that `parse_output` would tidy comes back tidied.
     """
     if parsed.status == "none":
         blocks = [f"<{LOG}>(none)</{LOG}>"]
@@ -132,12 +103,14 @@ def render_output(parsed: Parsed) -> str:
     return "\n".join(blocks)
 
 
-def _read(text: str) -> Parsed:
+def _parse(text: str) -> Parsed:
     text = strip_reasoning(text)
     if not text.strip():
-        return _build_failed("empty")
+        return _reject("empty")
     split = split_best(text)
-    status, observations = _judge_block(split.inside) if split.tagged else _judge(split.outside)
+    status, observations = (
+        _judge_tagged(split.inside) if split.tagged else _judge_untagged(split.outside)
+    )
     return Parsed(
         status,
         observations,
@@ -148,46 +121,107 @@ def _read(text: str) -> Parsed:
     )
 
 
-def _build_failed(status: Status) -> Parsed:
+def _reject(status: Status) -> Parsed:
     return Parsed(status, problem=_PROBLEMS[status])
 
 
-# --- Judging: from the text between the tags to observations ----------------------------------
+# --- Reasoning: what the model thought before it answered ----------------------------------------
 
 
-def _judge_block(pieces: list[str]) -> tuple[Status, str]:
-    """Judge text that the model put inside `<observations>`: all of it is kept, or none."""
+_LT, _GT = r"(?:\\?<|&lt;)", r"(?:\\?>|&gt;)"
+_THINK = r"(?:think(?:ing)?|reasoning)[ \t]{0,3}"
+_LOG_OPENS = rf"{_LT}[ \t]{{0,3}}{LOG}\b"
+_HEAD = rf"(?:(?P<think>{_LT}[ \t]{{0,3}}{_THINK}{_GT})|{_LOG_OPENS})"
+_HEAD_HERE = re.compile(rf"\s*+{_HEAD}", re.IGNORECASE)
+_HEAD_LINE = re.compile(rf"^[ \t]*+{_HEAD}", re.IGNORECASE | re.MULTILINE)
+_THINK_END = re.compile(rf"{_LT}\\?/[ \t]{{0,3}}{_THINK}{_GT}", re.IGNORECASE)
+_LOG_LINE = re.compile(
+    rf"(?:^|{_THINK_END.pattern})[ \t]*+{_LOG_OPENS}", re.IGNORECASE | re.MULTILINE
+)
+_THINK_END_LINE = re.compile(
+    rf"^(?!{ITEM})(?P<before>[^\n]*?){_THINK_END.pattern}(?P<after>[^\n]*)",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def strip_reasoning(text: str) -> str:
+    """Drop what is in think tags before the first block, even when one of the tags is missing."""
+    kept, at = [], 0
+    while (head := _HEAD_HERE.match(text, at) or _HEAD_LINE.search(text, at)) and head["think"]:
+        kept.append(text[at : head.start()])
+        end = _THINK_END.search(text, head.end())
+        if end is None:
+            return "".join(kept)
+        at = end.end()
+    text = "".join(kept) + text[at:]
+    return text[_find_orphan_end(text) :]
+
+
+def _find_orphan_end(text: str) -> int:
+    """Return where reasoning without an opening tag ends; 0 if there is none."""
+    if _THINK_END.search(text) is None:
+        return 0
+    block = _LOG_LINE.search(text)
+    first = block.end() if block else len(text) + 1
+    last = max((tag.start for tag in find_tags(text) if tag.leads and tag.opens_log), default=0)
+    found = 0
+    for mark in _THINK_END_LINE.finditer(text):
+        end = mark.start("after")
+        alone = not mark["before"].strip() and not mark["after"].strip()
+        if end < first or (alone and end < last):
+            found = end
+    return found
+
+
+# --- Judging: from the text between the tags to observations -------------------------------------
+
+
+_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"
+_DATE = re.compile(
+    r"(?:date[ \t]*:.*|(?:[a-z]{3,9},?[ ])?"
+    rf"(?:{_MONTH}[ ]\d\d?,?[ ]\d{{4}}|\d\d?[ ]{_MONTH},?[ ]\d{{4}}|\d{{4}}-\d\d-\d\d):?)",
+    re.IGNORECASE,
+)
+_MAX_DATE_LINE_CHARS = 80
+_MAX_NOTHING_CHARS = 40
+_NOTHING = {"none", "n/a"}
+
+
+def _judge_tagged(pieces: list[str]) -> tuple[Status, str]:
+    """Judge text inside `<observations>`: all of it is kept, or nothing."""
     texts = [
-        text for piece in pieces if (text := _tidy_text(_unwrap_fence(_from_line_start(piece))))
+        text
+        for piece in pieces
+        if (text := _tidy_text(_unwrap_fence(_strip_leading_blanks(piece))))
     ]
-    told = [text for text in texts if not _says_nothing(_strip_dates(text))]
-    if not any(_strip_dates(text) for text in told):
-        said_none = len(told) < len(texts)
-        return ("none" if said_none else "malformed" if told else "empty"), ""
-    log = _read_log("\n".join(told))
+    kept = [text for text in texts if not _says_nothing(_strip_dates(text))]
+    if not any(_strip_dates(text) for text in kept):
+        said_none = len(kept) < len(texts)
+        return ("none" if said_none else "malformed" if kept else "empty"), ""
+    log = _clean_log("\n".join(kept))
     dated = any(_is_date_line(line) for line in log.split("\n"))
     has_items = _strip_dates(log) and (dated or ITEM_LINE.search(log))
     return ("ok", log) if has_items else ("malformed", "")
 
 
-def _judge(pieces: list[str]) -> tuple[Status, str]:
-    """Judge text without the tags: only its list and its date headings count."""
+def _judge_untagged(pieces: list[str]) -> tuple[Status, str]:
+    """Judge text without tags: only its list items and date headings count."""
     text = "\n".join(pieces)
-    whole = _unwrap_fence(text).strip()
-    if not whole:
+    unwrapped = _unwrap_fence(text).strip()
+    if not unwrapped:
         return "empty", ""
-    log = _read_log("\n".join(_select_list(text)))
-    if whole.casefold() == "(none)" or _says_nothing(_strip_dates(log)):
+    log = _clean_log("\n".join(_select_list(text)))
+    if unwrapped.casefold() == "(none)" or _says_nothing(_strip_dates(log)):
         return "none", ""
     return ("ok", log) if ITEM_LINE.search(log) else ("malformed", "")
 
 
-def _read_log(text: str) -> str:
+def _clean_log(text: str) -> str:
     return _tidy_text(defuse_tags(_tidy_text(_unwrap_fence(text)), LOG))
 
 
-def _from_line_start(piece: str) -> str:
-    """Drop the blank between a tag and what follows it on its line; real indentation stays."""
+def _strip_leading_blanks(piece: str) -> str:
+    """Drop the blanks between a tag and what follows on its line; real indentation stays."""
     stripped = piece.lstrip(" \t")
     return piece if stripped.startswith("\n") else stripped
 
@@ -222,6 +256,12 @@ def _says_nothing(text: str) -> bool:
     return text.strip(" \t\n*-_`'\"().[]").casefold() in _NOTHING
 
 
+# --- Hints ---------------------------------------------------------------------------------------
+
+
+_QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»", "*": "*"}
+
+
 def _read_hint(hints: dict[str, str], name: str) -> str | None:
     text = _unwrap_fence(hints.get(name, "").strip())
     text = _tidy_text(defuse_tags(_tidy_text(text).strip(), name))
@@ -229,7 +269,7 @@ def _read_hint(hints: dict[str, str], name: str) -> str | None:
 
 
 def _read_title(hint: str | None) -> str | None:
-    """Reduce a hint to one line without quotes, of a length that can be shown as a title."""
+    """Return a hint as one line without quotes that is short enough for a title, or `None`."""
     title, before = (hint or "").split("\n", 1)[0], None
     while title != before:
         before = title
@@ -239,12 +279,18 @@ def _read_title(hint: str | None) -> str | None:
     return title if len(title) >= MIN_TITLE_CHARS and not _says_nothing(title) else None
 
 
+# --- Tidying -------------------------------------------------------------------------------------
+
+
+_FENCE = re.compile(r"\s*+(?:```+|~~~+)[ \t]*(?P<info>[\w+.-]{0,30})\s*")
+
+
 def _tidy_text(text: str) -> str:
-    lines = "\n".join(_clip(line.rstrip()) for line in text.split("\n"))
+    lines = "\n".join(_clip_line(line.rstrip()) for line in text.split("\n"))
     return re.sub(r"\n{3,}", "\n\n", lines).strip("\n")
 
 
-def _clip(line: str) -> str:
+def _clip_line(line: str) -> str:
     if len(line) <= MAX_LINE_CHARS:
         return line
     kept = line[: MAX_LINE_CHARS - 40]  # room for the mark: a clipped line is not clipped again
@@ -274,7 +320,7 @@ def _unwrap_fence(text: str) -> str:
 
 
 def _pair_fences(lines: list[str]) -> dict[int, int]:
-    """Map every fence line to the one it belongs with, itself if it stands alone."""
+    """Map every fence line to its partner, or to itself when it has none."""
     partner: dict[int, int] = {}
     opened: list[int] = []
     for index, line in enumerate(lines):
@@ -288,35 +334,3 @@ def _pair_fences(lines: list[str]) -> dict[int, int]:
             start = opened.pop()
             partner[index], partner[start] = start, index
     return partner
-
-
-# --- Reasoning: what the model thought before it answered --------------------------------------
-
-
-def strip_reasoning(text: str) -> str:
-    """Drop what stands in think tags before the first block, even when one tag is missing."""
-    kept, at = [], 0
-    while (head := _HEAD_HERE.match(text, at) or _HEAD_LINE.search(text, at)) and head["think"]:
-        kept.append(text[at : head.start()])
-        end = _THINK_END.search(text, head.end())
-        if end is None:
-            return "".join(kept)
-        at = end.end()
-    text = "".join(kept) + text[at:]
-    return text[_find_orphan_end(text) :]
-
-
-def _find_orphan_end(text: str) -> int:
-    """Find where reasoning ends whose open tag was never written; 0 if there is none."""
-    if _THINK_END.search(text) is None:
-        return 0
-    block = _LOG_LINE.search(text)
-    first = block.end() if block else len(text) + 1
-    last = max((tag.start for tag in find_tags(text) if tag.leads and tag.opens_log), default=0)
-    found = 0
-    for mark in _THINK_END_LINE.finditer(text):
-        end = mark.start("after")
-        alone = not mark["before"].strip() and not mark["after"].strip()
-        if end < first or (alone and end < last):
-            found = end
-    return found

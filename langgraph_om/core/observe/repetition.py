@@ -1,4 +1,7 @@
-"""Runaway repetition: whether a model got stuck, as opposed to telling of repetitive work."""
+"""Detect runaway repetition: a model that got stuck, as opposed to an account of repetitive work.
+
+Only exact repetition counts; lines that merely resemble each other do not.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,12 @@ _MAX_PERIOD = 100_000
 
 
 def is_degenerate(text: str) -> bool:
-    """Say whether the text runs away in repetition.
+    """Return whether the text runs away in repetition.
 
-    It does when a line is longer than any sane one, when its last part is a block over and over,
-    when such blocks fill a large share of it, or when a few lines make up nearly all of it, in
-    whatever order. A block must repeat exactly: lines that differ by a time, a name or a number
-    are a faithful account of repetitive work. Blank space does not count.
+    It does when a line is longer than any sane one, when it ends in one block over and over, when
+    such blocks fill a large share of it, or when a few lines make up nearly all of it, in whatever
+    order. A block must repeat exactly: lines that differ by a time, a name or a number
+    are a faithful account of repetitive work. White space is ignored.
     """
     if len(text) < _MIN_DEGENERATE_CHARS:
         return False
@@ -37,18 +40,18 @@ def is_degenerate(text: str) -> bool:
 
 
 def _ends_in_run(text: str) -> bool:
-    """Say whether the last part of the text is one block, again and again."""
+    """Return whether the text ends in one block, again and again."""
     probe = len(text) - _PROBE_CHARS
     window = min(len(text) // _MIN_REPEATS + 1, _MAX_PERIOD)
     twin = text.rfind(text[probe:], max(0, probe - window), len(text) - 1)
     if twin < 0:
         return False
     period = probe - twin
-    return _is_run(_same_behind(text, len(text) - period, len(text)) + period, period)
+    return _is_run(_count_same_behind(text, len(text) - period, len(text)) + period, period)
 
 
 def _is_filled_with_runs(text: str) -> bool:
-    """Say whether repeated blocks, looked for at evenly spaced places, fill the text."""
+    """Return whether repeated blocks, looked for at evenly spaced places, fill the text."""
     allowed = min(_MAX_RUN_CHARS, int(_MAX_RUN_SHARE * len(text)))
     window = min(len(text) // _MIN_REPEATS + 1, _MAX_PERIOD)
     covered, reached = 0, 0
@@ -60,8 +63,8 @@ def _is_filled_with_runs(text: str) -> bool:
         if twin < 0:
             continue
         period = twin - probe
-        first = probe - _same_behind(text, probe, twin)
-        last = twin + _same_ahead(text, probe, twin)
+        first = probe - _count_same_behind(text, probe, twin)
+        last = twin + _count_same_ahead(text, probe, twin)
         if _is_run(last - first, period):
             covered += last - max(first, reached)
             reached = last
@@ -75,8 +78,8 @@ def _is_run(length: int, period: int) -> bool:
     return length + 1 >= max(_MIN_RUN_CHARS, _MIN_REPEATS * period)
 
 
-def _same_ahead(text: str, left: int, right: int) -> int:
-    """Count the characters from two places onward that are the same."""
+def _count_same_ahead(text: str, left: int, right: int) -> int:
+    """Count the equal characters from two places onward."""
     same, size, growing = 0, 64, True
     while size:
         ahead = text[right + same : right + same + size]
@@ -87,8 +90,8 @@ def _same_ahead(text: str, left: int, right: int) -> int:
     return same
 
 
-def _same_behind(text: str, left: int, right: int) -> int:
-    """Count the characters before two places, going back, that are the same."""
+def _count_same_behind(text: str, left: int, right: int) -> int:
+    """Count the equal characters before two places, going back."""
     same, size, growing = 0, 64, True
     while size:
         start = left - same - size

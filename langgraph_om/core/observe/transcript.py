@@ -1,11 +1,11 @@
-"""A transcript holds only what was really said and done, and no content can pass for its structure.
+"""Write a transcript of what was said and done, in which no content can pass for structure.
 
 Every line at the left edge is ours: a `Date:` line, or a label, then `: `, then content. So:
 
-1. Further lines of a content are indented, and no label holds a line break or `: ` of its own.
-2. Control characters and lone surrogates are gone before anything is measured or cut.
+1. Further lines of a content are indented, and no label contains a line break or `: `.
+2. Control characters and lone surrogates are removed before anything is measured or cut.
 3. The tag in which the caller wraps a transcript is escaped once, over the whole text.
-4. What is left out is named with its size. Bytes of attachments are never shown.
+4. What is left out is stated with its size. Bytes of attachments are never shown.
 """
 
 from __future__ import annotations
@@ -41,30 +41,29 @@ from langgraph_om.core.tokens.counter import TokenCounter
 CONVERSATION_TAG: Final = "conversation"
 """The tag a caller wraps a transcript in; no content can open or close it."""
 
-UNKNOWN_BLOCK_CHARACTERS: Final = 300
-
 MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_UNKNOWN_BLOCK_CHARACTERS: Final = 300
 
-OWN_LABELS: Final = frozenset({"date", "tool"})
-"""Words with which lines of ours begin."""
+_OWN_LABELS: Final = frozenset({"date", "tool"})
+"""Words that our own lines begin with."""
 
-FURTHER_LINE = re.compile(r"\n(?=[^\n])")
-FURTHER_LINE_INDENT: Final = "\n  "
-WRAPPING_TAG = tag_pattern(CONVERSATION_TAG)
+_FURTHER_LINE = re.compile(r"\n(?=[^\n])")
+_FURTHER_LINE_INDENT: Final = "\n  "
+_WRAPPING_TAG = tag_pattern(CONVERSATION_TAG)
 
 
 @dataclass(frozen=True, slots=True)
 class TimedMessage:
-    """A message and when it was said."""
+    """A message and when it was written."""
 
     message: BaseMessage
     time: datetime | None
-    """An aware time, or None when it is not known; a naive one is read in the transcript's zone."""
+    """An aware time, or None when unknown; a naive one is in the transcript's zone."""
 
 
 @dataclass(frozen=True, slots=True)
 class TranscriptLimits:
-    """How many tokens of each kind of content a transcript shows."""
+    """How many tokens of each kind of content are shown in a transcript."""
 
     arguments_tokens: int = 2000
     """Of the arguments of one tool call."""
@@ -79,24 +78,12 @@ class TranscriptLimits:
 DEFAULT_LIMITS: Final = TranscriptLimits()
 
 
-def format_day(day: date) -> str:
-    """The day as the transcript and the log write it, such as `Dec 4, 2025`.
-
-    Args:
-        day: The calendar day.
-
-    Returns:
-        The day in English, whatever the locale of the process.
-    """
-    return f"{MONTHS[day.month - 1]} {day.day}, {day.year}"
-
-
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """What is said in some messages, and what is attached to them."""
+    """The text of some messages, and what is attached to them."""
 
     text: str
-    """Without a tag around it; empty when no message has anything to show."""
+    """Not wrapped in a tag; empty when no message has anything to show."""
     attachments: Sequence[Attachment]
     """Those that can be sent, in the order of their placeholders in the text."""
 
@@ -108,25 +95,25 @@ def transcribe(
     counter: TokenCounter,
     limits: TranscriptLimits = DEFAULT_LIMITS,
 ) -> Transcript:
-    """What the Observer is shown of these messages.
+    """Return what the Observer is shown of these messages.
 
     Args:
-        messages: The messages, oldest first; system messages and removals are passed over.
+        messages: The messages, oldest first; system messages and removals are skipped.
         timezone: The zone in which days and times are written.
         counter: Measures the texts that have a limit.
         limits: How much of each kind of content is shown.
 
     Returns:
-        The transcript, and what is attached.
+        The transcript with its attachments.
     """
     names: dict[str, str] = {}
     for timed in messages:
         for call_id, name in call_names(timed.message):
             names.setdefault(call_id, name)
-    writer = _Writer(names, timezone, counter.count_text, limits)
+    writer = _TranscriptWriter(names, timezone, counter.count_text, limits)
     for timed in messages:
         writer.add(timed)
-    text = WRAPPING_TAG.sub("&lt;", "\n".join(writer.lines))
+    text = _WRAPPING_TAG.sub("&lt;", "\n".join(writer.lines))
     return Transcript(text, writer.placeholders.attachments())
 
 
@@ -137,19 +124,24 @@ def write_transcript_text(
     counter: TokenCounter,
     limits: TranscriptLimits = DEFAULT_LIMITS,
 ) -> str:
-    """The text of `transcribe`."""
+    """Return only the text of `transcribe`."""
     return transcribe(messages, timezone=timezone, counter=counter, limits=limits).text
 
 
-def _name_speaker(role: str) -> str:
-    """The role as it begins a line; one that reads like a label of ours is set apart from it."""
-    if role.casefold().partition(" ")[0] in OWN_LABELS:
-        return f"Participant {role}"
-    return role[0].upper() + role[1:]
+def format_day(day: date) -> str:
+    """Return a day in the form of the transcript and the log, such as `Dec 4, 2025`.
+
+    Args:
+        day: The calendar day.
+
+    Returns:
+        The day in English, regardless of the locale of the process.
+    """
+    return f"{MONTHS[day.month - 1]} {day.day}, {day.year}"
 
 
-class _Writer:
-    """The lines written so far, the day they stand under, and the attachments named in them."""
+class _TranscriptWriter:
+    """Collects the lines, the current day, and the attachments that the lines name."""
 
     def __init__(
         self,
@@ -167,13 +159,13 @@ class _Writer:
         self._day: str | None = None
 
     def add(self, timed: TimedMessage) -> None:
-        """Write the lines of one message, and before them its day when that is a new one."""
-        message, moment = timed.message, self._local(timed.time)
+        """Add the lines of a message, after a line with its day when that has changed."""
+        message, moment = timed.message, self._to_local(timed.time)
         role = role_of(message)
         if role is None:
             return
         clock = f" ({moment:%H:%M})" if moment else ""
-        lines = list(self._message_lines(message, _name_speaker(role), clock))
+        lines = list(self._write_message(message, _name_speaker(role), clock))
         if not lines:
             return
         day = format_day(moment) if moment else "unknown"
@@ -182,7 +174,7 @@ class _Writer:
             self._day = day
         self.lines.extend(lines)
 
-    def _local(self, moment: datetime | None) -> datetime | None:
+    def _to_local(self, moment: datetime | None) -> datetime | None:
         if moment is None or moment.tzinfo is None:
             return moment
         try:
@@ -190,7 +182,7 @@ class _Writer:
         except OverflowError:  # At the very ends of the calendar.
             return None
 
-    def _message_lines(self, message: BaseMessage, speaker: str, clock: str) -> Iterator[str]:
+    def _write_message(self, message: BaseMessage, speaker: str, clock: str) -> Iterator[str]:
         name = as_label(message.name)
         who = f"{speaker} {name}{clock}" if name else f"{speaker}{clock}"
         joint = "" if isinstance(message, AIMessage) else "\n"
@@ -199,77 +191,84 @@ class _Writer:
             if part and part.kind != "reasoning" and not part.kind.startswith("tool-"):
                 spoken.append(part)
                 continue
-            yield from _write_line(who, self._speech(spoken, joint))
+            yield from _write_line(who, self._join_speech(spoken, joint))
             spoken.clear()
             if part and part.kind == "reasoning":
                 yield from _write_line(f"{who} reasoning", self._cut_result(str(part.body)))
             elif part:
-                yield self._tool_line(part, clock)
+                yield self._write_tool_line(part, clock)
 
-    def _speech(self, spoken: Sequence[Part], joint: str) -> str:
-        """What was said in one breath: texts, with documents and placeholders between them."""
+    def _join_speech(self, spoken: Sequence[Part], joint: str) -> str:
+        """Join what was said without a break: texts, documents and placeholders."""
         runs: list[tuple[Part, list[str]]] = []
         for part in spoken:
             if part.kind == "text" and runs and runs[-1][0].kind == "text":
-                runs[-1][1].append(_show_text(part))
+                runs[-1][1].append(_write_part(part))
             else:
-                runs.append((part, [_show_text(part)]))
-        parts = []
+                runs.append((part, [_write_part(part)]))
+        pieces = []
         for part, texts in runs:
             text = sanitize(joint.join(texts))
             if part.is_document:
                 text = self._cut_result(text)
             elif part.kind == "text" and self._limits.text_tokens is not None:
                 text = truncate_to_tokens(text, self._limits.text_tokens, self._count)
-            parts.append(text)
-        return "\n".join(filter(str.strip, parts))
+            pieces.append(text)
+        return "\n".join(filter(str.strip, pieces))
 
-    def _tool_line(self, part: Part, clock: str) -> str:
-        """The line of a call, a result or an error."""
+    def _write_tool_line(self, part: Part, clock: str) -> str:
+        """Return the line of a call, a result or an error."""
         is_call = part.kind == "tool-call"
-        body = self._arguments(part.body) if is_call else self._result(part.body)
+        body = self._write_arguments(part.body) if is_call else self._write_result(part.body)
         name = part.name or self._names.get(part.call_id) or "tool"
         call_id = f" [{part.call_id}]" if part.call_id else ""
         label = f"Tool {part.kind.removeprefix('tool-')} {name}{clock}{call_id}"
         return next(_write_line(label, body), f"{label}: {'' if is_call else EMPTY_RESULT}")
 
-    def _arguments(self, arguments: object) -> str:
+    def _write_arguments(self, arguments: object) -> str:
         tokens = self._limits.arguments_tokens
         if isinstance(arguments, str):
             return truncate_to_tokens(sanitize(arguments), tokens, self._count)
         return write_bounded_json(arguments, tokens, self._count)
 
-    def _result(self, content: object) -> str:
-        """A tool result within its limit; placeholders of attachments stay when it is cut."""
+    def _write_result(self, content: object) -> str:
+        """Return a tool result within its limit; placeholders of attachments are kept."""
         if content is not None and not isinstance(content, str | list):
             return write_bounded_json(content, self._limits.result_tokens, self._count)
         parts = list(result_parts(content, self.placeholders))
-        whole = sanitize("\n".join(map(_show_text, parts)))
-        shown = self._cut_result(whole)
-        if shown == whole:
-            return whole
-        marks = [_show_text(part) for part in parts if not _is_long(part)]
-        texts = "\n".join(_show_text(part) for part in parts if _is_long(part))
+        text = sanitize("\n".join(map(_write_part, parts)))
+        shown = self._cut_result(text)
+        if shown == text:
+            return text
+        marks = [_write_part(part) for part in parts if not _is_long(part)]
+        texts = "\n".join(_write_part(part) for part in parts if _is_long(part))
         return "\n".join((self._cut_result(texts), *marks)) if marks and texts else shown
 
     def _cut_result(self, text: str) -> str:
         return truncate_to_tokens(sanitize(text), self._limits.result_tokens, self._count)
 
 
+def _name_speaker(role: str) -> str:
+    """Return the role for the start of a line; one that reads like our own labels is prefixed."""
+    if role.casefold().partition(" ")[0] in _OWN_LABELS:
+        return f"Participant {role}"
+    return role[0].upper() + role[1:]
+
+
 def _write_line(label: str, body: str) -> Iterator[str]:
-    """The labelled lines of a content, or none when there is nothing in it."""
+    """Yield the labelled lines of a content as one text; nothing when it is empty."""
     text = body.lstrip("\n").rstrip()
     if text:
-        yield f"{label}: {FURTHER_LINE.sub(FURTHER_LINE_INDENT, text)}"
+        yield f"{label}: {_FURTHER_LINE.sub(_FURTHER_LINE_INDENT, text)}"
 
 
-def _is_long(part: Part) -> bool:
-    """Return whether a part may have any length, and not only a placeholder's."""
-    return part.kind == "text" or part.is_document
-
-
-def _show_text(part: Part) -> str:
+def _write_part(part: Part) -> str:
     if part.kind != "other":
         return str(part.body)
     label, rest = unknown_block(part.body)
-    return f"{label} {write_short_json(rest, UNKNOWN_BLOCK_CHARACTERS)}"
+    return f"{label} {write_short_json(rest, _UNKNOWN_BLOCK_CHARACTERS)}"
+
+
+def _is_long(part: Part) -> bool:
+    """Return whether a part may be long, unlike a placeholder."""
+    return part.kind == "text" or part.is_document

@@ -1,7 +1,7 @@
-"""Chunks, observations made ahead of need: which of them still fit, and how many to activate.
+"""Decide which chunks, observations made ahead of need, still fit, and how many to activate.
 
-A chunk belongs to the messages it was made of. It fits as long as these stand unchanged where the
-chunks before it end; one that does not fit takes those behind it along.
+A chunk fits as long as its messages are unchanged and directly follow those of the chunk before it.
+Where one does not fit, none of the later ones does.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from langgraph_om.core.record.window import Entry, Window, find_safe_cuts
 from langgraph_om.core.wire import MemoryRecord
 
 MIN_REMAINING = 1000
-"""Tokens that an activation leaves at least, where the retention floor is not lower."""
+"""Tokens of messages that an activation leaves, or the retention floor where that is lower."""
 
 _OVERSHOOT = 0.95
-"""How much of the retention floor an activation may take to end on a chunk's boundary."""
+"""The share of the retention floor that an activation may take to end on a chunk's boundary."""
 
 _TURN_ALIGNED = 0.9
-"""A chunk ends before a human message where that costs at most a tenth of its size."""
+"""A chunk ends before a human message if it keeps at least this share of its size."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveChunk:
-    """A chunk that fits the window as it is now."""
+    """A chunk that fits the current window."""
 
     chunk: dict[str, Any]
     stop: int
-    """How many of the window's messages are covered once it is activated."""
+    """How many of the window's messages are covered by the chunks up to this one."""
     tokens: int
-    """What its messages weigh now."""
+    """The current tokens of its messages."""
 
 
 def digest_entries(entries: Sequence[Entry]) -> str:
-    """Name a run of messages by their ids and contents."""
+    """Return a digest of the ids and contents of a run of messages."""
     return derive_id("messages", *(f"{entry.key}:{entry.digest}" for entry in entries))
 
 
 def select_live_chunks(record: MemoryRecord, window: Window) -> list[LiveChunk]:
-    """List the chunks that fit, oldest first."""
+    """Return the chunks that fit, oldest first."""
     if not record["chunks"]:
         return []
     places = {entry.key: at for at, entry in enumerate(window.entries)}
@@ -63,19 +63,19 @@ def select_live_chunks(record: MemoryRecord, window: Window) -> list[LiveChunk]:
 
 
 def count_covered(live: Sequence[LiveChunk]) -> int:
-    """Count the window's messages that chunks cover."""
+    """Count the window's messages that are covered by chunks."""
     return live[-1].stop if live else 0
 
 
 def choose_chunks(sizes: Sequence[int], window_tokens: int, *, keep: int, force_at: int) -> int:
-    """Choose how many chunks one activation takes, oldest first.
+    """Return how many chunks one activation takes, oldest first.
 
-    The goal is to leave `keep` tokens of messages. The boundary above the goal is taken unless it
-    would take too much of what is to be kept (more than 95 % of it, unless the window is at its
-    blocking threshold), or would leave too little; then the boundary below.
+    The goal is to leave `keep` tokens of messages. The boundary above the goal is taken, unless it
+    takes too much of what is to be kept (more than 95 % of it, while the window is below its
+    blocking threshold) or leaves too little; then it is the boundary below.
 
     Args:
-        sizes: Message tokens of each chunk; at least one.
+        sizes: Message tokens of each chunk; at least one chunk.
         window_tokens: Tokens of the window now.
         keep: The retention floor, in tokens.
         force_at: The window's blocking threshold, in tokens.
@@ -84,10 +84,10 @@ def choose_chunks(sizes: Sequence[int], window_tokens: int, *, keep: int, force_
     target = max(0, window_tokens - keep)
     over = next((at for at, total in enumerate(removed) if total >= target), None)
     under = len(removed) - 1 if over is None else over - 1
-    least = min(MIN_REMAINING, keep)
+    min_remaining = min(MIN_REMAINING, keep)
 
     def leaves_enough(at: int) -> bool:
-        return window_tokens - removed[at] >= least
+        return window_tokens - removed[at] >= min_remaining
 
     if over is not None and leaves_enough(over):
         overshoot = removed[over] - target
@@ -99,7 +99,7 @@ def choose_chunks(sizes: Sequence[int], window_tokens: int, *, keep: int, force_
 
 
 def find_chunk_end(window: Window, start: int, *, interval: int, most: int) -> int:
-    """Tell where the next chunk would end, or 0 when none is due.
+    """Return where the next chunk would end, or 0 when none is due.
 
     Args:
         window: The unobserved messages.

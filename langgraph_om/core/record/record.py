@@ -1,13 +1,6 @@
-"""The memory of one thread as plain JSON values, and `fold`, the only code that changes it.
+"""Make, complete and read the memory of one thread, which is plain JSON values.
 
-Rules of this file:
-
-1. Everything that changes memory is an event, and `fold` is where events take effect.
-2. `fold` is deterministic, never mutates what it is given, and
-   `fold(fold(r, xs), ys) == fold(r, xs + ys)`, so it serves as the reducer of either kind of
-   channel.
-3. An event that was folded already, or that was computed from memory that has moved on since,
-   changes nothing: observations name the cursor they continue, reflections the groups they read.
+Nothing here changes a record; `fold` does.
 """
 
 from __future__ import annotations
@@ -20,19 +13,19 @@ from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 
 RECORD_VERSION = 1
-"""Version of the record's form; a record of a later version is refused, never guessed at."""
+"""Version of the record's form; a record of a later version is refused."""
 
 HINTS = ("current_task", "suggested_response", "thread_title")
-"""What an observation may say beside its items."""
+"""What an observation may state beside its items."""
 
 CURSOR_TAIL = 16
 """How many of the newest observed message ids the cursor keeps, in case some are removed."""
 
 
 def blank_record() -> MemoryRecord:
-    """Return the memory of a thread that was never looked at.
+    """Return the record of a thread without memory.
 
-    What a person wants to read of a state comes first, the bookkeeping last.
+    The fields that a person wants to read in a state come first, the bookkeeping last.
     """
     return {
         "log": [],
@@ -72,29 +65,30 @@ def log_tokens(record: MemoryRecord) -> int:
 
 
 def count_failures(record: MemoryRecord, operation: str) -> int:
-    """Count the failures in a row of an operation."""
+    """Count the consecutive failures of an operation."""
     count: int = record["attempts"].get(operation, {}).get("failures", 0)
     return count
 
 
 def find_newest_observed(record: Mapping[str, Any]) -> str | None:
-    """Return the id of the newest observed message, as the cursor knows it."""
+    """Return the id of the newest observed message, from the cursor."""
     cursor: list[str] = record["cursor"]
     return cursor[-1] if cursor else None
 
 
 def select_valid_counts(record: MemoryRecord, counter: str) -> dict[str, list[Any]]:
-    """Return the cached token counts that a counter of this identity made."""
+    """Return the cached token counts if they are of a counter of this identity."""
     cache = record["token_cache"]
     counts: dict[str, list[Any]] = cache["counts"]
     return counts if cache["counter"] == counter else {}
 
 
 def complete_record(value: object) -> MemoryRecord:
-    """Complete what the channel holds (`None`, `{}` or a record) to a whole record.
+    """Return a record with all fields from the channel's value: `None`, `{}` or a record.
 
     Raises:
-        ConfigurationError: When it is no mapping, or was written by a later version.
+        ConfigurationError: When it is not a mapping, has an unknown key, or was written by a later
+            version.
     """
     if not value:
         return blank_record()
@@ -118,20 +112,20 @@ def complete_record(value: object) -> MemoryRecord:
 
 
 def find_log_owner(record: MemoryRecord) -> str:
-    """Name whose log it is: threads that share one name what they do to it alike."""
+    """Return the id of the log's owner: the resource, or the record itself in thread scope."""
     is_shared = record["scope"] == "resource"
     return f"{record['resource_id']}" if is_shared else record["id"]
 
 
 def select_own_groups(record: MemoryRecord) -> list[Group]:
-    """Return the groups of a log that are about the record's own conversation."""
+    """Return the groups of the log that are about the record's own thread."""
     if record["scope"] != "resource":
         return record["log"]
     return [group for group in record["log"] if group["thread_id"] == record["thread_id"]]
 
 
 def find_groups(log: Sequence[Group], ids: Sequence[str]) -> int | None:
-    """Tell where a run of groups stands in a log; `None` when it does not stand there any more."""
+    """Return the index of a run of groups in a log; `None` when it is not there any more."""
     present = [group["id"] for group in log]
     if not ids or ids[0] not in present:
         return None
@@ -140,18 +134,18 @@ def find_groups(log: Sequence[Group], ids: Sequence[str]) -> int | None:
 
 
 def write_log(groups: Sequence[Group]) -> str:
-    """Render groups as one text, a blank line between them."""
+    """Render groups as one text, with blank lines between them."""
     return "\n\n".join(group["text"] for group in groups if group["text"])
 
 
 def write_range(group: Group) -> str:
-    """Name the messages that a group was written from; nothing when it names none."""
+    """Return the line that names the messages of a group; empty when it has no ranges."""
     ranges = ",".join(f"{show_key(first)}:{show_key(last)}" for first, last in group["ranges"])
     return f"_range: `{ranges}`_" if ranges else ""
 
 
 def group_by_thread(groups: Sequence[Group]) -> dict[str, list[Group]]:
-    """Sort the groups of threads by thread, in the order of their first ones."""
+    """Return the groups of each thread, in the order of the threads' first groups."""
     found: dict[str, list[Group]] = {}
     for group in groups:
         if group["thread_id"] is not None:

@@ -1,13 +1,13 @@
-"""The log that all threads of a resource share, and how a thread's changes are put into it.
+"""Apply a thread's changes to the log that all threads of a resource share, and sync it back.
 
 Rules of this file:
 
-1. A change names what it was computed from: observations the newest observed message of their
-   thread, reflections the groups they read. Where that is not so any more, the change is dropped;
-   its messages are then observed by somebody else, or still unobserved.
-2. Changes are applied to whatever the log is by now, so that of two workers the later one loses
+1. A change names what it was computed from: observations name the newest observed message of their
+   thread, reflections the groups they read. A change that does not match the log any more is
+   dropped; its messages are then observed by another worker, or still unobserved.
+2. Changes are applied to the log as it is by now, so that of two workers the later one loses
    nothing of the earlier one's.
-3. A thread that the log does not know has nothing observed, whatever the thread itself says: it was
+3. A thread that the log does not know has nothing observed, whatever its own record says: it was
    deleted, or never took part.
 """
 
@@ -21,83 +21,24 @@ from langgraph_om.core.wire import Group, MemoryRecord, SharedLog, SharedThread
 
 
 def make_blank_log() -> SharedLog:
-    """Return the log of a resource that nothing was observed of."""
+    """Return the log of a resource without observations."""
     return {"generation": 0, "log": [], "threads": {}}
 
 
 def complete_log(stored: Mapping[str, Any] | None) -> SharedLog:
-    """Complete what an archive holds."""
+    """Return a log with all fields from what an archive has stored."""
     return cast("SharedLog", {**make_blank_log(), **(stored or {})})
 
 
 def apply_changes(shared: SharedLog, changes: Sequence[Mapping[str, Any]]) -> SharedLog:
-    """Put changes into a log, in order; each as far as it still fits."""
+    """Apply changes to a log in order, leaving out those that do not fit any more."""
     for change in changes:
         shared = _EFFECTS[change["kind"]](shared, change)
     return shared
 
 
-def _extend(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
-    """Messages of a thread became observed."""
-    thread_id = change["thread_id"]
-    known = shared["threads"].get(thread_id)
-    if (find_newest_observed(known) if known else None) != change["after"]:
-        return shared
-    return _put_thread(shared, change, change["groups"])
-
-
-def _join(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
-    """A thread that remembered by itself, or was copied, takes part from now on.
-
-    One that took part before puts its observations in the place of those that it took along then;
-    it does not, when others observed more of it meanwhile.
-    """
-    thread_id = change["thread_id"]
-    known = shared["threads"].get(thread_id)
-    if known is not None:
-        ends = {last for group in change["groups"] for _, last in group["ranges"]}
-        if find_newest_observed(known) not in {*ends, *change["cursor"]} or not change["groups"]:
-            return shared
-        others = [group for group in shared["log"] if group["thread_id"] != thread_id]
-        brought = {group["id"] for group in change["groups"]}
-        if all(g["id"] in brought for g in shared["log"] if g["thread_id"] == thread_id):
-            others = shared["log"]
-        shared = {**shared, "log": others}
-    return _put_thread(shared, change, change["groups"])
-
-
-def _put_thread(shared: SharedLog, change: Mapping[str, Any], groups: Sequence[Group]) -> SharedLog:
-    present = {group["id"] for group in shared["log"]}
-    former = shared["threads"].get(change["thread_id"])
-    hints: dict[str, str | None] = dict(former["hints"]) if former else dict.fromkeys(HINTS)
-    hints.update({name: said for name, said in change["hints"].items() if said is not None})
-    thread: SharedThread = {"cursor": list(change["cursor"]), "hints": hints}
-    return {
-        "generation": shared["generation"],
-        "log": [*shared["log"], *(group for group in groups if group["id"] not in present)],
-        "threads": {**shared["threads"], change["thread_id"]: thread},
-    }
-
-
-def _replace(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
-    """A reflection takes the place of exactly the groups it read."""
-    read = change["group_ids"]
-    start = find_groups(shared["log"], read)
-    if start is None:
-        return shared
-    log = shared["log"]
-    return {
-        "generation": shared["generation"] + 1,
-        "log": [*log[:start], *change["groups"], *log[start + len(read) :]],
-        "threads": shared["threads"],
-    }
-
-
-_EFFECTS = {"extend": _extend, "join": _join, "replace": _replace}
-
-
 def rewind(shared: SharedLog, thread_id: str, cursor: Sequence[str]) -> SharedLog:
-    """Let a thread go on from an earlier message, because its conversation was forked there."""
+    """Return the log with a thread's cursor set back, because its conversation was forked there."""
     known = shared["threads"].get(thread_id)
     if known is None:
         return shared
@@ -106,7 +47,7 @@ def rewind(shared: SharedLog, thread_id: str, cursor: Sequence[str]) -> SharedLo
 
 
 def without_thread(stored: Mapping[str, Any], thread_id: str) -> dict[str, Any]:
-    """Return a stored log without anything of one thread."""
+    """Return a stored log without one thread."""
     shared = complete_log(stored)
     return {
         **stored,
@@ -118,13 +59,13 @@ def without_thread(stored: Mapping[str, Any], thread_id: str) -> dict[str, Any]:
 def diff_record(
     record: MemoryRecord, shared: SharedLog, revision: int, sent: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Make the event that brings a thread's copy of the log up to date.
+    """Return the event that brings a thread's copy of the log up to date.
 
     Args:
         record: The memory of the thread.
         shared: The log of its resource.
         revision: The revision of that log.
-        sent: The thread's own changes that were put into it, or refused.
+        sent: The thread's own changes that it took in or refused.
     """
     present = {group["id"]: group for group in record["log"]}
     own = shared["threads"].get(record["thread_id"])
@@ -144,7 +85,7 @@ def diff_record(
 
 
 def to_record(stored: Mapping[str, Any], resource_id: str, revision: int) -> MemoryRecord:
-    """Return a log as the record of a resource, without what belongs to one thread."""
+    """Return a stored log as the record of a resource, without what belongs to one thread."""
     shared = complete_log(stored)
     return {
         **blank_record(),
@@ -154,3 +95,67 @@ def to_record(stored: Mapping[str, Any], resource_id: str, revision: int) -> Mem
         "log": shared["log"],
         "revision": revision,
     }
+
+
+# --- Effects: one per kind of change -------------------------------------------------------------
+
+
+def _extend(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
+    """Add observations of a thread's messages."""
+    thread_id = change["thread_id"]
+    known = shared["threads"].get(thread_id)
+    if (find_newest_observed(known) if known else None) != change["after"]:
+        return shared
+    return _put_thread(shared, change, change["groups"])
+
+
+def _join(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
+    """Add a thread that had a log of its own, or was copied.
+
+    The observations of a thread that took part before replace those that it left behind, unless
+    others have observed more of it meanwhile.
+    """
+    thread_id = change["thread_id"]
+    known = shared["threads"].get(thread_id)
+    if known is not None:
+        ends = {last for group in change["groups"] for _, last in group["ranges"]}
+        if find_newest_observed(known) not in {*ends, *change["cursor"]} or not change["groups"]:
+            return shared
+        others = [group for group in shared["log"] if group["thread_id"] != thread_id]
+        brought = {group["id"] for group in change["groups"]}
+        if all(
+            group["id"] in brought for group in shared["log"] if group["thread_id"] == thread_id
+        ):
+            others = shared["log"]
+        shared = {**shared, "log": others}
+    return _put_thread(shared, change, change["groups"])
+
+
+def _put_thread(shared: SharedLog, change: Mapping[str, Any], groups: Sequence[Group]) -> SharedLog:
+    present = {group["id"] for group in shared["log"]}
+    former = shared["threads"].get(change["thread_id"])
+    hints: dict[str, str | None] = dict(former["hints"]) if former else dict.fromkeys(HINTS)
+    hints.update({name: hint for name, hint in change["hints"].items() if hint is not None})
+    thread: SharedThread = {"cursor": list(change["cursor"]), "hints": hints}
+    return {
+        "generation": shared["generation"],
+        "log": [*shared["log"], *(group for group in groups if group["id"] not in present)],
+        "threads": {**shared["threads"], change["thread_id"]: thread},
+    }
+
+
+def _replace(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
+    """Replace exactly the groups that a reflection read."""
+    read = change["group_ids"]
+    start = find_groups(shared["log"], read)
+    if start is None:
+        return shared
+    log = shared["log"]
+    return {
+        "generation": shared["generation"] + 1,
+        "log": [*log[:start], *change["groups"], *log[start + len(read) :]],
+        "threads": shared["threads"],
+    }
+
+
+_EFFECTS = {"extend": _extend, "join": _join, "replace": _replace}

@@ -1,7 +1,7 @@
-"""Which messages are not observed yet, what they weigh, and where they may be cut.
+"""Find the window of unobserved messages, count its tokens, and find where it may be cut.
 
-The window is found from the record's cursor, a message id, so that its cost follows the window and
-not the conversation. Nothing here decides; `plan` does.
+The window is found from the message ids in the record's cursor, so that the cost grows with the
+window and not with the conversation. Nothing here decides; `plan` does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from langgraph_om.core.wire import MemoryRecord
 
 
 class Entry(NamedTuple):
-    """One message of the window; a tuple, because every step makes one for each message."""
+    """One message of the window; a tuple, because each step makes one per message."""
 
     key: str
     """The message's id, or one derived from it or from its content."""
@@ -45,19 +45,18 @@ class Window:
     request: str | None
     """Key of the newest human message of the whole conversation: the live user request."""
     request_message: BaseMessage | None
-    """The live user request itself, when it lies before the window."""
+    """The live user request, when it is before the window."""
     request_tokens: int
-    """What the live user request weighs, when it lies before the window."""
+    """Tokens of the live user request, when it is before the window."""
     observed_keys: tuple[str, ...]
     """Keys of the last messages before the window, newest last: the tail of a cursor."""
     last_key: str | None
     """Key of the conversation's last message."""
     fresh_from: int
-    """The first entry that is new in this turn, for a thread that memory sees for the first time.
-    """
+    """Index of the first entry that is new in this turn, in a thread that is new to memory."""
 
     def weight(self, start: int, stop: int) -> int:
-        """Count the tokens of some entries."""
+        """Count the tokens of the entries from `start` up to `stop`."""
         return sum(entry.tokens for entry in self.entries[start:stop])
 
     def cursor_after(self, count: int) -> list[str]:
@@ -74,22 +73,22 @@ def open_window(
     is_counted: bool = False,
     request: str | None = None,
 ) -> Window:
-    """Find and weigh the messages after the cursor.
+    """Return the messages after the cursor with their tokens.
 
     Args:
         record: The memory of the thread.
         messages: The whole conversation.
-        counter: What counts tokens; estimates in the record's cache are used where they are of the
+        counter: What counts tokens; counts in the record's cache are used where they are of the
             same counter and content.
-        is_counted: Whether the gate has just looked at these messages, so that its estimates can
-            be used without reading them again.
-        request: Key of the live user request, where it is known: what the Actor is given may end
-            with a message that the user never wrote.
+        is_counted: Whether this step has just counted these messages, so that its counts can be
+            used without reading the messages again.
+        request: Key of the live user request, where it is known: the Actor's messages may end with
+            one that the user never wrote.
     """
     keyed, start = _find_cursor(record, messages)
     counts = select_valid_counts(record, counter.identity)
     entries = tuple(
-        _weigh(key, message, counts, counter, is_counted=is_counted)
+        _build_entry(key, message, counts, counter, is_counted=is_counted)
         for key, message in keyed
         if is_conversation(message)
     )
@@ -108,7 +107,7 @@ def open_window(
         request=request_key,
         request_message=pinned,
         request_tokens=(
-            _weigh(str(request_key), pinned, counts, counter, is_counted=is_counted).tokens
+            _build_entry(str(request_key), pinned, counts, counter, is_counted=is_counted).tokens
             if pinned is not None
             else 0
         ),
@@ -121,13 +120,13 @@ def open_window(
 
 
 def select_observed(record: MemoryRecord, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return the messages before the window."""
+    """Return the messages before the window, which are observed."""
     _, start = _find_cursor(record, messages)
     return [message for message in messages[:start] if is_conversation(message)]
 
 
 def select_needed(record: MemoryRecord, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return the messages from which the same window is opened as from the whole conversation.
+    """Return the messages that give the same window as the whole conversation.
 
     They are the window, as many messages before it as a cursor names, and the live user request.
     """
@@ -143,7 +142,26 @@ def select_needed(record: MemoryRecord, messages: Sequence[BaseMessage]) -> list
     return [*pinned, *messages[first:]]
 
 
-def _weigh(
+def find_safe_cuts(entries: Sequence[Entry]) -> list[int]:
+    """Return where the window may be cut: counts of leading entries that form complete exchanges.
+
+    A tool call stays with all of its results, and both stay until the Actor has gone on from them,
+    because an Actor that never sees a result asks for it again. A call without a result closes once
+    the conversation has gone on without it, so that an abandoned call does not stop memory forever.
+    """
+    cuts: list[int] = []
+    reach = -1
+    for at, end in enumerate(_find_exchange_ends(entries)):
+        reach = max(reach, end)
+        if at >= reach:
+            cuts.append(at + 1)
+    return cuts
+
+
+# --- Entries -------------------------------------------------------------------------------------
+
+
+def _build_entry(
     key: str,
     message: BaseMessage,
     counts: dict[str, Any],
@@ -161,7 +179,7 @@ def _weigh(
 
 
 def _find_newest_human(messages: Sequence[BaseMessage], request: str | None = None) -> int | None:
-    """Find the live user request: the message of this key, or else the newest of a human."""
+    """Return the index of the live user request: that of this key, or the newest human message."""
     if request is not None:
         for at in range(len(messages) - 1, -1, -1):
             if key_of(messages[at]) == request:
@@ -177,14 +195,14 @@ def _collect_keys_before(messages: Sequence[BaseMessage], start: int) -> tuple[s
     return tuple(key_of(message) for message in tail if message.id and is_conversation(message))
 
 
-# --- Finding the cursor --------------------------------------------------------------------------
+# --- The cursor ----------------------------------------------------------------------------------
 
 
 def _find_cursor(record: MemoryRecord, messages: Sequence[BaseMessage]) -> tuple[Keyed, int]:
     """Return the messages after the cursor with their keys, and the index of the first of them.
 
-    The common case walks back from the end and stops at the cursor. Messages without ids, doubled
-    ids and removed messages are told apart by reading the whole list.
+    The common case walks back from the end and stops at the cursor. With messages without ids,
+    duplicate ids or removed messages, the whole list is read.
     """
     cursor = record["cursor"]
     if not cursor and (not record["log"] or record["scope"] == "resource"):
@@ -194,12 +212,12 @@ def _find_cursor(record: MemoryRecord, messages: Sequence[BaseMessage]) -> tuple
     if quick is not None:
         return [(key_of(message), message) for message in messages[quick:]], quick
     keyed = keyed_messages(messages)
-    start = _search(record, {key: at for at, (key, _) in enumerate(keyed)})
+    start = _search_start(record, {key: at for at, (key, _) in enumerate(keyed)})
     return keyed[start:], start
 
 
 def _walk_back(cursor: Sequence[str], messages: Sequence[BaseMessage]) -> int | None:
-    """Find the cursor from the end, or give up when anything is not as it should be."""
+    """Return the start of the window, searched from the end; `None` when anything is unusual."""
     if not cursor:
         return None
     newest = cursor[-1]
@@ -208,13 +226,13 @@ def _walk_back(cursor: Sequence[str], messages: Sequence[BaseMessage]) -> int | 
         if not messages[at].id or (key := key_of(messages[at])) in seen:
             return None
         if key == newest:
-            return at + 1 if _tail_agrees(cursor, messages, at) else None
+            return at + 1 if _is_tail_at(cursor, messages, at) else None
         seen.add(key)
     return None
 
 
-def _tail_agrees(cursor: Sequence[str], messages: Sequence[BaseMessage], at: int) -> bool:
-    """Return whether the messages up to `at` are the tail, and no doubled id poses as it."""
+def _is_tail_at(cursor: Sequence[str], messages: Sequence[BaseMessage], at: int) -> bool:
+    """Return whether the messages up to `at` are the cursor's tail, not just one of the same id."""
     wanted = len(cursor) - 1
     while at >= 0 and wanted >= 0:
         if is_conversation(messages[at]):
@@ -224,16 +242,16 @@ def _tail_agrees(cursor: Sequence[str], messages: Sequence[BaseMessage], at: int
         at -= 1
     if wanted >= 0:
         return False
-    # A tail that is not full names all that was observed: nothing else may stand before it.
+    # A tail that is not full names all observed messages: nothing else may be before it.
     return len(cursor) == CURSOR_TAIL or not any(map(is_conversation, messages[: at + 1]))
 
 
-def _search(record: MemoryRecord, positions: dict[str, int]) -> int:
-    """Find where the window starts when the newest observed message is not where it was."""
+def _search_start(record: MemoryRecord, positions: dict[str, int]) -> int:
+    """Return the start of the window when the newest observed message is not where it was."""
     for key in reversed(record["cursor"]):
         if key in positions:
             return positions[key] + 1
-    # Messages that were counted were in the window when memory last looked.
+    # Messages with a count were in the window at the last step.
     counts = record["token_cache"]["counts"]
     unobserved = min((positions[key] for key in counts if key in positions), default=0)
     ranges = [ends for group in select_own_groups(record) for ends in group["ranges"]]
@@ -248,28 +266,11 @@ def _search(record: MemoryRecord, positions: dict[str, int]) -> int:
 # --- Cuts ----------------------------------------------------------------------------------------
 
 
-def find_safe_cuts(entries: Sequence[Entry]) -> list[int]:
-    """List where the window may be cut: counts of leading entries that hold only whole exchanges.
-
-    A tool call stays with all of its results, and both stay until the Actor has gone on from them:
-    who never sees a result asks for it again. A call without a result closes once the conversation
-    went on without it, so that an abandoned call does not stop memory for ever.
-    """
-    whole_until = _find_exchange_ends(entries)
-    cuts: list[int] = []
-    reach = -1
-    for at, end in enumerate(whole_until):
-        reach = max(reach, end)
-        if at >= reach:
-            cuts.append(at + 1)
-    return cuts
-
-
 def _find_exchange_ends(entries: Sequence[Entry]) -> list[int]:
-    """Tell for each message where the exchange that it opens ends; itself when it opens none.
+    """Return for each message the index at which its exchange ends; its own when it opens none.
 
     A result belongs to the nearest call of its id before it, since some models number their calls
-    anew in every message.
+    from 1 in every message.
     """
     ends = list(range(len(entries)))
     open_calls: dict[str, int] = {}
@@ -283,7 +284,7 @@ def _find_exchange_ends(entries: Sequence[Entry]) -> list[int]:
         newest_other = at
         open_calls.update(dict.fromkeys(_collect_call_ids(entry.message), at))
     for called in open_calls.values():
-        if called >= newest_other:  # nothing went on since: its result may still come
+        if called >= newest_other:  # the conversation has not gone on: the result may still come
             ends[called] = len(entries)
     if newest_other >= 0 and entries[-1].message.type == "tool":
         ends[newest_other] = len(entries)  # the Actor has not seen these results yet

@@ -1,8 +1,8 @@
-"""The conversation with the Reflector: ever denser requests, of which the best result wins.
+"""Ask the Reflector to condense the log, each time more firmly, and take the best answer.
 
-`reflect` is a flow like `observe`. It starts without guidance (level 0) and climbs to level 4; the
-first valid answer under the target is taken, else the smallest valid one that is smaller than the
-log.
+`reflect` and `reflect_threads` are flows like `observe`. They start without guidance (level 0) and
+climb to level 4; the first valid answer under the target is taken, else the smallest valid one that
+is smaller than the log.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from langgraph_om.core.content.message_keys import ShowId
 from langgraph_om.core.effects import AskModel, Flow
 from langgraph_om.core.observe.observer import build_failure, render_output_format, render_rules
 from langgraph_om.core.observe.parse_answer import Parsed, parse_output
-from langgraph_om.core.observe.thread_sections import Answers, parse_sections
+from langgraph_om.core.observe.thread_sections import ThreadAnswers, parse_sections
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.reflect.regroup import render_for_reflector
 from langgraph_om.core.tokens.counter import TokenCounter
@@ -29,11 +29,11 @@ MAX_LEVEL = 4
 
 @dataclass(frozen=True, slots=True)
 class ReflectorInput:
-    """All that the Reflector is told."""
+    """All that the Reflector is given about the log of one thread."""
 
     log: str
     tokens: int
-    """Tokens of the log; an answer has to be smaller."""
+    """Tokens of the log; an answer has to have fewer."""
     target: int
     """Tokens under which an answer is taken at once."""
     instruction: str | None = None
@@ -42,8 +42,21 @@ class ReflectorInput:
 
 
 @dataclass(frozen=True, slots=True)
+class ThreadsReflectorInput:
+    """All that the Reflector is given about the log of several threads."""
+
+    groups: Sequence[Group]
+    show_id: ShowId
+    target: int
+    """Tokens of all groups together, under which an answer is taken at once."""
+    instruction: str | None = None
+    prompt: str = "default"
+    """Which of the Observer's prompts wrote the log."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reflection:
-    """A valid answer that is smaller than the log it read."""
+    """A valid answer that is smaller than the log it condenses."""
 
     text: str
     tokens: int
@@ -51,11 +64,22 @@ class Reflection:
     level: int
 
 
+@dataclass(frozen=True, slots=True)
+class ThreadsReflection:
+    """Condensed observations of threads, each smaller than what it replaces."""
+
+    texts: Mapping[str, str]
+    """By thread id; the observations of all other threads stay."""
+    tokens: int
+    """Tokens of all groups that were read, with the new texts in place."""
+    level: int
+
+
 def reflect(request: ReflectorInput, counter: TokenCounter) -> Flow[Reflection]:
-    """Ask the Reflector until an answer is small enough, and take the best.
+    """Ask the Reflector until an answer is small enough, and return the best one.
 
     Raises:
-        ObserverError: When no answer was valid and smaller than the log.
+        ObserverError: When no answer is valid and smaller than the log.
     """
     best: Reflection | None = None
     tokens, problem = request.tokens, ""
@@ -67,7 +91,7 @@ def reflect(request: ReflectorInput, counter: TokenCounter) -> Flow[Reflection]:
             break
         parsed = parse_output(reply.text, cut_off=reply.cut_off)
         if parsed.status != "ok":
-            problem = _find_problem(parsed)
+            problem = _describe_problem(parsed)
             continue
         tokens = counter.count_text(parsed.observations)
         if tokens >= request.tokens:
@@ -82,13 +106,111 @@ def reflect(request: ReflectorInput, counter: TokenCounter) -> Flow[Reflection]:
     return best
 
 
-def _find_problem(parsed: Parsed) -> str:
+def reflect_threads(
+    request: ThreadsReflectorInput, counter: TokenCounter
+) -> Flow[ThreadsReflection]:
+    """Ask the Reflector until the log is small enough, and return the best of its answers.
+
+    Raises:
+        ObserverError: When no answer makes the observations of any thread smaller.
+    """
+    best: ThreadsReflection | None = None
+    sizes = _count_by_thread(request.groups)
+    thread_ids = {request.show_id(thread): thread for thread in sizes}
+    tokens, problem = sum(group["tokens"] for group in request.groups), ""
+    for level in range(MAX_LEVEL + 1):
+        reply = yield AskModel("reflector", _build_threads_question(request, level, tokens))
+        if reply.error is not None:
+            if best is None:
+                raise build_failure(reply.error, "Reflector") from reply.error
+            break
+        answers = parse_sections(reply.text, thread_ids.keys(), cut_off=reply.cut_off)
+        texts = _select_smaller(answers, thread_ids, sizes, counter)
+        if not texts:
+            problem = answers.problem or "it makes the observations of no thread smaller"
+            continue
+        tokens = _count_after(request.groups, texts, counter)
+        if best is None or tokens < best.tokens:
+            best = ThreadsReflection(texts, tokens, level)
+        if best.tokens < request.target:
+            break
+    if best is None:
+        msg = f"the Reflector gave no usable answer in {MAX_LEVEL + 1} attempts: {problem}"
+        raise ObserverError(msg)
+    return best
+
+
+# --- One thread ----------------------------------------------------------------------------------
+
+
+def _build_question(request: ReflectorInput, level: int, previous_tokens: int) -> list[BaseMessage]:
+    return _fill_question(
+        "reflector_task",
+        escape(request.log),
+        level,
+        previous_tokens,
+        target=request.target,
+        instruction=request.instruction,
+        prompt=request.prompt,
+    )
+
+
+def _describe_problem(parsed: Parsed) -> str:
     if parsed.status == "none":
         return "it leaves nothing of the log"
     return f"it is {parsed.status}: {parsed.problem}"
 
 
-def build_reflector_question(
+# --- Several threads -----------------------------------------------------------------------------
+
+
+def _count_by_thread(groups: Sequence[Group]) -> dict[str, int]:
+    """Count the tokens of each thread with observations."""
+    sizes: dict[str, int] = {}
+    for group in groups:
+        if group["thread_id"] is not None and group["text"]:
+            sizes[group["thread_id"]] = sizes.get(group["thread_id"], 0) + group["tokens"]
+    return sizes
+
+
+def _build_threads_question(
+    request: ThreadsReflectorInput, level: int, previous_tokens: int
+) -> list[BaseMessage]:
+    return _fill_question(
+        "reflector_threads_task",
+        render_for_reflector(request.groups, request.show_id),
+        level,
+        previous_tokens,
+        target=request.target,
+        instruction=request.instruction,
+        prompt=request.prompt,
+    )
+
+
+def _select_smaller(
+    answers: ThreadAnswers,
+    thread_ids: Mapping[str, str],
+    sizes: Mapping[str, int],
+    counter: TokenCounter,
+) -> dict[str, str]:
+    """Return by thread id the texts that are smaller than what they replace."""
+    return {
+        thread_ids[shown_id]: parsed.observations
+        for shown_id, parsed in answers.threads.items()
+        if parsed.status == "ok"
+        and counter.count_text(parsed.observations) < sizes[thread_ids[shown_id]]
+    }
+
+
+def _count_after(groups: Sequence[Group], texts: Mapping[str, str], counter: TokenCounter) -> int:
+    kept = sum(group["tokens"] for group in groups if group["thread_id"] not in texts)
+    return kept + sum(map(counter.count_text, texts.values()))
+
+
+# --- Both ----------------------------------------------------------------------------------------
+
+
+def _fill_question(
     task: str,
     log: str,
     level: int,
@@ -98,15 +220,15 @@ def build_reflector_question(
     instruction: str | None,
     prompt: str,
 ) -> list[BaseMessage]:
-    """Write the question to the Reflector.
+    """Return the question to the Reflector.
 
     Args:
-        task: The prompt that holds the log.
+        task: The name of the prompt that contains the log.
         log: The log, its tags escaped.
         level: How dense the answer has to be, 0 to 4.
-        previous_tokens: Tokens of the answer before.
+        previous_tokens: Tokens of the previous answer.
         target: Tokens to stay under.
-        instruction: The developer's own.
+        instruction: The developer's own instruction.
         prompt: Which of the Observer's prompts wrote the log.
     """
     system = fill(
@@ -124,118 +246,5 @@ def build_reflector_question(
         if level
         else ""
     )
-    asked = fill(task, observations=log, level_guidance=guidance)
-    return [SystemMessage(system), HumanMessage(asked)]
-
-
-def _build_question(request: ReflectorInput, level: int, previous_tokens: int) -> list[BaseMessage]:
-    return build_reflector_question(
-        "reflector_task",
-        escape(request.log),
-        level,
-        previous_tokens,
-        target=request.target,
-        instruction=request.instruction,
-        prompt=request.prompt,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class ThreadsReflectorInput:
-    """All that the Reflector is told of several threads."""
-
-    groups: Sequence[Group]
-    show_id: ShowId
-    target: int
-    """Tokens of all groups together under which an answer is taken at once."""
-    instruction: str | None = None
-    prompt: str = "default"
-    """Which of the Observer's prompts wrote the log."""
-
-
-@dataclass(frozen=True, slots=True)
-class ThreadsReflection:
-    """Condensed observations of threads, each smaller than what it takes the place of."""
-
-    texts: Mapping[str, str]
-    """By thread id; the observations of other threads stay."""
-    tokens: int
-    """Of all groups that were read, with the new texts in place."""
-    level: int
-
-
-def reflect_threads(
-    request: ThreadsReflectorInput, counter: TokenCounter
-) -> Flow[ThreadsReflection]:
-    """Ask the Reflector until the log is small enough, and take the best of its answers.
-
-    Raises:
-        ObserverError: When no answer makes the observations of any thread smaller.
-    """
-    best: ThreadsReflection | None = None
-    sizes = _count_sizes(request.groups)
-    names = {request.show_id(thread): thread for thread in sizes}
-    tokens, problem = sum(group["tokens"] for group in request.groups), ""
-    for level in range(MAX_LEVEL + 1):
-        reply = yield AskModel("reflector", _build_threads_question(request, level, tokens))
-        if reply.error is not None:
-            if best is None:
-                raise build_failure(reply.error, "Reflector") from reply.error
-            break
-        answers = parse_sections(reply.text, names.keys(), cut_off=reply.cut_off)
-        texts = _read_condensed(answers, names, sizes, counter)
-        if not texts:
-            problem = answers.problem or "it makes the observations of no thread smaller"
-            continue
-        tokens = _count_with(request.groups, texts, counter)
-        if best is None or tokens < best.tokens:
-            best = ThreadsReflection(texts, tokens, level)
-        if best.tokens < request.target:
-            break
-    if best is None:
-        msg = f"the Reflector gave no usable answer in {MAX_LEVEL + 1} attempts: {problem}"
-        raise ObserverError(msg)
-    return best
-
-
-def _count_sizes(groups: Sequence[Group]) -> dict[str, int]:
-    """Count the tokens of each thread that has observations."""
-    sizes: dict[str, int] = {}
-    for group in groups:
-        if group["thread_id"] is not None and group["text"]:
-            sizes[group["thread_id"]] = sizes.get(group["thread_id"], 0) + group["tokens"]
-    return sizes
-
-
-def _read_condensed(
-    answers: Answers,
-    names: Mapping[str, str],
-    sizes: Mapping[str, int],
-    counter: TokenCounter,
-) -> dict[str, str]:
-    """Return the texts that are smaller than what they take the place of."""
-    return {
-        names[shown_id]: parsed.observations
-        for shown_id, parsed in answers.threads.items()
-        if parsed.status == "ok"
-        and counter.count_text(parsed.observations) < sizes[names[shown_id]]
-    }
-
-
-def _count_with(groups: Sequence[Group], texts: Mapping[str, str], counter: TokenCounter) -> int:
-    kept = sum(group["tokens"] for group in groups if group["thread_id"] not in texts)
-    return kept + sum(map(counter.count_text, texts.values()))
-
-
-def _build_threads_question(
-    request: ThreadsReflectorInput, level: int, previous_tokens: int
-) -> list[BaseMessage]:
-    return build_reflector_question(
-        "reflector_threads_task",
-        render_for_reflector(request.groups, request.show_id),
-        level,
-        previous_tokens,
-        target=request.target,
-        instruction=request.instruction,
-        prompt=request.prompt,
-    )
+    request = fill(task, observations=log, level_guidance=guidance)
+    return [SystemMessage(system), HumanMessage(request)]

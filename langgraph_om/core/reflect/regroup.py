@@ -1,8 +1,8 @@
-"""The observation log as text for a model, and back into groups after a reflection.
+"""Render the log for the Reflector, and make groups of what it wrote.
 
 The log is a list of immutable groups; text exists only on the way to a model. A reflection is tied
-to its sources by date: each section of the new text takes over the groups of its days, so that
-every covered range of messages stays in exactly one group.
+to its sources by date: each section of the new text replaces the groups of its days, so that every
+covered range of messages stays in exactly one group.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from langgraph_om.core.record.record import group_by_thread, write_log
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Group
 
-# --- What a reflection makes of the log ----------------------------------------------------------
 
-
-@dataclass(frozen=True, slots=True)
-class _Section:
-    day: date | None
-    text: str
+def render_for_reflector(groups: Sequence[Group], show_id: ShowId) -> str:
+    """Render a log to condense: one section per thread, in the order of their first groups."""
+    texts = {thread: write_log(own) for thread, own in group_by_thread(groups).items()}
+    return "\n\n".join(
+        wrap_section(show_id(thread), escape(text)) for thread, text in texts.items() if text
+    )
 
 
 def regroup(
@@ -37,11 +37,11 @@ def regroup(
     reflected_at: str,
     counter: TokenCounter,
 ) -> list[Group]:
-    """Make groups of a reflection's text that together cover what its sources covered.
+    """Return groups with a reflection's text that together cover what its sources covered.
 
-    The text is cut at its date headings. A source belongs to the last section whose day is not
+    The text is split at its date headings. A source belongs to the last section whose day is not
     after the source's own last day; a section without a source joins the next one that has one.
-    Text whose days are not in order, or without days, becomes one group over everything.
+    A text without days, or with days that are not in order, becomes one group over everything.
 
     Args:
         sources: The groups that were read, in log order.
@@ -54,8 +54,8 @@ def regroup(
     days = [section.day for section in sections]
     known = [day for day in days if day is not None]
     if not known or len(known) != len(days) or known != sorted(known):
-        sections, known = [_Section(None, text)], []
-    shares = _share_out(sources, known) if known else [list(sources)]
+        sections, known = [_DaySection(None, text)], []
+    shares = _assign_sources(sources, known) if known else [list(sources)]
     groups: list[Group] = []
     carried = ""
     for section, share in zip(sections, shares, strict=True):
@@ -76,63 +76,9 @@ def regroup(
         carried = ""
     if carried:
         last = groups[-1]
-        whole = f"{last['text']}\n{carried}"
-        groups[-1] = {**last, "text": whole, "tokens": counter.count_text(whole)}
+        joined = f"{last['text']}\n{carried}"
+        groups[-1] = {**last, "text": joined, "tokens": counter.count_text(joined)}
     return groups
-
-
-def _split_sections(text: str) -> list[_Section]:
-    """Cut a text before each date heading of a new day."""
-    sections: list[_Section] = []
-    lines: list[str] = []
-    day: date | None = None
-    for line in text.split("\n"):
-        found = observation_date(line)
-        if found is not None and found != day:
-            if any(entry.strip() for entry in lines):
-                sections.append(_Section(day, "\n".join(lines).strip("\n")))
-            lines, day = [], found
-        lines.append(line)
-    if any(entry.strip() for entry in lines):
-        sections.append(_Section(day, "\n".join(lines).strip("\n")))
-    return sections
-
-
-def _share_out(sources: Sequence[Group], days: Sequence[date]) -> list[list[Group]]:
-    """Give each source to one section, never to an earlier one than the source before it."""
-    shares: list[list[Group]] = [[] for _ in days]
-    least = 0
-    for source in sources:
-        own = [day for line in source["text"].split("\n") if (day := observation_date(line))]
-        place = bisect_right(days, own[-1]) - 1 if own else least
-        least = max(least, place)
-        shares[least].append(source)
-    return shares
-
-
-def _join_ranges(groups: Sequence[Group]) -> list[list[str]]:
-    """Join the ranges of neighbouring groups of one thread: each continues where the last ended."""
-    ranges: list[list[str]] = []
-    owner: str | None = None
-    for group in groups:
-        for first, last in group["ranges"]:
-            if ranges and group["thread_id"] == owner:
-                ranges[-1] = [ranges[-1][0], last]
-            else:
-                ranges.append([first, last])
-            owner = group["thread_id"]
-    return ranges
-
-
-# --- What the Reflector is shown, and what becomes of its answer ---------------------------------
-
-
-def render_for_reflector(groups: Sequence[Group], show_id: ShowId) -> str:
-    """Render a log that is to be condensed: one section for each thread, in order of its start."""
-    texts = {thread: write_log(own) for thread, own in group_by_thread(groups).items()}
-    return "\n\n".join(
-        wrap_section(show_id(thread), escape(text)) for thread, text in texts.items() if text
-    )
 
 
 def regroup_threads(
@@ -143,20 +89,20 @@ def regroup_threads(
     reflected_at: str,
     counter: TokenCounter,
 ) -> list[Group]:
-    """Make the groups that take the place of exactly those that a reflection read.
+    """Return the groups that replace exactly those that a reflection read.
 
-    What a group of a thread covered is covered by exactly one group of the same thread. A thread
+    What a group covered is covered by exactly one group of the same thread afterwards. A thread
     without a text, and a group without a thread, stay as they are.
 
     Args:
         sources: The groups that were read, in log order.
-        texts: By thread id, what the Reflector wrote.
+        texts: What the Reflector wrote, by thread id.
         cycle_id: Id of the cycle; the groups' ids are derived from it.
         reflected_at: ISO time.
         counter: What counts tokens.
 
     Returns:
-        All groups, each where the first of the groups stood whose place it takes.
+        All groups, each at the place of the first group that it replaces.
     """
     placed: list[tuple[int, Group]] = [
         (at, group)
@@ -179,10 +125,62 @@ def regroup_threads(
     return [group for _, group in sorted(placed, key=lambda pair: pair[0])]
 
 
+# --- Sections and their sources ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _DaySection:
+    day: date | None
+    text: str
+
+
+def _split_sections(text: str) -> list[_DaySection]:
+    """Split a text before each date heading of a new day."""
+    sections: list[_DaySection] = []
+    lines: list[str] = []
+    day: date | None = None
+    for line in text.split("\n"):
+        found = observation_date(line)
+        if found is not None and found != day:
+            if any(map(str.strip, lines)):
+                sections.append(_DaySection(day, "\n".join(lines).strip("\n")))
+            lines, day = [], found
+        lines.append(line)
+    if any(map(str.strip, lines)):
+        sections.append(_DaySection(day, "\n".join(lines).strip("\n")))
+    return sections
+
+
+def _assign_sources(sources: Sequence[Group], days: Sequence[date]) -> list[list[Group]]:
+    """Assign each source to a section, never an earlier one than that of the source before it."""
+    shares: list[list[Group]] = [[] for _ in days]
+    earliest = 0
+    for source in sources:
+        own = [day for line in source["text"].split("\n") if (day := observation_date(line))]
+        place = bisect_right(days, own[-1]) - 1 if own else earliest
+        earliest = max(earliest, place)
+        shares[earliest].append(source)
+    return shares
+
+
+def _join_ranges(groups: Sequence[Group]) -> list[list[str]]:
+    """Join the ranges of adjacent groups of one thread: each continues where the last one ended."""
+    ranges: list[list[str]] = []
+    owner: str | None = None
+    for group in groups:
+        for first, last in group["ranges"]:
+            if ranges and group["thread_id"] == owner:
+                ranges[-1] = [ranges[-1][0], last]
+            else:
+                ranges.append([first, last])
+            owner = group["thread_id"]
+    return ranges
+
+
 def _find_places(
     own: Sequence[Group], written: Sequence[Group], starts: Sequence[int]
 ) -> list[int]:
-    """Tell for each written group where the first of its sources stood."""
+    """Return for each written group the place of its first source."""
     places: list[int] = []
     at = 0
     for group in written:
