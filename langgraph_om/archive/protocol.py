@@ -96,8 +96,8 @@ class MessageArchive(Protocol):
         this order and in this place: then it stays as it is. What stood in their place stays
         reachable by key.
 
-        A known key is not added again. When its content differs, the newest is what is shown, and
-        the former is kept. Appending a branch that was current before makes it current again.
+        A known key is not added again; when its content differs, the newest replaces the former.
+        Appending a branch that was current before makes it current again.
 
         Args:
             thread_id: The thread. It belongs to the resource that it was first written with.

@@ -22,10 +22,7 @@ from sqlalchemy import (
     create_engine,
     event,
     func,
-    insert,
-    inspect,
     select,
-    update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
@@ -35,7 +32,7 @@ from sqlalchemy.pool import QueuePool
 from sqlalchemy.sql.expression import FunctionElement
 from sqlalchemy.types import Float
 
-from langgraph_om.archive.sql.schema import MIGRATIONS, schema_rows
+from langgraph_om.archive.sql.migrations import VERSION, migrate, read_version
 from langgraph_om.errors import ArchiveError, ConfigurationError
 
 _PATIENCE = 30
@@ -317,48 +314,20 @@ class Database:
         if self._is_ready:
             return
         with self._lock:
-            while not self._is_ready:
-                self._is_ready = self._is_current() or self._migrate()
+            if not self._is_ready:
+                if not self._is_current():
+                    self._migrate()
+                self._is_ready = True
 
     def _is_current(self) -> bool:
         with self._transaction(self._begins.read) as connection:
-            return _version(connection) == len(MIGRATIONS)
+            return read_version(connection) == VERSION
 
-    def _migrate(self) -> bool:
-        """Apply one migration, and tell whether it was the last one."""
+    def _migrate(self) -> None:
         with self._transaction(self._begins.write) as connection:
-            is_sqlite = connection.dialect.name == "sqlite"
-            if not is_sqlite:
+            if connection.dialect.name != "sqlite":  # where the writer is alone
                 connection.execute(select(func.pg_advisory_xact_lock(_SETUP_LOCK)))
-            version = _version(connection)  # again: another process may have been faster
-            if version < len(MIGRATIONS):
-                is_true = " = 1" if is_sqlite else ""
-                if not version:
-                    schema_rows.create(connection)
-                    connection.execute(insert(schema_rows).values(version=0))
-                for statement in MIGRATIONS[version].replace("{true}", is_true).split(";"):
-                    connection.exec_driver_sql(statement)
-                version += 1
-                connection.execute(update(schema_rows).values(version=version))
-            return version == len(MIGRATIONS)
-
-
-def _version(connection: Connection) -> int:
-    """Return the version of the tables, 0 when there are none.
-
-    Raises:
-        ConfigurationError: When it is later than what this package knows.
-    """
-    if not inspect(connection).has_table(schema_rows.name):
-        return 0
-    version = connection.execute(select(func.max(schema_rows.c.version))).scalar() or 0
-    if version > len(MIGRATIONS):
-        msg = (
-            f"`archive` holds tables of version {version}, and this version of langgraph-om knows "
-            f"those up to {len(MIGRATIONS)}; upgrade langgraph-om or write another database"
-        )
-        raise ConfigurationError(msg)
-    return version
+            migrate(connection)  # which looks again: another process may have been faster
 
 
 @contextmanager

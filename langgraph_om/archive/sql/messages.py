@@ -19,7 +19,7 @@ from sqlalchemy import Connection, bindparam, insert, literal, select, update
 
 from langgraph_om.archive.protocol import ArchivedMessage
 from langgraph_om.archive.sql.database import Database
-from langgraph_om.archive.sql.schema import message_rows, thread_rows, version_rows
+from langgraph_om.archive.sql.schema import message_rows, thread_rows
 from langgraph_om.archive.sql.threads import chunks, own_thread, touch
 from langgraph_om.archive.sql.values import (
     check_count,
@@ -355,15 +355,9 @@ def _move(connection: Connection, thread_id: str, places: Mapping[str, Mapping[s
 def _replace_contents(
     connection: Connection, thread_id: str, changed: Mapping[str, _Entry]
 ) -> None:
-    """Give known messages new contents, and keep the former ones."""
+    """Give known messages new contents."""
     if not changed:
         return
-    columns = ("thread_id", "key", "version", "is_visible", "body")
-    for keys in chunks([*changed]):
-        former = select(*(message_rows.c[name] for name in columns)).where(
-            message_rows.c.thread_id == thread_id, message_rows.c.key.in_(keys)
-        )
-        connection.execute(insert(version_rows).from_select(columns, former))
     statement = (
         update(message_rows)
         .where(*_known_row(thread_id))

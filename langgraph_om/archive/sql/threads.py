@@ -17,7 +17,6 @@ from langgraph_om.archive.sql.schema import (
     message_rows,
     record_rows,
     thread_rows,
-    version_rows,
 )
 from langgraph_om.archive.sql.values import check_count, check_time
 from langgraph_om.errors import ConfigurationError
@@ -153,7 +152,7 @@ def _lock_thread(thread_id: str) -> Any:
 
 def _delete_threads(connection: Connection, thread_ids: list[str]) -> None:
     for ids in chunks(thread_ids):
-        for table in (job_rows, group_rows, version_rows, message_rows):
+        for table in (job_rows, group_rows, message_rows):
             connection.execute(delete(table).where(table.c.thread_id.in_(ids)))
         connection.execute(delete(thread_rows).where(thread_rows.c.id.in_(ids)))
 
