@@ -109,8 +109,8 @@ class MessageArchive(Protocol):
             title: The thread's new title.
 
         Raises:
-            ConfigurationError: When the thread belongs to another resource, or a message cannot
-                be kept as it is.
+            ConfigurationError: When the thread belongs to another resource, which the error does
+                not name, or a message cannot be kept as it is.
         """
 
     def set_title(self, thread_id: str, title: str | None, now: datetime) -> None:

@@ -52,8 +52,8 @@ def lock_thread(
     if resource_id is not None and found.resource_id != resource_id:
         if found.resource_id is not None:
             msg = (
-                f"`resource_id` is {resource_id!r}, and the thread {thread_id!r} belongs to the "
-                f"resource {found.resource_id!r}; write to it under that one, or to another thread"
+                f"`resource_id` is {resource_id!r}, and the thread {thread_id!r} belongs to "
+                f"another resource; write to it under its own, or to another thread"
             )
             raise ConfigurationError(msg)
         for table, column in (

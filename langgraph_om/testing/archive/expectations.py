@@ -40,13 +40,15 @@ def expect_not(found: object, what: str) -> None:
     expect(found, wanted=False, what=what)
 
 
-def expect_refusal(call: Callable[[], object], *words: str) -> None:
-    """Expect a `ConfigurationError` that says these words."""
+def expect_refusal(call: Callable[[], object], *words: str, secret: str | None = None) -> None:
+    """Expect a `ConfigurationError` that says these words, and not the secret one."""
     try:
         call()
     except ConfigurationError as error:
         missing = [word for word in words if word not in str(error)]
         expect(missing, [], f"words of the error {str(error)!r}")
+        if secret is not None:
+            expect_not(secret in str(error), f"another's name in the error {str(error)!r}")
     else:
         msg = "a call passed that has to raise ConfigurationError"
         raise AssertionError(msg)

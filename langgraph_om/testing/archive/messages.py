@@ -191,7 +191,7 @@ def a_thread_keeps_its_resource(archive: Any, name: str) -> None:
         lambda: archive.append(name, f"{name} s", said("d"), after="c", now=at(2)),
         lambda: archive.add_groups(name, f"{name} s", [{"id": "h"}], at(2)),
     ):
-        expect_refusal(write, repr(name), repr(f"{name} r"), repr(f"{name} s"))
+        expect_refusal(write, repr(name), repr(f"{name} s"), secret=f"{name} r")
     expect_branch(archive, name, "abc", "after refusals")
     expect(len(archive.groups(thread_id=name)), 1, "groups after refusals")
 
