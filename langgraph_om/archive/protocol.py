@@ -96,8 +96,8 @@ class MessageArchive(Protocol):
         this order and in this place: then it stays as it is. What stood in their place stays
         reachable by key.
 
-        A known key is not added again. When its content differs, the newest is what is shown, and
-        the former is kept. Appending a branch that was current before makes it current again.
+        A known key is not added again; when its content differs, the newest replaces the former.
+        Appending a branch that was current before makes it current again.
 
         Args:
             thread_id: The thread. It belongs to the resource that it was first written with.
@@ -109,8 +109,8 @@ class MessageArchive(Protocol):
             title: The thread's new title.
 
         Raises:
-            ConfigurationError: When the thread belongs to another resource, or a message cannot
-                be kept as it is.
+            ConfigurationError: When the thread belongs to another resource, which the error does
+                not name, or a message cannot be kept as it is.
         """
 
     def set_title(self, thread_id: str, title: str | None, now: datetime) -> None:
@@ -181,7 +181,7 @@ class MessageArchive(Protocol):
         """Return the position of the last message of the current branch."""
 
     def contains(self, thread_id: str, keys: Sequence[str]) -> set[str]:
-        """Tell which of these messages are safely kept, on whatever branch."""
+        """Return which of these messages are safely kept, on whatever branch."""
 
     def branch(self, thread_id: str, keys: Sequence[str]) -> list[BaseMessage]:
         """Return messages in the order of their keys; those that are not there are left out."""
@@ -241,7 +241,7 @@ class MessageArchive(Protocol):
     def commit_record(
         self, resource_id: str, record: Mapping[str, Any], *, expected: int, now: datetime
     ) -> bool:
-        """Replace the record if its revision is still the expected one, and tell whether it was.
+        """Replace the record if its revision is still the expected one, and return whether it was.
 
         The record is then at revision `expected + 1`. A former record of another `generation` is
         kept as history.
@@ -294,10 +294,10 @@ class MessageArchive(Protocol):
         """
 
     def renew(self, job_id: str, owner: str, *, seconds: float) -> bool:
-        """Let a lease last this long from now, and tell whether the owner still holds the job."""
+        """Let a lease last this long from now, and return whether the owner still holds the job."""
 
     def finish(self, job_id: str, owner: str, result: Mapping[str, Any]) -> bool:
-        """Keep the result if the owner holds the job, and tell whether it is the job's result.
+        """Keep the result if the owner holds the job, and return whether it is the job's result.
 
         A lease that has ended still holds as long as nobody took the job over.
         """

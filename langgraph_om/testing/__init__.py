@@ -10,7 +10,8 @@ memory work without a key), `check_message_sequence` names what a provider would
 from __future__ import annotations
 
 from langgraph_om.testing.archive.suite import archive_conformance
-from langgraph_om.testing.extractive import ExtractiveObserver, ExtractiveReflector
+from langgraph_om.testing.extractive_observer import ExtractiveObserver
+from langgraph_om.testing.extractive_reflector import ExtractiveReflector
 from langgraph_om.testing.offline import RecordedCall, Reply, Role
 from langgraph_om.testing.scripted import ScriptedChatModel
 from langgraph_om.testing.sequence import Provider, check_message_sequence

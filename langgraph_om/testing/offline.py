@@ -64,13 +64,13 @@ class Tape:
         return self
 
     def record(self, role: Role, messages: list[BaseMessage]) -> int:
-        """Note a call and say how many calls of its role came before."""
+        """Note a call, and return how many calls of its role came before."""
         with self._lock:
             self.calls.append({"role": role, "messages": list(messages)})
             self._read[role] += 1
             return self._read[role] - 1
 
-    def fresh(self, message: AIMessage) -> AIMessage:
+    def drop_used_id(self, message: AIMessage) -> AIMessage:
         """Drop an id that was given out before: it would overwrite the earlier message."""
         with self._lock:
             if message.id in self._ids:
@@ -81,7 +81,7 @@ class Tape:
 
 
 class OfflineChatModel(BaseChatModel):
-    """What the doubles share: recording, delay, usage, streaming, and knowing the role."""
+    """A base of the doubles: records calls, waits, makes up usage, streams, and knows the role."""
 
     delay: float = 0.0
     """Seconds before each answer."""
@@ -113,7 +113,7 @@ class OfflineChatModel(BaseChatModel):
     def _take(self, role: Role, messages: list[BaseMessage]) -> Reply:
         """Record the call and choose its answer."""
 
-    # A chat model is told its run name nowhere, and `_stream` not even its tags: the four doors
+    # A chat model is told its run name nowhere, and `_stream` not even its tags: the four methods
     # below read the role out of the config and pass it on as a keyword.
 
     def invoke(
@@ -125,7 +125,7 @@ class OfflineChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> AIMessage:
         """Answer once."""
-        kwargs.setdefault(_ROLE_KEY, _role_of_config(config))
+        kwargs.setdefault(_ROLE_KEY, _find_role_in_config(config))
         return super().invoke(input, config, stop=stop, **kwargs)
 
     async def ainvoke(
@@ -137,7 +137,7 @@ class OfflineChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> AIMessage:
         """Answer once, without blocking the event loop."""
-        kwargs.setdefault(_ROLE_KEY, _role_of_config(config))
+        kwargs.setdefault(_ROLE_KEY, _find_role_in_config(config))
         return await super().ainvoke(input, config, stop=stop, **kwargs)
 
     def stream(
@@ -149,7 +149,7 @@ class OfflineChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> Iterator[AIMessageChunk]:
         """Answer piece by piece."""
-        kwargs.setdefault(_ROLE_KEY, _role_of_config(config))
+        kwargs.setdefault(_ROLE_KEY, _find_role_in_config(config))
         return super().stream(input, config, stop=stop, **kwargs)
 
     def astream(
@@ -161,7 +161,7 @@ class OfflineChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> AsyncIterator[AIMessageChunk]:
         """Answer piece by piece, without blocking the event loop."""
-        kwargs.setdefault(_ROLE_KEY, _role_of_config(config))
+        kwargs.setdefault(_ROLE_KEY, _find_role_in_config(config))
         return super().astream(input, config, stop=stop, **kwargs)
 
     def bind_tools(
@@ -183,10 +183,10 @@ class OfflineChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        reply = self._take(_role_of_run(run_manager, kwargs), messages)
+        reply = self._take(_find_role_of_run(run_manager, kwargs), messages)
         if self.delay:
             time.sleep(self.delay)
-        return self._result(reply, messages)
+        return self._build_result(reply, messages)
 
     async def _agenerate(
         self,
@@ -195,10 +195,10 @@ class OfflineChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        reply = self._take(_role_of_run(run_manager, kwargs), messages)
+        reply = self._take(_find_role_of_run(run_manager, kwargs), messages)
         if self.delay:
             await asyncio.sleep(self.delay)
-        return self._result(reply, messages)
+        return self._build_result(reply, messages)
 
     def _stream(
         self,
@@ -207,7 +207,7 @@ class OfflineChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        yield from _chunks(self._generate(messages, stop, run_manager, **kwargs))
+        yield from _split_answer(self._generate(messages, stop, run_manager, **kwargs))
 
     async def _astream(
         self,
@@ -216,17 +216,17 @@ class OfflineChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        for chunk in _chunks(await self._agenerate(messages, stop, run_manager, **kwargs)):
+        for chunk in _split_answer(await self._agenerate(messages, stop, run_manager, **kwargs)):
             yield chunk
 
-    def _result(self, reply: Reply, messages: list[BaseMessage]) -> ChatResult:
-        message = self._tape.fresh(_message(reply, messages))
+    def _build_result(self, reply: Reply, messages: list[BaseMessage]) -> ChatResult:
+        message = self._tape.drop_used_id(_build_message(reply, messages))
         if message.usage_metadata is None:
-            message.usage_metadata = _usage(messages, message)
+            message.usage_metadata = _estimate_usage(messages, message)
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-def _message(reply: Reply, messages: list[BaseMessage]) -> AIMessage:
+def _build_message(reply: Reply, messages: list[BaseMessage]) -> AIMessage:
     """Turn a reply into the message to send, or raise it."""
     if isinstance(reply, type):
         raise reply
@@ -243,11 +243,11 @@ def _message(reply: Reply, messages: list[BaseMessage]) -> AIMessage:
     raise ConfigurationError(msg)
 
 
-def _role_of_config(config: RunnableConfig | None) -> Role:
-    """Say who a call speaks for, by run name, tags and metadata."""
+def _find_role_in_config(config: RunnableConfig | None) -> Role:
+    """Return who a call speaks for, by run name, tags and metadata."""
     config = ensure_config(config)
     parent = config.get("callbacks")  # A callback manager brings tags and metadata of its own.
-    return _role(
+    return _find_role(
         [
             config.get("run_name"),
             *(config.get("tags") or ()),
@@ -257,18 +257,18 @@ def _role_of_config(config: RunnableConfig | None) -> Role:
     )
 
 
-def _role_of_run(
+def _find_role_of_run(
     run: CallbackManagerForLLMRun | AsyncCallbackManagerForLLMRun | None,
     kwargs: Mapping[str, object],
 ) -> Role:
-    """Say who a call speaks for once it runs: as noted at the door, else by what the run knows."""
+    """Return who a running call speaks for: as `invoke` noted, else by what the run knows."""
     noted = kwargs.get(_ROLE_KEY)
     if run is not None and noted in {None, "actor"}:
-        return _role(run.tags, run.metadata)
+        return _find_role(run.tags, run.metadata)
     return noted if noted in get_args(Role) else "actor"  # type: ignore[return-value]
 
 
-def _role(names: Iterable[str | None], metadata: Mapping[str, object]) -> Role:
+def _find_role(names: Iterable[str | None], metadata: Mapping[str, object]) -> Role:
     for name in names:
         if name in _RUN_NAMES:
             return _RUN_NAMES[name]
@@ -276,22 +276,22 @@ def _role(names: Iterable[str | None], metadata: Mapping[str, object]) -> Role:
     return marked if marked in _RUN_NAMES.values() else "actor"  # type: ignore[return-value]
 
 
-def _usage(messages: list[BaseMessage], answer: AIMessage) -> UsageMetadata:
+def _estimate_usage(messages: list[BaseMessage], answer: AIMessage) -> UsageMetadata:
     """Make up a usage: four characters are a token."""
-    received = sum(_characters(message) for message in messages) // 4
-    written = _characters(answer) // 4
+    received = sum(_count_characters(message) for message in messages) // 4
+    written = _count_characters(answer) // 4
     return UsageMetadata(
         input_tokens=received, output_tokens=written, total_tokens=received + written
     )
 
 
-def _characters(message: BaseMessage) -> int:
+def _count_characters(message: BaseMessage) -> int:
     calls = message.tool_calls if isinstance(message, AIMessage) else []
     called = sum(len(call["name"]) + len(json.dumps(call["args"], default=str)) for call in calls)
-    return len(text_of(message)) + called
+    return len(join_text(message)) + called
 
 
-def text_of(message: BaseMessage) -> str:
+def join_text(message: BaseMessage) -> str:
     """Return all text blocks of a message, a line each."""
     if isinstance(message.content, str):
         return message.content
@@ -299,10 +299,10 @@ def text_of(message: BaseMessage) -> str:
     return "\n".join(block for block in blocks if isinstance(block, str))
 
 
-def _chunks(result: ChatResult) -> Iterator[ChatGenerationChunk]:
+def _split_answer(result: ChatResult) -> Iterator[ChatGenerationChunk]:
     """Cut an answer into the chunks a provider would stream; their sum is the answer."""
     message = cast("AIMessage", result.generations[0].message)
-    pieces = [*_content_pieces(message.content), *_tool_call_pieces(message)]
+    pieces = [*_split_content(message.content), *_split_tool_calls(message)]
     common: dict[str, Any] = {"id": message.id, "name": message.name}
     for piece in pieces[:-1]:
         yield ChatGenerationChunk(message=AIMessageChunk(**common, **piece))
@@ -317,7 +317,7 @@ def _chunks(result: ChatResult) -> Iterator[ChatGenerationChunk]:
     yield ChatGenerationChunk(message=last)
 
 
-def _content_pieces(content: str | list[str | dict[str, Any]]) -> list[dict[str, Any]]:
+def _split_content(content: str | list[str | dict[str, Any]]) -> list[dict[str, Any]]:
     """Cut text at its words and a list at its blocks; nothing at all is one empty piece."""
     if isinstance(content, str):
         words = re.findall(r"\s*\S+|\s+", content)
@@ -327,7 +327,7 @@ def _content_pieces(content: str | list[str | dict[str, Any]]) -> list[dict[str,
     return [{"content": [block]} for block in content] or [{"content": []}]
 
 
-def _tool_call_pieces(message: AIMessage) -> list[dict[str, Any]]:
+def _split_tool_calls(message: AIMessage) -> list[dict[str, Any]]:
     """Cut each tool call into its name and a few pieces of its arguments."""
     calls: list[tuple[str | None, str | None, str]] = [
         (call["name"], call["id"], json.dumps(call["args"], ensure_ascii=False))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-READ = 4_000
+MAX_CHARACTERS_READ = 4_000
 """Characters of one message that are looked at."""
 
 QUESTION_MARKS = ("?", "？")
@@ -73,7 +73,7 @@ _PLAIN_WORDS = frozenset(
 )
 
 
-def telling(text: str, words: int) -> str:
+def choose_sentence(text: str, words: int) -> str:
     """Return the sentence of a text that tells most, without greeting; empty when none does.
 
     Args:
@@ -81,15 +81,15 @@ def telling(text: str, words: int) -> str:
         words: How many words of the sentence will be quoted; further ones do not weigh.
     """
     best, most = "", 0
-    for part in _SENTENCE_END.split(text[:READ]):
-        sentence = _without_opening(part.strip())
-        found = weight(sentence, words)
+    for part in _SENTENCE_END.split(text[:MAX_CHARACTERS_READ]):
+        sentence = _drop_opening(part.strip())
+        found = weigh(sentence, words)
         if found > most:
             best, most = sentence, found
     return best
 
 
-def _without_opening(sentence: str) -> str:
+def _drop_opening(sentence: str) -> str:
     sentence = _BULLET.sub("", sentence, count=1)
     opening = _OPENING.match(sentence)
     if not opening:
@@ -98,7 +98,7 @@ def _without_opening(sentence: str) -> str:
     return rest[:1].upper() + rest[1:]
 
 
-def weight(text: str, words: int) -> int:
+def weigh(text: str, words: int) -> int:
     """Return how much a sentence tells, 0 when it says nothing.
 
     Args:
@@ -131,7 +131,7 @@ def _is_name(word: str) -> bool:
     return first.isupper() and not _SELF.fullmatch(word)
 
 
-def terse(text: str, words: int) -> str:
+def shorten(text: str, words: int) -> str:
     """Return a text in so many words: first without the plain ones, then cut.
 
     Args:
@@ -151,7 +151,7 @@ def cut(text: str, words: int) -> str:
         text: The text, which may be long.
         words: The most words to keep.
     """
-    found = text[:READ].rstrip("… ").split()
+    found = text[:MAX_CHARACTERS_READ].rstrip("… ").split()
     kept = " ".join(found[:words])
     if len(kept) > words * _CHARACTERS_PER_WORD:
         # Some scripts and all encoded data have no spaces to cut at.

@@ -1,4 +1,4 @@
-"""A chat model that says what a test wrote down, one script for each role."""
+"""A chat model that answers what a test wrote down, with a script for each role."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class ScriptedChatModel(OfflineChatModel):
         super().__init__(delay=delay, **kwargs)
         self._tape = Tape(
             {
-                "actor": _script("actor", actor) or ("ok",),
-                "observer": _script("observer", observer),
-                "reflector": _script("reflector", reflector),
+                "actor": _check_script("actor", actor) or ("ok",),
+                "observer": _check_script("observer", observer),
+                "reflector": _check_script("reflector", reflector),
             }
         )
 
@@ -72,7 +72,7 @@ class ScriptedChatModel(OfflineChatModel):
         return script[min(read, len(script) - 1)]
 
 
-def _script(role: Role, replies: Reply | Sequence[Reply]) -> tuple[Reply, ...]:
+def _check_script(role: Role, replies: Reply | Sequence[Reply]) -> tuple[Reply, ...]:
     """Return the replies of a role as a tuple, whatever way they were written."""
     many = isinstance(replies, Sequence) and not isinstance(replies, str)
     script: tuple[object, ...] = tuple(replies) if many else (replies,)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What a provider would refuse in a list of messages, said before it is sent."""
+"""Find what a provider would refuse in a list of messages, before it is sent."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ def check_message_sequence(messages: Sequence[BaseMessage], provider: Provider) 
     if provider not in get_args(Provider):
         msg = f"`provider` is {provider!r}; write 'openai', 'anthropic' or 'gemini'."
         raise ConfigurationError(msg)
-    roles = [_sent_as(message) for message in messages]
-    problems = [*_order_problems(roles), *_tool_problems(messages, roles, provider)]
+    roles = [_get_role(message) for message in messages]
+    problems = [*_find_order_problems(roles), *_find_tool_problems(messages, roles, provider)]
     if provider != "openai":
         first = next((i for i, role in enumerate(roles) if role != "system"), None)
         if first is not None and roles[first] != "user":
             problems.append(f"messages[{first}]: the first message is not the user's")
     if provider == "anthropic":
-        problems += _empty_problems(messages, roles)
+        problems += _find_empty_texts(messages, roles)
     if provider == "gemini":
-        problems += _turn_problems(messages, roles)
+        problems += _find_turn_problems(messages, roles)
     return problems
 
 
-def _sent_as(message: BaseMessage) -> str:
+def _get_role(message: BaseMessage) -> str:
     """Return the role a message is sent under, or its type when it cannot be sent."""
     if isinstance(message, ChatMessage):
         return {"human": "user", "ai": "assistant"}.get(message.role, message.role)
@@ -71,22 +71,22 @@ def _sent_as(message: BaseMessage) -> str:
     return message.type
 
 
-def _order_problems(roles: list[str]) -> Iterator[str]:
+def _find_order_problems(roles: list[str]) -> Iterator[str]:
     if not any(role != "system" for role in roles):
         yield "there is no message besides system messages"
-    conversation = False
+    has_begun = False
     for i, role in enumerate(roles):
         if role not in {"system", "user", "assistant", "tool"}:
             yield f"messages[{i}]: a message of type {role!r} cannot be sent"
-        if role == "system" and conversation:
+        if role == "system" and has_begun:
             yield f"messages[{i}]: a system message after the conversation has begun"
-        conversation = conversation or role != "system"
+        has_begun = has_begun or role != "system"
 
 
-def _tool_problems(
+def _find_tool_problems(
     messages: Sequence[BaseMessage], roles: list[str], provider: Provider
 ) -> Iterator[str]:
-    """Say which calls and results do not belong together."""
+    """Find calls and results that do not belong together."""
     caller = -1
     open_calls: dict[str | None, str | None] = {}
     known: set[str | None] = set()
@@ -101,21 +101,21 @@ def _tool_problems(
                 yield f"messages[{i}]: a second result for {call_id!r}"
             open_calls.pop(call_id, None)
             continue
-        yield from _unanswered(caller, open_calls)
-        calls = [(call["id"], call["name"]) for call in _calls(message, provider)]
+        yield from _find_unanswered(caller, open_calls)
+        calls = [(call["id"], call["name"]) for call in _get_calls(message, provider)]
         open_calls, known = dict(calls), {call_id for call_id, _ in calls}
         if len(known) < len(calls):
             yield f"messages[{i}]: two tool calls with the same id"
         caller = i if roles[i] == "assistant" and known else -1
-    yield from _unanswered(caller, open_calls)
+    yield from _find_unanswered(caller, open_calls)
 
 
-def _unanswered(caller: int, calls: Mapping[str | None, str | None]) -> Iterator[str]:
+def _find_unanswered(caller: int, calls: Mapping[str | None, str | None]) -> Iterator[str]:
     for call_id, name in calls.items():
         yield f"messages[{caller}]: the call {call_id!r} of `{name}` has no result"
 
 
-def _calls(message: BaseMessage, provider: Provider) -> list[Any]:
+def _get_calls(message: BaseMessage, provider: Provider) -> list[Any]:
     """Return the calls of a message as they are sent: for OpenAI, unreadable ones too."""
     if not isinstance(message, AIMessage):
         return []
@@ -125,28 +125,28 @@ def _calls(message: BaseMessage, provider: Provider) -> list[Any]:
     ]
 
 
-def _empty_problems(messages: Sequence[BaseMessage], roles: list[str]) -> Iterator[str]:
+def _find_empty_texts(messages: Sequence[BaseMessage], roles: list[str]) -> Iterator[str]:
     for i, (message, role) in enumerate(zip(messages, roles, strict=True)):
-        prefill = role == "assistant" and i == len(messages) - 1
-        if role not in {"user", "assistant"} or prefill or _calls(message, "anthropic"):
+        is_prefill = role == "assistant" and i == len(messages) - 1
+        if role not in {"user", "assistant"} or is_prefill or _get_calls(message, "anthropic"):
             continue
         blocks = message.content if isinstance(message.content, list) else [message.content]
-        texts = [_block_text(block) for block in blocks]
+        texts = [_get_text(block) for block in blocks]
         if not blocks or any(text is not None and not text.strip() for text in texts):
             yield f"messages[{i}]: empty text in {role} message"
 
 
-def _block_text(block: str | dict[str, Any]) -> str | None:
+def _get_text(block: str | dict[str, Any]) -> str | None:
     """Return the text of a text block, nothing of another block."""
     if isinstance(block, str):
         return block
     return str(block.get("text", "")) if block.get("type") == "text" else None
 
 
-def _turn_problems(messages: Sequence[BaseMessage], roles: list[str]) -> Iterator[str]:
+def _find_turn_problems(messages: Sequence[BaseMessage], roles: list[str]) -> Iterator[str]:
     for i, message in enumerate(messages):
         before = roles[i - 1] if i else "nothing"
-        if _calls(message, "gemini") and before not in {"user", "tool"}:
+        if _get_calls(message, "gemini") and before not in {"user", "tool"}:
             yield f"messages[{i}]: function calls after {before}, not after user or tool"
     if roles and roles[-1] == "assistant":
         yield f"messages[{len(roles) - 1}]: the last message is the assistant's"

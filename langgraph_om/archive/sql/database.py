@@ -1,4 +1,4 @@
-"""The database: how it is reached, made ready, read and written, one short transaction a call.
+"""The database: made ready on first use, read and written in one short transaction a call.
 
 Writers in SQLite take the write lock at once (`BEGIN IMMEDIATE`), so that two of them wait for each
 other and never stand in each other's way; writers in PostgreSQL lock the rows they are about.
@@ -7,10 +7,7 @@ other and never stand in each other's way; writers in PostgreSQL lock the rows t
 from __future__ import annotations
 
 import os
-import re
-import sqlite3
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, NamedTuple
@@ -19,33 +16,24 @@ from sqlalchemy import (
     Connection,
     Engine,
     Table,
-    create_engine,
-    event,
     func,
-    insert,
-    inspect,
     select,
-    update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.pool import QueuePool
 from sqlalchemy.sql.expression import FunctionElement
 from sqlalchemy.types import Float
 
-from langgraph_om.archive.sql.schema import MIGRATIONS, schema_rows
-from langgraph_om.errors import ArchiveError, ConfigurationError
-
-_PATIENCE = 30
-"""Seconds that a writer waits for others before it gives up, and anybody for a connection."""
+from langgraph_om.archive.sql.engine import MAX_WAIT_SECONDS, check_dialect, make_engine
+from langgraph_om.archive.sql.migrations import VERSION, migrate, read_version
+from langgraph_om.errors import ArchiveError
 
 _SETUP_LOCK = 0x6F6D5F736368656D
 """The key of PostgreSQL's advisory lock for migrations."""
 
 
-# --- What the two databases say differently ------------------------------------------------------
+# --- Where the two databases differ --------------------------------------------------------------
 
 
 class database_clock(FunctionElement[float]):  # noqa: N801 - an SQL function
@@ -56,130 +44,32 @@ class database_clock(FunctionElement[float]):  # noqa: N801 - an SQL function
 
 
 @compiles(database_clock, "sqlite")
-def _sqlite_clock(element: database_clock, compiler: Any, **options: Any) -> str:
+def _compile_for_sqlite(element: database_clock, compiler: Any, **options: Any) -> str:
     del element, compiler, options
     return "((julianday('now') - 2440587.5) * 86400.0)"
 
 
 @compiles(database_clock, "postgresql")
-def _postgresql_clock(element: database_clock, compiler: Any, **options: Any) -> str:
+def _compile_for_postgresql(element: database_clock, compiler: Any, **options: Any) -> str:
     del element, compiler, options
     return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)"
 
 
 def insert_into(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
-    """Start an insert that can say what happens when the row is there already."""
+    """Start an insert to which `on_conflict_do_update` can be added."""
     if connection.dialect.name == "sqlite":
         return sqlite.insert(table)
     return postgresql.insert(table)
 
 
-# --- Opening -------------------------------------------------------------------------------------
-
-_EXAMPLES = "'sqlite:///memory.db', 'postgresql://user@host/database'"
-
-
-def _open(given: object) -> Engine:
-    """Make an engine, which connects when it is first needed.
-
-    Raises:
-        ConfigurationError: When the URL cannot be used, or its driver is not installed.
-    """
-    try:
-        url = make_url(given if isinstance(given, str | URL) else "")
-    except (ArgumentError, ValueError) as error:
-        shown = re.sub(r":[^:/@]*@", ":***@", repr(given))  # no password in an error
-        msg = f"`archive` is {shown}; write a URL such as {_EXAMPLES}, or an SQLAlchemy Engine"
-        raise ConfigurationError(msg) from error
-    if url.drivername in {"postgres", "postgresql"}:
-        url = url.set(drivername="postgresql+psycopg")
-    try:
-        _check_dialect(url.get_dialect(), repr(url))
-        options = (
-            _sqlite_options(url) if url.get_backend_name() == "sqlite" else _server_options(url)
-        )
-        engine = create_engine(url, hide_parameters=True, **options)
-    except NoSuchModuleError as error:
-        msg = f"`archive` is {url!r}; write a URL such as {_EXAMPLES}"
-        raise ConfigurationError(msg) from error
-    except ImportError as error:
-        raise ConfigurationError(_missing_driver(url, error)) from error
-    if engine.dialect.name == "sqlite":
-        event.listen(engine, "connect", _prepare_sqlite)
-    return engine
+# --- Beginning -----------------------------------------------------------------------------------
 
 
 _BOUND_WAITS = (
-    f"SELECT set_config('lock_timeout', '{_PATIENCE}s', true) "
+    f"SELECT set_config('lock_timeout', '{MAX_WAIT_SECONDS}s', true) "
     "WHERE current_setting('lock_timeout') = '0'"
 )
 """Lets no lock of another be waited for without end; a limit of the user's own stays."""
-
-
-def _server_options(url: URL) -> dict[str, Any]:
-    if url.get_driver_name() != "psycopg":
-        return {"pool_pre_ping": True}  # a server may have been started anew
-    options: dict[str, Any] = {"isolation_level": "AUTOCOMMIT"}  # we begin ourselves
-    if "connect_timeout" not in url.query:
-        options["connect_args"] = {"connect_timeout": _PATIENCE}
-    return options
-
-
-def _sqlite_options(url: URL) -> dict[str, Any]:
-    arguments: dict[str, Any] = {} if "timeout" in url.query else {"timeout": _PATIENCE}
-    options: dict[str, Any] = {"connect_args": arguments}
-    if url.database in {None, "", ":memory:"} or url.query.get("mode") == "memory":
-        # A database in memory lives in its connection; threads take turns.
-        arguments["check_same_thread"] = False
-        options |= {"poolclass": QueuePool, "pool_size": 1, "max_overflow": 0}
-    return options
-
-
-def _check_dialect(dialect: Any, shown: str) -> None:
-    if dialect.is_async:
-        msg = f"`archive` is {shown}, which is asynchronous; write a URL such as {_EXAMPLES}"
-        raise ConfigurationError(msg)
-    if dialect.name not in {"sqlite", "postgresql"}:
-        msg = f"`archive` is {shown}, which is neither SQLite nor PostgreSQL; write {_EXAMPLES}"
-        raise ConfigurationError(msg)
-
-
-def _missing_driver(url: URL, error: ImportError) -> str:
-    if url.get_driver_name() == "psycopg":
-        return (
-            f"`archive` is {url!r}, which needs the package 'psycopg' ({error}); install it with "
-            f"`pip install 'langgraph-om[postgres]'`"
-        )
-    return f"`archive` is {url!r}, whose driver is missing ({error}); install it, or leave it out"
-
-
-def _prepare_sqlite(connection: Any, record: object) -> None:
-    """Set up a new connection to SQLite: readers beside one writer, and no transaction by itself.
-
-    Raises:
-        sqlite3.OperationalError: When the file is locked for too long.
-    """
-    del record
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    patience = cursor.execute("PRAGMA busy_timeout").fetchone()[0] / 1000
-    give_up = time.monotonic() + patience
-    while True:
-        try:
-            # Whoever switches a new file to WAL finds it locked by whoever does the same.
-            cursor.execute("PRAGMA journal_mode=WAL")
-            break
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > give_up:
-                raise
-            time.sleep(0.01)
-    # What is archived may leave the checkpoint, so it has to outlast a loss of power.
-    cursor.execute("PRAGMA synchronous=FULL")
-    cursor.execute("PRAGMA foreign_keys=ON")
-    cursor.close()
-
-
-# --- Beginning -----------------------------------------------------------------------------------
 
 
 class _Begin(NamedTuple):
@@ -196,8 +86,8 @@ class _Begins(NamedTuple):
     write: _Begin
 
 
-def _how_to_begin(engine: Engine, *, is_own: bool) -> _Begins:
-    """Tell how to begin: a reader sees one state, a writer locks what it looks at.
+def _choose_begins(engine: Engine, *, is_own: bool) -> _Begins:
+    """Choose how transactions begin: a reader sees one state, a writer locks what it looks at.
 
     Writers in PostgreSQL lock rows before they read them, for which the lower level is right: they
     then see what whoever had the lock has written.
@@ -227,10 +117,10 @@ class Database:
 
     def __init__(self, url_or_engine: str | Engine) -> None:
         self._is_own = not isinstance(url_or_engine, Engine)
-        engine = url_or_engine if isinstance(url_or_engine, Engine) else _open(url_or_engine)
-        _check_dialect(engine.dialect, repr(engine))
+        engine = url_or_engine if isinstance(url_or_engine, Engine) else make_engine(url_or_engine)
+        check_dialect(engine.dialect, repr(engine))
         self.engine = engine
-        self._begins = _how_to_begin(engine, is_own=self._is_own)
+        self._begins = _choose_begins(engine, is_own=self._is_own)
         self._is_ready = False
         self._lock = threading.Lock()
         self._process = os.getpid()
@@ -245,9 +135,9 @@ class Database:
         Raises:
             ArchiveError: When the database fails.
         """
-        with _errors_of(operation):
+        with _name_operation(operation):
             self._make_ready()
-            with self._transaction(self._begins.read) as connection:
+            with self._open_transaction(self._begins.read) as connection:
                 yield connection
 
     @contextmanager
@@ -260,9 +150,9 @@ class Database:
         Raises:
             ArchiveError: When the database fails.
         """
-        with _errors_of(operation):
+        with _name_operation(operation):
             self._make_ready()
-            with self._transaction(self._begins.write) as connection:
+            with self._open_transaction(self._begins.write) as connection:
                 yield connection
 
     def setup(self) -> None:
@@ -272,7 +162,7 @@ class Database:
             ArchiveError: When the database fails.
             ConfigurationError: When the tables are of a later version.
         """
-        with _errors_of("be set up"):
+        with _name_operation("be set up"):
             self._make_ready()
 
     def close(self) -> None:
@@ -283,18 +173,18 @@ class Database:
             self._is_ready = False
 
     @contextmanager
-    def _transaction(self, begin: _Begin) -> Iterator[Connection]:
+    def _open_transaction(self, begin: _Begin) -> Iterator[Connection]:
         with ExitStack() as stack:
             try:
-                connection = self._begun(stack, begin)
+                connection = self._begin(stack, begin)
             except DBAPIError as error:
                 if not error.connection_invalidated:
                     raise
                 # The server was started anew, or had closed what was idle; nothing is done yet.
-                connection = self._begun(stack, begin)
+                connection = self._begin(stack, begin)
             yield connection
 
-    def _begun(self, stack: ExitStack, begin: _Begin) -> Connection:
+    def _begin(self, stack: ExitStack, begin: _Begin) -> Connection:
         """Begin a transaction that ends with the stack."""
         with ExitStack() as attempt:
             connection = attempt.enter_context(self.engine.connect())
@@ -317,56 +207,28 @@ class Database:
         if self._is_ready:
             return
         with self._lock:
-            while not self._is_ready:
-                self._is_ready = self._is_current() or self._migrate()
+            if not self._is_ready:
+                if not self._is_current():
+                    self._migrate()
+                self._is_ready = True
 
     def _is_current(self) -> bool:
-        with self._transaction(self._begins.read) as connection:
-            return _version(connection) == len(MIGRATIONS)
+        with self._open_transaction(self._begins.read) as connection:
+            return read_version(connection) == VERSION
 
-    def _migrate(self) -> bool:
-        """Apply one migration, and tell whether it was the last one."""
-        with self._transaction(self._begins.write) as connection:
-            is_sqlite = connection.dialect.name == "sqlite"
-            if not is_sqlite:
+    def _migrate(self) -> None:
+        with self._open_transaction(self._begins.write) as connection:
+            if connection.dialect.name != "sqlite":  # where the writer is alone
                 connection.execute(select(func.pg_advisory_xact_lock(_SETUP_LOCK)))
-            version = _version(connection)  # again: another process may have been faster
-            if version < len(MIGRATIONS):
-                is_true = " = 1" if is_sqlite else ""
-                if not version:
-                    schema_rows.create(connection)
-                    connection.execute(insert(schema_rows).values(version=0))
-                for statement in MIGRATIONS[version].replace("{true}", is_true).split(";"):
-                    connection.exec_driver_sql(statement)
-                version += 1
-                connection.execute(update(schema_rows).values(version=version))
-            return version == len(MIGRATIONS)
-
-
-def _version(connection: Connection) -> int:
-    """Return the version of the tables, 0 when there are none.
-
-    Raises:
-        ConfigurationError: When it is later than what this package knows.
-    """
-    if not inspect(connection).has_table(schema_rows.name):
-        return 0
-    version = connection.execute(select(func.max(schema_rows.c.version))).scalar() or 0
-    if version > len(MIGRATIONS):
-        msg = (
-            f"`archive` holds tables of version {version}, and this version of langgraph-om knows "
-            f"those up to {len(MIGRATIONS)}; upgrade langgraph-om or write another database"
-        )
-        raise ConfigurationError(msg)
-    return version
+            migrate(connection)  # which looks again: another process may have been faster
 
 
 @contextmanager
-def _errors_of(operation: str) -> Iterator[None]:
-    """Say what was being done when the database failed.
+def _name_operation(operation: str) -> Iterator[None]:
+    """Turn a failure of the database into an error that names the operation.
 
     Raises:
-        ArchiveError: When it did.
+        ArchiveError: When the database fails.
     """
     try:
         yield

@@ -55,14 +55,14 @@ class SQLJobs:
         return "mine" if row.owner == owner else "taken"
 
     def renew(self, job_id: str, owner: str, *, seconds: float) -> bool:
-        """Let a lease last this long from now, and tell whether the owner still holds the job."""
+        """Let a lease last this long from now, and return whether the owner still holds the job."""
         check_seconds("seconds", seconds)
         held = update(job_rows).where(_is_held(job_id, owner))
         with self._database.write("renew a lease") as connection:
             return connection.execute(held.values(ends=database_clock() + seconds)).rowcount == 1
 
     def finish(self, job_id: str, owner: str, result: Mapping[str, Any]) -> bool:
-        """Keep the result if the owner holds the job, and tell whether it is the job's result."""
+        """Keep the result if the owner holds the job, and return whether it is the job's result."""
         body = encode_json(f"the result of the job {job_id!r}", result)
         held = update(job_rows).where(_is_held(job_id, owner))
         with self._database.write("finish a job") as connection:
@@ -98,5 +98,5 @@ class SQLJobs:
 
 
 def _is_held(job_id: str, owner: str) -> ColumnElement[bool]:
-    """Say that a job is unfinished and this owner's, whether or not the lease has ended."""
+    """Build the condition that this owner holds the job, whether or not the lease has ended."""
     return and_(job_rows.c.id == job_id, job_rows.c.owner == owner, job_rows.c.result.is_(None))

@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from langgraph_om.archive.sql.database import Database
 from langgraph_om.archive.sql.schema import group_rows, history_rows, record_rows, thread_rows
-from langgraph_om.archive.sql.threads import chunks, own_thread
+from langgraph_om.archive.sql.threads import lock_thread, split_into_chunks
 from langgraph_om.archive.sql.values import check_count, check_name, check_time, encode_json
 from langgraph_om.errors import ConfigurationError
 
@@ -35,11 +35,11 @@ class SQLGroups:
         for group in groups:
             check_name("id", group.get("id"))
             body = encode_json(f"the group {group['id']!r}", group)
-            observed = _observed(group, now)
+            observed = _read_observed_at(group, now)
             rows.setdefault(group["id"], {"id": group["id"], "observed": observed, "body": body})
         with self._database.write("add groups") as connection:
-            own_thread(connection, thread_id, resource_id, now)
-            known = _known_groups(connection, thread_id, [*rows])
+            lock_thread(connection, thread_id, resource_id, now)
+            known = _select_known_ids(connection, thread_id, [*rows])
             new = [row for group_id, row in rows.items() if group_id not in known]
             if new:
                 _insert_groups(connection, thread_id, new)
@@ -66,7 +66,7 @@ class SQLGroups:
             return [json.loads(body) for body in connection.execute(query).scalars()]
 
 
-def _observed(group: Mapping[str, Any], now: datetime) -> datetime:
+def _read_observed_at(group: Mapping[str, Any], now: datetime) -> datetime:
     """Return when a group was observed, as far as it says so."""
     try:
         at = datetime.fromisoformat(group["observed_at"])
@@ -75,9 +75,9 @@ def _observed(group: Mapping[str, Any], now: datetime) -> datetime:
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
-def _known_groups(connection: Connection, thread_id: str, ids: list[str]) -> set[str]:
+def _select_known_ids(connection: Connection, thread_id: str, ids: list[str]) -> set[str]:
     known: set[str] = set()
-    for some in chunks(ids):
+    for some in split_into_chunks(ids):
         where = (group_rows.c.thread_id == thread_id, group_rows.c.id.in_(some))
         known.update(connection.execute(select(group_rows.c.id).where(*where)).scalars())
     return known
@@ -145,7 +145,7 @@ class SQLRecords:
     def commit_record(
         self, resource_id: str, record: Mapping[str, Any], *, expected: int, now: datetime
     ) -> bool:
-        """Replace the record if its revision is still the expected one, and tell whether it was."""
+        """Replace the record if its revision is the expected one, and return whether it was."""
         check_time("now", now)
         generation = record.get("generation")
         if not isinstance(generation, int) or isinstance(generation, bool):

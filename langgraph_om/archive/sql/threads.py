@@ -17,7 +17,6 @@ from langgraph_om.archive.sql.schema import (
     message_rows,
     record_rows,
     thread_rows,
-    version_rows,
 )
 from langgraph_om.archive.sql.values import check_count, check_time
 from langgraph_om.errors import ConfigurationError
@@ -26,13 +25,13 @@ _CHUNK = 500
 """How many values one statement names; databases have a limit of some thousands."""
 
 
-def chunks(values: list[str]) -> list[list[str]]:
+def split_into_chunks(values: list[str]) -> list[list[str]]:
     """Part values into lists that a statement can name."""
     rest = iter(values)
     return list(iter(lambda: list(islice(rest, _CHUNK)), []))
 
 
-def own_thread(
+def lock_thread(
     connection: Connection, thread_id: str, resource_id: str | None, now: datetime
 ) -> str | None:
     """Lock a thread for this transaction, made if it is new, and return its title.
@@ -53,8 +52,8 @@ def own_thread(
     if resource_id is not None and found.resource_id != resource_id:
         if found.resource_id is not None:
             msg = (
-                f"`resource_id` is {resource_id!r}, and the thread {thread_id!r} belongs to the "
-                f"resource {found.resource_id!r}; write to it under that one, or to another thread"
+                f"`resource_id` is {resource_id!r}, and the thread {thread_id!r} belongs to "
+                f"another resource; write to it under its own, or to another thread"
             )
             raise ConfigurationError(msg)
         for table, column in (
@@ -86,7 +85,7 @@ class SQLThreads:
         """Name a thread; one that is not there is not made."""
         check_time("now", now)
         with self._database.write("set a title") as connection:
-            row = connection.execute(_lock_thread(thread_id)).one_or_none()
+            row = connection.execute(_select_for_update(thread_id)).one_or_none()
             if row is not None and row.title != title:
                 touch(connection, thread_id, now, title=title)
 
@@ -95,7 +94,7 @@ class SQLThreads:
         with self._database.read("read a thread") as connection:
             query = select(thread_rows).where(thread_rows.c.id == thread_id)
             row = connection.execute(query).one_or_none()
-        return None if row is None else _thread(row)
+        return None if row is None else _read_thread(row)
 
     def threads(
         self,
@@ -123,13 +122,13 @@ class SQLThreads:
         if after is not None:
             query = query.where(thread_rows.c.created > after)
         with self._database.read("list threads") as connection:
-            found = [_thread(row) for row in connection.execute(query)]
+            found = [_read_thread(row) for row in connection.execute(query)]
         return found[:limit], len(found) > limit
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete a thread with its messages, groups and jobs; running ones cannot finish."""
         with self._database.write("delete a thread") as connection:
-            connection.execute(_lock_thread(thread_id))
+            connection.execute(_select_for_update(thread_id))
             _delete_threads(connection, [thread_id])
 
     def delete_resource(self, resource_id: str) -> None:
@@ -147,16 +146,16 @@ class SQLThreads:
                 connection.execute(delete(table).where(table.c.resource_id == resource_id))
 
 
-def _lock_thread(thread_id: str) -> Any:
+def _select_for_update(thread_id: str) -> Any:
     return select(thread_rows).where(thread_rows.c.id == thread_id).with_for_update()
 
 
 def _delete_threads(connection: Connection, thread_ids: list[str]) -> None:
-    for ids in chunks(thread_ids):
-        for table in (job_rows, group_rows, version_rows, message_rows):
+    for ids in split_into_chunks(thread_ids):
+        for table in (job_rows, group_rows, message_rows):
             connection.execute(delete(table).where(table.c.thread_id.in_(ids)))
         connection.execute(delete(thread_rows).where(thread_rows.c.id.in_(ids)))
 
 
-def _thread(row: Any) -> ArchivedThread:
+def _read_thread(row: Any) -> ArchivedThread:
     return ArchivedThread(row.id, row.resource_id, row.title, row.created, row.updated)

@@ -34,20 +34,20 @@ class EscapedText(TypeDecorator[str]):
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         """Escape."""
         del dialect
-        return None if value is None else _UNSAFE.sub(_escaped, value)
+        return None if value is None else _UNSAFE.sub(_escape_character, value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
         """Undo the escape."""
         del dialect
-        return None if value is None else _ESCAPE.sub(_unescaped, value)
+        return None if value is None else _ESCAPE.sub(_unescape_sequence, value)
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _escape_character(match: re.Match[str]) -> str:
     character = match[0]
     return {"\\": "\\\\", "\x00": "\\0"}.get(character) or f"\\u{ord(character):04x}"
 
 
-def _unescaped(match: re.Match[str]) -> str:
+def _unescape_sequence(match: re.Match[str]) -> str:
     code = match[1]
     return {"\\": "\\", "0": "\x00"}.get(code) or chr(int(code[1:], 16))
 
@@ -137,10 +137,10 @@ def encode_json(what: str, value: Mapping[str, Any]) -> str:
         ConfigurationError: When it would not come back as it was.
     """
     try:
-        return _strict_json(dict(value))
+        return _encode_strictly(dict(value))
     except (TypeError, ValueError, RecursionError) as error:
-        field = next((key for key, each in value.items() if _refused({key: each})), "?")
-        msg = f"`{field}` of {what} is not JSON ({_first_line(error)}); write JSON values"
+        field = next((key for key, item in value.items() if _is_refused({key: item})), "?")
+        msg = f"`{field}` of {what} is not JSON ({_take_first_line(error)}); write JSON values"
         raise ConfigurationError(msg) from error
 
 
@@ -152,15 +152,15 @@ def encode_message(key: str, message: BaseMessage) -> str:
     """
     try:
         data = message_to_dict(message)
-        text = _strict_json(data)
+        text = _encode_strictly(data)
         if message.type not in {"human", "ai", "tool", "system"}:
             messages_from_dict([data])
     except (TypeError, ValueError, RecursionError) as error:
         names = [*type(message).model_fields, *(message.model_extra or ())]
-        field = next((name for name in names if _field_refused(message, name)), "type")
+        field = next((name for name in names if _is_field_refused(message, name)), "type")
         msg = (
-            f"`{field}` of the message {key!r} cannot be archived ({_first_line(error)}); write "
-            f"JSON values"
+            f"`{field}` of the message {key!r} cannot be archived "
+            f"({_take_first_line(error)}); write JSON values"
         )
         raise ConfigurationError(msg) from error
     return text
@@ -175,11 +175,11 @@ def decode_message(key: str, body: str) -> BaseMessage:
     try:
         return messages_from_dict([json.loads(body)])[0]
     except (TypeError, ValueError, KeyError, RecursionError) as error:
-        msg = f"the archive holds a message {key!r} that cannot be read: {_first_line(error)}"
+        msg = f"the archive holds a message {key!r} that cannot be read: {_take_first_line(error)}"
         raise ArchiveError(msg) from error
 
 
-def _strict_json(value: Mapping[str, Any]) -> str:
+def _encode_strictly(value: Mapping[str, Any]) -> str:
     text = json.dumps(value, separators=(",", ":"))
     _check_values(value)
     return text
@@ -192,34 +192,34 @@ def _check_values(value: Mapping[str, Any]) -> None:
         TypeError: When a key is no text.
         ValueError: When a value is nested too deep.
     """
-    left: list[Any] = [value]
+    level: list[Any] = [value]
     for _ in range(_MAX_LEVELS):
-        for each in left:
-            if isinstance(each, dict) and (odd := [k for k in each if not isinstance(k, str)]):
+        for item in level:
+            if isinstance(item, dict) and (odd := [k for k in item if not isinstance(k, str)]):
                 msg = f"the key {odd[0]!r} is no text"
                 raise TypeError(msg)
-        inner = (each.values() if isinstance(each, dict) else each for each in left)
-        left = [v for values in inner for v in values if isinstance(v, dict | list | tuple)]
-        if not left:
+        inner = (item.values() if isinstance(item, dict) else item for item in level)
+        level = [v for values in inner for v in values if isinstance(v, dict | list | tuple)]
+        if not level:
             return
     msg = f"it is nested deeper than {_MAX_LEVELS} levels"
     raise ValueError(msg)
 
 
-def _refused(value: Mapping[str, Any]) -> bool:
+def _is_refused(value: Mapping[str, Any]) -> bool:
     try:
-        _strict_json(value)
+        _encode_strictly(value)
     except (TypeError, ValueError, RecursionError):
         return True
     return False
 
 
-def _field_refused(message: BaseMessage, field: str) -> bool:
+def _is_field_refused(message: BaseMessage, field: str) -> bool:
     try:
-        return _refused(message.model_dump(include={field}))
+        return _is_refused(message.model_dump(include={field}))
     except (TypeError, ValueError, RecursionError):
         return True
 
 
-def _first_line(error: BaseException) -> str:
+def _take_first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0]

@@ -1,4 +1,4 @@
-"""The words in which the checks of an archive say what they expect."""
+"""What the checks of an archive share: entries and times to write, and expectations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def at(minutes: float) -> datetime:
     return START + timedelta(minutes=minutes)
 
 
-def said(*keys: str) -> list[tuple[str, BaseMessage, bool]]:
+def make_entries(*keys: str) -> list[tuple[str, BaseMessage, bool]]:
     """Return entries to append, one for each key."""
     return [(key, HumanMessage(f"says {key}", id=key), True) for key in keys]
 
@@ -31,36 +31,38 @@ def expect(found: object, wanted: object, what: str) -> None:
 
 
 def expect_that(found: object, what: str) -> None:
-    """Expect a yes."""
+    """Expect `True`."""
     expect(found, wanted=True, what=what)
 
 
 def expect_not(found: object, what: str) -> None:
-    """Expect a no."""
+    """Expect `False`."""
     expect(found, wanted=False, what=what)
 
 
-def expect_refusal(call: Callable[[], object], *words: str) -> None:
-    """Expect a `ConfigurationError` that says these words."""
+def expect_refusal(call: Callable[[], object], *words: str, secret: str | None = None) -> None:
+    """Expect a `ConfigurationError` that says these words, and not the secret one."""
     try:
         call()
     except ConfigurationError as error:
         missing = [word for word in words if word not in str(error)]
         expect(missing, [], f"words of the error {str(error)!r}")
+        if secret is not None:
+            expect_not(secret in str(error), f"another's name in the error {str(error)!r}")
     else:
         msg = "a call passed that has to raise ConfigurationError"
         raise AssertionError(msg)
 
 
-def shown(archive: Any, thread: str, **options: Any) -> list[str]:
+def list_keys(archive: Any, thread: str, **options: Any) -> list[str]:
     """Return the keys of a page of messages."""
-    return [each.key for each in archive.messages(thread, **{"limit": 1000, **options})]
+    return [row.key for row in archive.messages(thread, **{"limit": 1000, **options})]
 
 
 def expect_branch(archive: Any, thread: str, keys: Iterable[str], what: str) -> None:
     """Expect the current branch to hold these messages, at positions from 0 on."""
     found = archive.messages(thread, limit=1000, visible_only=False)
     wanted = list(enumerate(keys))
-    expect([(each.position, each.key) for each in found], wanted, what)
-    expect_that(all(each.is_current for each in found), f"{what}, all current")
+    expect([(row.position, row.key) for row in found], wanted, what)
+    expect_that(all(row.is_current for row in found), f"{what}, all current")
     expect(archive.last_position(thread), len(wanted) - 1 if wanted else None, f"{what}, length")

@@ -14,17 +14,15 @@ from langgraph_om.testing.archive.expectations import (
     expect_branch,
     expect_refusal,
     expect_that,
-    said,
-    shown,
+    list_keys,
+    make_entries,
 )
-
-__all__ = ["MESSAGE_CHECKS"]
-
 
 # --- Messages ------------------------------------------------------------------------------------
 
 
 def setup_may_be_done_again(archive: Any, name: str) -> None:
+    """`setup` is harmless when repeated, and an unknown thread is empty, not an error."""
     archive.setup()
     archive.setup()
     expect(archive.thread(name), None, "a thread that was never written")
@@ -33,8 +31,9 @@ def setup_may_be_done_again(archive: Any, name: str) -> None:
 
 
 def pages_of_a_conversation(archive: Any, name: str) -> None:
+    """Pages come from either end, within positions, with or without what users may not see."""
     keys = [f"m{i}" for i in range(10)]
-    hidden = [(key, message, key not in {"m3", "m8"}) for key, message, _ in said(*keys)]
+    hidden = [(key, message, key not in {"m3", "m8"}) for key, message, _ in make_entries(*keys)]
     archive.append(name, None, hidden[:4], after=None, now=at(0))
     archive.append(name, None, hidden[4:], after="m3", now=at(1))
     expect_branch(archive, name, keys, "the conversation")
@@ -50,58 +49,65 @@ def pages_of_a_conversation(archive: Any, name: str) -> None:
         ({"start": 10}, []),
         ({"limit": 0}, []),
     ):
-        found = shown(archive, name, **options)
+        found = list_keys(archive, name, **options)
         expect(found, [f"m{i}" for i in wanted], f"messages with {options}")
     expect_refusal(lambda: archive.messages(name, limit=-1), "`limit`", "-1")
 
 
 def what_is_known_is_not_added_again(archive: Any, name: str) -> None:
-    archive.append(name, None, said("a", "b", "c"), after=None, now=at(0))
+    """A known key changes neither the branch nor the time of the last news."""
+    archive.append(name, None, make_entries("a", "b", "c"), after=None, now=at(0))
     for keys, after in ((("a", "b", "c"), None), (("b",), "a"), (("a",), None), (("c",), "gone")):
-        archive.append(name, None, said(*keys), after=after, now=at(5))
+        archive.append(name, None, make_entries(*keys), after=after, now=at(5))
         expect_branch(archive, name, "abc", f"after {keys} again")
         expect(archive.thread(name).updated, at(0), "the time of the last news")
-    archive.append(name, None, said("b", "c", "d"), after="a", now=at(6))
+    archive.append(name, None, make_entries("b", "c", "d"), after="a", now=at(6))
     expect_branch(archive, name, "abcd", "after news behind what is known")
     expect(archive.thread(name).updated, at(6), "the time of the last news")
 
 
 def forks_are_kept_and_can_be_returned_to(archive: Any, name: str) -> None:
-    archive.append(name, None, said("a", "b", "c", "d"), after=None, now=at(0))
-    archive.append(name, None, said("B", "C"), after="a", now=at(1))
+    """What left the current branch stays, and appending it again makes it current."""
+    archive.append(name, None, make_entries("a", "b", "c", "d"), after=None, now=at(0))
+    archive.append(name, None, make_entries("B", "C"), after="a", now=at(1))
     expect_branch(archive, name, "aBC", "the fork")
     former = archive.find("c", thread_id=name)
     expect((former.position, former.is_current), (2, False), "a message off the branch")
-    archive.append(name, None, said("b", "c", "d"), after="a", now=at(2))
+    archive.append(name, None, make_entries("b", "c", "d"), after="a", now=at(2))
     expect_branch(archive, name, "abcd", "the branch returned to")
     expect(archive.thread(name).updated, at(1), "the time of the last news")
-    archive.append(name, None, said("D"), after="C", now=at(3))
+    archive.append(name, None, make_entries("D"), after="C", now=at(3))
     expect_branch(archive, name, "aBCD", "a branch that goes on where the fork ended")
-    archive.append(name, None, said("x"), after=None, now=at(4))
+    archive.append(name, None, make_entries("x"), after=None, now=at(4))
     expect_branch(archive, name, "x", "a conversation that starts again")
-    archive.append(name, None, said("e"), after="d", now=at(5))
+    archive.append(name, None, make_entries("e"), after="d", now=at(5))
     expect_branch(archive, name, "abcde", "the first branch, from its end")
-    texts = [each.content for each in archive.branch(name, ["a", "B", "C", "D"])]
+    texts = [message.content for message in archive.branch(name, ["a", "B", "C", "D"])]
     expect(texts, [f"says {key}" for key in "aBCD"], "a branch by its keys")
 
 
 def an_unknown_predecessor_stands_for_the_end(archive: Any, name: str) -> None:
-    archive.append(name, None, said("a"), after="never seen", now=at(0))
-    archive.append(name, None, said("b", "c"), after="never seen", now=at(0))
+    """An unknown `after` means the end of the current branch."""
+    archive.append(name, None, make_entries("a"), after="never seen", now=at(0))
+    archive.append(name, None, make_entries("b", "c"), after="never seen", now=at(0))
     expect_branch(archive, name, "abc", "messages after something unknown")
 
 
 def messages_left_out_or_moved_follow_the_conversation(archive: Any, name: str) -> None:
-    archive.append(name, None, said("a", "b", "c", "d"), after=None, now=at(0))
-    archive.append(name, None, said("a", "c", "d"), after=None, now=at(1))
+    """The branch follows a conversation that drops or moves a message."""
+    archive.append(name, None, make_entries("a", "b", "c", "d"), after=None, now=at(0))
+    archive.append(name, None, make_entries("a", "c", "d"), after=None, now=at(1))
     expect_branch(archive, name, "acd", "a conversation that left a message out")
-    archive.append(name, None, said("a"), after="d", now=at(2))
+    archive.append(name, None, make_entries("a"), after="d", now=at(2))
     expect_branch(archive, name, "cda", "a conversation that moved a message")
-    expect_refusal(lambda: archive.append(name, None, said("c"), after="c", now=at(3)), "after")
+    expect_refusal(
+        lambda: archive.append(name, None, make_entries("c"), after="c", now=at(3)), "after"
+    )
 
 
 def the_newest_content_is_shown(archive: Any, name: str) -> None:
-    archive.append(name, None, said("a", "b"), after=None, now=at(0))
+    """A known key with new content or visibility shows the new one."""
+    archive.append(name, None, make_entries("a", "b"), after=None, now=at(0))
     edited = HumanMessage("edited", id="a")
     archive.append(name, None, [("a", edited, True)], after=None, now=at(1))
     expect_branch(archive, name, "ab", "after an edit")
@@ -109,21 +115,23 @@ def the_newest_content_is_shown(archive: Any, name: str) -> None:
     expect(archive.branch(name, ["a"]), [edited], "the edited message by key")
     expect(archive.thread(name).updated, at(1), "the time of the last news")
     archive.append(name, None, [("a", edited, False)], after=None, now=at(2))
-    expect(shown(archive, name), ["b"], "visible messages after one was hidden")
+    expect(list_keys(archive, name), ["b"], "visible messages after one was hidden")
 
 
 def many_keys_at_once(archive: Any, name: str) -> None:
+    """Thousands of keys may be appended and asked for in one call."""
     keys = [f"key {i}" for i in range(2500)]
-    archive.append(name, None, said(*keys), after=None, now=at(0))
+    archive.append(name, None, make_entries(*keys), after=None, now=at(0))
     asked = [*keys, "gone"]
     expect_that(archive.contains(name, asked) == set(keys), "keys that are kept")
     expect(archive.contains(name, []), set(), "no keys")
     expect(archive.contains(f"{name} other", keys[:2]), set(), "keys of another thread")
-    found = [each.id for each in archive.branch(name, asked[::-1])]
+    found = [message.id for message in archive.branch(name, asked[::-1])]
     expect_that(found == keys[::-1], "messages in the order asked for")
 
 
 def messages_come_back_as_they_were(archive: Any, name: str) -> None:
+    """Messages of every type, ids and titles survive any text, NUL and surrogates too."""
     nasty = "NUL \x00, lone \ud800 and \udfff, pair \U0001f600, \\u0000 \\0 \\\\ ' \" % \u2028 \r\n"
     call = {"name": "search", "args": {"q": nasty, "n": [1, 2.5, None]}, "id": "call"}
     blocks: list[str | dict[Any, Any]] = [
@@ -150,9 +158,9 @@ def messages_come_back_as_they_were(archive: Any, name: str) -> None:
     entries = [(key, message, True) for key, message in zip(keys, messages, strict=True)]
     archive.append(thread, resource, entries, after=None, now=at(0), title=nasty)
     found = archive.messages(thread, limit=10)
-    expect([each.key for each in found], keys, "keys")
-    expect([each.message for each in found], messages, "messages")
-    expect([type(each.message) for each in found], [type(m) for m in messages], "their types")
+    expect([row.key for row in found], keys, "keys")
+    expect([row.message for row in found], messages, "messages")
+    expect([type(row.message) for row in found], [type(m) for m in messages], "their types")
     expect(archive.find(keys[0], resource_id=resource).thread_id, thread, "the thread's id")
     (listed,), _ = archive.threads(resource)
     expect((listed.id, listed.resource_id, listed.title), (thread, resource, nasty), "names")
@@ -160,8 +168,10 @@ def messages_come_back_as_they_were(archive: Any, name: str) -> None:
 
 
 def what_would_change_is_refused(archive: Any, name: str) -> None:
+    """A message that JSON would change is refused by field, and nothing is written."""
+
     def append(message: BaseMessage, key: str = "bad", now: datetime = START) -> None:
-        entries = [*said("good"), (key, message, True)]
+        entries = [*make_entries("good"), (key, message, True)]
         archive.append(name, None, entries, after=None, now=now)
 
     for field, message in (
@@ -180,46 +190,49 @@ def what_would_change_is_refused(archive: Any, name: str) -> None:
 
 
 def a_thread_keeps_its_resource(archive: Any, name: str) -> None:
-    archive.append(name, None, said("a"), after=None, now=at(0))
+    """A thread stays with its first resource, and the refusal does not name that one."""
+    archive.append(name, None, make_entries("a"), after=None, now=at(0))
     archive.add_groups(name, None, [{"id": "g"}], at(0))
     expect(archive.thread(name).resource_id, None, "the resource before one was given")
-    archive.append(name, f"{name} r", said("b"), after="a", now=at(1))
-    archive.append(name, None, said("c"), after="b", now=at(1))
+    archive.append(name, f"{name} r", make_entries("b"), after="a", now=at(1))
+    archive.append(name, None, make_entries("c"), after="b", now=at(1))
     expect(archive.thread(name).resource_id, f"{name} r", "the resource")
     expect(archive.groups(resource_id=f"{name} r"), [{"id": "g"}], "groups from before")
     for write in (
-        lambda: archive.append(name, f"{name} s", said("d"), after="c", now=at(2)),
+        lambda: archive.append(name, f"{name} s", make_entries("d"), after="c", now=at(2)),
         lambda: archive.add_groups(name, f"{name} s", [{"id": "h"}], at(2)),
     ):
-        expect_refusal(write, repr(name), repr(f"{name} r"), repr(f"{name} s"))
+        expect_refusal(write, repr(name), repr(f"{name} s"), secret=f"{name} r")
     expect_branch(archive, name, "abc", "after refusals")
     expect(len(archive.groups(thread_id=name)), 1, "groups after refusals")
 
 
 def titles_and_times(archive: Any, name: str) -> None:
+    """Titles never make a thread, and the time of the last news never goes back."""
     archive.set_title(name, "nobody", at(0))
     expect(archive.thread(name), None, "a thread that was only named")
-    archive.append(name, None, said("a"), after=None, now=at(1), title="one")
-    archive.append(name, None, said("b"), after="a", now=at(3))
+    archive.append(name, None, make_entries("a"), after=None, now=at(1), title="one")
+    archive.append(name, None, make_entries("b"), after="a", now=at(3))
     found = archive.thread(name)
     expect((found.title, found.created, found.updated), ("one", at(1), at(3)), "the thread")
     archive.set_title(name, "two", at(2))
     found = archive.thread(name)
     expect((found.title, found.updated), ("two", at(3)), "after a title by a slow clock")
     east = datetime(2026, 3, 2, 12, 30, 0, 123456, tzinfo=UTC).astimezone()
-    archive.append(name, None, said("c"), after="b", now=east, title="three")
+    archive.append(name, None, make_entries("c"), after="b", now=east, title="three")
     found = archive.thread(name)
     expect((found.title, found.updated), ("three", east), "after a title with messages")
     expect(found.updated.utcoffset(), timedelta(0), "the zone of times")
 
 
 def pages_of_threads(archive: Any, name: str) -> None:
+    """A resource's threads come by page, newest updated first, within times of creation."""
     resource = f"{name} r"
     for i in range(5):
-        archive.append(f"{name} {i}", resource, said("a"), after=None, now=at(i))
-    archive.append(f"{name} x", f"{name} s", said("a"), after=None, now=at(9))
-    archive.append(f"{name} y", None, said("a"), after=None, now=at(9))
-    archive.append(f"{name} 1", resource, said("b"), after="a", now=at(10))
+        archive.append(f"{name} {i}", resource, make_entries("a"), after=None, now=at(i))
+    archive.append(f"{name} x", f"{name} s", make_entries("a"), after=None, now=at(9))
+    archive.append(f"{name} y", None, make_entries("a"), after=None, now=at(9))
+    archive.append(f"{name} 1", resource, make_entries("b"), after="a", now=at(10))
     for options, wanted, more in (
         ({}, "14320", False),
         ({"limit": 2}, "14", True),
@@ -233,17 +246,18 @@ def pages_of_threads(archive: Any, name: str) -> None:
         ({"after": at(0), "before": at(2)}, "1", False),
     ):
         found, has_more = archive.threads(resource, **options)
-        ids = [each.id.removeprefix(f"{name} ") for each in found]
+        ids = [thread.id.removeprefix(f"{name} ") for thread in found]
         expect(("".join(ids), has_more), (wanted, more), f"threads with {options}")
     expect(archive.threads(f"{name} nobody"), ([], False), "threads of nobody")
 
 
 def nothing_is_found_across_resources(archive: Any, name: str) -> None:
+    """`find` answers within one thread or resource alone."""
     r, s = f"{name} r", f"{name} s"
-    archive.append(f"{name} 1", r, said("shared", "one"), after=None, now=at(2))
-    archive.append(f"{name} 2", r, said("shared"), after=None, now=at(1))
-    archive.append(f"{name} 3", s, said("shared", "three"), after=None, now=at(9))
-    archive.append(f"{name} 4", None, said("four"), after=None, now=at(9))
+    archive.append(f"{name} 1", r, make_entries("shared", "one"), after=None, now=at(2))
+    archive.append(f"{name} 2", r, make_entries("shared"), after=None, now=at(1))
+    archive.append(f"{name} 3", s, make_entries("shared", "three"), after=None, now=at(9))
+    archive.append(f"{name} 4", None, make_entries("four"), after=None, now=at(9))
     for key, thread, resource, wanted in (
         ("shared", None, r, "1"),
         ("shared", None, s, "3"),

@@ -34,7 +34,7 @@ def archive_conformance(
             archives may share one storage, and it need not be empty.
     """
 
-    def bound(check: Callable[[Any, str], None]) -> Callable[[], None]:
+    def bind(check: Callable[[Any, str], None]) -> Callable[[], None]:
         def run() -> None:
             with closing(make_archive()) as archive:
                 check(archive, uuid4().hex[:12])
@@ -42,4 +42,4 @@ def archive_conformance(
         return run
 
     checks = (*MESSAGE_CHECKS, *WORK_CHECKS)
-    return [(check.__name__, bound(check)) for check in checks]
+    return [(check.__name__, bind(check)) for check in checks]

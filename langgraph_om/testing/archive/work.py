@@ -16,18 +16,17 @@ from langgraph_om.testing.archive.expectations import (
     expect_not,
     expect_refusal,
     expect_that,
-    said,
-    shown,
+    list_keys,
+    make_entries,
 )
-
-__all__ = ["WORK_CHECKS"]
-
 
 # --- Groups and records --------------------------------------------------------------------------
 
 
 def groups_only_grow(archive: Any, name: str) -> None:
-    def group(key: str, minutes: float, text: str = "\x00\ud800") -> dict[str, Any]:
+    """A known group is not replaced, and groups come newest observed first."""
+
+    def make_group(key: str, minutes: float, text: str = "\x00\ud800") -> dict[str, Any]:
         observed = at(minutes).isoformat()
         return {"id": key, "kind": "observation", "ranges": [["a", "b"]], "thread_id": None} | {
             "observed_at": observed,
@@ -36,10 +35,10 @@ def groups_only_grow(archive: Any, name: str) -> None:
         }
 
     r, s = f"{name} r", f"{name} s"
-    one, two, late = group("one", 1), group("two", 2), group("late", 0)
-    other, foreign = group("one", 3), group("one", 9)
+    one, two, late = make_group("one", 1), make_group("two", 2), make_group("late", 0)
+    other, foreign = make_group("one", 3), make_group("one", 9)
     expect(archive.add_groups(name, r, [one, two], at(5)), ["one", "two"], "new groups")
-    again = archive.add_groups(name, r, [group("one", 1, "changed"), late], at(6))
+    again = archive.add_groups(name, r, [make_group("one", 1, "changed"), late], at(6))
     expect(again, ["late"], "new groups the second time")
     archive.add_groups(f"{name} 2", r, [other], at(7))
     archive.add_groups(f"{name} 3", s, [foreign], at(8))
@@ -52,6 +51,8 @@ def groups_only_grow(archive: Any, name: str) -> None:
 
 
 def one_writer_replaces_a_record(archive: Any, name: str) -> None:
+    """A commit needs the expected revision, and each former generation is history."""
+
     def commit(expected: int, generation: int, minutes: float, text: str = "") -> bool:
         record = {"generation": generation, "log": [{"text": text}]}
         done = archive.commit_record(name, record, expected=expected, now=at(minutes))
@@ -74,8 +75,8 @@ def one_writer_replaces_a_record(archive: Any, name: str) -> None:
         ({"until": at(-1)}, []),
     ):
         found = [
-            (each["record"]["generation"], each["revision"], each["committed_at"])
-            for each in archive.record_history(name, **options)
+            (entry["record"]["generation"], entry["revision"], entry["committed_at"])
+            for entry in archive.record_history(name, **options)
         ]
         times = [(generation, revision, at(minutes)) for generation, revision, minutes in wanted]
         expect(found, times, f"history with {options}")
@@ -87,17 +88,19 @@ def one_writer_replaces_a_record(archive: Any, name: str) -> None:
 
 
 def a_rewrite_changes_all_generations(archive: Any, name: str) -> None:
-    def emptied(record: dict[str, Any]) -> dict[str, Any]:
+    """A rewrite reaches record and history, and outdates commits on their way."""
+
+    def empty_log(record: dict[str, Any]) -> dict[str, Any]:
         return {**record, "log": []}
 
-    archive.rewrite_records(name, emptied, at(0))
+    archive.rewrite_records(name, empty_log, at(0))
     expect(archive.load_record(name), (None, 0), "a rewrite of nothing")
     for expected, generation in ((0, 0), (1, 0), (2, 1)):
         record = {"generation": generation, "log": [{"text": "x"}]}
         archive.commit_record(name, record, expected=expected, now=at(expected))
-    archive.rewrite_records(name, emptied, at(9))
+    archive.rewrite_records(name, empty_log, at(9))
     expect(archive.load_record(name), ({"generation": 1, "log": []}, 4), "the record")
-    kept = [each["record"] for each in archive.record_history(name)]
+    kept = [entry["record"] for entry in archive.record_history(name)]
     wanted = [{"generation": 1, "log": []}, {"generation": 0, "log": []}]
     expect(kept, wanted, "the history")
     stale = archive.commit_record(name, {"generation": 2}, expected=3, now=at(10))
@@ -112,6 +115,7 @@ def _claim(archive: Any, job: str, owner: str, seconds: float = 60.0) -> Any:
 
 
 def one_owner_holds_a_job(archive: Any, name: str) -> None:
+    """Only who holds a job renews, finishes or releases it."""
     expect(archive.job(name), None, "a job that nobody asked for")
     lease = 60.0
     claims = [_claim(archive, name, owner, lease) for owner in ("me", "you", "me")]
@@ -136,6 +140,7 @@ def one_owner_holds_a_job(archive: Any, name: str) -> None:
 
 
 def an_abandoned_job_is_taken_over(archive: Any, name: str) -> None:
+    """Another may claim a job whose lease has ended; its former owner then cannot finish."""
     _claim(archive, name, "slow", seconds=0.05)
     _claim(archive, f"{name} 2", "slow", seconds=0.05)
     time.sleep(0.2)
@@ -153,6 +158,7 @@ def an_abandoned_job_is_taken_over(archive: Any, name: str) -> None:
 
 
 def jobs_are_given_back_and_forgotten(archive: Any, name: str) -> None:
+    """A released job is free at once; old jobs that ended are pruned, running ones not."""
     _claim(archive, name, "me")
     archive.release(name, "me")
     expect_not(archive.finish(name, "me", {}), "an end after giving it back")
@@ -173,9 +179,9 @@ def jobs_are_given_back_and_forgotten(archive: Any, name: str) -> None:
 
 
 def _fill(archive: Any, name: str, thread: str, resource: str) -> None:
-    archive.append(thread, resource, said("a", "b"), after=None, now=at(0))
+    archive.append(thread, resource, make_entries("a", "b"), after=None, now=at(0))
     archive.append(thread, resource, [("a", HumanMessage("edit"), True)], after=None, now=at(0))
-    archive.append(thread, resource, said("B"), after="a", now=at(0))
+    archive.append(thread, resource, make_entries("B"), after="a", now=at(0))
     archive.add_groups(thread, resource, [{"id": name}], at(0))
     archive.claim(f"{thread} j", "me", seconds=60, thread_id=thread, resource_id=resource)
 
@@ -192,6 +198,7 @@ def _expect_gone(archive: Any, thread: str) -> None:
 
 
 def deleting_a_thread_leaves_nothing_of_it(archive: Any, name: str) -> None:
+    """A deleted thread leaves no message, group or job, and its name is free."""
     r = f"{name} r"
     for thread in (f"{name} 1", f"{name} 2"):
         _fill(archive, name, thread, r)
@@ -199,15 +206,16 @@ def deleting_a_thread_leaves_nothing_of_it(archive: Any, name: str) -> None:
     archive.delete_thread(f"{name} 1")
     archive.delete_thread(f"{name} 1")
     _expect_gone(archive, f"{name} 1")
-    expect(shown(archive, f"{name} 2"), ["a", "B"], "the other thread")
+    expect(list_keys(archive, f"{name} 2"), ["a", "B"], "the other thread")
     expect(len(archive.groups(resource_id=r)), 1, "its groups")
     expect(archive.job(f"{name} 2 j").state, "running", "its job")
     expect(archive.load_record(r), ({"generation": 0}, 1), "the resource's record")
-    archive.append(f"{name} 1", f"{name} s", said("a"), after="gone", now=at(1))
+    archive.append(f"{name} 1", f"{name} s", make_entries("a"), after="gone", now=at(1))
     expect_branch(archive, f"{name} 1", "a", "a new thread of the same name")
 
 
 def deleting_a_resource_leaves_nothing_of_it(archive: Any, name: str) -> None:
+    """A deleted resource leaves no thread, record, history or job; others keep theirs."""
     r, s = f"{name} r", f"{name} s"
     for thread, resource in (("1", r), ("2", r), ("3", s)):
         _fill(archive, name, f"{name} {thread}", resource)
@@ -224,7 +232,7 @@ def deleting_a_resource_leaves_nothing_of_it(archive: Any, name: str) -> None:
     expect_not(archive.finish(f"{name} j", "me", {}), "the end of its job")
     stale = archive.commit_record(r, {"generation": 1}, expected=2, now=at(1))
     expect_not(stale, "a commit that was on its way")
-    expect(shown(archive, f"{name} 3"), ["a", "B"], "another resource's thread")
+    expect(list_keys(archive, f"{name} 3"), ["a", "B"], "another resource's thread")
     expect(len(archive.record_history(s)), 2, "another resource's history")
 
 
@@ -234,12 +242,14 @@ _WORKERS = 4
 _ROUNDS = 5
 
 
-def _together(work: Callable[[int], object]) -> list[Any]:
+def _run_together(work: Callable[[int], object]) -> list[Any]:
     with ThreadPoolExecutor(_WORKERS) as pool:
         return list(pool.map(work, range(_WORKERS)))
 
 
 def workers_do_not_lose_each_others_work(archive: Any, name: str) -> None:
+    """Threads that write at once lose no commit, no message and no claim."""
+
     def count_up(_: int) -> None:
         for _ in range(_ROUNDS):
             while True:
@@ -250,16 +260,16 @@ def workers_do_not_lose_each_others_work(archive: Any, name: str) -> None:
 
     def say(worker: int) -> None:
         for i in range(_ROUNDS):
-            archive.append(name, None, said(f"{worker} {i}"), after="unknown", now=at(i))
+            archive.append(name, None, make_entries(f"{worker} {i}"), after="unknown", now=at(i))
 
-    _together(count_up)
+    _run_together(count_up)
     total = _WORKERS * _ROUNDS
     expect(archive.load_record(name)[0]["count"], total, "increments by several threads")
-    _together(say)
+    _run_together(say)
     found = archive.messages(name, limit=total + 1)
-    expect([each.position for each in found], list(range(total)), "positions of their messages")
-    expect(len({each.key for each in found}), total, "their messages")
-    claims = _together(lambda worker: _claim(archive, name, f"owner {worker}"))
+    expect([row.position for row in found], list(range(total)), "positions of their messages")
+    expect(len({row.key for row in found}), total, "their messages")
+    claims = _run_together(lambda worker: _claim(archive, name, f"owner {worker}"))
     expect(sorted(claims), ["mine", *["taken"] * (_WORKERS - 1)], "claims of several threads")
 
 

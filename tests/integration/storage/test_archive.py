@@ -6,7 +6,6 @@ import multiprocessing
 import sqlite3
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +17,16 @@ from sqlalchemy import create_engine, event, inspect, text
 from sqlalchemy.pool import StaticPool
 
 from langgraph_om.archive import MessageArchive, SQLAlchemyArchive
-from langgraph_om.archive.sql.schema import MIGRATIONS, metadata
+from langgraph_om.archive.sql.migrations import VERSION
+from langgraph_om.archive.sql.schema import metadata
 from langgraph_om.errors import ArchiveError, ConfigurationError, ObservationalMemoryError
 from langgraph_om.testing import archive_conformance
 from support.processes import archive_workers
+from support.processes.archive_workers import WORKERS, run_together
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import ProcessPoolExecutor
     from pathlib import Path
 
     from langchain_core.messages import BaseMessage
@@ -32,41 +34,11 @@ if TYPE_CHECKING:
 
 NOW = archive_workers.NOW
 CHECKS = [name for name, _ in archive_conformance(lambda: None)]
-WORKERS = 4
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database of each kind."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'archive.db'}"
-    found: str = request.getfixturevalue("postgres_sqlalchemy_url")
-    return found
-
-
-@pytest.fixture
-def archive(url: str) -> Iterator[SQLAlchemyArchive]:
-    with closing(SQLAlchemyArchive(url)) as archive:
-        yield archive
-
-
-@pytest.fixture
-def engine(url: str) -> Iterator[Engine]:
-    engine = create_engine(url)
-    yield engine
-    engine.dispose()
 
 
 @pytest.fixture
 def sqlite_file(tmp_path: Path) -> Path:
     return tmp_path / "archive.db"
-
-
-@pytest.fixture(scope="module")
-def processes() -> Iterator[ProcessPoolExecutor]:
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(WORKERS, mp_context=context) as pool:
-        yield pool
 
 
 def said(*keys: str) -> list[tuple[str, BaseMessage, bool]]:
@@ -184,17 +156,13 @@ def test_a_long_branch_is_found_again(archive: SQLAlchemyArchive) -> None:
     assert archive.last_position("t") == 3000
 
 
-def test_former_contents_stay_in_the_database(archive: SQLAlchemyArchive, engine: Engine) -> None:
+def test_an_edit_leaves_one_content(archive: SQLAlchemyArchive, engine: Engine) -> None:
     for text_ in ("one", "two", "two", "three"):
         archive.append("t", None, [("a", HumanMessage(text_), True)], after=None, now=NOW)
     with engine.connect() as connection:
-        query = "SELECT version, body FROM om_message_versions ORDER BY version"
-        rows = connection.execute(text(query)).all()
-    assert [version for version, _ in rows] == [1, 2]
-    assert ["one" in rows[0][1], "two" in rows[1][1]] == [True, True]
-    archive.delete_thread("t")
-    with engine.connect() as connection:
-        assert connection.execute(text("SELECT * FROM om_message_versions")).all() == []
+        rows = connection.execute(text("SELECT version, body FROM om_messages")).all()
+    assert [version for version, _ in rows] == [3]
+    assert "three" in rows[0][1]
 
 
 # --- Texts ---------------------------------------------------------------------------------------
@@ -228,14 +196,6 @@ def test_a_large_message_is_kept_quickly(archive: SQLAlchemyArchive) -> None:
 # --- Several processes ---------------------------------------------------------------------------
 
 
-def run_together(
-    processes: ProcessPoolExecutor, work: Callable[..., Any], url: str, arguments: list[Any]
-) -> list[Any]:
-    start = time.time() + 1.0
-    running = [processes.submit(work, url, start, *each) for each in arguments]
-    return [each.result(timeout=120) for each in running]
-
-
 def test_processes_set_up_at_once(
     processes: ProcessPoolExecutor, archive: SQLAlchemyArchive, engine: Engine, url: str
 ) -> None:
@@ -244,7 +204,7 @@ def test_processes_set_up_at_once(
     assert {each.id for each in threads} == {f"thread {i}" for i in range(WORKERS)}
     with engine.connect() as connection:
         rows = connection.execute(text("SELECT version FROM om_schema")).all()
-    assert [tuple(row) for row in rows] == [(len(MIGRATIONS),)]
+    assert [tuple(row) for row in rows] == [(VERSION,)]
 
 
 def test_processes_append_to_one_thread(
@@ -301,7 +261,7 @@ def test_a_killed_writer_leaves_nothing(
 # --- The tables ----------------------------------------------------------------------------------
 
 
-def test_the_migrations_make_the_tables_that_the_queries_name(
+def test_the_setup_makes_the_tables_that_the_queries_name(
     archive: SQLAlchemyArchive, engine: Engine
 ) -> None:
     archive.setup()
@@ -318,7 +278,7 @@ def test_the_migrations_make_the_tables_that_the_queries_name(
 def test_tables_of_a_later_version_are_refused(url: str, engine: Engine) -> None:
     with closing(SQLAlchemyArchive(url)) as archive:
         archive.append("t", None, said("a"), after=None, now=NOW)
-    later = len(MIGRATIONS) + 7
+    later = VERSION + 7
     with engine.begin() as connection:
         connection.execute(text(f"UPDATE om_schema SET version = {later}"))  # noqa: S608
     with closing(SQLAlchemyArchive(url)) as archive:

@@ -14,9 +14,22 @@ from sqlalchemy import create_engine, event
 from langgraph_om.archive import SQLAlchemyArchive
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import ProcessPoolExecutor
+
     from langgraph_om.archive import Claim
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+WORKERS = 4
+
+
+def run_together(
+    processes: ProcessPoolExecutor, work: Callable[..., Any], url: str, arguments: list[Any]
+) -> list[Any]:
+    """Run a function of this file in several processes at the same time."""
+    start = time.time() + 1.0
+    running = [processes.submit(work, url, start, *given) for given in arguments]
+    return [run.result(timeout=120) for run in running]
 
 
 def wait_until(start: float) -> None:

@@ -42,7 +42,8 @@ from langgraph_om.testing import (
     ExtractiveReflector,
     ScriptedChatModel,
     check_message_sequence,
-    extractive,
+    extractive_observer,
+    extractive_reflector,
     scripted,
     sequence,
 )
@@ -85,7 +86,10 @@ def merged(chunks: list[AIMessageChunk]) -> AIMessage:
 # --- scripts ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("module", "examples"), [(scripted, 4), (extractive, 5), (sequence, 4)])
+@pytest.mark.parametrize(
+    ("module", "examples"),
+    [(scripted, 4), (extractive_observer, 3), (extractive_reflector, 2), (sequence, 4)],
+)
 def test_docstring_examples_run(module: ModuleType, examples: int) -> None:
     known = {"ScriptedChatModel": ScriptedChatModel}
     outcome = doctest.testmod(module, extraglobs=known)

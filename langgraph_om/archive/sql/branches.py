@@ -1,0 +1,239 @@
+"""Where messages stand: a conversation is a tree, and the current branch a path through it.
+
+Rules of this file:
+
+1. The positions on the current branch are 0, 1, 2, ... with one message each.
+2. A message that leaves the current branch keeps its row, and the key of the message before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from sqlalchemy import Connection, bindparam, insert, literal, select, update
+
+from langgraph_om.archive.sql.schema import message_rows
+from langgraph_om.archive.sql.threads import split_into_chunks
+
+Row: TypeAlias = Any
+"""A row of some columns, whose type differs between versions of SQLAlchemy."""
+
+_PLACE = (
+    message_rows.c.key,
+    message_rows.c.parent,
+    message_rows.c.position,
+    message_rows.c.is_current,
+)
+_IN_TREE = (*_PLACE, message_rows.c.is_visible, message_rows.c.digest)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A message as it is stored."""
+
+    body: str
+    digest: str
+    is_visible: bool
+
+
+def select_by_keys(
+    connection: Connection, thread_id: str, keys: Iterable[str], *columns: Any
+) -> list[Row]:
+    """Return these columns of the messages of a thread that have one of the keys."""
+    rows: list[Row] = []
+    for some in split_into_chunks(list(dict.fromkeys(keys))):
+        where = (message_rows.c.thread_id == thread_id, message_rows.c.key.in_(some))
+        rows += connection.execute(select(*columns).where(*where))
+    return rows
+
+
+def select_last(connection: Connection, thread_id: str) -> Row | None:
+    """Return the place of the last message of the current branch."""
+    return connection.execute(
+        select(*_PLACE)
+        .where(message_rows.c.thread_id == thread_id, message_rows.c.is_current)
+        .order_by(message_rows.c.position.desc())
+        .limit(1)
+    ).one_or_none()
+
+
+def store_messages(
+    connection: Connection, thread_id: str, entries: Mapping[str, StoredMessage], after: str | None
+) -> bool:
+    """Put messages in their places, and return whether any is new or has new content."""
+    wanted = [*entries] if after is None else [after, *entries]
+    known = {row.key: row for row in select_by_keys(connection, thread_id, wanted, *_IN_TREE)}
+    changed = [
+        key
+        for key, entry in entries.items()
+        if key in known
+        and (known[key].digest, known[key].is_visible) != (entry.digest, entry.is_visible)
+    ]
+    _replace_contents(connection, thread_id, {key: entries[key] for key in changed})
+    new = {key for key in entries if key not in known}
+    path, base, parent = _find_path(connection, thread_id, [*entries], after, known)
+    if path:
+        _take_off_branch(connection, thread_id, base)
+        places = {
+            key: {"position": base + i, "parent": path[i - 1] if i else parent}
+            for i, key in enumerate(path)
+        }
+        new_places = {key: place for key, place in places.items() if key in new}
+        _insert_messages(connection, thread_id, new_places, entries)
+        known_places = {key: place for key, place in places.items() if key not in new}
+        _move_messages(connection, thread_id, known_places)
+    return bool(new or changed)
+
+
+def _find_path(
+    connection: Connection,
+    thread_id: str,
+    keys: list[str],
+    after: str | None,
+    known: Mapping[str, Row],
+) -> tuple[list[str], int, str | None]:
+    """Return what has to be put on the current branch, its first position, and its parent."""
+    if after is not None and after not in known:
+        after = _find_stand_in(connection, thread_id, keys[0], known)
+    lineage, base, parent = _trace_lineage(connection, thread_id, after)
+    given = set(keys)
+    path = [key for key in lineage if key not in given] + keys
+    while path and _is_at(known.get(path[0]), base):
+        parent, base = path.pop(0), base + 1
+    moved = {key for key in path if key in known and known[key].is_current}
+    if any(known[key].position < base for key in moved):
+        before = _select_branch_before(connection, thread_id, base)
+        return [key for key in before if key not in moved] + path, 0, None
+    return path, base, parent
+
+
+def _is_at(row: Row | None, position: int) -> bool:
+    return row is not None and row.is_current and row.position == position
+
+
+def _find_stand_in(
+    connection: Connection, thread_id: str, first: str, known: Mapping[str, Row]
+) -> str | None:
+    """Return what an unknown `after` stands for: what `first` follows already, or the end."""
+    if first in known:
+        parent: str | None = known[first].parent
+        return parent
+    last = select_last(connection, thread_id)
+    return None if last is None else last.key
+
+
+def _trace_lineage(
+    connection: Connection, thread_id: str, after: str | None
+) -> tuple[list[str], int, str | None]:
+    """Return the ancestors up to `after` that are not current, and where they branch off.
+
+    That is the position behind the newest ancestor that is current, and its key.
+    """
+    if after is None:
+        return [], 0, None
+    (row,) = select_by_keys(connection, thread_id, [after], *_PLACE)
+    lineage: list[str] = []
+    if not row.is_current:
+        where = (message_rows.c.thread_id == thread_id, ~message_rows.c.is_current)
+        parents = {r.key: r.parent for r in connection.execute(select(*_PLACE).where(*where))}
+        key: str | None = after
+        while key is not None and key in parents:
+            lineage.append(key)
+            key = parents.pop(key)
+        if key is None:
+            return lineage[::-1], 0, None
+        (row,) = select_by_keys(connection, thread_id, [key], *_PLACE)
+    return lineage[::-1], row.position + 1, row.key
+
+
+def _select_branch_before(connection: Connection, thread_id: str, position: int) -> list[str]:
+    where = (
+        message_rows.c.thread_id == thread_id,
+        message_rows.c.is_current,
+        message_rows.c.position < position,
+    )
+    query = select(message_rows.c.key).where(*where).order_by(message_rows.c.position)
+    return list(connection.execute(query).scalars())
+
+
+def _take_off_branch(connection: Connection, thread_id: str, base: int) -> None:
+    """Take what stands at or behind a position off the current branch."""
+    connection.execute(
+        update(message_rows)
+        .where(
+            message_rows.c.thread_id == thread_id,
+            message_rows.c.is_current,
+            message_rows.c.position >= base,
+        )
+        .values(is_current=False)
+    )
+
+
+def _insert_messages(
+    connection: Connection,
+    thread_id: str,
+    places: Mapping[str, Mapping[str, Any]],
+    entries: Mapping[str, StoredMessage],
+) -> None:
+    rows = [
+        {
+            "thread_id": thread_id,
+            "key": key,
+            **place,
+            "is_current": True,
+            "is_visible": entries[key].is_visible,
+            "version": 1,
+            "digest": entries[key].digest,
+            "body": entries[key].body,
+        }
+        for key, place in places.items()
+    ]
+    if rows:
+        connection.execute(insert(message_rows), rows)
+
+
+def _match_row(thread_id: str) -> tuple[Any, Any]:
+    return message_rows.c.thread_id == thread_id, message_rows.c.key == bindparam("of_key")
+
+
+def _move_messages(
+    connection: Connection, thread_id: str, places: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Put known messages on the current branch."""
+    rows = [{"of_key": key, **place, "is_current": True} for key, place in places.items()]
+    if rows:
+        statement = update(message_rows).where(*_match_row(thread_id))
+        values: dict[str, Any] = {
+            name: bindparam(name) for name in ("position", "parent", "is_current")
+        }
+        connection.execute(statement.values(values), rows)
+
+
+def _replace_contents(
+    connection: Connection, thread_id: str, changed: Mapping[str, StoredMessage]
+) -> None:
+    """Give known messages new contents."""
+    if not changed:
+        return
+    statement = (
+        update(message_rows)
+        .where(*_match_row(thread_id))
+        .values(
+            body=bindparam("to_body"),
+            digest=bindparam("to_digest"),
+            is_visible=bindparam("to_visible"),
+            version=message_rows.c.version + literal(1),
+        )
+    )
+    rows = [
+        {
+            "of_key": key,
+            "to_body": entry.body,
+            "to_digest": entry.digest,
+            "to_visible": entry.is_visible,
+        }
+        for key, entry in changed.items()
+    ]
+    connection.execute(statement, rows)

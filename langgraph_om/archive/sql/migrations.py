@@ -1,0 +1,69 @@
+"""Bring the tables of a database to the present version.
+
+A new database gets the tables of `schema`; one of an earlier version gets the migrations it lacks.
+A released migration never changes: it is written in SQL and uses nothing of `schema`, which goes on
+changing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlalchemy import Connection, func, insert, inspect, select, update
+
+from langgraph_om.archive.sql.schema import metadata, schema_rows
+from langgraph_om.errors import ConfigurationError
+
+
+def _drop_message_versions(connection: Connection) -> None:
+    """Drop the former contents of edited messages, which nothing reads.
+
+    Their rows refer to threads, which could not be deleted as long as they stay.
+    """
+    connection.exec_driver_sql("DROP TABLE om_message_versions")
+
+
+MIGRATIONS: Sequence[Callable[[Connection], None]] = (_drop_message_versions,)
+"""The first brings tables of version 1 to version 2, the next ones follow."""
+
+VERSION = 1 + len(MIGRATIONS)
+"""The version of the tables in `schema`."""
+
+
+def read_version(connection: Connection) -> int:
+    """Return the version of the tables, 0 when there are none.
+
+    Raises:
+        ConfigurationError: When it is later than what this package knows.
+    """
+    if not inspect(connection).has_table(schema_rows.name):
+        return 0
+    version = connection.execute(select(func.max(schema_rows.c.version))).scalar() or 0
+    if version > VERSION:
+        msg = (
+            f"`archive` holds tables of version {version}, and this version of langgraph-om knows "
+            f"those up to {VERSION}; upgrade langgraph-om or write another database"
+        )
+        raise ConfigurationError(msg)
+    return version
+
+
+def migrate(connection: Connection) -> None:
+    """Make the tables, or bring them to the present version; nothing when they are.
+
+    Args:
+        connection: In a transaction that no other process migrates beside.
+
+    Raises:
+        ConfigurationError: When the tables are of a later version.
+    """
+    version = read_version(connection)
+    if version == VERSION:
+        return
+    if version:
+        for apply in MIGRATIONS[version - 1 :]:
+            apply(connection)
+        connection.execute(update(schema_rows).values(version=VERSION))
+    else:
+        metadata.create_all(connection, checkfirst=False)
+        connection.execute(insert(schema_rows).values(version=VERSION))
