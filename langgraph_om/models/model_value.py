@@ -16,7 +16,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph_om.errors import ConfigurationError, ModelTierError
 
 _HINT = (
-    "write a name such as 'openai/gpt-5-mini', a chat model, a runnable over messages, a function "
+    "pass a name such as 'openai/gpt-5-mini', a chat model, a runnable over messages, a function "
     "of the run's configuration, a list of fallbacks, or a ModelByInputTokens"
 )
 
@@ -40,18 +40,19 @@ class ModelByInputTokens:
 
     def __init__(self, up_to: Mapping[int, ModelValue]) -> None:
         if not isinstance(up_to, Mapping) or not up_to:
-            msg = f"`up_to` is {up_to!r}; write a mapping such as {{100_000: 'openai/gpt-5-mini'}}"
+            msg = f"`up_to` is {up_to!r}; pass a mapping such as {{100_000: 'openai/gpt-5-mini'}}"
             raise ConfigurationError(msg)
         for limit in up_to:
             if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-                msg = f"`up_to` has the key {limit!r}; write a whole number of tokens, 1 or more"
+                msg = f"`up_to` has the key {limit!r}; pass a whole number of tokens, 1 or more"
                 raise ConfigurationError(msg)
         self._tiers: dict[int, ModelValue] = {limit: up_to[limit] for limit in sorted(up_to)}
         for limit, target in self._tiers.items():
             for _ in leaves_of(f"up_to[{limit}]", target):
                 pass
             if not covers(target, limit):
-                msg = f"`up_to[{limit}]` is {target!r}, which does not reach up to {limit} tokens"
+                shown = show_model(target)
+                msg = f"`up_to[{limit}]` is {shown}, which does not reach up to {limit} tokens"
                 raise ConfigurationError(msg)
 
     @property
@@ -98,6 +99,37 @@ are model values or `{"model": ..., "max_retries": n}`."""
 def is_leaf(value: object) -> TypeGuard[Leaf]:
     """Return whether a value is a model itself."""
     return isinstance(value, str | Runnable)
+
+
+def name_object(model: object) -> str:
+    """Name a model that is an object: its class, and the model behind it if it says."""
+    name = getattr(model, "model_name", None) or getattr(model, "model", None)
+    kind = type(model).__name__
+    return f"{kind}({name})" if isinstance(name, str) else kind
+
+
+def show_model(value: object, parents: tuple[int, ...] = ()) -> str:
+    """Write a model value into an error: objects by class and name, all else as code.
+
+    Args:
+        value: What was given, a model value or not.
+        parents: Lists that it stands in, by `id`; one of them is not written again.
+    """
+    if id(value) in parents:
+        return "[...]"
+    inside = (*parents, id(value))
+    if isinstance(value, Runnable):
+        return name_object(value)
+    if isinstance(value, ModelByInputTokens):
+        tiers = {limit: value.resolve(limit) for limit in value.thresholds}
+        return f"ModelByInputTokens({show_model(tiers, inside)})"
+    if isinstance(value, dict):
+        pairs = (f"{key!r}: {show_model(entry, inside)}" for key, entry in value.items())
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(value, list | tuple):
+        entries = ", ".join(show_model(entry, inside) for entry in value)
+        return f"[{entries}]" if isinstance(value, list) else f"({entries})"
+    return repr(value)
 
 
 def is_list(value: object) -> TypeGuard[Sequence[Any]]:
@@ -155,10 +187,10 @@ class _Place:
         return replace(self, steps=f"{self.steps}[{step!r}]", value=value)
 
     def __str__(self) -> str:
-        whole = f"`{self.option}` is {self.root!r}"
+        whole = f"`{self.option}` is {show_model(self.root)}"
         if not self.steps:
             return whole
-        return f"{whole}, where `{self.option}{self.steps}` is {self.value!r}"
+        return f"{whole}, where `{self.option}{self.steps}` is {show_model(self.value)}"
 
     def refuse(self, why: str) -> ConfigurationError:
         return ConfigurationError(f"{self}; {why}")
@@ -173,7 +205,7 @@ def _walk_leaves(
     if is_choice(value):
         return
     if id(value) in path:
-        why = "that is a list that contains itself; write one that ends"
+        why = "that is a list that contains itself; pass one that ends"
         raise place.refuse(why)
     inside: Iterator[tuple[object, object]]
     if isinstance(value, ModelByInputTokens):
@@ -195,7 +227,7 @@ def _read_entry(place: _Place, entry: object) -> object:
     retries = entry.get("max_retries", 0)
     is_count = isinstance(retries, int) and not isinstance(retries, bool) and retries >= 0
     if "model" not in entry or not entry.keys() <= {"model", "max_retries"} or not is_count:
-        why = "write a model, or {'model': 'openai/gpt-5-mini', 'max_retries': 2}"
+        why = "pass a model, or {'model': 'openai/gpt-5-mini', 'max_retries': 2}"
         raise place.refuse(why)
     return entry["model"]
 
