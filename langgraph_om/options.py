@@ -207,50 +207,17 @@ def read_options(**options: Any) -> Options:
     """
     check_fields(_Given, options, "{}")
     given = _Given(**options)
-    observation = _with_prompt_switch(
-        as_config(ObservationConfig, "observation", given.observation)
-    )
-    reflection = as_config(ReflectionConfig, "reflection", given.reflection)
-    thresholds = resolve_thresholds(
-        observation, reflection, scope=given.scope, share_token_budget=given.share_token_budget
-    )
-    counter = EstimatingCounter() if given.token_counter is None else given.token_counter
-    models = choose_models(
-        given.model,
-        observation,
-        reflection,
-        is_checked=given.enabled,
-        given={
-            "scope": given.scope == "resource",
-            "share_token_budget": given.share_token_budget,
-            "retrieval": given.retrieval is not False,
-            "observation": given.observation is not None,
-            "reflection": given.reflection is not None,
-        },
-        thresholds=thresholds,
-        counter=counter,
-    )
-    _refuse_without_archive(given)
-    retrieval = resolve_retrieval(given.retrieval, has_archive=given.archive is not None)
+    has_archive = given.archive is not None
+    retrieval = resolve_retrieval(given.retrieval, has_archive=has_archive)
     hooks = check_hooks(given.hooks, given.on_debug_event)
-    hides_ids = given.obscure_thread_ids
+    settings = _read_settings(given, retrieval, hooks)
+    models = _choose_models(given, settings)
+    if not has_archive:
+        _refuse_without_archive(given)
     return Options(
         enabled=given.enabled,
         models=models,
-        settings=Settings(
-            thresholds=thresholds,
-            counter=counter,
-            timezone=_read_zone(given.timezone),
-            observation=observation,
-            reflection=reflection,
-            scope=given.scope,
-            on_error=given.on_error,
-            message_time=given.message_time,
-            max_input_tokens=given.max_input_tokens,
-            transforms=hooks.transforms,
-            hides_ids=given.scope == "resource" if hides_ids is None else hides_ids,
-            guide=build_guide(retrieval, counter) if retrieval and given.enabled else None,
-        ),
+        settings=settings,
         retrieval=retrieval,
         archive=_open_archive(given.archive),
         evicts=given.evict,
@@ -263,6 +230,49 @@ def read_options(**options: Any) -> Options:
     )
 
 
+def _read_settings(given: _Given, retrieval: RetrievalConfig | None, hooks: Hooks) -> Settings:
+    """Resolve what gate and cycles need to know."""
+    observation = as_config(ObservationConfig, "observation", given.observation)
+    reflection = as_config(ReflectionConfig, "reflection", given.reflection)
+    counter = EstimatingCounter() if given.token_counter is None else given.token_counter
+    hides_ids = given.obscure_thread_ids
+    return Settings(
+        thresholds=resolve_thresholds(
+            observation, reflection, scope=given.scope, share_token_budget=given.share_token_budget
+        ),
+        counter=counter,
+        timezone=_read_zone(given.timezone),
+        observation=_with_prompt_switch(observation),
+        reflection=reflection,
+        scope=given.scope,
+        on_error=given.on_error,
+        message_time=given.message_time,
+        max_input_tokens=given.max_input_tokens,
+        transforms=hooks.transforms,
+        hides_ids=given.scope == "resource" if hides_ids is None else hides_ids,
+        guide=build_guide(retrieval, counter) if retrieval and given.enabled else None,
+    )
+
+
+def _choose_models(given: _Given, settings: Settings) -> ModelPool:
+    """Choose and check both models; options that set memory up ask for one to be named."""
+    return choose_models(
+        given.model,
+        settings.observation,
+        settings.reflection,
+        is_checked=given.enabled,
+        given={
+            "scope": given.scope == "resource",
+            "share_token_budget": given.share_token_budget,
+            "retrieval": given.retrieval is not False,
+            "observation": given.observation is not None,
+            "reflection": given.reflection is not None,
+        },
+        thresholds=settings.thresholds,
+        counter=settings.counter,
+    )
+
+
 def _with_prompt_switch(config: ObservationConfig) -> ObservationConfig:
     """Let the environment choose the prompt where the setting is left at its default."""
     if config.prompt != "default":
@@ -272,9 +282,7 @@ def _with_prompt_switch(config: ObservationConfig) -> ObservationConfig:
 
 
 def _refuse_without_archive(given: _Given) -> None:
-    """Refuse options that need an archive where there is none."""
-    if given.archive is not None:
-        return
+    """Refuse options that need an archive; there is none."""
     if given.scope == "resource":
         msg = (
             '`scope` is "resource" and there is no `archive` to keep what the threads share; set '

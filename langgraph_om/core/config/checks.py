@@ -61,33 +61,22 @@ class Rule(Generic[T]):
         except ValidationError as error:
             hints = [data.text for data in get_args(self._annotation) if isinstance(data, Hint)]
             hint = Template(hints[-1]).safe_substitute(beside or {})
-            raise _explain(option, value, hint, error) from None
+            raise to_configuration_error(option, value, hint, error) from None
         return value
 
 
-def _explain(option: str, value: object, hint: str, error: ValidationError) -> ConfigurationError:
-    """Say what is wrong with a value, and what to pass instead."""
-    problems = error.errors(include_url=False, include_input=False)
-    absent = next((problem["loc"] for problem in problems if problem["type"] == "missing"), None)
-    if absent is not None:
-        place = "".join(f"[{step!r}]" for step in absent[:-1])
-        return ConfigurationError(f"`{option}{place}` is without {absent[-1]!r}; pass {hint}")
-    reasons = [str(problem.get("ctx", {}).get("error", "")) for problem in problems]
-    because = next((f", {reason}" for reason in reasons if reason), "")
-    return refusal(option, value, hint, because)
+def to_configuration_error(
+    option: str, value: object, hint: str, error: ValidationError
+) -> ConfigurationError:
+    """Return an error that names an option and its value, and says what to pass instead.
 
-
-def refusal(option: str, value: object, hint: str, because: str = "") -> ConfigurationError:
-    """Return the error about a value that cannot be meant.
-
-    Args:
-        option: The name of the value.
-        value: What was given.
-        hint: What to pass instead.
-        because: What is wrong with the value, where that is not plain to see.
+    A reason that a rule of ours gives (the text of its `ValueError`) stands between them.
     """
     whole = repr(value)
     shown = whole if len(whole) <= _MAX_SHOWN else f"{whole[:_MAX_SHOWN]}..."
+    problems = error.errors(include_url=False, include_input=False)
+    reasons = [str(problem.get("ctx", {}).get("error", "")) for problem in problems]
+    because = next((f", {reason}" for reason in reasons if reason), "")
     return ConfigurationError(f"`{option}` is {shown}{because}; pass {hint}")
 
 
