@@ -5,11 +5,12 @@ Rules stand beside the fields, see `checks`; `check_config` applies them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 
-from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Field
 from typing_extensions import TypedDict
 
 from langgraph_om.core.config.checks import Flag, Hint, Text, Tokens, check_fields, rules_of
@@ -94,12 +95,16 @@ Off = Annotated[Literal[False], BeforeValidator(_refuse_numbers)]
 """`False`, and not 0."""
 
 _Number = Annotated[float, Field(allow_inf_nan=False)]
-_MimePattern = Annotated[
-    str,
-    StringConstraints(
-        strip_whitespace=True, pattern=r"^(\*(/\*)?|[\w.+-]{1,80}/(\*|[\w.+-]{1,80}))$"
-    ),
-]
+_MIME_PATTERN = re.compile(r"\*(?:/\*)?|[\w.+-]{1,80}/(?:\*|[\w.+-]{1,80})")
+
+
+def _refuse_other_patterns(pattern: str) -> str:
+    if not _MIME_PATTERN.fullmatch(pattern.strip()):
+        raise ValueError
+    return pattern
+
+
+_MimePattern = Annotated[str, AfterValidator(_refuse_other_patterns)]
 _Settings = Annotated[Mapping[str, Any], Hint("a mapping such as {'temperature': 0.3}")]
 
 
