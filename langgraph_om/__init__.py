@@ -6,7 +6,14 @@ import typing as _typing
 from importlib.metadata import version as _version
 
 from langgraph_om.archive import MessageArchive
-from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig, RetrievalConfig
+from langgraph_om.core.config.options import (
+    ObservationConfig,
+    ObservationOptions,
+    ReflectionConfig,
+    ReflectionOptions,
+    RetrievalConfig,
+    RetrievalOptions,
+)
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.tokens.counters import (
@@ -53,6 +60,7 @@ __all__ = [
     "ModelByInputTokens",
     "ModelTierError",
     "ObservationConfig",
+    "ObservationOptions",
     "ObservationalMemory",
     "ObservationalMemoryAgentState",
     "ObservationalMemoryError",
@@ -61,7 +69,9 @@ __all__ = [
     "ObserverError",
     "ParallelBuffering",
     "ReflectionConfig",
+    "ReflectionOptions",
     "RetrievalConfig",
+    "RetrievalOptions",
     "SQLAlchemyArchive",
     "StepResult",
     "Thresholds",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import BaseMessage, SystemMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig
@@ -22,25 +22,16 @@ from langgraph_om.archive import MessageArchive
 from langgraph_om.archive.log_cache import LogCache
 from langgraph_om.archive.writer import ArchiveWriter
 from langgraph_om.core.actor.prompt import count_extra
-from langgraph_om.core.config.checks import (
-    check_callable,
-    check_choice,
-    check_clock,
-    check_count,
-    check_flag,
-    check_key,
-    check_seconds,
-)
+from langgraph_om.core.config.checks import check_count
 from langgraph_om.core.config.options import (
-    SCOPES,
     ObservationConfig,
+    ObservationOptions,
     ReflectionConfig,
+    ReflectionOptions,
     RetrievalConfig,
-    as_config,
-    resolve_retrieval,
+    RetrievalOptions,
 )
-from langgraph_om.core.config.settings import Settings
-from langgraph_om.core.config.thresholds import Thresholds, resolve_thresholds
+from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.effects import CycleFlow
 from langgraph_om.core.events import to_part
 from langgraph_om.core.record.fold import fold
@@ -59,25 +50,12 @@ from langgraph_om.inspection import (
     read_resource_history,
     restore_resource,
 )
-from langgraph_om.models.choose import choose_models
 from langgraph_om.models.model_value import ModelValue
-from langgraph_om.options import (
-    check_archive,
-    check_buffering,
-    check_counter,
-    check_evict,
-    check_hides_ids,
-    check_resource,
-    check_scope,
-    check_zone,
-    system_clock,
-    with_prompt_switch,
-)
+from langgraph_om.options import read_options, refuse_unknown_options
 from langgraph_om.recall.search import StoreIndex
-from langgraph_om.recall.tool import Recalling, build_guide, build_recall_tool
+from langgraph_om.recall.tool import Recalling, build_recall_tool
 from langgraph_om.runtime.drivers import Ended, advance
 from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
-from langgraph_om.runtime.hooks import check_hooks
 from langgraph_om.runtime.runner import StepRunner, discard, without_messages
 from langgraph_om.runtime.state import read_stored_record, record_of, values_of
 
@@ -155,9 +133,10 @@ class ObservationalMemory(StepRunner):
 
     Raises:
         ConfigurationError: When a setting is out of range or contradicts another; the message names
-            it, its value and what to write.
+            it, its value and what to pass.
     """
 
+    @refuse_unknown_options
     def __init__(
         self,
         model: ModelValue | None = None,
@@ -165,9 +144,9 @@ class ObservationalMemory(StepRunner):
         enabled: bool = True,
         scope: Literal["thread", "resource"] = "thread",
         share_token_budget: bool = False,
-        retrieval: bool | RetrievalConfig | Mapping[str, Any] = False,
-        observation: ObservationConfig | Mapping[str, Any] | None = None,
-        reflection: ReflectionConfig | Mapping[str, Any] | None = None,
+        retrieval: bool | RetrievalConfig | RetrievalOptions = False,
+        observation: ObservationConfig | ObservationOptions | None = None,
+        reflection: ReflectionConfig | ReflectionOptions | None = None,
         archive: str | Engine | MessageArchive | None = None,
         evict: bool = False,
         resource_id: str | Callable[[RunnableConfig], str | None] | None = None,
@@ -184,71 +163,25 @@ class ObservationalMemory(StepRunner):
         buffering: Buffering | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
-        self.enabled = check_flag("enabled", enabled)
-        check_choice("scope", scope, SCOPES)
-        check_flag("share_token_budget", share_token_budget)
-        observing = with_prompt_switch(as_config(ObservationConfig, "observation", observation))
-        reflecting = as_config(ReflectionConfig, "reflection", reflection)
-        thresholds = resolve_thresholds(
-            observing, reflecting, scope=scope, share_token_budget=share_token_budget
-        )
-        counter = check_counter(token_counter)
-        self._models = choose_models(
-            model,
-            observing,
-            reflecting,
-            is_checked=self.enabled,
-            given={
-                "share_token_budget": share_token_budget,
-                "retrieval": retrieval is not False,
-                "observation": observation is not None,
-                "reflection": reflection is not None,
-            },
-            thresholds=thresholds,
-            counter=counter,
-        )
-        self.archive: MessageArchive | None = check_archive(archive)
-        check_scope(scope, has_archive=self.archive is not None)
-        retrieving = resolve_retrieval(retrieval, has_archive=self.archive is not None)
-        self._hooks = check_hooks(hooks, on_debug_event)
-        self.messages_key = check_key("messages_key", messages_key)
-        self.resource_id = check_resource(resource_id)
-        self._clock = check_clock("clock", clock) if clock is not None else system_clock
-        self._deadline = check_seconds("deadline", deadline)
-        hides_ids = check_hides_ids(obscure_thread_ids, scope)
-        self.settings = Settings(
-            thresholds=thresholds,
-            counter=counter,
-            timezone=check_zone(timezone),
-            observation=observing,
-            reflection=reflecting,
-            scope=scope,
-            on_error=cast(
-                "Any", check_choice("on_error", on_error, ("continue", "abort", "raise"))
-            ),
-            message_time=check_callable("message_time", message_time),
-            max_input_tokens=(
-                None
-                if max_input_tokens is None
-                else check_count("max_input_tokens", max_input_tokens)
-            ),
-            transforms=self._hooks.transforms,
-            hides_ids=hides_ids,
-            guide=build_guide(retrieving, counter) if retrieving and self.enabled else None,
-        )
-        self.buffering: Buffering = check_buffering(buffering)
-        if self.archive is not None and isinstance(self.buffering, BackgroundBuffering):
-            self.buffering.share(self.archive)
-        evicts = check_evict(evict=evict, has_archive=self.archive is not None)
-        self._archiving = ArchiveWriter(self.archive, evicts) if self.archive is not None else None
-        self._sharing = (
-            LogCache(self.archive, self.settings)
-            if self.archive is not None and scope == "resource"
-            else None
-        )
+        # First of all, while the locals are the parameters.
+        given = {name: value for name, value in locals().items() if name != "self"}
+        options = read_options(**given)
+        self.enabled, self.settings = options.enabled, options.settings
+        self.messages_key, self.resource_id = options.messages_key, options.resource_id
+        self._models, self._hooks = options.models, options.hooks
+        self._clock, self._deadline = options.clock, options.deadline
+        self.archive, self.buffering = options.archive, options.buffering
+        self._archiving = self._sharing = None
+        if self.archive is not None:
+            self._archiving = ArchiveWriter(self.archive, options.evicts)
+            if self.settings.scope == "resource":
+                self._sharing = LogCache(self.archive, self.settings)
+            if isinstance(self.buffering, BackgroundBuffering):
+                self.buffering.share(self.archive)
+        retrieving = options.retrieval
         self._index = StoreIndex() if retrieving and retrieving.vector else None
         self._recalling = (
-            Recalling(retrieving, self.settings, self.archive, hides_ids, self._index)
+            Recalling(retrieving, self.settings, self.archive, self.settings.hides_ids, self._index)
             if retrieving
             else None
         )

@@ -1,29 +1,63 @@
-"""The host's options of a memory: read from what the user wrote, with the environment's say."""
+"""The host's options of a memory: read from what the user set, with the environment's say.
+
+The rules of single options stand beside them in `_Given`; what relates several is checked below.
+"""
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, tzinfo
-from typing import Any, cast
+from functools import wraps
+from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
 from zoneinfo import ZoneInfo
 
 from langchain_core.runnables import RunnableConfig
+from pydantic import AfterValidator, Field, InstanceOf
 
 from langgraph_om.archive import MessageArchive
-from langgraph_om.core.config.checks import check_flag
-from langgraph_om.core.config.options import ObservationConfig
+from langgraph_om.core.config.checks import (
+    Flag,
+    Hint,
+    Seconds,
+    Tokens,
+    check_fields,
+    find_near,
+)
+from langgraph_om.core.config.options import (
+    ObservationConfig,
+    PromptVariant,
+    ReflectionConfig,
+    RetrievalConfig,
+    Scope,
+    as_config,
+    one_of,
+    resolve_retrieval,
+)
+from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.config.thresholds import resolve_thresholds
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.errors import ConfigurationError
+from langgraph_om.models.choose import choose_models
+from langgraph_om.models.pool import ModelPool
+from langgraph_om.recall.tool import build_guide
 from langgraph_om.runtime.executors import (
     BackgroundBuffering,
     Buffering,
     InlineBuffering,
     ParallelBuffering,
 )
+from langgraph_om.runtime.hooks import Hooks, check_hooks
 
-_PROMPT_SWITCHES = {
+P = ParamSpec("P")
+SelfT = TypeVar("SelfT")
+
+OnError = Literal["continue", "abort", "raise"]
+
+_PROMPT_SWITCHES: Mapping[str, PromptVariant] = {
     "OM_USE_CONDENSED_PROMPT": "condensed",
     "OM_USE_LEGACY_PROMPT": "legacy",
 }
@@ -31,136 +65,296 @@ _PROMPT_SWITCHES = {
 """
 
 
-def system_clock() -> datetime:
-    """Tell the current time."""
-    return datetime.now(UTC)
+# --- Rules ---------------------------------------------------------------------------------------
 
 
-def check_scope(scope: str, *, has_archive: bool) -> None:
-    """Read over what a log goes.
+def _refuse_classes(value: object) -> object:
+    if isinstance(value, type):  # it has the attributes that its objects have
+        raise ValueError  # noqa: TRY004 pydantic reads this one
+    return value
+
+
+def _refuse_own_key(key: str) -> str:
+    if key == "om":
+        raise ValueError
+    return key
+
+
+def _refuse_non_archives(value: object) -> object:
+    if isinstance(value, str | None) or isinstance(_refuse_classes(value), MessageArchive):
+        return value
+    from sqlalchemy import Engine  # noqa: PLC0415 only who has an archive waits for its import
+
+    if not isinstance(value, Engine):
+        raise ValueError  # noqa: TRY004 pydantic reads this one
+    return value
+
+
+def _read_zone(zone: str | tzinfo) -> tzinfo:
+    if isinstance(zone, tzinfo):
+        return zone
+    try:
+        return ZoneInfo(zone)
+    except (OSError, LookupError) as error:
+        raise ValueError from error
+
+
+_Function = Annotated[Callable[..., Any] | None, Hint("a function or None")]
+_Buffering = (
+    InstanceOf[BackgroundBuffering] | InstanceOf[InlineBuffering] | InstanceOf[ParallelBuffering]
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Given:
+    """The options as they are given, each with its rule."""
+
+    model: Any
+    enabled: Flag
+    scope: Annotated[Scope, one_of(Scope)]
+    share_token_budget: Flag
+    retrieval: Annotated[
+        bool | InstanceOf[RetrievalConfig] | Mapping[Any, Any],
+        Hint("True, False, a RetrievalConfig or a mapping"),
+    ]
+    observation: Annotated[
+        InstanceOf[ObservationConfig] | Mapping[Any, Any] | None,
+        Hint("an ObservationConfig or a mapping with its keys"),
+    ]
+    reflection: Annotated[
+        InstanceOf[ReflectionConfig] | Mapping[Any, Any] | None,
+        Hint("a ReflectionConfig or a mapping with its keys"),
+    ]
+    archive: Annotated[
+        Any,
+        AfterValidator(_refuse_non_archives),
+        Hint(
+            "a URL such as 'sqlite:///memory.db', a SQLAlchemy engine, or an object with the "
+            "methods of `MessageArchive`"
+        ),
+    ]
+    evict: Flag
+    resource_id: Annotated[
+        Annotated[str, Field(min_length=1)] | Callable[[RunnableConfig], str | None] | None,
+        Hint("an id, a function of the run's configuration, or None"),
+    ]
+    messages_key: Annotated[
+        str,
+        Field(min_length=1),
+        AfterValidator(_refuse_own_key),
+        Hint("the name of the state's list of messages"),
+    ]
+    token_counter: Annotated[
+        InstanceOf[TokenCounter] | None,
+        AfterValidator(_refuse_classes),
+        Hint(
+            "an object with `identity`, `count_text` and `count_message`, such as "
+            "`EstimatingCounter()`"
+        ),
+    ]
+    max_input_tokens: Annotated[Tokens | None, Hint("a whole number of tokens, 1 or more")]
+    message_time: _Function
+    timezone: Annotated[
+        str | InstanceOf[tzinfo],
+        AfterValidator(_read_zone),
+        Hint("an IANA name such as 'Europe/Berlin', or a tzinfo"),
+    ]
+    on_error: Annotated[OnError, one_of(OnError)]
+    deadline: Seconds
+    obscure_thread_ids: Annotated[bool | None, Hint("True or False")]
+    hooks: Any
+    on_debug_event: Any
+    buffering: Annotated[
+        _Buffering | None,
+        Hint("BackgroundBuffering(), InlineBuffering() or ParallelBuffering()"),
+    ]
+    clock: _Function
+
+
+# --- Reading -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of a memory, checked and resolved."""
+
+    enabled: bool
+    models: ModelPool
+    settings: Settings
+    retrieval: RetrievalConfig | None
+    """`None`: no recall."""
+    archive: MessageArchive | None
+    evicts: bool
+    resource_id: str | Callable[[RunnableConfig], str | None] | None
+    messages_key: str
+    deadline: float
+    """Seconds."""
+    hooks: Hooks
+    buffering: Buffering
+    clock: Callable[[], datetime]
+    """Tells the current time, aware."""
+
+
+def read_options(**options: Any) -> Options:
+    """Check and resolve what `ObservationalMemory` was called with.
+
+    Args:
+        options: Every parameter by name; what the user left out has its default.
 
     Raises:
-        ConfigurationError: When several threads shall share one and nothing keeps it.
+        ConfigurationError: When an option is out of range or contradicts another; the message
+            names it, its value and what to pass.
     """
-    if scope == "resource" and not has_archive:
+    check_fields(_Given, options, "{}")
+    given = _Given(**options)
+    has_archive = given.archive is not None
+    retrieval = resolve_retrieval(given.retrieval, has_archive=has_archive)
+    hooks = check_hooks(given.hooks, given.on_debug_event)
+    settings = _read_settings(given, retrieval, hooks)
+    models = _choose_models(given, settings)
+    if not has_archive:
+        _refuse_without_archive(given)
+    return Options(
+        enabled=given.enabled,
+        models=models,
+        settings=settings,
+        retrieval=retrieval,
+        archive=_open_archive(given.archive),
+        evicts=given.evict,
+        resource_id=given.resource_id,
+        messages_key=given.messages_key,
+        deadline=float(given.deadline),
+        hooks=hooks,
+        buffering=BackgroundBuffering() if given.buffering is None else given.buffering,
+        clock=system_clock if given.clock is None else _aware(given.clock),
+    )
+
+
+def _read_settings(given: _Given, retrieval: RetrievalConfig | None, hooks: Hooks) -> Settings:
+    """Resolve what gate and cycles need to know."""
+    observation = as_config(ObservationConfig, "observation", given.observation)
+    reflection = as_config(ReflectionConfig, "reflection", given.reflection)
+    counter = EstimatingCounter() if given.token_counter is None else given.token_counter
+    hides_ids = given.obscure_thread_ids
+    return Settings(
+        thresholds=resolve_thresholds(
+            observation, reflection, scope=given.scope, share_token_budget=given.share_token_budget
+        ),
+        counter=counter,
+        timezone=_read_zone(given.timezone),
+        observation=_with_prompt_switch(observation),
+        reflection=reflection,
+        scope=given.scope,
+        on_error=given.on_error,
+        message_time=given.message_time,
+        max_input_tokens=given.max_input_tokens,
+        transforms=hooks.transforms,
+        hides_ids=given.scope == "resource" if hides_ids is None else hides_ids,
+        guide=build_guide(retrieval, counter) if retrieval and given.enabled else None,
+    )
+
+
+def _choose_models(given: _Given, settings: Settings) -> ModelPool:
+    """Choose and check both models; options that set memory up ask for one to be named."""
+    return choose_models(
+        given.model,
+        settings.observation,
+        settings.reflection,
+        is_checked=given.enabled,
+        given={
+            "scope": given.scope == "resource",
+            "share_token_budget": given.share_token_budget,
+            "retrieval": given.retrieval is not False,
+            "observation": given.observation is not None,
+            "reflection": given.reflection is not None,
+        },
+        thresholds=settings.thresholds,
+        counter=settings.counter,
+    )
+
+
+def _with_prompt_switch(config: ObservationConfig) -> ObservationConfig:
+    """Let the environment choose the prompt where the setting is left at its default."""
+    if config.prompt != "default":
+        return config
+    switched = (prompt for name, prompt in _PROMPT_SWITCHES.items() if os.environ.get(name) == "1")
+    return replace(config, prompt=next(switched, config.prompt))
+
+
+def _refuse_without_archive(given: _Given) -> None:
+    """Refuse options that need an archive; there is none."""
+    if given.scope == "resource":
         msg = (
             '`scope` is "resource" and there is no `archive` to keep what the threads share; set '
             '`archive` too, such as archive="sqlite:///memory.db"'
         )
         raise ConfigurationError(msg)
-
-
-def with_prompt_switch(config: ObservationConfig) -> ObservationConfig:
-    """Let the environment choose the prompt where the setting is left at its default."""
-    if config.prompt != "default":
-        return config
-    for variable, prompt in _PROMPT_SWITCHES.items():
-        if os.environ.get(variable) == "1":
-            values = {**vars(config), "prompt": prompt}
-            return ObservationConfig(**values)
-    return config
-
-
-def check_resource(value: Any) -> str | Callable[[RunnableConfig], str | None] | None:
-    """Read who a thread belongs to.
-
-    Raises:
-        ConfigurationError: When it is no id, function or nothing.
-    """
-    if value is None or callable(value) or (isinstance(value, str) and value):
-        return cast("str | None", value)
-    msg = f"`resource_id` is {value!r}; write an id, a function of the run's configuration, or None"
-    raise ConfigurationError(msg)
-
-
-def check_counter(value: object) -> TokenCounter:
-    """Read a token counter; nothing is the default one.
-
-    Raises:
-        ConfigurationError: When it does not count.
-    """
-    if value is None:
-        return EstimatingCounter()
-    if isinstance(value, type) or not isinstance(value, TokenCounter):
-        msg = (
-            f"`token_counter` is {value!r}; write an object with `identity`, `count_text` and "
-            f"`count_message`, such as `EstimatingCounter()`"
-        )
-        raise ConfigurationError(msg)
-    return value
-
-
-def check_archive(value: object) -> MessageArchive | None:
-    """Read an archive: one, or where SQLAlchemy finds its database.
-
-    Raises:
-        ConfigurationError: When it is something else.
-    """
-    if value is None:
-        return None
-    if not isinstance(value, type) and isinstance(value, MessageArchive):
-        return value
-    from sqlalchemy import Engine  # noqa: PLC0415 only who has an archive waits for its import
-
-    from langgraph_om.archive import SQLAlchemyArchive  # noqa: PLC0415 the same
-
-    if not isinstance(value, str | Engine):
-        msg = (
-            f"`archive` is {value!r}; write a URL such as 'sqlite:///memory.db', a SQLAlchemy "
-            f"engine, or an object with the methods of `MessageArchive`"
-        )
-        raise ConfigurationError(msg)
-    return SQLAlchemyArchive(value)
-
-
-def check_evict(*, evict: object, has_archive: bool) -> bool:
-    """Read whether observed messages leave the conversation.
-
-    Raises:
-        ConfigurationError: When there is no archive to keep them.
-    """
-    if check_flag("evict", evict) and not has_archive:
+    if given.evict:
         msg = "`evict` is True and there is no `archive` to keep the messages; set `archive` too"
         raise ConfigurationError(msg)
-    return bool(evict)
 
 
-def check_hides_ids(value: object, scope: str) -> bool:
-    """Read whether models are shown thread ids in a hashed form only.
+def _open_archive(archive: Any) -> MessageArchive | None:
+    """Return an archive: the one that is given, or one in the database of a URL or an engine."""
+    if archive is None or isinstance(archive, MessageArchive):
+        return archive
+    from langgraph_om.archive import SQLAlchemyArchive  # noqa: PLC0415 it imports SQLAlchemy
 
-    Raises:
-        ConfigurationError: When it is no flag.
-    """
-    return scope == "resource" if value is None else check_flag("obscure_thread_ids", value)
-
-
-def check_buffering(value: object) -> Buffering:
-    """Read an executor; nothing is the default one.
-
-    Raises:
-        ConfigurationError: When it is something else.
-    """
-    if value is None:
-        return BackgroundBuffering()
-    if not isinstance(value, BackgroundBuffering | InlineBuffering | ParallelBuffering):
-        msg = (
-            f"`buffering` is {value!r}; write BackgroundBuffering(), InlineBuffering() or "
-            f"ParallelBuffering()"
-        )
-        raise ConfigurationError(msg)
-    return value
+    return SQLAlchemyArchive(archive)
 
 
-def check_zone(value: object) -> tzinfo:
-    """Read a time zone.
+def system_clock() -> datetime:
+    """Tell the current time."""
+    return datetime.now(UTC)
 
-    Raises:
-        ConfigurationError: When there is none of this name.
-    """
-    if isinstance(value, tzinfo):
-        return value
-    try:
-        return ZoneInfo(str(value))
-    except (OSError, ValueError, LookupError) as error:
-        msg = f"`timezone` is {value!r}; write an IANA name such as 'Europe/Berlin', or a tzinfo"
-        raise ConfigurationError(msg) from error
+
+def _aware(clock: Callable[[], datetime]) -> Callable[[], datetime]:
+    """Wrap a clock so that a time without a zone is an error where it is told."""
+
+    def tell() -> datetime:
+        now: object = clock()
+        if not isinstance(now, datetime) or now.tzinfo is None:
+            msg = f"`clock` returned {now!r}; return an aware datetime"
+            raise ConfigurationError(msg)
+        return now
+
+    return tell
+
+
+# --- Options that there are not ------------------------------------------------------------------
+
+
+def refuse_unknown_options(
+    construct: Callable[Concatenate[SelfT, P], None],
+) -> Callable[Concatenate[SelfT, P], None]:
+    """Make a constructor say which option was meant when it is given one that there is not."""
+    known = [name for name in inspect.signature(construct).parameters if name != "self"]
+
+    @wraps(construct)
+    def checked(self: SelfT, /, *args: P.args, **options: P.kwargs) -> None:
+        for name, value in options.items():
+            if name not in known:
+                raise ConfigurationError(_explain_unknown(name, value, known))
+        construct(self, *args, **options)
+
+    return checked
+
+
+def _explain_unknown(name: str, value: object, known: list[str]) -> str:
+    """Say that there is no such option, and what was probably meant."""
+    said = f"`{name}` is no option of ObservationalMemory"
+    configs = {
+        "observation": ObservationConfig,
+        "reflection": ReflectionConfig,
+        "retrieval": RetrievalConfig,
+    }
+    keys = {owner: [entry.name for entry in fields(kind)] for owner, kind in configs.items()}
+    own = find_near(name, known)
+    inner = {owner: near for owner, names in keys.items() if (near := find_near(name, names))}
+    exact = {owner: near for owner, near in inner.items() if near == name}
+    if exact or (not own and inner):
+        ways = [f"{owner}={{{key!r}: {value!r}}}" for owner, key in (exact or inner).items()]
+        return f"{said}; pass {' or '.join(ways)}"
+    if own:
+        return f"{said}; pass {own}={value!r} if that was meant"
+    return f"{said}; the options are {', '.join(known)}"

@@ -21,6 +21,7 @@ from langgraph_om import (
     ObservationalMemory,
     ObservationalMemoryState,
     ObservationConfig,
+    ObservationOptions,
     ParallelBuffering,
     ReflectionConfig,
     StepResult,
@@ -52,6 +53,12 @@ def construct(model: BaseChatModel) -> None:
         buffering=BackgroundBuffering(2),
         clock=lambda: datetime.now(UTC),
     )
+    options: ObservationOptions = {"message_tokens": 20_000}
+    ObservationalMemory(model, observation=options, retrieval={"scope": "thread"})
+    ObservationalMemory(model, message_tokens=20_000)  # type: ignore[call-arg]
+    ObservationalMemory(model, observation={"messageTokens": 1})  # type: ignore[arg-type]
+    ObservationalMemory(model, reflection={"block_after": "1.2"})  # type: ignore[arg-type]
+    ObservationalMemory(model, retrieval={"scope": "user"})  # type: ignore[arg-type]
     ObservationalMemory(model, buffering=InlineBuffering())
     ObservationalMemory(model, buffering=ParallelBuffering())
     counter: TokenCounter = TiktokenCounter("o200k_base")

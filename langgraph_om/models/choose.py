@@ -1,9 +1,10 @@
-"""How large the questions to the Observer and the Reflector get, in tokens, with given settings."""
+"""Which models the Observer and the Reflector have, and whether these can do what will be asked."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 from langgraph_om.core.config.options import (
     DEFAULT_MODEL,
@@ -11,15 +12,14 @@ from langgraph_om.core.config.options import (
     REFLECTOR_SETTINGS,
     ObservationConfig,
     ReflectionConfig,
-    select_models,
-    select_written_settings,
+    is_default,
 )
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.observe.observer import ObserverInput, observe
 from langgraph_om.core.reflect.reflector import ReflectorInput, reflect
 from langgraph_om.core.tokens.counter import TokenCounter, count_messages
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.models.model_value import ModelValue, covers, leaves_of
+from langgraph_om.models.model_value import ModelValue, covers, leaves_of, show_model
 from langgraph_om.models.parameters import Sampling
 from langgraph_om.models.pool import ModelPool, check_settings_apply
 from langgraph_om.models.providers import check_value
@@ -50,23 +50,15 @@ def choose_models(
         ConfigurationError: When a model is missing, named twice, or can never work.
     """
     named = (model, observing.model, reflecting.model)
-    option = next((name for name, is_given in given.items() if is_given), None)
-    if is_checked and option and all(value is None for value in named):
-        msg = (
-            f"`{option}` is set and no model is; write model='default' for the default model "
-            f"or name one"
-        )
-        raise ConfigurationError(msg)
+    is_named = any(value is not None for value in named)
+    if is_checked:
+        _check_named(model, None if is_named else next((n for n in given if given[n]), None))
     observer, reflector = select_models(model, observing, reflecting)
     models = ModelPool(
         values={"observer": observer, "reflector": reflector},
         settings={
-            "observer": Sampling(
-                OBSERVER_SETTINGS, select_written_settings(observing.model_settings)
-            ),
-            "reflector": Sampling(
-                REFLECTOR_SETTINGS, select_written_settings(reflecting.model_settings)
-            ),
+            "observer": _sampling(OBSERVER_SETTINGS, observing.model_settings),
+            "reflector": _sampling(REFLECTOR_SETTINGS, reflecting.model_settings),
         },
     )
     if is_checked:
@@ -75,7 +67,7 @@ def choose_models(
             "observation.model": observing.model,
             "reflection.model": reflecting.model,
         }
-        if all(value is None for value in named):
+        if not is_named:
             options["model"] = DEFAULT_MODEL
         for option, value in options.items():
             if value is not None:
@@ -83,6 +75,53 @@ def choose_models(
         _check_settings_apply(models)
         _check_tiers(models, observing, reflecting, thresholds, counter)
     return models
+
+
+def _check_named(model: object, option: str | None) -> None:
+    """Refuse a flag for a model, and an option that asks for a model where none is named."""
+    if isinstance(model, bool):
+        call = "ObservationalMemory()" if model else "ObservationalMemory(enabled=False)"
+        msg = f"`model` is {model}; call `{call}`, or pass a model"
+        raise ConfigurationError(msg)
+    if option is not None:
+        msg = (
+            f"`{option}` is set and no model is; pass model='default' for the default model "
+            f"or name one"
+        )
+        raise ConfigurationError(msg)
+
+
+def select_models(
+    top: object, observation: ObservationConfig, reflection: ReflectionConfig
+) -> tuple[Any, Any]:
+    """Choose the Observer's and the Reflector's model.
+
+    Returns:
+        Both models; `DEFAULT_MODEL` where none or `"default"` is named.
+
+    Raises:
+        ConfigurationError: When the top-level `model` is joined by a nested one.
+    """
+    for option, nested in (("observation", observation), ("reflection", reflection)):
+        if top is not None and nested.model is not None:
+            msg = (
+                f"`{option}.model` is {show_model(nested.model)} while `model` is "
+                f"{show_model(top)}; pass either `model` for both agents or the nested ones"
+            )
+            raise ConfigurationError(msg)
+    observer = _first(top, observation.model, reflection.model)
+    reflector = _first(top, reflection.model, observation.model)
+    return observer, reflector
+
+
+def _first(*models: object) -> object:
+    chosen = next((model for model in models if model is not None), DEFAULT_MODEL)
+    return DEFAULT_MODEL if isinstance(chosen, str) and chosen == "default" else chosen
+
+
+def _sampling(defaults: Mapping[str, Any], settings: Mapping[str, Any]) -> Sampling:
+    """Return a role's settings; what was left out is not asked for by the user."""
+    return Sampling(defaults, {} if is_default(settings) else settings)
 
 
 def _check_settings_apply(models: ModelPool) -> None:
@@ -111,9 +150,9 @@ def _check_tiers(
         )
         if not covers(value, tokens):
             msg = (
-                f"the model of the {role.capitalize()} is {value!r}, and with these thresholds its "
-                f"input reaches {tokens} tokens, prompt included; add a tier with room to spare, "
-                f"such as {2 * tokens}"
+                f"the model of the {role.capitalize()} is {show_model(value)}, and with these "
+                f"thresholds its input reaches {tokens} tokens, prompt included; add a tier with "
+                f"room to spare, such as {2 * tokens}"
             )
             raise ConfigurationError(msg)
 

@@ -49,7 +49,8 @@ class ModelByInputTokens:
             for _ in leaves_of(f"up_to[{limit}]", target):
                 pass
             if not covers(target, limit):
-                msg = f"`up_to[{limit}]` is {target!r}, which does not reach up to {limit} tokens"
+                shown = show_model(target)
+                msg = f"`up_to[{limit}]` is {shown}, which does not reach up to {limit} tokens"
                 raise ConfigurationError(msg)
 
     @property
@@ -93,6 +94,37 @@ are model values or `{"model": ..., "max_retries": n}`."""
 def is_leaf(value: object) -> TypeGuard[Leaf]:
     """Return whether a value is a single model."""
     return isinstance(value, str | Runnable)
+
+
+def name_object(model: object) -> str:
+    """Name a model that is an object: its class, and the model behind it if it says."""
+    name = getattr(model, "model_name", None) or getattr(model, "model", None)
+    kind = type(model).__name__
+    return f"{kind}({name})" if isinstance(name, str) else kind
+
+
+def show_model(value: object, parents: tuple[int, ...] = ()) -> str:
+    """Write a model value into an error: objects by class and name, all else as code.
+
+    Args:
+        value: What was given, a model value or not.
+        parents: Lists that it stands in, by `id`; one of them is not written again.
+    """
+    if id(value) in parents:
+        return "[...]"
+    inside = (*parents, id(value))
+    if isinstance(value, Runnable):
+        return name_object(value)
+    if isinstance(value, ModelByInputTokens):
+        tiers = {limit: value.resolve(limit) for limit in value.thresholds}
+        return f"ModelByInputTokens({show_model(tiers, inside)})"
+    if isinstance(value, dict):
+        pairs = (f"{key!r}: {show_model(entry, inside)}" for key, entry in value.items())
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(value, list | tuple):
+        entries = ", ".join(show_model(entry, inside) for entry in value)
+        return f"[{entries}]" if isinstance(value, list) else f"({entries})"
+    return repr(value)
 
 
 def is_list(value: object) -> TypeGuard[Sequence[Any]]:
@@ -177,10 +209,10 @@ class _Place:
         return replace(self, steps=f"{self.steps}[{step!r}]", value=value)
 
     def __str__(self) -> str:
-        setting = f"`{self.option}` is {self.root!r}"
+        setting = f"`{self.option}` is {show_model(self.root)}"
         if not self.steps:
             return setting
-        return f"{setting}, where `{self.option}{self.steps}` is {self.value!r}"
+        return f"{setting}, where `{self.option}{self.steps}` is {show_model(self.value)}"
 
     def refuse(self, why: str) -> ConfigurationError:
         return ConfigurationError(f"{self}; {why}")

@@ -16,7 +16,7 @@ from langchain_core.runnables import Runnable
 from langgraph_om.core.config.options import DEFAULT_MODEL
 from langgraph_om.core.content.attachments import Attachment, is_profiled
 from langgraph_om.errors import ConfigurationError, ObservationalMemoryError
-from langgraph_om.models.model_value import Leaf, ModelValue
+from langgraph_om.models.model_value import Leaf, ModelValue, name_object
 from langgraph_om.models.parameters import (
     Family,
     Sampling,
@@ -104,9 +104,7 @@ def name_of(leaf: Leaf) -> str:
     """Return a model's name, for errors and to tell it from others."""
     if isinstance(leaf, str):
         return DEFAULT_MODEL if leaf == "default" else leaf
-    name = getattr(leaf, "model_name", None) or getattr(leaf, "model", None)
-    kind = type(leaf).__name__
-    return f"{kind}({name})" if isinstance(name, str) else kind
+    return name_object(leaf)
 
 
 def retries_of(leaf: Leaf) -> int:

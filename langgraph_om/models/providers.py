@@ -14,9 +14,10 @@ from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
 
+from langgraph_om.core.config.checks import find_near
 from langgraph_om.core.config.options import DEFAULT_MODEL
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.models.model_value import is_leaf, leaves_of
+from langgraph_om.models.model_value import is_leaf, leaves_of, show_model
 from langgraph_om.models.parameters import Family
 
 # --- From a name to a chat model -----------------------------------------------------------------
@@ -43,14 +44,25 @@ _PROVIDERS = {
     "azure_openai": _Provider("langchain_openai", family="openai"),
     "bedrock": _Provider("langchain_aws"),
     "bedrock_converse": _Provider("langchain_aws"),
+    "bedrock_mantle_anthropic": _Provider("langchain_aws"),
+    "bedrock_mantle_openai": _Provider("langchain_aws"),
     "google_anthropic_vertex": _Provider("langchain_google_vertexai", family="anthropic"),
     "google_genai": _Provider(
         "langchain_google_genai", keys=("GOOGLE_API_KEY", "GEMINI_API_KEY"), family="google"
     ),
     "google_vertexai": _Provider("langchain_google_vertexai", family="google"),
     "nvidia": _Provider("langchain_nvidia_ai_endpoints"),
+    **{
+        name: _Provider(f"langchain_{name}")
+        for name in (
+            *("azure_ai", "baseten", "cohere", "deepseek", "fireworks", "groq", "huggingface"),
+            *("ibm", "litellm", "meta", "mistralai", "ollama", "openrouter", "perplexity"),
+            *("together", "upstage", "xai"),
+        )
+    },
 }
-"""Providers that need more to be known than that their package is named after them."""
+"""Providers by name. Another one is taken where the package named after it is installed, but never
+advised to be installed: a package of a mistyped name can be anybody's."""
 
 _OWN = ("google", "openai")
 """Providers with an extra of their own, made without `langchain`."""
@@ -65,7 +77,7 @@ def check_model(option: str, value: object) -> None:
     """
     if not is_leaf(value):
         msg = (
-            f"`{option}` is {value!r}; write a name such as 'openai/gpt-5-mini', "
+            f"`{option}` is {show_model(value)}; pass a name such as 'openai/gpt-5-mini', "
             f"a chat model, or a runnable over messages"
         )
         raise ConfigurationError(msg)
@@ -86,24 +98,40 @@ def check_value(option: str, value: object) -> None:
 def _check_name(said: str, value: str) -> None:
     provider, name = _split(DEFAULT_MODEL if value == "default" else value)
     if not provider or not name:
-        msg = f"{said}; write 'provider/model', such as 'openai/gpt-5-mini'"
+        msg = f"{said}; pass 'provider/model', such as 'openai/gpt-5-mini'"
         raise ConfigurationError(msg)
     known = _provider(provider)
     missing = [
         package
         for package in ([] if provider in _OWN else ["langchain"]) + [known.package]
-        if importlib.util.find_spec(package) is None
+        if not _is_installed(package)
     ]
     if not missing:
         return
+    if provider not in _PROVIDERS:
+        near = find_near(provider, _PROVIDERS)
+        meant = f"{f'{near}/{name}'!r} if that was meant, or " if near else ""
+        msg = (
+            f"{said}, and {provider!r} is no known provider; pass {meant}a name such as "
+            f"'openai/gpt-5-mini' that begins with one of {', '.join(sorted(_PROVIDERS))}, or a "
+            f"chat model"
+        )
+        raise ConfigurationError(msg)
     wanted = f"langgraph-om[{known.extra}]"
     commands = " ".join([f"'{wanted}'"] + ([] if provider in _OWN else [_distribution(known)]))
     msg = (
         f"{said}, which needs the package {missing[0]!r}; install it with `pip install "
-        f"{commands}`, write a provider with an extra of its own ({', '.join(map(repr, _OWN))}), "
-        f"as in 'openai/gpt-5-mini', or pass a chat model"
+        f"{commands}`, pass a provider with an extra of its own ({', '.join(map(repr, _OWN))}), "
+        f"as in 'openai/gpt-5-mini', or a chat model"
     )
     raise ConfigurationError(msg)
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except (ImportError, ValueError):  # a mistyped name need not be the name of a package
+        return False
 
 
 def _provider(name: str) -> _Provider:

@@ -109,10 +109,10 @@ class BackgroundBuffering:
     def __init__(self, workers: int = 4, *, queue: int = 256, exit_timeout: float = 5.0) -> None:
         for name, value, least in (("workers", workers, 1), ("queue", queue, 0)):
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                msg = f"`{name}` is {value!r}; write a whole number, {least} or more"
+                msg = f"`{name}` is {value!r}; pass a whole number, {least} or more"
                 raise ConfigurationError(msg)
         if isinstance(exit_timeout, bool) or not exit_timeout >= 0:
-            msg = f"`exit_timeout` is {exit_timeout!r}; write seconds, 0 or more"
+            msg = f"`exit_timeout` is {exit_timeout!r}; pass seconds, 0 or more"
             raise ConfigurationError(msg)
         self._workers = workers
         self._queue = queue

@@ -117,17 +117,17 @@ def check_hooks(hooks: object, debug: object) -> Hooks:
     """
     given: Any = {} if hooks is None else hooks
     if not isinstance(given, Mapping):
-        msg = f"`hooks` is {hooks!r}; write a mapping from a hook's name to a function"
+        msg = f"`hooks` is {hooks!r}; pass a mapping from a hook's name to a function"
         raise ConfigurationError(msg)
     for name, function in given.items():
         if name not in HOOKS:
             msg = f"`hooks` has {name!r}; the hooks are {', '.join(HOOKS)}"
             raise ConfigurationError(msg)
         if not callable(function) or _yields(function):
-            msg = f"`hooks[{name!r}]` is {function!r}; write a function that returns, sync or async"
+            msg = f"`hooks[{name!r}]` is {function!r}; pass a function that returns, sync or async"
             raise ConfigurationError(msg)
     if debug is not None and (not callable(debug) or _is_async(debug) or _yields(debug)):
-        msg = f"`on_debug_event` is {debug!r}; write a function of one mapping that is not async"
+        msg = f"`on_debug_event` is {debug!r}; pass a function of one mapping that is not async"
         raise ConfigurationError(msg)
     return Hooks(dict(given), debug)
 

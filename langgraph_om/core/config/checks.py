@@ -1,129 +1,118 @@
-"""Checks of single settings: each names the setting, its value, and what to write instead."""
+"""Checks of values by rules that stand beside them, as annotations.
+
+A rule is a type as pydantic reads it, with a hint: `Annotated[int, Field(ge=1), Hint("a whole
+number of tokens, 1 or more")]`. Values are checked strictly (`True` is no number) and kept as they
+were given.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import datetime
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache, cached_property
+from string import Template
+from typing import Annotated, Any, Generic, TypeVar, get_args, get_type_hints
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from langgraph_om.errors import ConfigurationError
 
+T = TypeVar("T")
 
-def check_count(option: str, value: object, *, least: int = 1) -> int:
-    """Read a whole number of tokens; `True` is not one.
-
-    Raises:
-        ConfigurationError: When it is none, or below `least`.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        msg = f"`{option}` is {value!r}; write a whole number of tokens, {least} or more"
-        raise ConfigurationError(msg)
-    return value
+_MAX_SHOWN = 600
+"""How many characters of a wrong value its error shows."""
 
 
-def check_flag(option: str, value: object) -> bool:
-    """Read a flag.
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """What to pass instead, the end of an error; `$message_tokens` stands for that option."""
 
-    Raises:
-        ConfigurationError: When it is neither `True` nor `False`.
-    """
-    if not isinstance(value, bool):
-        msg = f"`{option}` is {value!r}; write True or False"
-        raise ConfigurationError(msg)
-    return value
+    text: str
 
 
-def check_choice(option: str, value: object, choices: Sequence[str]) -> str:
-    """Read one of several words.
-
-    Raises:
-        ConfigurationError: When it is another.
-    """
-    if value not in choices:
-        msg = f"`{option}` is {value!r}; write one of {', '.join(map(repr, choices))}"
-        raise ConfigurationError(msg)
-    return str(value)
-
-
-def check_text(option: str, value: object) -> None:
-    """Read a text or nothing.
-
-    Raises:
-        ConfigurationError: When it is something else.
-    """
-    if value is not None and not isinstance(value, str):
-        msg = f"`{option}` is {value!r}; write a text or None"
-        raise ConfigurationError(msg)
-
-
-def check_number(option: str, value: object, hint: str) -> float:
-    """Read a number; `True` and NaN are none.
+class Rule(Generic[T]):
+    """What a value has to be.
 
     Args:
-        option: The setting's name.
-        value: What was given.
-        hint: What to write instead.
-
-    Raises:
-        ConfigurationError: When it is something else.
+        annotation: A type; as `Annotated` with a `Hint` that ends its errors.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124 NaN
-        msg = f"`{option}` is {value!r}; write {hint}"
-        raise ConfigurationError(msg)
-    return float(value)
 
+    def __init__(self, annotation: Any) -> None:
+        self._annotation = annotation
 
-def check_seconds(option: str, value: object) -> float:
-    """Read a time span in seconds.
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Any]:
+        return TypeAdapter(self._annotation)  # made when first needed: it takes its time
 
-    Raises:
-        ConfigurationError: When it is no finite number above 0.
-    """
-    hint = "a number of seconds above 0"
-    seconds = check_number(option, value, hint)
-    if not 0 < seconds < float("inf"):
-        msg = f"`{option}` is {value!r}; write {hint}"
-        raise ConfigurationError(msg)
-    return seconds
+    def check(self, option: str, value: T, beside: Mapping[str, Any] | None = None) -> T:
+        """Refuse a value that the rule does not allow; return it as it was given.
 
+        Args:
+            option: The name of the value in an error.
+            value: What was given.
+            beside: The values of the same config by name, for rules that relate several.
 
-def check_key(option: str, value: object) -> str:
-    """Read the name of a key of the graph's state.
-
-    Raises:
-        ConfigurationError: When it is empty, or the memory's own `om`.
-    """
-    if not isinstance(value, str) or not value or value == "om":
-        msg = f"`{option}` is {value!r}; write the name of the state's list of messages"
-        raise ConfigurationError(msg)
-    return value
-
-
-def check_callable(option: str, value: Any) -> Any:
-    """Read a function or nothing.
-
-    Raises:
-        ConfigurationError: When it cannot be called.
-    """
-    if value is None or callable(value):
+        Raises:
+            ConfigurationError: When the rule does not allow it.
+        """
+        try:
+            self._adapter.validate_python(value, strict=True, context=beside)
+        except ValidationError as error:
+            hints = [data.text for data in get_args(self._annotation) if isinstance(data, Hint)]
+            hint = Template(hints[-1]).safe_substitute(beside or {})
+            raise to_configuration_error(option, value, hint, error) from None
         return value
-    msg = f"`{option}` is {value!r}; write a function or None"
-    raise ConfigurationError(msg)
 
 
-def check_clock(option: str, clock: Callable[[], datetime]) -> Callable[[], datetime]:
-    """Wrap a clock so that a time without a zone is an error where it is told.
+def to_configuration_error(
+    option: str, value: object, hint: str, error: ValidationError
+) -> ConfigurationError:
+    """Return an error that names an option and its value, and says what to pass instead.
+
+    A reason that a rule of ours gives (the text of its `ValueError`) stands between them.
+    """
+    whole = repr(value)
+    shown = whole if len(whole) <= _MAX_SHOWN else f"{whole[:_MAX_SHOWN]}..."
+    problems = error.errors(include_url=False, include_input=False)
+    reasons = [str(problem.get("ctx", {}).get("error", "")) for problem in problems]
+    because = next((f", {reason}" for reason in reasons if reason), "")
+    return ConfigurationError(f"`{option}` is {shown}{because}; pass {hint}")
+
+
+@cache
+def rules_of(kind: type) -> Mapping[str, Rule[Any]]:
+    """Return the rules that stand beside the fields of a class, by the fields' names."""
+    annotations = get_type_hints(kind, include_extras=True)
+    return {name: Rule(annotation) for name, annotation in annotations.items()}
+
+
+def check_fields(kind: type, values: Mapping[str, Any], form: str) -> None:
+    """Refuse values that the rules of a class do not allow.
+
+    Args:
+        kind: The class with the rules.
+        values: Values by the names of fields; each must be known.
+        form: How an error names a field, such as `observation.{}`.
 
     Raises:
-        ConfigurationError: When it cannot be called; later, when it tells no aware time.
+        ConfigurationError: For the first value that is not allowed.
     """
-    told = check_callable(option, clock)
+    rules = rules_of(kind)
+    for name, value in values.items():
+        rules[name].check(form.format(name), value, values)
 
-    def aware() -> datetime:
-        now = told()
-        if not isinstance(now, datetime) or now.tzinfo is None:
-            msg = f"`{option}` returned {now!r}; return an aware datetime"
-            raise ConfigurationError(msg)
-        return now
 
-    return aware
+def find_near(name: str, known: Mapping[str, Any] | list[str]) -> str | None:
+    """Return the known name that another one was probably meant to be."""
+    return next(iter(get_close_matches(name, list(known), n=1, cutoff=0.75)), None)
+
+
+Tokens = Annotated[int, Field(ge=1), Hint("a whole number of tokens, 1 or more")]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), Hint("a number of seconds above 0")]
+Flag = Annotated[bool, Hint("True or False")]
+Text = Annotated[str | None, Hint("a text or None")]
+
+check_count = Rule[int](Tokens).check
+check_seconds = Rule[float](Seconds).check
+check_flag = Rule[bool](Flag).check

@@ -11,37 +11,38 @@ from typing import Any, Final
 
 from langgraph_om.errors import ConfigurationError
 
-_TEXT_OR_NONE: Final = (str, type(None))
-_MAPPING_OR_NONE: Final = (dict, type(None))
+_TEXT: Final = ((str,), "a text")
+_TEXT_OR_NONE: Final = ((str, type(None)), "a text or None")
+_NUMBER: Final = ((int,), "a whole number")
 
-_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
-    "version": (int,),
-    "id": (str,),
-    "thread_id": (str,),
+_FORMS: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
+    "version": _NUMBER,
+    "id": _TEXT,
+    "thread_id": _TEXT,
     "resource_id": _TEXT_OR_NONE,
-    "scope": (str,),
-    "generation": (int,),
-    "log": (list,),
-    "cursor": (list,),
-    "chunks": (list,),
-    "reflection": _MAPPING_OR_NONE,
-    "pending": (dict,),
+    "scope": _TEXT,
+    "generation": _NUMBER,
+    "log": ((list,), "a list of groups"),
+    "cursor": ((list,), "a list of message ids"),
+    "chunks": ((list,), "a list of chunks"),
+    "reflection": ((dict, type(None)), "None or a mapping"),
+    "pending": ((dict,), "a mapping by operation"),
     "current_task": _TEXT_OR_NONE,
     "suggested_response": _TEXT_OR_NONE,
     "thread_title": _TEXT_OR_NONE,
-    "stamps": (dict,),
-    "token_cache": (dict,),
-    "turn": (dict,),
-    "attempts": (dict,),
-    "usage": (dict,),
-    "others": (list,),
-    "revision": (int,),
-    "outbox": (list,),
-    "tripwire": _MAPPING_OR_NONE,
+    "stamps": ((dict,), "a mapping from message ids to ISO times"),
+    "token_cache": ((dict,), "a mapping"),
+    "turn": ((dict,), "a mapping"),
+    "attempts": ((dict,), "a mapping by operation"),
+    "usage": ((dict,), "a mapping by operation"),
+    "others": ((list,), "a list of mappings, one per thread"),
+    "revision": _NUMBER,
+    "outbox": ((list,), "a list of changes of the shared log"),
+    "tripwire": ((dict, type(None)), "None or a mapping"),
     "archived": _TEXT_OR_NONE,
     "evicted": _TEXT_OR_NONE,
 }
-"""Per key of the record, what its value may be."""
+"""Per key of the record, the types that its value may have, and what that is."""
 
 _PARTS: Final[Mapping[str, tuple[str, ...]]] = {
     "log": ("id", "kind", "ranges", "thread_id", "observed_at", "text", "tokens"),
@@ -71,14 +72,15 @@ def check_edit(edit: Mapping[Any, Any], version: int) -> None:
         ConfigurationError: For an unknown key, a value of another type, or a missing part.
     """
     for key, value in edit.items():
-        allowed = _TYPES.get(key)
-        if allowed is None:
-            known = ", ".join(sorted(_TYPES))
+        if key not in _FORMS:
+            known = ", ".join(sorted(_FORMS))
             msg = f"an update of `om` has the key {str(key)!r}; the keys of a record are {known}"
             raise ConfigurationError(msg)
-        if not isinstance(value, allowed) or isinstance(value, bool):
-            names = " or ".join(kind.__name__ for kind in allowed)
-            msg = f"an edit sets `om.{key}` to {value!r}; write {names}"
+        types, form = _FORMS[key]
+        if not isinstance(value, types) or isinstance(value, bool):
+            each = f", each with {', '.join(_PARTS[key])}" if key in _PARTS else ""
+            own = f" with {', '.join(_FIELDS[key])}" if key in _FIELDS else ""
+            msg = f"an edit sets `om.{key}` to {value!r}; pass {form}{each}{own}"
             raise ConfigurationError(msg)
         _check_parts(key, value)
     if edit.get("version", version) != version:

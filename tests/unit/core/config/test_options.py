@@ -2,23 +2,29 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
+from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
 
 from langgraph_om import (
     ConfigurationError,
     ObservationalMemory,
     ObservationConfig,
+    ObservationOptions,
     ReflectionConfig,
+    ReflectionOptions,
     RetrievalConfig,
+    RetrievalOptions,
     Thresholds,
     TokenxCounter,
 )
-from langgraph_om.core.config.options import DEFAULT_MODEL, as_config, select_models
+from langgraph_om.core.config.options import DEFAULT_MODEL, as_config, is_default
 from langgraph_om.core.config.thresholds import resolve_thresholds
+from langgraph_om.models.choose import select_models
 from langgraph_om.testing import ScriptedChatModel
 
 MODEL = ScriptedChatModel()
@@ -138,7 +144,7 @@ def test_a_value_out_of_range_is_named_with_its_option(
         resolve(**nested(option, value))
     assert f"`{option}`" in str(caught.value)
     assert shown(value) in str(caught.value)
-    assert "; write " in str(caught.value)
+    assert "; pass " in str(caught.value)
 
 
 HOST_ERRORS: list[tuple[str, object]] = [
@@ -183,7 +189,7 @@ def test_a_host_option_that_can_not_be_meant_is_named(option: str, value: object
     with pytest.raises(ConfigurationError) as caught:
         ObservationalMemory(MODEL, **options)
     assert f"`{option}` is {value!r}" in str(caught.value)
-    assert "; write " in str(caught.value)
+    assert "; pass " in str(caught.value)
 
 
 def test_a_clock_without_a_zone_is_an_error_where_it_is_read() -> None:
@@ -207,6 +213,39 @@ def test_an_unknown_key_is_an_error_that_lists_the_known_ones(
         ObservationalMemory(MODEL, **options)
     assert f"`{option}` has the unknown key {key!r}" in str(caught.value)
     assert known in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("message_tokens", 1000, "; pass observation={'message_tokens': 1000}"),
+        ("messageTokens", 1000, "; pass observation={'message_tokens': 1000}"),
+        ("observation_tokens", 5, "; pass reflection={'observation_tokens': 5}"),
+        ("vector", True, "; pass retrieval={'vector': True}"),
+        ("block_after", 2, "observation={'block_after': 2} or reflection={'block_after': 2}"),
+        ("dedline", 5, "; pass deadline=5 if that was meant"),
+        ("embedder", None, "; the options are model, enabled, scope, "),
+    ],
+)
+def test_an_option_that_there_is_not_leads_to_the_one_that_was_meant(
+    option: str, value: object, said: str
+) -> None:
+    options: dict[str, Any] = {option: value}
+    with pytest.raises(ConfigurationError) as caught:
+        ObservationalMemory(MODEL, **options)
+    assert f"`{option}` is no option of ObservationalMemory" in str(caught.value)
+    assert said in str(caught.value)
+
+
+def test_an_interval_that_rounds_to_nothing_says_what_it_comes_to() -> None:
+    with pytest.raises(ConfigurationError, match=r"is 0\.001, that is 0 tokens; pass a fraction"):
+        thresholds({"message_tokens": 100, "buffer_tokens": 0.001})
+
+
+def test_an_error_shows_no_more_than_the_start_of_a_value() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        ObservationalMemory(MODEL, on_error="x" * 100_000)  # type: ignore[arg-type]
+    assert len(str(caught.value)) < 1000
 
 
 # --- What contradicts something else -------------------------------------------------------------
@@ -334,6 +373,39 @@ def test_a_mapping_and_the_config_class_are_one() -> None:
     assert as_config(RetrievalConfig, "retrieval", {"vector": True}) == RetrievalConfig(vector=True)
 
 
+@pytest.mark.parametrize(
+    ("config", "options"),
+    [
+        (ObservationConfig, ObservationOptions),
+        (ReflectionConfig, ReflectionOptions),
+        (RetrievalConfig, RetrievalOptions),
+    ],
+)
+def test_a_mapping_has_the_keys_and_types_of_its_config_class(config: Any, options: Any) -> None:
+    assert get_type_hints(options) == get_type_hints(config)
+    assert [*get_type_hints(options)] == [entry.name for entry in fields(config)]
+
+
+def test_what_is_left_out_is_known_after_a_replacement() -> None:
+    kept = replace(ObservationConfig(), message_tokens=5000)
+    assert is_default(kept.buffer_tokens)
+    assert is_default(kept.model_settings)
+    assert is_default(replace(ReflectionConfig(), observation_tokens=9).buffer_activation)
+    assert is_default(replace(RetrievalConfig(), vector=True).scope)
+    assert not is_default(replace(kept, buffer_tokens=0.2).buffer_tokens)
+    assert not is_default(RetrievalConfig(scope="resource").scope)
+    assert not is_default(ObservationConfig(model_settings={}).model_settings)
+    assert ReflectionConfig(buffer_activation=0.5) == ReflectionConfig()
+
+
+@pytest.mark.parametrize("value", [0, 1, False, 3000, 0.25])
+def test_numbers_and_flags_are_kept_as_they_are_given(value: Any) -> None:
+    option = "previous_observer_tokens" if type(value) is int else "buffer_tokens"
+    memory = ObservationalMemory(MODEL, observation=ObservationConfig(**{option: value}))
+    kept = getattr(memory.settings.observation, option)
+    assert (type(kept), kept) == (type(value), value)
+
+
 def test_the_scope_resource_buffers_only_when_asked_to() -> None:
     assert asdict(thresholds(scope="resource")) == {**DEFAULTS, **UNBUFFERED}
     assert thresholds({"buffer_tokens": 0.2}, scope="resource").buffer_tokens == 6000
@@ -408,8 +480,8 @@ def test_one_model_for_both_and_one_of_its_own_contradict(option: str) -> None:
     options: dict[str, Any] = {option: {"model": OTHER}}
     with pytest.raises(ConfigurationError) as caught:
         ObservationalMemory(MODEL, **options)
-    assert f"`{option}.model` is {OTHER!r}" in str(caught.value)
-    assert f"`model` is {MODEL!r}" in str(caught.value)
+    assert f"`{option}.model` is ScriptedChatModel while" in str(caught.value)
+    assert "`model` is ScriptedChatModel;" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -443,6 +515,7 @@ def test_observer_and_reflector_fall_back_to_each_other(
         ({"observation": ObservationConfig()}, "observation"),
         ({"reflection": {}}, "reflection"),
         ({"share_token_budget": True}, "share_token_budget"),
+        ({"scope": "resource", "archive": "sqlite://"}, "scope"),
     ],
 )
 def test_memory_settings_without_a_model_name_the_default(
@@ -453,6 +526,27 @@ def test_memory_settings_without_a_model_name_the_default(
     assert f"`{option}`" in str(caught.value)
     assert "model='default'" in str(caught.value)
     assert not ObservationalMemory(enabled=False, **{**options, "observation": OFF}).enabled
+
+
+@pytest.mark.parametrize(
+    ("value", "call"),
+    [(True, "`ObservationalMemory()`"), (False, "`ObservationalMemory(enabled=False)`")],
+)
+def test_a_flag_for_a_model_leads_to_what_was_meant(value: Any, call: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        ObservationalMemory(value)
+    assert f"`model` is {value}; call {call}" in str(caught.value)
+
+
+def test_a_model_in_an_error_is_shown_by_its_class_and_name() -> None:
+    model = ChatOpenAI(model="gpt-5-mini", api_key=SecretStr("dummy"))
+    with pytest.raises(ConfigurationError) as caught:
+        ObservationalMemory([{"model": model}, (model, model), 5])
+    shown = str(caught.value).partition(", where")[0]
+    assert shown == (
+        "`model` is [{'model': ChatOpenAI(gpt-5-mini)}, (ChatOpenAI(gpt-5-mini), "
+        "ChatOpenAI(gpt-5-mini)), 5]"
+    )
 
 
 def test_host_options_need_no_model() -> None:
@@ -485,7 +579,7 @@ def test_a_model_that_can_never_work_is_refused_at_construction(
         ("openai/gpt-5-mini", "langchain_openai", "openai"),
         ("openai:gpt-5-mini", "langchain_openai", "openai"),
         ("google/gemini-2.5-flash", "langchain_google_genai", "google"),
-        ("nosuch/model", "langchain", "agents"),
+        ("mistralai/model", "langchain", "agents"),
     ],
 )
 def test_a_missing_package_is_named_with_how_to_install_it(

@@ -371,6 +371,22 @@ def test_junk_is_refused_by_name_and_changes_nothing(junk: object, named: str) -
     assert record == before
 
 
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        ({"log": "hello"}, "`om.log` to 'hello'; pass a list of groups, each with id, kind, "),
+        ({"cursor": {}}, "`om.cursor` to {}; pass a list of message ids"),
+        ({"turn": []}, "`om.turn` to []; pass a mapping with request, step"),
+        ({"generation": True}, "`om.generation` to True; pass a whole number"),
+        ({"tripwire": 0}, "`om.tripwire` to 0; pass None or a mapping with reason, last_message"),
+    ],
+)
+def test_an_edit_of_another_form_says_what_to_pass(edit: Any, said: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        fold(blank_record(), [edit])
+    assert said in str(caught.value)
+
+
 @pytest.mark.parametrize("version", [2, 99, "1", None, 1.5])
 def test_a_record_of_another_form_is_refused(version: object) -> None:
     value = {**blank_record(), "version": version}
