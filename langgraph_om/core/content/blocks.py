@@ -75,6 +75,7 @@ REASONING_KEYS: Final = (
 """Where a reasoning block may have its text, the likeliest first."""
 
 NESTED_KEYS: Final = ("extras", "metadata", "source", "inline_data", "inlineData", *_ATTACHED)
+_NESTED: Final = frozenset(NESTED_KEYS)
 NESTED_LEVELS: Final = 2
 NAME_KEYS: Final = ("filename", "file_name", "name", "title")
 LINK_KEYS: Final = ("url", "uri", "file_uri", "file_url")
@@ -116,9 +117,12 @@ def block_places(block: Mapping[Any, Any]) -> list[Mapping[Any, Any]]:
     """Return the block, and what in it describes the same attachment, the outermost first."""
     places = found = [block]
     for _ in range(NESTED_LEVELS):
-        inner = (place[key] for place in found for key in NESTED_KEYS if key in place)
-        found = [value for value in inner if isinstance(value, Mapping)]
-        found = [value for value in found if all(value is not place for place in places)]
+        nested = [place for place in found if not _NESTED.isdisjoint(place)]
+        if not nested:
+            break
+        inner = (place[key] for place in nested for key in NESTED_KEYS if key in place)
+        values = [value for value in inner if isinstance(value, Mapping)]
+        found = [value for value in values if all(value is not place for place in places)]
         places = [*places, *found]
     return places
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from langchain_core.messages import (
     AIMessage,
@@ -60,7 +59,22 @@ ROLES: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True)
+ReadT = TypeVar("ReadT")
+
+
+class _Once(Generic[ReadT]):
+    """A property that is read once; unlike `cached_property`, without a lock, which costs more."""
+
+    def __init__(self, read: Callable[[Any], ReadT]) -> None:
+        self._read = read
+
+    def __get__(self, part: Part, owner: type[Part]) -> ReadT:
+        value = self._read(part)
+        setattr(part, self._read.__name__, value)
+        return value
+
+
+@dataclass(eq=False)
 class Part:
     """One part of a message; what it says is read when it is asked for."""
 
@@ -77,16 +91,20 @@ class Part:
     is_document: bool = False
     """Whether it is a file that came as text."""
 
-    @cached_property
+    @property
     def body(self) -> Any:
         """Its text, or its placeholder; of a call the arguments, of a result the content."""
+        return self.block if isinstance(self.block, str) else self._read_body
+
+    @_Once
+    def _read_body(self) -> Any:
         if self.number:
             label = attachment_label(self.places)
             return f"[{self.number}: {label}]" if label else f"[{self.number}]"
         read = _BODIES.get(self.kind)
         return read(self.block) if read else self.block
 
-    @cached_property
+    @_Once
     def name(self) -> str:
         """The name of the tool, or of a file that came as text."""
         if self.kind.startswith("tool-"):
@@ -94,7 +112,7 @@ class Part:
             return name or ("tool" if self.kind == "tool-call" else "")
         return (attachment_label(self.places) or "text") if self.is_document else ""
 
-    @cached_property
+    @_Once
     def call_id(self) -> str:
         """The id that a call shares with its result."""
         if self.kind == "tool-call":
@@ -106,12 +124,12 @@ class Part:
 
     # What follows is for what is attached.
 
-    @cached_property
+    @_Once
     def places(self) -> list[Mapping[Any, Any]]:
         """The block, and the mappings in it that describe the same attachment."""
         return block_places(self.block)
 
-    @cached_property
+    @_Once
     def payload(self) -> Payload | None:
         """What it holds; perhaps no bytes, and none when it is elsewhere."""
         return find_payload(self.places)
@@ -136,7 +154,7 @@ class Part:
         """Its name, if it has one."""
         return next(filter(None, map(as_label, block_strings(self.places, NAME_KEYS))), "")
 
-    @cached_property
+    @_Once
     def mime(self) -> str:
         """Its MIME type; perhaps only `image/*`."""
         head = self.payload.head() if self.payload and self.holds_bytes else b""

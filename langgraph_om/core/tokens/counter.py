@@ -229,7 +229,8 @@ def _result_block(tally: _Tally, block: Mapping[str, Any]) -> None:
 
 def _attachment_block(tally: _Tally, block: Mapping[str, Any]) -> None:
     part = Part(known_type(block).name.lower(), block)
-    source, document = as_mapping(block.get("source")), inline_document(block)
+    source = as_mapping(block.get("source"))
+    document = "" if part.kind == "image" else inline_document(block)
     if part.kind == "image" or (part.holds_bytes and not document):
         tally.tokens += tally.attachments.tokens(part)
     elif isinstance(block.get("text"), str):

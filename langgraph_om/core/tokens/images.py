@@ -24,7 +24,6 @@ from langgraph_om.core.content.blocks import (
     first_string,
 )
 from langgraph_om.core.content.parts import Part
-from langgraph_om.core.content.text import as_mapping
 from langgraph_om.errors import ConfigurationError
 
 Provider = Literal["openai", "google", "anthropic"]
@@ -61,11 +60,13 @@ class AttachmentFormula:
         stated = _stated_tokens(part.block)
         if stated is not None:
             return stated
-        payload, name = part.payload, first_string(part.places, (*NAME_KEYS, *LINK_KEYS))
-        mime = first_string(part.places, MIME_KEYS) or (payload.mime if payload else "")
-        mime = mime.lower() or _mime_of_name(name)
-        if part.kind == "image" or mime.startswith("image/"):
-            return self._image(part.places, payload)
+        places, payload = part.places, part.payload
+        if part.kind == "image":
+            return self._image(places, payload)
+        mime = first_string(places, MIME_KEYS) or (payload.mime if payload else "")
+        mime = mime.lower() or _mime_of_name(first_string(places, (*NAME_KEYS, *LINK_KEYS)))
+        if mime.startswith("image/"):
+            return self._image(places, payload)
         if part.kind != "file" or mime.startswith(("audio/", "video/")) or payload is None:
             return FILE_FALLBACK_TOKENS
         least, per_token = _FILES[self.provider] if mime == PDF else (1, 4)
@@ -180,8 +181,8 @@ _IMAGE_NAME: Final = re.compile(
 
 
 def _stated_tokens(block: Mapping[str, Any]) -> int | None:
-    for place in (block, as_mapping(block.get("extras")), as_mapping(block.get("metadata"))):
-        tokens = place.get("om_tokens")
+    for place in (block, block.get("extras"), block.get("metadata")):
+        tokens = place.get("om_tokens") if isinstance(place, Mapping) else None
         if isinstance(tokens, int) and not isinstance(tokens, bool) and tokens >= 0:
             return tokens
     return None
@@ -189,8 +190,8 @@ def _stated_tokens(block: Mapping[str, Any]) -> int | None:
 
 def _stated_size(places: Sequence[Mapping[str, Any]]) -> ImageSize | None:
     for place in places:
-        for keys in _SIZE_KEYS:
-            width, height = (place.get(key) for key in keys)
+        for across, down in _SIZE_KEYS:
+            width, height = place.get(across), place.get(down)
             if isinstance(width, int) and isinstance(height, int) and min(width, height) > 0:
                 return ImageSize(width, height)
     return None
