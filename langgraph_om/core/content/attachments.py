@@ -7,29 +7,16 @@ Nothing is fetched: an attachment is in the message, or behind a URL that the pr
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
-from binascii import Error as BadBase64
-from binascii import a2b_base64
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from langgraph_om.core.content.blocks import (
-    MIME_KEYS,
-    NAME_KEYS,
-    URL_KEYS,
-    attachment_kind,
-    attachment_label,
-    block_places,
-    block_strings,
-    url_mime,
-)
+from langgraph_om.core.content.blocks import MEDIA, PDF
 from langgraph_om.core.content.escape import escape
-from langgraph_om.core.content.text import as_label
+from langgraph_om.core.content.parts import Part
 
 MAX_ATTACHMENTS: Final = 20
 """In one question; more of them, and some providers shrink or refuse images."""
@@ -41,30 +28,8 @@ NOT_SENT: Final = "Not sent, being too large or too many:"
 MAX_NAMED: Final = 20
 """Of those that are not sent."""
 
-_MEDIA: Final = frozenset({"image", "audio", "video"})
 _COMMON_IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
 """What every model takes that takes images."""
-_PDF: Final = "application/pdf"
-_UNKNOWN_FILE: Final = "application/octet-stream"
-_BASE64_KEYS: Final = frozenset({"base64", "data", "file_data", "bytes"})
-
-_MIME = re.compile(r"[a-z0-9.+-]{1,80}/[a-z0-9.+-]{1,80}")
-_WEB = re.compile(r"https?://[^\s/]", re.IGNORECASE)
-_SPACE = re.compile(r"\s")
-_SAME_MIME: Final[Mapping[str, str]] = {"image/jpg": "image/jpeg", "application/x-pdf": _PDF}
-_ENDINGS: Final[Mapping[str, str]] = {
-    **{ending: f"image/{ending}" for ending in ("png", "jpeg", "webp", "gif")},
-    "jpg": "image/jpeg",
-    "pdf": _PDF,
-}
-_SIGNATURES: Final = (
-    (re.compile(rb"\x89PNG"), "image/png"),
-    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
-    (re.compile(rb"GIF8"), "image/gif"),
-    (re.compile(rb"RIFF.{4}WEBP", re.DOTALL), "image/webp"),
-    (re.compile(rb"%PDF-"), _PDF),
-)
-_HEAD: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,113 +72,25 @@ class Attachment:
         return "".join(self.data[self.start :].split())
 
 
-class Placeholders:
-    """Names attachments in the order in which they are met, and remembers where they are."""
-
-    def __init__(self) -> None:
-        self._numbers: Counter[str] = Counter()
-        self._met: list[tuple[str, Mapping[Any, Any], str]] = []
-
-    def add(self, block: Mapping[Any, Any], stated: str) -> str:
-        """Return the placeholder of an attachment.
-
-        Args:
-            block: The content block.
-            stated: Its type.
-        """
-        kind = attachment_kind(block, stated)
-        self._numbers[kind] += 1
-        number, label = f"{kind} #{self._numbers[kind]}", attachment_label(block)
-        placeholder = f"[{number}: {label}]" if label else f"[{number}]"
-        self._met.append((placeholder, block, stated))
-        return placeholder
-
-    def attachments(self) -> list[Attachment]:
-        """Return those that can be sent, in their order."""
-        found = (attachment_of(*met) for met in self._met)
-        return [attachment for attachment in found if attachment]
+def find_attachments(parts: Iterable[Part]) -> list[Attachment]:
+    """Return what can be sent of what is attached: no mere id, nor data of no known type."""
+    return [_attachment(part) for part in parts if part.can_be_shown or part.url]
 
 
-# --- Reading -------------------------------------------------------------------------------------
-
-
-def attachment_of(label: str, block: Mapping[Any, Any], stated: str) -> Attachment | None:
-    """Find an attachment in its block, whichever provider's form it has.
-
-    Args:
-        label: Its placeholder.
-        block: The content block.
-        stated: Its type.
-
-    Returns:
-        The attachment; None when there is only an id, or data of which nobody could tell the type.
-    """
-    places = block_places(block)
-    data, start, url = _source(places)
-    if not data and not url:
-        return None
-    kind = attachment_kind(block, stated).lower()
-    name = next(filter(None, map(as_label, block_strings(places, NAME_KEYS))), "")
-    mime = _mime_of(places, kind, (name, url.partition("?")[0]), _head(data, start))
-    if kind == "file" and mime.partition("/")[0] in _MEDIA:
-        kind = mime.partition("/")[0]
-    if data and mime.endswith("*"):
-        return None
-    return Attachment(label, kind, mime, name, data, start, url)
-
-
-def _source(places: Sequence[Mapping[Any, Any]]) -> tuple[str | bytes, int, str]:
-    """Find the bytes, or where base64 of them begins, or else a URL."""
-    url = ""
-    for place in places:
-        for key in ("base64", "bytes", *URL_KEYS):
-            value = place.get(key)
-            if isinstance(value, bytes | bytearray) and value:
-                return bytes(value), 0, ""
-            if not isinstance(value, str) or not value:
-                continue
-            if value[:5].casefold() == "data:":
-                comma = value.find(",", 0, 300)
-                if (
-                    comma > 0
-                    and value[:comma].casefold().endswith(";base64")
-                    and value[comma + 1 :]
-                ):
-                    return value, comma + 1, ""
-            elif _WEB.match(value):
-                url = url or value
-            elif key in _BASE64_KEYS and ":" not in value[:_HEAD]:
-                return value, 0, ""
-    return b"", 0, url
-
-
-def _mime_of(
-    places: Sequence[Mapping[Any, Any]], kind: str, names: Sequence[str], head: bytes
-) -> str:
-    """Tell a MIME type: as stated, else by the first bytes, else by the end of a name."""
-    stated = [*block_strings(places, MIME_KEYS), *map(url_mime, block_strings(places, URL_KEYS))]
-    family = kind if kind in _MEDIA else "application"
-    for value in filter(None, stated):
-        mime = value[:200].lower().partition(";")[0].strip()
-        mime = mime if "/" in mime else f"{family}/{mime}"
-        if _MIME.fullmatch(mime) and (kind not in _MEDIA or mime.startswith(f"{kind}/")):
-            return _SAME_MIME.get(mime, mime)
-    by_bytes = (mime for signature, mime in _SIGNATURES if signature.match(head))
-    by_name = (_ENDINGS.get(name.lower().rpartition(".")[2], "") for name in names)
-    guess = next(filter(None, (*by_bytes, *by_name)), "")
-    if kind in _MEDIA:
-        return guess if guess.startswith(f"{kind}/") else f"{kind}/*"
-    return guess or _UNKNOWN_FILE
-
-
-def _head(data: str | bytes, start: int) -> bytes:
-    if isinstance(data, bytes):
-        return data[:_HEAD]
-    letters = _SPACE.sub("", data[start : start + 2 * _HEAD])[:_HEAD]
-    try:
-        return a2b_base64(letters.replace("-", "+").replace("_", "/"))
-    except (BadBase64, ValueError):
-        return b""
+def _attachment(part: Part) -> Attachment:
+    family = part.mime.partition("/")[0]
+    kind = family if part.kind == "file" and family in MEDIA else part.kind
+    held = part.payload if part.holds_bytes else None
+    data = held.data if held else b""
+    return Attachment(
+        str(part.body),
+        kind,
+        part.mime,
+        part.file_name,
+        data if isinstance(data, str) else bytes(data),
+        held.start if held else 0,
+        part.url,
+    )
 
 
 # --- Choosing ------------------------------------------------------------------------------------
@@ -244,14 +121,14 @@ def is_profiled(attachment: Attachment, profile: Mapping[str, Any] | None) -> bo
     if attachment.kind == "image":
         is_usual = attachment.mime in _COMMON_IMAGES or bool(attachment.url)
     else:
-        is_usual = attachment.kind != "file" or attachment.mime == _PDF
+        is_usual = attachment.kind != "file" or attachment.mime == PDF
     known = profile or {}
     if not is_usual or known.get("attachment") is False:
         return False
     if attachment.url and known.get("image_url_inputs") is False:
         return False
     key = "pdf_inputs" if attachment.kind == "file" else f"{attachment.kind}_inputs"
-    says_nothing = not any(f"{kind}_inputs" in known for kind in (*_MEDIA, "pdf"))
+    says_nothing = not any(f"{kind}_inputs" in known for kind in (*MEDIA, "pdf"))
     return says_nothing or known.get(key) is True
 
 

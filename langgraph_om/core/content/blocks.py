@@ -1,79 +1,99 @@
-"""What a content block is: one reading of its type, its name and its text, whoever wrote it.
+"""What a content block is: one reading of its type, its name, its text and its bytes.
 
-Providers and LangChain write the same thing in several forms; the tables name all of them.
+Providers and LangChain write the same thing in several forms; the tables name all of them, and
+nobody else looks for a type, a place or a key.
 """
 
 from __future__ import annotations
 
 import re
+from binascii import Error as BadBase64
+from binascii import a2b_base64
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from langgraph_om.core.content.text import as_label
 
-TEXT_KEYS: Final[Mapping[str, str]] = {
-    "text": "text",
-    "input_text": "text",
-    "output_text": "text",
-    "refusal": "refusal",
-}
-"""Where each type of spoken block has its text."""
+# --- Types ---------------------------------------------------------------------------------------
 
-REASONING_TYPES: Final = frozenset({"reasoning", "thinking", "reasoning_content"})
+
+class BlockType(NamedTuple):
+    """What the blocks of a type are."""
+
+    form: str
+    """`text`, `reasoning`, `call`, `result`, `attachment`, `wrapper` or `other`: so it counts."""
+    shown: str
+    """One of these, or nothing: so it reads."""
+    key: str = ""
+    """Where a text stands."""
+    name: str = ""
+    """What an attachment is called."""
+
+
+def _types(
+    types: str, form: str, shown: str, key: str = "", name: str = ""
+) -> dict[str, BlockType]:
+    return dict.fromkeys(types.split(), BlockType(form, shown, key, name))
+
+
+TYPES: Final[Mapping[str, BlockType]] = {
+    **_types("text input_text output_text", "text", "text", key="text"),
+    **_types("refusal", "text", "text", key="refusal"),
+    **_types("reasoning thinking reasoning_content", "reasoning", "reasoning"),
+    **_types("redacted_thinking", "reasoning", ""),
+    **_types("tool_use tool_call function_call invalid_tool_call", "call", "call"),
+    **_types("server_tool_call server_tool_use mcp_tool_use", "call", "call"),
+    # Calls that were still streaming.
+    **_types("tool_call_chunk server_tool_call_chunk", "call", ""),
+    **_types("input_json_delta", "other", ""),
+    **_types("custom_tool_call", "call", "other"),
+    **_types("tool_result server_tool_result mcp_tool_result", "result", "result"),
+    **_types("web_search_tool_result function_call_output", "result", "result"),
+    **_types("image image_url input_image", "attachment", "attachment", name="Image"),
+    **_types("audio audio_url input_audio", "attachment", "attachment", name="Audio"),
+    **_types("video video_url input_video", "attachment", "attachment", name="Video"),
+    **_types("file input_file document", "attachment", "attachment", name="File"),
+    **_types("text-plain media", "attachment", "attachment", name="File"),
+    **_types("non_standard", "wrapper", "other"),
+}
+UNKNOWN: Final = BlockType("other", "other")
+
+KINDS_BY_MIME: Final = {"image": "Image", "audio": "Audio", "video": "Video"}
+WRAPPERS: Final = 3
+"""How many wrappers around a block, or around its text, are taken off."""
+
+# --- Places and keys -----------------------------------------------------------------------------
+
+_ATTACHED: Final = tuple(name for name, known in TYPES.items() if known.form == "attachment")
+_KEYS_OF_TYPE: Final = (*(name for name, known in TYPES.items() if known.key), *_ATTACHED)
+"""The types that some providers state as the only key of a block."""
+
 REASONING_KEYS: Final = (
-    "reasoning",
-    "thinking",
-    "reasoning_content",
-    "summary",
-    "text",
-    "content",
+    *("reasoning", "thinking", "reasoning_content", "summary", "text", "content"),
 )
 """Where a reasoning block may have its text, the likeliest first."""
 
-CALL_TYPES: Final = frozenset(
-    {"tool_use", "tool_call", "function_call", "invalid_tool_call"}
-    | {"server_tool_call", "server_tool_use", "mcp_tool_use"}
-)
-CALL_CHUNK_TYPES: Final = frozenset({"tool_call_chunk", "server_tool_call_chunk"})
-"""Calls that were still streaming."""
-
-RESULT_TYPES: Final = frozenset(
-    {"tool_result", "server_tool_result", "mcp_tool_result", "web_search_tool_result"}
-    | {"function_call_output"}
-)
-
-ATTACHMENT_KINDS: Final[Mapping[str, str]] = {
-    "image": "Image",
-    "image_url": "Image",
-    "input_image": "Image",
-    "audio": "Audio",
-    "audio_url": "Audio",
-    "input_audio": "Audio",
-    "video": "Video",
-    "video_url": "Video",
-    "input_video": "Video",
-    "file": "File",
-    "input_file": "File",
-    "document": "File",
-    "text-plain": "File",
-    "media": "File",
-}
-"""What an attachment of each type is called."""
-
-KINDS_BY_MIME: Final = {"image": "Image", "audio": "Audio", "video": "Video"}
-NAME_KEYS: Final = ("filename", "file_name", "name", "title")
-URL_KEYS: Final = ("url", "uri", "file_uri", "file_url", "file_data", "data", *ATTACHMENT_KINDS)
-MIME_KEYS: Final = ("mime_type", "media_type", "mimeType", "format")
-NESTED_KEYS: Final = ("extras", "metadata", "source", *ATTACHMENT_KINDS)
+NESTED_KEYS: Final = ("extras", "metadata", "source", "inline_data", "inlineData", *_ATTACHED)
+_NESTED: Final = frozenset(NESTED_KEYS)
 NESTED_LEVELS: Final = 2
-WRAPPERS: Final = 3
-"""How many wrappers around a block, or around its text, are taken off."""
-SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,20}://")
+NAME_KEYS: Final = ("filename", "file_name", "name", "title")
+LINK_KEYS: Final = ("url", "uri", "file_uri", "file_url")
+URL_KEYS: Final = (*LINK_KEYS, "file_data", "data", *_ATTACHED)
+BYTES_KEYS: Final = ("base64", "bytes", *URL_KEYS)
+"""Where the bytes of an attachment, or what leads to them, may be."""
+BASE64_KEYS: Final = frozenset({"base64", "bytes", "file_data", "data", "image"})
+"""Where a text may be base64 that nothing announces."""
+MIME_KEYS: Final = ("mime_type", "media_type", "mimeType")
+FORMAT_KEYS: Final = (*MIME_KEYS, "format")
+"""Where a MIME type is, or the end of one."""
+
+
+_Places = Sequence[Mapping[Any, Any]]
 
 
 def unwrapped(block: object) -> object:
-    """The block inside the wrappers around a foreign one."""
+    """Return the block inside the wrappers around a foreign one."""
     for _ in range(WRAPPERS):
         if isinstance(block, dict) and block.get("type") == "non_standard" and "value" in block:
             block = block["value"]
@@ -81,52 +101,100 @@ def unwrapped(block: object) -> object:
 
 
 def block_type(block: Mapping[Any, Any]) -> str:
-    """The type of a block, which some providers state as its only key."""
+    """Return the type of a block, which some providers state as its only key."""
     stated = block.get("type")
     if isinstance(stated, str):
         return stated
-    return next((key for key in (*TEXT_KEYS, *ATTACHMENT_KINDS) if key in block), "")
+    return next((key for key in _KEYS_OF_TYPE if key in block), "")
+
+
+def known_type(block: Mapping[Any, Any]) -> BlockType:
+    """Return what is known of the type of a block."""
+    return TYPES.get(block_type(block), UNKNOWN)
+
+
+def block_places(block: Mapping[Any, Any]) -> list[Mapping[Any, Any]]:
+    """Return the block, and what in it describes the same attachment, the outermost first."""
+    places = found = [block]
+    for _ in range(NESTED_LEVELS):
+        nested = [place for place in found if not _NESTED.isdisjoint(place)]
+        if not nested:
+            break
+        inner = (place[key] for place in nested for key in NESTED_KEYS if key in place)
+        values = [value for value in inner if isinstance(value, Mapping)]
+        found = [value for value in values if all(value is not place for place in places)]
+        places = [*places, *found]
+    return places
+
+
+def block_strings(places: _Places, keys: Sequence[str]) -> Iterator[str]:
+    """Give the texts under `keys`, the outermost place first."""
+    values = (place[key] for place in places for key in keys if key in place)
+    return (value for value in values if isinstance(value, str))
+
+
+def first_string(places: _Places, keys: Sequence[str]) -> str:
+    """Return the first text under `keys` that is not empty, if there is one."""
+    return next(filter(None, block_strings(places, keys)), "")
+
+
+# --- Texts ---------------------------------------------------------------------------------------
 
 
 def reasoning_text(block: object) -> str:
-    """The readable reasoning in a block; nothing when it is redacted or encrypted."""
+    """Return the readable reasoning in a block; nothing when it is redacted or encrypted."""
     for _ in range(WRAPPERS):
         if not isinstance(block, dict):
             break
         found = (block[key] for key in REASONING_KEYS if block.get(key))
         block = next(found, None)
-    return _joined_texts(block)
+    return _join_texts(block)
 
 
-def attachment_label(block: Mapping[Any, Any]) -> str:
-    """What names an attachment: its name, else the end of its URL, else its MIME type."""
-    places = block_places(block)
+def inline_document(block: Mapping[Any, Any]) -> str:
+    """Return the text of a file that came as text; nothing when it came in another form."""
+    if attachment_kind(block) != "File":
+        return ""
+    source = block.get("source")
+    if isinstance(source, dict) and source.get("type") in ("text", "content"):
+        return _join_texts(source.get("data", source.get("content")))
+    return _join_texts(block.get("text"))
+
+
+def _join_texts(value: object) -> str:
+    """Join the text in a string, or in a list of strings and text blocks."""
+    if isinstance(value, list):
+        texts = (item.get("text") if isinstance(item, dict) else item for item in value)
+        return "\n".join(text for text in texts if isinstance(text, str))
+    return value if isinstance(value, str) else ""
+
+
+# --- Names ---------------------------------------------------------------------------------------
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,20}://")
+_URI_MIME = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
+
+
+def attachment_kind(block: Mapping[Any, Any]) -> str:
+    """Return the sequence an attachment is numbered in; a mere file is sorted by its MIME type."""
+    kind = known_type(block).name or "File"
+    if kind == "File" and isinstance(mime := block.get("mime_type"), str):
+        return KINDS_BY_MIME.get(mime.partition("/")[0], kind)
+    return kind
+
+
+def attachment_label(places: _Places) -> str:
+    """Return what names an attachment: its name, else the end of its URL, else its MIME type."""
     names = map(as_label, block_strings(places, NAME_KEYS))
     urls = list(block_strings(places, URL_KEYS))
-    mimes = map(as_label, block_strings(places, MIME_KEYS))
-    candidates = (*names, *map(_url_name, urls), *mimes, *map(url_mime, urls))
+    mimes = map(as_label, block_strings(places, FORMAT_KEYS))
+    candidates = (*names, *map(_url_name, urls), *mimes, *map(_url_mime, urls))
     return next(filter(None, candidates), "")
 
 
-def block_places(block: Mapping[Any, Any]) -> list[Mapping[Any, Any]]:
-    """The block, and the mappings in it that describe the same attachment, outermost first."""
-    places = [block]
-    for _ in range(NESTED_LEVELS):
-        inner = (place.get(key) for place in places for key in NESTED_KEYS)
-        found = [value for value in inner if isinstance(value, dict)]
-        places += [value for value in found if all(value is not place for place in places)]
-    return places
-
-
-def block_strings(places: Sequence[Mapping[Any, Any]], keys: Sequence[str]) -> Iterator[str]:
-    """The texts under `keys`, the outermost place first."""
-    values = (place.get(key) for place in places for key in keys)
-    return (value for value in values if isinstance(value, str))
-
-
 def _url_name(url: str) -> str:
-    """The last segment of the path of a URL, never its query; nothing for inline data."""
-    if not SCHEME.match(url):
+    """Return the last segment of the path of a URL, never its query; nothing for inline data."""
+    if not _SCHEME.match(url):
         return ""
     try:
         path = urlsplit(url).path
@@ -135,33 +203,130 @@ def _url_name(url: str) -> str:
     return as_label(unquote(path.rstrip("/").rpartition("/")[2]))
 
 
-def url_mime(url: str) -> str:
-    """The MIME type that a `data:` URL states."""
+def _url_mime(url: str) -> str:
+    """Return the MIME type that a `data:` URL states."""
     if not url.startswith("data:"):
         return ""
-    stated = re.match(r"[\w.+-]{1,60}/[\w.+-]{1,60}", url[5:200])
+    stated = _URI_MIME.match(url, 5, 200)
     return stated.group() if stated else ""
 
 
-def attachment_kind(block: Mapping[Any, Any], stated: str) -> str:
-    """Which sequence an attachment is numbered in; a generic file is sorted by its MIME type."""
-    kind = ATTACHMENT_KINDS[stated]
-    if kind == "File" and isinstance(mime := block.get("mime_type"), str):
-        return KINDS_BY_MIME.get(mime.partition("/")[0], kind)
-    return kind
+# --- Bytes ---------------------------------------------------------------------------------------
+
+_WEB = re.compile(r"https?://[^\s/]", re.IGNORECASE)
+_URI_HEAD: Final = 330
+# The head of base64; a URL and a path soon show another mark.
+_ENCODED = re.compile(r"[A-Za-z0-9+/_=\s-]{1,64}")
+_SHORTEST_IMAGE: Final = 16
+_HEAD: Final = 32
+_SPACE = re.compile(r"\s")
 
 
-def inline_document(block: Mapping[Any, Any]) -> str:
-    """The text of a document that came as text; nothing when it came in another form."""
-    source = block.get("source")
-    if isinstance(source, dict) and source.get("type") in ("text", "content"):
-        return _joined_texts(source.get("data", source.get("content")))
-    return _joined_texts(block.get("text"))
+class Payload(NamedTuple):
+    """What an attachment holds: bytes, or a text that has them as base64 from `start` on."""
+
+    data: str | bytes | bytearray | memoryview
+    start: int = 0
+    mime: str = ""
+    """What a data URI states."""
+    holds_bytes: bool = True
+    """False when it is empty, or a data URI that is not base64."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes there are; nothing is decoded."""
+        if not isinstance(self.data, str):
+            return len(self.data)
+        padding = 2 if self.data.endswith("==") else int(self.data.endswith("="))
+        return max(0, (len(self.data) - self.start) * 3 // 4 - padding)
+
+    def head(self) -> bytes:
+        """Return the first bytes, or none when they cannot be decoded."""
+        if not isinstance(self.data, str):
+            return bytes(self.data[:_HEAD])
+        letters = _SPACE.sub("", self.data[self.start : self.start + 2 * _HEAD])[:_HEAD]
+        try:
+            return a2b_base64(letters.replace("-", "+").replace("_", "/"))
+        except (BadBase64, ValueError):
+            return b""
 
 
-def _joined_texts(value: object) -> str:
-    """The text in a string, or in a list of strings and text blocks."""
-    if isinstance(value, list):
-        texts = (item.get("text") if isinstance(item, dict) else item for item in value)
-        return "\n".join(text for text in texts if isinstance(text, str))
-    return value if isinstance(value, str) else ""
+def find_payload(places: _Places) -> Payload | None:
+    """Find the bytes of an attachment, the outermost first, or else what should have held them."""
+    spare = None
+    for place in places:
+        for key in BYTES_KEYS:
+            if key in place and (found := _read_payload(key, place[key])):
+                if found.holds_bytes:
+                    return found
+                spare = spare or found
+    return spare
+
+
+def _read_payload(key: str, value: object) -> Payload | None:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return Payload(value, holds_bytes=len(value) > 0)
+    if not isinstance(value, str):
+        return None
+    if value[:5].casefold() == "data:":
+        comma = value.find(",", 0, _URI_HEAD)
+        is_base64 = value[: max(comma, 0)].casefold().endswith(";base64")
+        stated = _URI_MIME.match(value, 5, 200)
+        mime = stated.group() if stated else ""
+        found = Payload(value, comma + 1, mime, is_base64 and len(value) > comma + 1)
+        return found if comma > 0 else None
+    # A short text under `image` may be any word.
+    least = _SHORTEST_IMAGE if key == "image" else 1
+    is_encoded = key in BASE64_KEYS and len(value) >= least and _ENCODED.fullmatch(value, 0, 64)
+    return Payload(value) if is_encoded else None
+
+
+def find_url(places: _Places) -> str:
+    """Find the URL behind which an attachment is, when a provider could read it."""
+    return next(filter(_WEB.match, block_strings(places, BYTES_KEYS)), "")
+
+
+# --- MIME types ----------------------------------------------------------------------------------
+
+PDF: Final = "application/pdf"
+MEDIA: Final = frozenset({"image", "audio", "video"})
+_UNKNOWN_FILE: Final = "application/octet-stream"
+_MIME = re.compile(r"[a-z0-9.+-]{1,80}/[a-z0-9.+-]{1,80}")
+_SAME_MIME: Final[Mapping[str, str]] = {"image/jpg": "image/jpeg", "application/x-pdf": PDF}
+_ENDINGS: Final[Mapping[str, str]] = {
+    **{ending: f"image/{ending}" for ending in ("png", "jpeg", "webp", "gif")},
+    "jpg": "image/jpeg",
+    "pdf": PDF,
+}
+_SIGNATURES: Final = (
+    (re.compile(rb"\x89PNG"), "image/png"),
+    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
+    (re.compile(rb"GIF8"), "image/gif"),
+    (re.compile(rb"RIFF.{4}WEBP", re.DOTALL), "image/webp"),
+    (re.compile(rb"%PDF-"), PDF),
+)
+
+
+def tell_mime(places: _Places, kind: str, names: Sequence[str], head: bytes) -> str:
+    """Tell a MIME type, perhaps only `image/*`: as stated, else by the first bytes, else by a name.
+
+    Args:
+        places: Where the attachment is described.
+        kind: `image`, `audio`, `video` or `file`.
+        names: Its name and its URL.
+        head: Its first bytes.
+    """
+    urls = block_strings(places, URL_KEYS)
+    stated = (*block_strings(places, FORMAT_KEYS), *map(_url_mime, urls))
+    family = kind if kind in MEDIA else "application"
+    for value in filter(None, stated):
+        mime = value[:200].lower().partition(";")[0].strip()
+        mime = mime if "/" in mime else f"{family}/{mime}"
+        if _MIME.fullmatch(mime) and (kind not in MEDIA or mime.startswith(f"{kind}/")):
+            return _SAME_MIME.get(mime, mime)
+    by_bytes = (mime for signature, mime in _SIGNATURES if signature.match(head))
+    by_name = (_ENDINGS.get(name.lower().rpartition(".")[2], "") for name in names)
+    guess = next(filter(None, (*by_bytes, *by_name)), "")
+    if kind in MEDIA:
+        return guess if guess.startswith(f"{kind}/") else f"{kind}/*"
+    return guess or _UNKNOWN_FILE

@@ -6,9 +6,10 @@ says, and its text is made when it is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from langchain_core.messages import (
     AIMessage,
@@ -21,19 +22,22 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core.content.attachments import Placeholders, attachment_of
 from langgraph_om.core.content.blocks import (
-    ATTACHMENT_KINDS,
-    CALL_CHUNK_TYPES,
-    CALL_TYPES,
-    REASONING_TYPES,
-    RESULT_TYPES,
-    TEXT_KEYS,
+    NAME_KEYS,
+    TYPES,
+    UNKNOWN,
+    Payload,
     attachment_kind,
     attachment_label,
+    block_places,
+    block_strings,
     block_type,
+    find_payload,
+    find_url,
     inline_document,
+    known_type,
     reasoning_text,
+    tell_mime,
     unwrapped,
 )
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
@@ -46,7 +50,6 @@ from langgraph_om.core.content.text import (
 
 EMPTY_RESULT: Final = "(empty result)"
 NOTE_CHARACTERS: Final = 300
-SILENT_TYPES: Final = CALL_CHUNK_TYPES | {"redacted_thinking", "input_json_delta"}
 UNHEARD_ROLES: Final = frozenset({"system", "developer", "remove"})
 ROLES: Final[Mapping[str, str]] = {
     "human": "user",
@@ -56,24 +59,122 @@ ROLES: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+ReadT = TypeVar("ReadT")
+
+
+class _Once(Generic[ReadT]):
+    """A property that is read once; unlike `cached_property`, without a lock, which costs more."""
+
+    def __init__(self, read: Callable[[Any], ReadT]) -> None:
+        self._read = read
+
+    def __get__(self, part: Part, owner: type[Part]) -> ReadT:
+        value = self._read(part)
+        setattr(part, self._read.__name__, value)
+        return value
+
+
+@dataclass(eq=False)
 class Part:
-    """One part of a message."""
+    """One part of a message; what it says is read when it is asked for."""
 
     kind: str
     """`text`, `reasoning`, `tool-call`, `tool-result`, `tool-error`, `image`, `audio`, `video`,
     `file` or `other`."""
 
-    body: object
-    name: str = ""
-    """Of the tool, or of a file that came as text."""
+    block: Any
+    """What it is read from: a text, a content block, a call, or what stands for a result."""
 
-    call_id: str = ""
+    number: str = ""
+    """Of what is attached, such as `Image #1`."""
+
+    is_document: bool = False
+    """Whether it is a file that came as text."""
 
     @property
-    def is_document(self) -> bool:
-        """Return whether it is a file that came as text."""
-        return self.kind == "file" and bool(self.name)
+    def body(self) -> Any:
+        """Its text, or its placeholder; of a call the arguments, of a result the content."""
+        return self.block if isinstance(self.block, str) else self._read_body
+
+    @_Once
+    def _read_body(self) -> Any:
+        if self.number:
+            label = attachment_label(self.places)
+            return f"[{self.number}: {label}]" if label else f"[{self.number}]"
+        read = _BODIES.get(self.kind)
+        return read(self.block) if read else self.block
+
+    @_Once
+    def name(self) -> str:
+        """The name of the tool, or of a file that came as text."""
+        if self.kind.startswith("tool-"):
+            name = as_label(self.block.get("name"))
+            return name or ("tool" if self.kind == "tool-call" else "")
+        return (attachment_label(self.places) or "text") if self.is_document else ""
+
+    @_Once
+    def call_id(self) -> str:
+        """The id that a call shares with its result."""
+        if self.kind == "tool-call":
+            return as_label(self.block.get("call_id") or self.block.get("id"))
+        if not self.kind.startswith("tool-"):
+            return ""
+        ids = (self.block.get(key) for key in ("tool_use_id", "tool_call_id", "call_id"))
+        return next(filter(None, map(as_label, ids)), "")
+
+    # What follows is for what is attached.
+
+    @_Once
+    def places(self) -> list[Mapping[Any, Any]]:
+        """The block, and the mappings in it that describe the same attachment."""
+        return block_places(self.block)
+
+    @_Once
+    def payload(self) -> Payload | None:
+        """What it holds; perhaps no bytes, and none when it is elsewhere."""
+        return find_payload(self.places)
+
+    @property
+    def holds_bytes(self) -> bool:
+        """Return whether its bytes are in the message."""
+        return self.payload is not None and self.payload.holds_bytes
+
+    @property
+    def can_be_shown(self) -> bool:
+        """Return whether its bytes are in the message, and of a known type."""
+        return self.holds_bytes and not self.mime.endswith("*")
+
+    @property
+    def url(self) -> str:
+        """Where it is, when the message does not hold it."""
+        return "" if self.holds_bytes else find_url(self.places)
+
+    @property
+    def file_name(self) -> str:
+        """Its name, if it has one."""
+        return next(filter(None, map(as_label, block_strings(self.places, NAME_KEYS))), "")
+
+    @_Once
+    def mime(self) -> str:
+        """Its MIME type; perhaps only `image/*`."""
+        head = self.payload.head() if self.payload and self.holds_bytes else b""
+        names = self.file_name, self.url.partition("?")[0]
+        return tell_mime(self.places, self.kind, names, head)
+
+
+class Placeholders:
+    """Numbers attachments in the order in which they are met, and remembers them."""
+
+    def __init__(self) -> None:
+        self._numbers: Counter[str] = Counter()
+        self.parts: list[Part] = []
+
+    def add(self, block: Mapping[Any, Any]) -> Part:
+        """Return what is attached by a block, with its number."""
+        kind = attachment_kind(block)
+        self._numbers[kind] += 1
+        self.parts.append(Part(kind.lower(), block, f"{kind} #{self._numbers[kind]}"))
+        return self.parts[-1]
 
 
 def role_of(message: BaseMessage) -> str | None:
@@ -127,10 +228,14 @@ def all_parts(message: BaseMessage, placeholders: Placeholders) -> Iterator[Part
         placeholders: Names what is attached.
     """
     if isinstance(message, ToolMessage | FunctionMessage):
-        failed = getattr(message, "status", "") == "error"
-        call_id = as_label(getattr(message, "tool_call_id", ""))
-        kind = "tool-error" if failed else "tool-result"
-        yield Part(kind, _result_body(message), as_label(message.name), call_id)
+        yield _result(
+            {
+                "name": message.name,
+                "tool_call_id": getattr(message, "tool_call_id", ""),
+                "status": getattr(message, "status", ""),
+                "content": _result_content(message),
+            }
+        )
         return
     listed = _listed_calls(message)
     shown = {call.call_id for call in listed}
@@ -139,9 +244,7 @@ def all_parts(message: BaseMessage, placeholders: Placeholders) -> Iterator[Part
     ]
     if all(part.kind != "reasoning" for part in parts):
         extra = message.additional_kwargs
-        yield Part(
-            "reasoning", reasoning_text(extra.get("reasoning_content") or extra.get("reasoning"))
-        )
+        yield Part("reasoning", extra.get("reasoning_content") or extra.get("reasoning"))
     for part in parts:
         # A call among the blocks is usually one of the listed ones in the provider's form.
         if part.kind == "tool-call":
@@ -163,8 +266,8 @@ def result_parts(content: object, placeholders: Placeholders) -> Iterator[Part]:
 def call_names(message: BaseMessage) -> Iterator[tuple[str, str]]:
     """Give the id and the tool's name of every call in a message that has an id."""
     blocks = _dicts(_blocks(message.content))
-    called = (_call(block) for block in blocks if block_type(block) in CALL_TYPES)
-    for call in (*_listed_calls(message), *called):
+    called = [block for block in blocks if _shown_as(block) == "call"]
+    for call in (*_listed_calls(message), *(Part("tool-call", block) for block in called)):
         if call.call_id:
             yield call.call_id, call.name
 
@@ -202,62 +305,71 @@ def _block_parts(block: object, placeholders: Placeholders) -> Iterator[Part]:
     if not isinstance(block, dict):
         yield Part("text" if isinstance(block, str) else "other", block)
         return
+    shown = _shown_as(block)
+    if shown == "attachment":
+        is_document = bool(inline_document(block))
+        yield Part("file", block, is_document=True) if is_document else placeholders.add(block)
+    elif shown == "result":
+        yield _result(block)
+    elif shown == "text" and not isinstance(_text(block), str):
+        yield Part("other", block)
+    elif shown:
+        yield Part("tool-call" if shown == "call" else shown, block)
+
+
+def _shown_as(block: Mapping[Any, Any]) -> str:
+    """Return what a reader sees a block as."""
     stated = block_type(block)
-    if stated in CALL_TYPES:
-        yield _call(block)
-    elif stated in RESULT_TYPES or stated.endswith("_tool_result"):
-        yield _block_result(block)
-    elif stated in REASONING_TYPES:
-        yield Part("reasoning", reasoning_text(block))
-    elif stated not in SILENT_TYPES:
-        yield _plain_part(block, stated, placeholders)
+    is_result = stated not in TYPES and stated.endswith("_tool_result")
+    return "result" if is_result else TYPES.get(stated, UNKNOWN).shown
 
 
-def _plain_part(block: Mapping[Any, Any], stated: str, placeholders: Placeholders) -> Part:
-    """Read a block that is a text, a document, an attachment or something unknown."""
-    text = block.get(TEXT_KEYS.get(stated, ""))
-    if isinstance(text, str):
-        return Part("text", text)
-    if stated not in ATTACHMENT_KINDS:
-        return Part("other", block)
-    kind = attachment_kind(block, stated)
-    if kind == "File" and (document := inline_document(block)):
-        return Part("file", document, attachment_label(block) or "text")
-    return Part(kind.lower(), placeholders.add(block, stated))
+def _text(block: object) -> object:
+    """Return what a block of text has for a text."""
+    return block.get(known_type(block).key) if isinstance(block, dict) else block
 
 
-def _call(call: Mapping[Any, Any]) -> Part:
-    """Read a tool call, in whichever form; arguments nobody could parse come with the error."""
+def _arguments(call: Mapping[Any, Any]) -> object:
+    """Return the arguments of a call; those that nobody could parse come with the error."""
     arguments: object = next(
         (call[key] for key in ("args", "input", "arguments") if key in call), {}
     )
     if error := call.get("error"):
         note = omit_middle(error if isinstance(error, str) else "", NOTE_CHARACTERS)
         arguments = f"{arguments if isinstance(arguments, str) else ''}\n[invalid: {note}]"
-    call_id = call.get("call_id") or call.get("id")
-    return Part("tool-call", arguments, as_label(call.get("name")) or "tool", as_label(call_id))
+    return arguments
 
 
-def _block_result(block: Mapping[Any, Any]) -> Part:
-    """Read a result that stands among the content blocks of a message."""
+def _content(result: Mapping[Any, Any]) -> object:
+    """Return the content of a result."""
+    return next((result[key] for key in ("content", "output") if key in result), None)
+
+
+_BODIES: Final[Mapping[str, Callable[[Any], object]]] = {
+    "text": _text,
+    "reasoning": reasoning_text,
+    "tool-call": _arguments,
+    "tool-result": _content,
+    "tool-error": _content,
+    "file": inline_document,
+}
+
+
+def _result(block: Mapping[Any, Any]) -> Part:
     failed = block.get("is_error") is True or block.get("status") == "error"
-    body = next((block[key] for key in ("content", "output") if key in block), None)
-    ids = (block.get(key) for key in ("tool_use_id", "tool_call_id", "call_id"))
-    call_id = next(filter(None, map(as_label, ids)), "")
-    kind = "tool-error" if failed else "tool-result"
-    return Part(kind, body, as_label(block.get("name")), call_id)
+    return Part("tool-error" if failed else "tool-result", block)
 
 
-def _result_body(message: BaseMessage) -> object:
+def _result_content(message: BaseMessage) -> object:
     """Return the content of a result, and behind it what its artifact holds of attachments."""
     artifact = getattr(message, "artifact", None)
     attached = []
     for block in _dicts(artifact if isinstance(artifact, list) else [artifact]):
         # Only with its bytes: a list of files has the same form.
         stated = block.get("type")
-        if isinstance(stated, str) and stated in ATTACHMENT_KINDS:
-            found = attachment_of("", block, stated)
-            attached += [block] if found and found.data else []
+        if isinstance(stated, str) and TYPES.get(stated, UNKNOWN).form == "attachment":
+            part = Part(attachment_kind(block).lower(), block)
+            attached += [block] if part.can_be_shown else []
     return [*_blocks(message.content), *attached] if attached else message.content
 
 
@@ -269,7 +381,7 @@ def _listed_calls(message: BaseMessage) -> list[Part]:
         *({**call, "error": call.get("error") or "arguments"} for call in invalid),
     ]
     legacy = message.additional_kwargs.get("function_call")
-    return [_call(call) for call in calls or _dicts([legacy])]
+    return [Part("tool-call", call) for call in calls or _dicts([legacy])]
 
 
 def _dicts(value: object) -> list[dict[Any, Any]]:

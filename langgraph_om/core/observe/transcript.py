@@ -18,11 +18,12 @@ from typing import Final
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from langgraph_om.core.content.attachments import Attachment, Placeholders
+from langgraph_om.core.content.attachments import Attachment, find_attachments
 from langgraph_om.core.content.escape import tag_pattern
 from langgraph_om.core.content.parts import (
     EMPTY_RESULT,
     Part,
+    Placeholders,
     all_parts,
     call_names,
     result_parts,
@@ -114,7 +115,7 @@ def transcribe(
     for timed in messages:
         writer.add(timed)
     text = _WRAPPING_TAG.sub("&lt;", "\n".join(writer.lines))
-    return Transcript(text, writer.placeholders.attachments())
+    return Transcript(text, find_attachments(writer.placeholders.parts))
 
 
 def write_transcript_text(

@@ -18,15 +18,8 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.content.blocks import (
-    ATTACHMENT_KINDS,
-    CALL_CHUNK_TYPES,
-    CALL_TYPES,
-    REASONING_KEYS,
-    REASONING_TYPES,
-    RESULT_TYPES,
-    TEXT_KEYS,
-)
+from langgraph_om.core.content.blocks import REASONING_KEYS, inline_document, known_type
+from langgraph_om.core.content.parts import EMPTY_RESULT, Part
 from langgraph_om.core.content.text import (
     as_mapping,
     as_sequence,
@@ -37,9 +30,6 @@ from langgraph_om.core.tokens.images import FILE_FALLBACK_TOKENS, AttachmentForm
 
 CONVERSATION_OVERHEAD: Final = 24
 """Tokens that frame a conversation, once per list of messages."""
-
-EMPTY_RESULT: Final = "[empty result]"
-"""The text that an empty tool result counts as; no tool result counts less."""
 
 REDACTED_REASONING: Final = "[redacted reasoning]"
 """The text that a reasoning block without readable text counts as."""
@@ -183,7 +173,7 @@ class _Tally:
         self.tokens += self.count(text) + FILE_FALLBACK_TOKENS * payloads
 
     def add_result(self, content: object) -> None:
-        # A floor, not a substitute: a short result must not count less than an empty one.
+        # A floor, not a substitute: no result counts less than an empty one.
         before = self.tokens
         self.add_content(content)
         self.tokens = max(self.tokens, before + self.count(EMPTY_RESULT))
@@ -209,7 +199,7 @@ _Rule = Callable[[_Tally, Mapping[str, Any]], None]
 
 
 def _text_block(tally: _Tally, block: Mapping[str, Any]) -> None:
-    text = block.get(TEXT_KEYS.get(str(block.get("type")), "text"))
+    text = block.get(known_type(block).key)
     if isinstance(text, str):
         tally.add_text(text)
     else:
@@ -237,43 +227,43 @@ def _result_block(tally: _Tally, block: Mapping[str, Any]) -> None:
     tally.add_result(block.get("content", block.get("output")))
 
 
-def _image_block(tally: _Tally, block: Mapping[str, Any]) -> None:
-    tally.tokens += tally.attachments.tokens(block, image=True)
-
-
-def _file_block(tally: _Tally, block: Mapping[str, Any]) -> None:
+def _attachment_block(tally: _Tally, block: Mapping[str, Any]) -> None:
+    part = Part(known_type(block).name.lower(), block)
     source = as_mapping(block.get("source"))
-    if isinstance(block.get("text"), str):
+    document = "" if part.kind == "image" else inline_document(block)
+    if part.kind == "image" or (part.holds_bytes and not document):
+        tally.tokens += tally.attachments.tokens(part)
+    elif isinstance(block.get("text"), str):
         tally.add_text(block["text"])
     elif source.get("type") == "text" and isinstance(source.get("data"), str):
         tally.add_text(source["data"])
     elif source.get("type") == "content":
         tally.add_content(source.get("content"))
+    elif part.holds_bytes:
+        tally.add_text(document)
     else:
-        tally.tokens += tally.attachments.tokens(block, image=False)
+        tally.tokens += tally.attachments.tokens(part)
 
 
 def _wrapped_block(tally: _Tally, block: Mapping[str, Any]) -> None:
     tally.add_block(block.get("value"))
 
 
-BLOCK_RULES: Final[Mapping[str, _Rule]] = {
-    **dict.fromkeys(TEXT_KEYS, _text_block),
-    **dict.fromkeys((*REASONING_TYPES, "redacted_thinking"), _reasoning_block),
-    **dict.fromkeys((*CALL_TYPES, *CALL_CHUNK_TYPES, "custom_tool_call"), _Tally.add_call),
-    **dict.fromkeys(RESULT_TYPES, _result_block),
-    **{
-        kind: _image_block if name == "Image" else _file_block
-        for kind, name in ATTACHMENT_KINDS.items()
-    },
-    "input_video": _Tally.add_unknown,
-    "non_standard": _wrapped_block,
+RULES: Final[Mapping[str, _Rule]] = {
+    "text": _text_block,
+    "reasoning": _reasoning_block,
+    "call": _Tally.add_call,
+    "result": _result_block,
+    "attachment": _attachment_block,
+    "wrapper": _wrapped_block,
+    "other": _Tally.add_unknown,
 }
-"""The rule of each type of content block; other types are counted as JSON."""
+"""The rule of each form of content block; what is not known is counted as JSON."""
 
 
 def _rule_for(block: Mapping[str, Any]) -> _Rule:
-    kind = block.get("type")
-    if isinstance(kind, str):
-        return BLOCK_RULES.get(kind, _Tally.add_unknown)
-    return _text_block if set(block) == {"text"} else _Tally.add_unknown
+    if isinstance(block.get("type"), str) or set(block) == {"text"}:
+        return RULES[known_type(block).form]
+    # Without a type, what looks like an attachment is one if it holds bytes.
+    is_attachment = known_type(block).form == "attachment" and Part("file", block).holds_bytes
+    return RULES["attachment" if is_attachment else "other"]

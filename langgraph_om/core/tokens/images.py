@@ -9,13 +9,21 @@ from __future__ import annotations
 
 import re
 from binascii import a2b_base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 import imagesize
 
-from langgraph_om.core.content.text import as_mapping
+from langgraph_om.core.content.blocks import (
+    LINK_KEYS,
+    MIME_KEYS,
+    NAME_KEYS,
+    PDF,
+    Payload,
+    first_string,
+)
+from langgraph_om.core.content.parts import Part
 from langgraph_om.errors import ConfigurationError
 
 Provider = Literal["openai", "google", "anthropic"]
@@ -47,33 +55,33 @@ class AttachmentFormula:
             msg = f"`provider` is {self.provider!r}; write 'openai', 'google', 'anthropic' or None"
             raise ConfigurationError(msg)
 
-    def tokens(self, block: Mapping[str, Any], *, image: bool) -> int:
-        """Return the tokens of a block that holds an image or another file."""
-        places = list(_places(block))
-        stated = _stated_tokens(block)
+    def tokens(self, part: Part) -> int:
+        """Return the tokens of an attachment; its kind says whether it was declared an image."""
+        stated = _stated_tokens(part.block)
         if stated is not None:
             return stated
-        payload = _payload(places)
-        mime = _mime(places, payload)
-        if image or _is_image(places, mime):
+        places, payload = part.places, part.payload
+        if part.kind == "image":
             return self._image(places, payload)
-        if mime.startswith(("audio/", "video/")) or block.get("type") in _MEDIA_TYPES:
+        mime = first_string(places, MIME_KEYS) or (payload.mime if payload else "")
+        mime = mime.lower() or _mime_of_name(first_string(places, (*NAME_KEYS, *LINK_KEYS)))
+        if mime.startswith("image/"):
+            return self._image(places, payload)
+        if part.kind != "file" or mime.startswith(("audio/", "video/")) or payload is None:
             return FILE_FALLBACK_TOKENS
-        if payload is None:
-            return FILE_FALLBACK_TOKENS
-        least, per_token = _FILES[self.provider] if _is_pdf(places, mime) else (1, 4)
+        least, per_token = _FILES[self.provider] if mime == PDF else (1, 4)
         return max(least, -(-payload.size // per_token))
 
-    def _image(self, places: list[Mapping[str, Any]], payload: _Payload | None) -> int:
+    def _image(self, places: Sequence[Mapping[str, Any]], payload: Payload | None) -> int:
         size = _stated_size(places)
         if size is None and payload:
-            size = payload.image_size()
+            size = _Header(payload).image_size()
         length = payload.size if payload else None
         if self.provider == "google":
-            return google_tokens(size, self.model, _first(places, _RESOLUTION_KEYS))
+            return google_tokens(size, self.model, first_string(places, _RESOLUTION_KEYS))
         if self.provider == "anthropic":
             return anthropic_tokens(size, length)
-        return openai_tokens(size, length, _first(places, _DETAIL_KEYS), self.model)
+        return openai_tokens(size, length, first_string(places, _DETAIL_KEYS), self.model)
 
 
 # --- The formulas --------------------------------------------------------------------------------
@@ -163,75 +171,41 @@ _FILES: Final[Mapping[str | None, tuple[int, int]]] = {
 
 # --- What a block says ---------------------------------------------------------------------------
 
-_NESTED: Final = (
-    *("source", "image_url", "image", "file", "input_audio", "inline_data", "inlineData"),
-    *("video_url", "audio_url", "extras", "metadata"),
-)
-_MIME_KEYS: Final = ("mime_type", "media_type", "mimeType")
-_NAME_KEYS: Final = ("filename", "file_name", "name", "title", "url", "uri", "file_uri", "file_url")
 _DETAIL_KEYS: Final = ("detail", "image_detail", "imageDetail")
 _RESOLUTION_KEYS: Final = ("media_resolution", "mediaResolution")
 _SIZE_KEYS: Final = (("width", "height"), ("imageWidth", "imageHeight"))
-_MEDIA_TYPES: Final = frozenset({"audio", "video", "input_audio", "audio_url", "video_url"})
 _IMAGE_NAME: Final = re.compile(
     r"\.(?:png|jpe?g|webp|gif|bmp|tiff?|hei[cf]|avif)(?:[?#].{0,2000})?\Z",
     re.IGNORECASE | re.DOTALL,
 )
 
 
-def _places(block: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The block and the mappings in it that describe the same attachment."""
-    yield block
-    for key in _NESTED:
-        if isinstance(inner := block.get(key), Mapping):
-            yield inner
-
-
-def _first(places: list[Mapping[str, Any]], keys: tuple[str, ...]) -> str:
-    values = (place.get(key) for place in places for key in keys)
-    return next((value for value in values if isinstance(value, str) and value), "")
-
-
 def _stated_tokens(block: Mapping[str, Any]) -> int | None:
-    for place in (block, as_mapping(block.get("extras")), as_mapping(block.get("metadata"))):
-        tokens = place.get("om_tokens")
+    for place in (block, block.get("extras"), block.get("metadata")):
+        tokens = place.get("om_tokens") if isinstance(place, Mapping) else None
         if isinstance(tokens, int) and not isinstance(tokens, bool) and tokens >= 0:
             return tokens
     return None
 
 
-def _stated_size(places: list[Mapping[str, Any]]) -> ImageSize | None:
+def _stated_size(places: Sequence[Mapping[str, Any]]) -> ImageSize | None:
     for place in places:
-        for keys in _SIZE_KEYS:
-            width, height = (place.get(key) for key in keys)
+        for across, down in _SIZE_KEYS:
+            width, height = place.get(across), place.get(down)
             if isinstance(width, int) and isinstance(height, int) and min(width, height) > 0:
                 return ImageSize(width, height)
     return None
 
 
-def _mime(places: list[Mapping[str, Any]], payload: _Payload | None) -> str:
-    stated = _first(places, _MIME_KEYS)
-    return (stated or (payload.mime if payload else "")).lower()
-
-
-def _is_image(places: list[Mapping[str, Any]], mime: str) -> bool:
-    name = _first(places, _NAME_KEYS)
-    return mime.startswith("image/") or (not mime and _IMAGE_NAME.search(name[-4000:]) is not None)
-
-
-def _is_pdf(places: list[Mapping[str, Any]], mime: str) -> bool:
-    name = _first(places, _NAME_KEYS)
-    return mime == "application/pdf" or (not mime and name.lower().endswith(".pdf"))
+def _mime_of_name(name: str) -> str:
+    """Return what the end of a name or a URL says of images and PDF."""
+    if name.lower().endswith(".pdf"):
+        return PDF
+    return "image/*" if _IMAGE_NAME.search(name[-4000:]) else ""
 
 
 # --- Its bytes -----------------------------------------------------------------------------------
 
-
-_DATA_KEYS: Final = ("base64", "data", "file_data", "bytes", "image")
-_URI_KEYS: Final = (*_DATA_KEYS, "url", "image_url", "file_url", "audio_url", "video_url")
-_DATA_URI: Final = re.compile(r"data:([\w.+-]{1,60}/[\w.+-]{1,60})?[^,]{0,200},", re.IGNORECASE)
-# A URL and a path soon show another mark.
-_ENCODED: Final = re.compile(r"[A-Za-z0-9+/_=\s-]{16,64}")
 _SPACE: Final = re.compile(r"\s")
 _LINE: Final = 200
 _MAX_BYTES: Final = MIB
@@ -242,38 +216,15 @@ _RASTER: Final = re.compile(
 )
 
 
-def _payload(places: list[Mapping[str, Any]]) -> _Payload | None:
-    for place in places:
-        for key in _URI_KEYS:
-            value = place.get(key)
-            if isinstance(value, (bytes, bytearray, memoryview)):
-                return _Payload(bytes(value[:_MAX_BYTES]), len(value))
-            if isinstance(value, str) and (found := _encoded(key, value)):
-                return found
-    return None
+class _Header:
+    """A payload, read as a file is, of which only what is asked for is decoded."""
 
-
-def _encoded(key: str, text: str) -> _Payload | None:
-    uri = _DATA_URI.match(text)
-    start = uri.end() if uri else 0
-    if not uri and (key not in _DATA_KEYS or not _ENCODED.fullmatch(text, 0, 64)):
-        return None
-    padding = 2 if text.endswith("==") else int(text.endswith("="))
-    size = max(0, (len(text) - start) * 3 // 4 - padding)
-    return _Payload(text, size, start, (uri and uri[1]) or "")
-
-
-@dataclass(slots=True)
-class _Payload:
-    """Encoded or plain bytes, read as a file is, of which only what is asked for is decoded."""
-
-    data: str | bytes
-    size: int
-    start: int = 0
-    mime: str = ""
-    at: int = 0
-    reads: int = 0
-    left: int = _MAX_BYTES
+    def __init__(self, payload: Payload) -> None:
+        data = payload.data
+        self._data = data if isinstance(data, str) else bytes(data[:_MAX_BYTES])
+        self._start, self._size = payload.start, payload.size
+        self._at = self._reads = 0
+        self._left = _MAX_BYTES
 
     def image_size(self) -> ImageSize | None:
         """Return what the header of the image says; `None` when it says nothing sensible."""
@@ -288,36 +239,36 @@ class _Payload:
         return ImageSize(width, height) if min(width, height) > 0 else None
 
     def _join_lines(self) -> None:
-        head = self.data[self.start : self.start + _MAX_BYTES]
+        head = self._data[self._start : self._start + _MAX_BYTES]
         if isinstance(head, str) and _SPACE.search(head, 0, _LINE):
-            self.data, self.start = _SPACE.sub("", head), 0
+            self._data, self._start = _SPACE.sub("", head), 0
 
     def read(self, count: int = -1) -> bytes:
         """Return the next bytes, none at the end or after too many of them or too many calls."""
-        self.reads += 1
-        if self.reads > _MAX_READS:
+        self._reads += 1
+        if self._reads > _MAX_READS:
             return b""
-        count = min(count, self.left) if count >= 0 else self.left
-        found = self._slice(self.at, self.at + count)
-        self.at += len(found)
-        self.left -= len(found)
+        count = min(count, self._left) if count >= 0 else self._left
+        found = self._slice(self._at, self._at + count)
+        self._at += len(found)
+        self._left -= len(found)
         return found
 
     def _slice(self, start: int, end: int) -> bytes:
-        if isinstance(self.data, bytes):
-            return self.data[start:end]
+        if isinstance(self._data, bytes):
+            return self._data[start:end]
         # Three bytes are four letters.
         first = start // 3
-        letters = self.data[self.start + 4 * first : self.start + 4 * -(-end // 3)]
+        letters = self._data[self._start + 4 * first : self._start + 4 * -(-end // 3)]
         letters = letters.replace("-", "+").replace("_", "/").rstrip("=")
         whole = a2b_base64(letters + "=" * (-len(letters) % 4))
         return whole[start - 3 * first : end - 3 * first]
 
     def seek(self, offset: int, whence: int = 0) -> int:
         """Go to a place, as in a file."""
-        self.at = max(0, offset + (0, self.at, self.size)[whence])
-        return self.at
+        self._at = max(0, offset + (0, self._at, self._size)[whence])
+        return self._at
 
     def tell(self) -> int:
         """Return the place of the next byte."""
-        return self.at
+        return self._at

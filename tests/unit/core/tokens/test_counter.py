@@ -21,9 +21,9 @@ from langchain_core.messages import (
 )
 
 from langgraph_om.core.content.message_keys import content_digest
+from langgraph_om.core.content.parts import EMPTY_RESULT
 from langgraph_om.core.tokens.counter import (
     CONVERSATION_OVERHEAD,
-    EMPTY_RESULT,
     MessageCounter,
     TokenCounter,
     count_messages,

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
+from langgraph_om.core.content.parts import Part
 from langgraph_om.core.tokens.counters import TokenxCounter
 from langgraph_om.core.tokens.images import (
     FILE_FALLBACK_TOKENS,
@@ -326,7 +327,8 @@ def test_only_the_header_of_a_big_image_is_decoded(head: bytes, form: str) -> No
         data = f"data:image/png;base64,{data}"
     formula = AttachmentFormula()
     started = time.process_time()
-    assert formula.tokens({"type": "image", "url" if form == "uri" else "base64": data}, image=True)
+    block = {"type": "image", "url" if form == "uri" else "base64": data}
+    assert formula.tokens(Part("image", block))
     # The whole would take longer by far; a header takes a few milliseconds.
     assert time.process_time() - started < 0.2
 
@@ -352,11 +354,11 @@ keys = st.sampled_from(
     st.booleans(),
 )
 def test_any_block_counts_without_raising(block: Any, provider: Any, image: Any) -> None:
-    assert AttachmentFormula(provider).tokens(block, image=image) >= 0
+    assert AttachmentFormula(provider).tokens(Part("image" if image else "file", block)) >= 0
 
 
 @settings(deadline=None, max_examples=200)
 @given(st.binary(max_size=300), st.sampled_from([b"\x89PNG", b"\xff\xd8\xff", b"MM\x00*", b"BM"]))
 def test_any_header_counts_without_raising(data: bytes, magic: bytes) -> None:
     block = {"type": "image", "base64": base64(magic + data)}
-    assert AttachmentFormula("anthropic").tokens(block, image=True) >= 1
+    assert AttachmentFormula("anthropic").tokens(Part("image", block)) >= 1

@@ -1,0 +1,335 @@
+"""Every form of a content block reads the same to transcript, recall, attachments and counter."""
+
+from __future__ import annotations
+
+import struct
+from base64 import b64decode, b64encode
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from langgraph_om.core.content.blocks import BYTES_KEYS, NESTED_KEYS, TYPES
+from langgraph_om.core.content.parts import Part, Placeholders, all_parts, part_text, parts_of
+from langgraph_om.core.observe.transcript import TimedMessage, Transcript, transcribe
+from langgraph_om.core.tokens.counters import TokenxCounter
+from langgraph_om.core.tokens.images import AttachmentFormula
+
+pytest.importorskip("imagesize")
+
+COUNTER = TokenxCounter()
+NOON = datetime(2025, 12, 4, 12, 0, tzinfo=UTC)
+IMAGE = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sIIBBBBBI", 13, b"IHDR", 999, 999, 8, 2, 0, 0, 0, 0)
+REPORT = b"%PDF-1.7" + bytes(3992)
+SOUND = b"RIFF" + bytes(896)
+
+
+def base64(data: bytes) -> str:
+    return b64encode(data).decode()
+
+
+PNG, PDF, WAV = base64(IMAGE), base64(REPORT), base64(SOUND)
+PNG_URI, PDF_URI = f"data:image/png;base64,{PNG}", f"data:application/pdf;base64,{PDF}"
+WEB = "https://x.org/a/cat.png?key=secret"
+REPORT_URL = "https://x.org/r.pdf"
+
+SIZED, UNSIZED, SMALL = 765, 765, 85
+FLAT = 1000
+"""What images count, with pixels, without bytes, and with a few bytes; and a file."""
+
+
+def form(block: Any, label: str, data: bytes | None, sent: str, tokens: int) -> Any:
+    """One row of the table.
+
+    Args:
+        block: The content block.
+        label: What transcript and recall write.
+        data: The bytes that are found, if there are any.
+        sent: The MIME type of what is sent, its URL, or nothing when nothing is.
+        tokens: What it counts.
+    """
+    return pytest.param(block, label, data, sent, tokens, id=f"{block.get('type')}: {label[:30]}")
+
+
+png = {"mime_type": "image/png", "data": PNG}
+pdf = {"mime_type": "application/pdf", "data": PDF}
+named = "[Image #1: image/png]"
+
+FORMS = [
+    # LangChain, both versions of its standard blocks
+    form(
+        {"type": "image", "base64": PNG, "mime_type": "image/png"}, named, IMAGE, "image/png", SIZED
+    ),
+    form({"type": "image", "source_type": "base64", **png}, named, IMAGE, "image/png", SIZED),
+    form({"type": "image", "base64": PNG}, "[Image #1]", IMAGE, "image/png", SIZED),
+    form({"type": "image", "url": PNG_URI}, named, IMAGE, "image/png", SIZED),
+    form({"type": "image", "url": WEB}, "[Image #1: cat.png]", None, WEB, UNSIZED),
+    form({"type": "image", "file_id": "file-1"}, "[Image #1]", None, "", UNSIZED),
+    form({"type": "image", "data": IMAGE}, "[Image #1]", IMAGE, "image/png", SIZED),
+    form({"type": "image", "data": bytearray(IMAGE)}, "[Image #1]", IMAGE, "image/png", SIZED),
+    form({"type": "image", "data": memoryview(IMAGE)}, "[Image #1]", IMAGE, "image/png", SIZED),
+    form({"type": "image", "image": PNG}, "[Image #1]", IMAGE, "image/png", SIZED),
+    form({"type": "file", "base64": PDF}, "[File #1]", REPORT, "application/pdf", FLAT),
+    form({"type": "file", **png}, named, IMAGE, "image/png", SIZED),
+    form(
+        {"type": "audio", "base64": WAV, "mime_type": "audio/wav"},
+        "[Audio #1: audio/wav]",
+        SOUND,
+        "audio/wav",
+        FLAT,
+    ),
+    form(
+        {"type": "video", "base64": WAV, "mime_type": "video/mp4"},
+        "[Video #1: video/mp4]",
+        SOUND,
+        "video/mp4",
+        FLAT,
+    ),
+    form({"type": "text-plain", "text": "the terms"}, "the terms", None, "", 2),
+    form({"type": "file", "source_type": "text", "text": "the terms"}, "the terms", None, "", 2),
+    form(
+        {"type": "non_standard", "value": {"type": "image", **png}},
+        named,
+        IMAGE,
+        "image/png",
+        SIZED,
+    ),
+    # OpenAI
+    form({"type": "image_url", "image_url": {"url": PNG_URI}}, named, IMAGE, "image/png", SIZED),
+    form({"type": "image_url", "image_url": PNG_URI}, named, IMAGE, "image/png", SIZED),
+    form({"type": "image_url", "image_url": WEB}, "[Image #1: cat.png]", None, WEB, UNSIZED),
+    form({"type": "input_image", "image_url": PNG_URI}, named, IMAGE, "image/png", SIZED),
+    form(
+        {"type": "input_image", "input_image": {"url": PNG_URI}}, named, IMAGE, "image/png", SIZED
+    ),
+    form({"type": "input_image", "file_id": "file-1"}, "[Image #1]", None, "", UNSIZED),
+    form(
+        {"type": "input_audio", "input_audio": {"data": WAV, "format": "wav"}},
+        "[Audio #1: wav]",
+        SOUND,
+        "audio/wav",
+        FLAT,
+    ),
+    form(
+        {"type": "file", "file": {"file_data": PDF_URI, "filename": "r.pdf"}},
+        "[File #1: r.pdf]",
+        REPORT,
+        "application/pdf",
+        FLAT,
+    ),
+    form({"type": "file", "file": {"file_id": "file-1"}}, "[File #1]", None, "", FLAT),
+    form(
+        {"type": "input_file", "file_data": PDF_URI},
+        "[File #1: application/pdf]",
+        REPORT,
+        "application/pdf",
+        FLAT,
+    ),
+    form(
+        {"type": "input_file", "file_url": REPORT_URL}, "[File #1: r.pdf]", None, REPORT_URL, FLAT
+    ),
+    form({"type": "input_video", "video_url": WEB}, "[Video #1: cat.png]", None, WEB, FLAT),
+    form(
+        {"type": "input_video", **pdf, "mime_type": "video/mp4"},
+        "[Video #1: video/mp4]",
+        REPORT,
+        "video/mp4",
+        FLAT,
+    ),
+    # Anthropic
+    form(
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}},
+        named,
+        IMAGE,
+        "image/png",
+        SIZED,
+    ),
+    form(
+        {"type": "image", "source": {"type": WEB, "url": WEB}},
+        "[Image #1: cat.png]",
+        None,
+        WEB,
+        UNSIZED,
+    ),
+    form(
+        {"type": "image", "source": {"type": "file", "file_id": "f"}},
+        "[Image #1]",
+        None,
+        "",
+        UNSIZED,
+    ),
+    form(
+        {
+            "type": "document",
+            "title": "Lease",
+            "source": {"type": "base64", "media_type": "application/pdf", "data": PDF},
+        },
+        "[File #1: Lease]",
+        REPORT,
+        "application/pdf",
+        FLAT,
+    ),
+    form(
+        {"type": "document", "source": {"type": "text", "data": "the terms"}},
+        "the terms",
+        None,
+        "",
+        2,
+    ),
+    form(
+        {"type": "document", "source": {"type": "content", "content": "the terms"}},
+        "the terms",
+        None,
+        "",
+        2,
+    ),
+    form(
+        {"type": "document", "document": pdf},
+        "[File #1: application/pdf]",
+        REPORT,
+        "application/pdf",
+        FLAT,
+    ),
+    # Google
+    form({"type": "media", **png}, named, IMAGE, "image/png", SIZED),
+    form({"type": "media", "media": png}, "[File #1: image/png]", IMAGE, "image/png", SIZED),
+    form(
+        {"type": "media", "inlineData": {"mimeType": "image/png", "data": PNG}},
+        "[File #1: image/png]",
+        IMAGE,
+        "image/png",
+        SIZED,
+    ),
+    form({"type": "image", "inline_data": png}, named, IMAGE, "image/png", SIZED),
+    form(
+        {"type": "media", "mime_type": "video/mp4", "file_uri": "gs://b/i.mp4"},
+        "[Video #1: i.mp4]",
+        None,
+        "",
+        FLAT,
+    ),
+    # Amazon, and the Model Context Protocol
+    form(
+        {"image": {"format": "png", "source": {"bytes": IMAGE}}},
+        "[Image #1: png]",
+        IMAGE,
+        "image/png",
+        SIZED,
+    ),
+    form(
+        {"document": {"format": "pdf", "name": "r", "source": {"bytes": REPORT}}},
+        "[File #1: r]",
+        REPORT,
+        "application/pdf",
+        FLAT,
+    ),
+    form({"type": "image", "data": PNG, "mimeType": "image/png"}, named, IMAGE, "image/png", SIZED),
+    # What only looks like bytes, and what there is nothing in
+    form({"type": "image", "url": "file:///etc/passwd"}, "[Image #1: passwd]", None, "", UNSIZED),
+    form({"type": "image", "base64": "not, base64!"}, "[Image #1]", None, "", UNSIZED),
+    form({"type": "image", "image": "cat"}, "[Image #1]", None, "", UNSIZED),
+    form({"type": "image", "base64": ""}, "[Image #1]", None, "", UNSIZED),
+    form(
+        {"type": "image", "url": "data:image/svg+xml,<svg/>"},
+        "[Image #1: image/svg+xml]",
+        None,
+        "",
+        SMALL,
+    ),
+    form({"type": "image", "url": "data:image/png;base64,"}, named, None, "", SMALL),
+    form({"type": "image", "base64": WAV}, "[Image #1]", SOUND, "", SMALL),
+]
+
+
+def read(message: BaseMessage) -> Transcript:
+    return transcribe([TimedMessage(message, NOON)], timezone=UTC, counter=COUNTER)
+
+
+@pytest.mark.parametrize(("block", "label", "data", "sent", "tokens"), FORMS)
+def test_every_form_reads_the_same_to_all(
+    block: Any, label: str, data: bytes | None, sent: str, tokens: int
+) -> None:
+    message = HumanMessage.model_construct(content=[block])
+    transcript = read(message)
+    assert transcript.text == f"Date: Dec 4, 2025\nUser (12:00): {label}"
+    (part,) = parts_of(message)
+    assert part_text(part) == label
+    assert [attachment.url or attachment.mime for attachment in transcript.attachments] == (
+        [sent] if sent else []
+    )
+    if sent and not sent.startswith("https:"):
+        assert transcript.attachments[0].block()["base64"] == base64(data or b"")
+    assert bytes_of(part) == data
+    assert tokens_of(block) == tokens
+
+
+def bytes_of(part: Part) -> bytes | None:
+    """The bytes that the finder found."""
+    found = part.payload
+    if part.is_document or found is None or not found.holds_bytes:
+        return None
+    held = found.data
+    return b64decode(held[found.start :]) if isinstance(held, str) else bytes(held)
+
+
+def tokens_of(block: Any) -> int:
+    message = HumanMessage.model_construct(content=[block])
+    return COUNTER.count_message(message) - COUNTER.count_message(HumanMessage(""))
+
+
+def test_every_type_has_a_form() -> None:
+    attachments = {name for name, known in TYPES.items() if known.form == "attachment"}
+    covered = {row.values[0].get("type") for row in FORMS}
+    assert attachments - covered <= {"audio_url", "video_url"}
+
+
+# --- Laws ----------------------------------------------------------------------------------------
+
+
+def found_by_counter(message: BaseMessage) -> list[object]:
+    """The data of all attachments in which the counter found bytes."""
+    counter, counted = TokenxCounter(), list[Part]()
+
+    class SpyingFormula(AttachmentFormula):
+        def tokens(self, part: Part) -> int:
+            counted.append(part)
+            return super().tokens(part)
+
+    counter.attachments = SpyingFormula()
+    counter.count_message(message)
+    return [part.payload.data for part in counted if part.payload and part.holds_bytes]
+
+
+def found_by_attachments(message: BaseMessage) -> list[object]:
+    """The data of all that has a placeholder, and so may be sent."""
+    placeholders = Placeholders()
+    list(all_parts(message, placeholders))
+    parts = placeholders.parts
+    return [part.payload.data for part in parts if part.payload and part.holds_bytes]
+
+
+texts = st.sampled_from([PNG, PDF_URI, PNG_URI, WEB, "", "text", "a word", "image/png", "AA=="])
+fields = st.sampled_from([*BYTES_KEYS, *NESTED_KEYS, "text", "mime_type", "format", "name"])
+values = st.recursive(
+    texts | st.just(IMAGE) | st.just(b"") | st.text(max_size=9) | st.none() | st.integers(),
+    lambda inner: st.dictionaries(fields, inner, max_size=4),
+    max_leaves=6,
+)
+types = st.sampled_from([name for name, known in TYPES.items() if known.form == "attachment"])
+
+
+@settings(deadline=None, max_examples=400)
+@given(types | st.none(), st.dictionaries(fields, values, max_size=5))
+def test_what_is_found_for_sending_is_found_for_counting_and_the_other_way_round(
+    stated: str | None, content: dict[str, Any]
+) -> None:
+    block = {**content, "type": stated} if stated else content
+    message = HumanMessage.model_construct(content=[block])
+    found = found_by_counter(message)
+    assert found == found_by_attachments(message)
+    sent = [attachment.data for attachment in read(message).attachments if attachment.data]
+    assert len(sent) <= len(found)
+    assert all(data in found for data in sent)
