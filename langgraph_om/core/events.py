@@ -1,7 +1,7 @@
 """Name the events, and render them as parts of the custom stream.
 
 An event is a mapping with a `type` and snake_case keys, JSON values only. It is folded into the
-record, and `to_part` renders it as a `data-om-*` part; events that only keep the books have none.
+record, and `to_part` renders it as a `data-om-*` part; events that are bookkeeping have none.
 """
 
 from __future__ import annotations

@@ -177,16 +177,16 @@ def _count_to_observe(record: MemoryRecord, window: Window, thresholds: Threshol
         return 0
     limit = thresholds.messages_at(log)
     return _choose_batch(
-        window, keep=thresholds.keep_tokens, limit=limit, most=thresholds.message_tokens
+        window, keep=thresholds.keep_tokens, limit=limit, max_tokens=thresholds.message_tokens
     )
 
 
-def _choose_batch(window: Window, *, keep: int, limit: int, most: int) -> int:
+def _choose_batch(window: Window, *, keep: int, limit: int, max_tokens: int) -> int:
     """Choose how many messages one observation takes.
 
     The goal is the longest prefix that leaves at least `keep` tokens. Where the window would still
     be at its threshold then (a single large message at the end), it is one exchange more. A backlog
-    is taken in batches of at most `most` tokens; a larger exchange is a batch of its own.
+    is taken in batches of at most `max_tokens`; a larger exchange is a batch of its own.
     """
     cuts = [0, *find_safe_cuts(window.entries)]
     removed = [0, *accumulate(entry.tokens for entry in window.entries)]
@@ -195,11 +195,11 @@ def _choose_batch(window: Window, *, keep: int, limit: int, most: int) -> int:
     )
     if window.tokens - removed[cuts[goal]] >= limit:
         goal = min(goal + 1, len(cuts) - 1)
-    return _fit_batch(cuts[1 : goal + 1], removed, most)
+    return _fit_batch(cuts[1 : goal + 1], removed, max_tokens)
 
 
-def _fit_batch(cuts: Sequence[int], removed: Sequence[int], most: int) -> int:
-    fitting = [cut for cut in cuts if removed[cut] <= most]
+def _fit_batch(cuts: Sequence[int], removed: Sequence[int], max_tokens: int) -> int:
+    fitting = [cut for cut in cuts if removed[cut] <= max_tokens]
     return fitting[-1] if fitting else (cuts[0] if cuts else 0)
 
 

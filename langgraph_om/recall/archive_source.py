@@ -121,15 +121,15 @@ class ArchiveSource:
         adjacent = self._adjacent.get((thread_id, start, stop, newest_first))
         if limit == 1 and adjacent is not None:
             return [adjacent]
-        first, last, most = start, stop, limit
+        first, last, count = start, stop, limit
         if start and stop is None and not newest_first:
-            first, most = start - 1, limit + 1
+            first, count = start - 1, limit + 1
         elif start is None and stop is not None and newest_first:
-            last, most = stop + 1, limit + 1
+            last, count = stop + 1, limit + 1
         found = [
             self._to_recall_message(message)
             for message in self.archive.messages(
-                thread_id, start=first, stop=last, limit=most, newest_first=newest_first
+                thread_id, start=first, stop=last, limit=count, newest_first=newest_first
             )
         ]
         if first != start and found and found[0].position == first:
@@ -213,8 +213,8 @@ class ArchiveSource:
         return {}
 
     def _to_recall_message(self, found: ArchivedMessage) -> RecallMessage:
-        said = self.time_of(found.key, found.message)
-        return RecallMessage(found.key, found.thread_id, found.position, found.message, said)
+        written_at = self.time_of(found.key, found.message)
+        return RecallMessage(found.key, found.thread_id, found.position, found.message, written_at)
 
 
 def read_hidden_id(written: str, source: StateSource | ArchiveSource, current: str) -> str | None:

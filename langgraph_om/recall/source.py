@@ -198,8 +198,8 @@ class StateSource:
         return []
 
     def _to_recall_message(self, at: int) -> RecallMessage:
-        key, message, said = self.entries[at]
-        return RecallMessage(key, self.thread_id, at, message, said)
+        key, message, written_at = self.entries[at]
+        return RecallMessage(key, self.thread_id, at, message, written_at)
 
     @cached_property
     def _places(self) -> dict[str, int]:

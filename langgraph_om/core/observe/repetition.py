@@ -51,7 +51,7 @@ def _ends_in_run(text: str) -> bool:
 
 
 def _is_filled_with_runs(text: str) -> bool:
-    """Return whether repeated blocks, looked for at evenly spaced places, fill the text."""
+    """Return whether repeated blocks, searched for at evenly spaced places, fill the text."""
     allowed = min(_MAX_RUN_CHARS, int(_MAX_RUN_SHARE * len(text)))
     window = min(len(text) // _MIN_REPEATS + 1, _MAX_PERIOD)
     covered, reached = 0, 0
