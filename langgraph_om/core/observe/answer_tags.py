@@ -29,7 +29,10 @@ _MARKDOWN_TAG = re.compile(
     rf"\\?<[ \t]{{0,3}}\\?/?[ \t]{{0,3}}(?:{_NAME})[ \t]{{0,3}}\\?>", re.IGNORECASE
 )
 
-ITEM = r"[ \t]*+(?:(?:[-*+•]|\d{1,4}[.)]|->|→)[ \t]|[-*+•]?[🔴🟡🟢✅]|\(\d{1,2}:\d\d)"
+ITEM = (
+    r"[ \t]*+(?:(?:[-*+•–—‣◦▪▸●○·・]|\d{1,4}[.)]|[a-zA-Z]\)|\([a-z]\)|->|→)[ \t]"
+    r"|(?:[-*+•]|[*_]{2,3})?[🔴🟡🟢✅]|\(\d{1,2}:\d\d)"
+)
 ITEM_START = re.compile(ITEM)
 ITEM_LINE = re.compile(f"^{ITEM}", re.MULTILINE)
 
@@ -51,13 +54,25 @@ class Tag(NamedTuple):
 
 
 @dataclass(slots=True)
+class Block:
+    """What stands between the tags of one block of observations."""
+
+    pieces: list[str] = field(default_factory=list)
+    is_whole: bool = False
+    """Whether it is closed."""
+    is_self_closed: bool = False
+
+
+@dataclass(slots=True)
 class Split:
     """A text cut at its structural tags."""
 
     tagged: bool
-    inside: list[str] = field(default_factory=list)
+    inside: list[Block] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
     hints: dict[str, str] = field(default_factory=dict)
+    before_close: int | None = None
+    """How many of the pieces outside stand before a close tag whose block was never opened."""
 
 
 def split_best(text: str) -> Split:
@@ -98,16 +113,23 @@ def _split_at(text: str) -> Split:
         is_closer = tag is closer or (tag.trails and not split.tagged)
         if tag.start < cursor or not (tag.leads or is_closer):
             continue
-        (split.inside if in_block else split.outside).append(text[cursor : tag.start])
+        (split.inside[-1].pieces if in_block else split.outside).append(text[cursor : tag.start])
         cursor = tag.end
         if tag.opens_log:
+            if not in_block:
+                split.inside.append(Block())
             in_block, closer = True, _find_block_closer(text, tags, index)
         elif tag.name == LOG:
+            if in_block:
+                split.inside[-1].is_whole = True
+                split.inside[-1].is_self_closed = tag.start == tag.end
+            elif split.before_close is None and not split.tagged:
+                split.before_close = len(split.outside)
             in_block = False
         elif not tag.closes:
             end, cursor = _find_hint_span(text, tags, index)
             split.hints[tag.name] = text[tag.end : end]
-    (split.inside if in_block else split.outside).append(text[cursor:])
+    (split.inside[-1].pieces if in_block else split.outside).append(text[cursor:])
     return split
 
 

@@ -8,23 +8,26 @@ Every step is linear in the length of the text, and parsed text never holds a st
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from langgraph_om.core.content.text import sanitize
+from langgraph_om.core.observe.answer_forms import read_html_list, read_json, strip_cdata
+from langgraph_om.core.observe.answer_lines import Lines, are_days_apart, strip_dates
 from langgraph_om.core.observe.answer_tags import (
     ITEM,
     ITEM_LINE,
-    ITEM_START,
     LOG,
     REPLY,
     TASK,
     TITLE,
+    Block,
+    Split,
     defuse_tags,
     find_tags,
     split_best,
 )
+from langgraph_om.core.observe.non_answers import is_bare_word, is_verdict, says_nothing_to_note
 from langgraph_om.core.observe.repetition import is_degenerate
 
 Status = Literal["ok", "none", "empty", "malformed", "degenerate", "cut_off"]
@@ -42,7 +45,7 @@ MAX_TITLE_CHARS = 100
 _PARTIAL_TAG = re.compile(r"^[ \t]*+<[/\w \t-]{0,24}\Z", re.MULTILINE)
 
 _LT, _GT = r"(?:\\?<|&lt;)", r"(?:\\?>|&gt;)"
-_THINK = r"(?:think(?:ing)?|reasoning)[ \t]{0,3}"
+_THINK = r"(?:think(?:ing)?|reasoning|thoughts?|scratch[-_ ]?pad|analysis|draft)[ \t]{0,3}"
 _LOG_OPENS = rf"{_LT}[ \t]{{0,3}}{LOG}\b"
 _HEAD = rf"(?:(?P<think>{_LT}[ \t]{{0,3}}{_THINK}{_GT})|{_LOG_OPENS})"
 _HEAD_HERE = re.compile(rf"\s*+{_HEAD}", re.IGNORECASE)
@@ -56,13 +59,9 @@ _THINK_END_LINE = re.compile(
     rf"^(?!{ITEM})(?P<before>[^\n]*?){_THINK_END.pattern}(?P<after>[^\n]*)",
     re.IGNORECASE | re.MULTILINE,
 )
-_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"
-_DATE = re.compile(
-    r"(?:date[ \t]*:.*|(?:[a-z]{3,9},?[ ])?"
-    rf"(?:{_MONTH}[ ]\d\d?,?[ ]\d{{4}}|\d\d?[ ]{_MONTH},?[ ]\d{{4}}|\d{{4}}-\d\d-\d\d):?)",
-    re.IGNORECASE,
-)
-_MAX_DATE_LINE_CHARS = 80
+_TABLE_ROW = re.compile(r"^[ \t]*+\|[^\n🔴🟡🟢✅]*+[🔴🟡🟢✅]", re.MULTILINE)
+_ABOUT_SOMEBODY = re.compile(r"(?:User|Assistant) [a-z]")
+_MARKED = re.compile(rf"(?={ITEM})[ \t]*+[^\s🔴🟡🟢✅]{{0,5}}[ \t]*+[*_]{{0,3}}[🔴🟡🟢✅]")
 _FENCE = re.compile(r"\s*+(?:```+|~~~+)[ \t]*(?P<info>[\w+.-]{0,30})\s*")
 _QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»", "*": "*"}
 _MAX_NOTHING_CHARS = 40
@@ -133,11 +132,13 @@ def render_output(parsed: Parsed) -> str:
 
 
 def _read(text: str) -> Parsed:
-    text = strip_reasoning(text)
+    text = strip_reasoning(text, may_be_open=True)
     if not text.strip():
         return _build_failed("empty")
     split = split_best(text)
-    status, observations = _judge_block(split.inside) if split.tagged else _judge(split.outside)
+    if not split.tagged:
+        split = read_json(_unwrap_fence(text).strip()) or split
+    status, observations = _judge_blocks(split) if split.tagged else _judge(split)
     return Parsed(
         status,
         observations,
@@ -155,65 +156,95 @@ def _build_failed(status: Status) -> Parsed:
 # --- Judging: from the text between the tags to observations ----------------------------------
 
 
-def _judge_block(pieces: list[str]) -> tuple[Status, str]:
-    """Judge text that the model put inside `<observations>`: all of it is kept, or none."""
-    texts = [
-        text for piece in pieces if (text := _tidy_text(_unwrap_fence(_from_line_start(piece))))
+def _judge_blocks(split: Split) -> tuple[Status, str]:
+    """Judge text that the model put inside `<observations>`: all of a block is kept, or none."""
+    written = [(block, _read_pieces(block)) for block in split.inside]
+    told = [(block, texts) for block, texts in written if _is_told(texts)]
+    if not told:
+        texts = [text for _, texts in written for text in texts]
+        if not texts and any(block.is_self_closed for block in split.inside):
+            return ("empty" if _unwrap_fence("\n".join(split.outside)).strip() else "none"), ""
+        said_none = any(says_nothing_to_note(strip_dates(text)) for text in texts)
+        return ("none" if said_none else "malformed" if texts else "empty"), ""
+    log = _settle_log("\n".join(_choose_texts(told)))
+    if log is None:
+        return "malformed", ""
+    if says_nothing_to_note(strip_dates(log)):
+        return "none", ""
+    lines = Lines(log)
+    has_form = lines.dates or ITEM_LINE.search(log) or _TABLE_ROW.search(log)
+    if not has_form and not all(map(_ABOUT_SOMEBODY.match, lines.before)):
+        return "malformed", ""
+    is_answer = strip_dates(log) and not lines.are_doubtful
+    return ("ok", log) if is_answer else ("malformed", "")
+
+
+def _read_pieces(block: Block) -> list[str]:
+    texts = (_from_line_start(_strip_wrapping(piece)) for piece in block.pieces)
+    return [text for piece in texts if (text := _tidy_text(_unwrap_fence(piece)))]
+
+
+def _is_told(texts: list[str]) -> bool:
+    rests = map(strip_dates, texts)
+    return any(rest and not says_nothing_to_note(rest) for rest in rests)
+
+
+def _choose_texts(told: list[tuple[Block, list[str]]]) -> list[str]:
+    """Choose the texts of the last whole block; blocks of different days count together."""
+    if not are_days_apart([texts for _, texts in told]):
+        told = ([pair for pair in told if pair[0].is_whole] or told)[-1:]
+    return [
+        text for _, texts in told for text in texts if not says_nothing_to_note(strip_dates(text))
     ]
-    told = [text for text in texts if not _says_nothing(_strip_dates(text))]
-    if not any(_strip_dates(text) for text in told):
-        said_none = len(told) < len(texts)
-        return ("none" if said_none else "malformed" if told else "empty"), ""
-    log = _read_log("\n".join(told))
-    dated = any(_is_date_line(line) for line in log.split("\n"))
-    has_items = _strip_dates(log) and (dated or ITEM_LINE.search(log))
-    return ("ok", log) if has_items else ("malformed", "")
 
 
-def _judge(pieces: list[str]) -> tuple[Status, str]:
-    """Judge text without the tags: only its list and its date headings count."""
-    text = "\n".join(pieces)
-    whole = _unwrap_fence(text).strip()
+def _judge(split: Split) -> tuple[Status, str]:
+    """Judge text without the tags: it counts when every line of it is in our form.
+
+    Either a date heading or a mark has to show that the list is one of observations; a close tag
+    alone shows it too, with whatever text after it.
+    """
+    before, after = split.outside[: split.before_close], split.outside[split.before_close or 0 :]
+    is_closed = split.before_close is not None and "".join(before).strip() != ""
+    if is_closed and ITEM_LINE.search("\n".join(after)):
+        is_closed = False
+    whole = _unwrap_fence("\n".join(before if is_closed else split.outside)).strip()
     if not whole:
         return "empty", ""
-    log = _read_log("\n".join(_select_list(text)))
-    if whole.casefold() == "(none)" or _says_nothing(_strip_dates(log)):
-        return "none", ""
-    return ("ok", log) if ITEM_LINE.search(log) else ("malformed", "")
+    bare = strip_dates(whole)
+    if says_nothing_to_note(bare):
+        return ("malformed" if is_bare_word(bare) else "none"), ""
+    log = _settle_log(whole)
+    lines = Lines(log or "")
+    if log is None or lines.before or lines.after or not lines.items or lines.are_doubtful:
+        return "malformed", ""
+    marked = [item for item in lines.items if _MARKED.match(item)]
+    has_mark = bool(marked) and not any(map(is_verdict, marked))
+    return ("ok", log) if is_closed or lines.dates or has_mark else ("malformed", "")
+
+
+_MAX_WRAPPINGS = 3
+
+
+def _settle_log(text: str) -> str | None:
+    """Return a text as it is kept, in the form in which it is read again; `None` if it has none."""
+    log = _read_log(text)
+    for _ in range(_MAX_WRAPPINGS):
+        before, log = log, _read_log(_strip_wrapping(log))
+        if log == before:
+            return log
+    return None
 
 
 def _read_log(text: str) -> str:
-    return _tidy_text(defuse_tags(_tidy_text(_unwrap_fence(text)), LOG))
+    plain = read_html_list(_tidy_text(_unwrap_fence(text)))
+    return _tidy_text(defuse_tags(_tidy_text(plain), LOG))
 
 
 def _from_line_start(piece: str) -> str:
     """Drop the blank between a tag and what follows it on its line; real indentation stays."""
     stripped = piece.lstrip(" \t")
     return piece if stripped.startswith("\n") else stripped
-
-
-def _select_list(text: str) -> Iterator[str]:
-    """Yield list items with what is indented below them, date headings, and blank lines."""
-    in_item = False
-    for line in text.split("\n"):
-        is_item = ITEM_START.match(line) is not None
-        goes_on = in_item and line[:1] in {" ", "\t"}
-        if not line.strip():
-            yield ""
-            continue
-        if is_item or goes_on or _is_date_line(line):
-            yield line
-        in_item = is_item or goes_on
-
-
-def _is_date_line(line: str) -> bool:
-    if len(line) > _MAX_DATE_LINE_CHARS or ITEM_START.match(line):
-        return False
-    return _DATE.fullmatch(line.strip(" \t#*_>`")) is not None
-
-
-def _strip_dates(text: str) -> str:
-    return "\n".join(line for line in text.split("\n") if not _is_date_line(line)).strip()
 
 
 def _says_nothing(text: str) -> bool:
@@ -293,17 +324,44 @@ def _pair_fences(lines: list[str]) -> dict[int, int]:
 # --- Reasoning: what the model thought before it answered --------------------------------------
 
 
-def strip_reasoning(text: str) -> str:
-    """Drop what stands in think tags before the first block, even when one tag is missing."""
+def strip_reasoning(text: str, *, may_be_open: bool = False) -> str:
+    """Drop what stands in think tags before the first block, even when one tag is missing.
+
+    Args:
+        text: The answer.
+        may_be_open: Whether a block that ends the answer counts although it stands in reasoning
+            that was never closed.
+    """
     kept, at = [], 0
     while (head := _HEAD_HERE.match(text, at) or _HEAD_LINE.search(text, at)) and head["think"]:
         kept.append(text[at : head.start()])
         end = _THINK_END.search(text, head.end())
         if end is None:
-            return "".join(kept)
+            return "".join(kept) + (_find_last_block(text[head.end() :]) if may_be_open else "")
         at = end.end()
     text = "".join(kept) + text[at:]
     return text[_find_orphan_end(text) :]
+
+
+def _find_last_block(text: str) -> str:
+    """Return the whole block that ends a text, with the hints after it; nothing if none does."""
+    last = max((tag.start for tag in find_tags(text) if tag.leads and tag.opens_log), default=None)
+    if last is None:
+        return ""
+    split = split_best(text[last:])
+    ends = split.inside[-1].is_whole and not _unwrap_fence("\n".join(split.outside)).strip()
+    return text[last:] if ends else ""
+
+
+def _strip_wrapping(text: str) -> str:
+    """Drop reasoning and marks of CDATA that open a block."""
+    at = 0
+    while (head := _HEAD_HERE.match(text, at)) and head["think"]:
+        end = _THINK_END.search(text, head.end())
+        if end is None:
+            break
+        at = end.end()
+    return strip_cdata(text[at:])
 
 
 def _find_orphan_end(text: str) -> int:
