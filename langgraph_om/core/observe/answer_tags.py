@@ -1,9 +1,9 @@
-"""Split an answer at its tags: which of them are structural, and what is between them.
+"""An answer cut at its tags: which of them are structural, and what lies between them.
 
 A tag is *structural* when it starts its line, when it directly follows another structural tag, or
-when it closes the open block at the end of a line or right before another tag. Everywhere else it
-is quoted text. A closing tag at the end of a line yields to one that starts a line, and to list
-items that follow it, so an item may end with a tag that it mentions.
+when it closes what is open at the end of a line or right before another tag. Everywhere else it is
+text that somebody wrote about. A close tag at the end of a line yields to one that starts a line,
+and to list items that follow it, so an item may end with a tag it mentions.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 LOG, TASK, REPLY, TITLE = "observations", "current-task", "suggested-response", "thread-title"
 _TAG_NAMES = {name.replace("-", ""): name for name in (LOG, TASK, REPLY, TITLE)}
+
 _NO_JOINT = str.maketrans("", "", "-_ \\")
 _JOINT = r"[-_ \\]{0,2}"
 _NAME = rf"observations|current{_JOINT}task|suggested{_JOINT}response|thread{_JOINT}title"
@@ -27,13 +28,17 @@ _TAG = re.compile(
 _MARKDOWN_TAG = re.compile(
     rf"\\?<[ \t]{{0,3}}\\?/?[ \t]{{0,3}}(?:{_NAME})[ \t]{{0,3}}\\?>", re.IGNORECASE
 )
-ITEM = r"[ \t]*+(?:(?:[-*+•]|\d{1,4}[.)]|->|→)[ \t]|[-*+•]?[🔴🟡🟢✅]|\(\d{1,2}:\d\d)"
+
+ITEM = (
+    r"[ \t]*+(?:(?:[-*+•–—‣◦▪▸●○·・]|\d{1,4}[.)]|[a-zA-Z]\)|\([a-z]\)|->|→)[ \t]"
+    r"|(?:[-*+•]|[*_]{2,3})?[🔴🟡🟢✅]|\(\d{1,2}:\d\d)"
+)
 ITEM_START = re.compile(ITEM)
 ITEM_LINE = re.compile(f"^{ITEM}", re.MULTILINE)
 
 
 class Tag(NamedTuple):
-    """A tag in a text, and its place in its line."""
+    """A tag in a text, and how it stands in its line."""
 
     name: str
     closes: bool
@@ -49,17 +54,29 @@ class Tag(NamedTuple):
 
 
 @dataclass(slots=True)
+class Block:
+    """What stands between the tags of one block of observations."""
+
+    pieces: list[str] = field(default_factory=list)
+    is_whole: bool = False
+    """Whether it is closed."""
+    is_self_closed: bool = False
+
+
+@dataclass(slots=True)
 class Split:
-    """A text split at its structural tags."""
+    """A text cut at its structural tags."""
 
     tagged: bool
-    inside: list[str] = field(default_factory=list)
+    inside: list[Block] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
     hints: dict[str, str] = field(default_factory=dict)
+    before_close: int | None = None
+    """How many of the pieces outside stand before a close tag whose block was never opened."""
 
 
 def split_best(text: str) -> Split:
-    """Split the text, in the first spelling of its tags that has a block of observations."""
+    """Split the text in the first spelling of its tags that shows a block."""
     first = _split_at(text)
     if first.tagged:
         return first
@@ -67,45 +84,8 @@ def split_best(text: str) -> Split:
     return next((split for split in spelled if split.tagged), first)
 
 
-def find_tags(text: str) -> list[Tag]:
-    """Return the tags of a text, each with whether it leads or trails its line."""
-    found = list(_collect_tags(text))
-    if not found:
-        return []
-    before = [text[: found[0][2]], *(text[a[3] : b[2]] for a, b in pairwise(found))]
-    after = [*before[1:], text[found[-1][3] :]]
-    tags: list[Tag] = []
-    opened = ""
-    chained = True
-    for (name, closes, start, end), gap, rest, code in zip(
-        found, before, after, _find_quoted(before, after), strict=True
-    ):
-        _, newline, lead = gap.rpartition("\n")
-        leads = (chained or bool(newline)) and not lead.strip()
-        trails = closes and end > start and not code and not rest.partition("\n")[0].strip()
-        tags.append(Tag(name, closes, start, end, leads, trails))
-        chained = leads or (trails and name == opened)
-        opened = name if leads and not closes else opened
-    return tags
-
-
-def defuse_tags(text: str, name: str) -> str:
-    """Return the text with its structural tags escaped, for use inside a tag `name`."""
-    shift = len(name) + 3
-    pieces, cursor = [], 0
-    for tag in find_tags(f"<{name}>\n{text}")[1:]:
-        if tag.leads and tag.end > tag.start:
-            start = tag.start - shift
-            pieces += [text[cursor:start], "&lt;"]
-            cursor = start + 1
-    return "".join(pieces) + text[cursor:]
-
-
-# --- Splitting -----------------------------------------------------------------------------------
-
-
 def _spell_variants(text: str) -> Iterator[str]:
-    """Yield other readings of the text: escapes undone, or the block moved to a line of its own."""
+    """Yield what the text may have meant: escapes undone, a block put on a line of its own."""
     if "&lt;" in text:
         plain = text
         for entity, char in (("lt", "<"), ("gt", ">"), ("quot", '"'), ("#39", "'"), ("amp", "&")):
@@ -133,21 +113,28 @@ def _split_at(text: str) -> Split:
         is_closer = tag is closer or (tag.trails and not split.tagged)
         if tag.start < cursor or not (tag.leads or is_closer):
             continue
-        (split.inside if in_block else split.outside).append(text[cursor : tag.start])
+        (split.inside[-1].pieces if in_block else split.outside).append(text[cursor : tag.start])
         cursor = tag.end
         if tag.opens_log:
+            if not in_block:
+                split.inside.append(Block())
             in_block, closer = True, _find_block_closer(text, tags, index)
         elif tag.name == LOG:
+            if in_block:
+                split.inside[-1].is_whole = True
+                split.inside[-1].is_self_closed = tag.start == tag.end
+            elif split.before_close is None and not split.tagged:
+                split.before_close = len(split.outside)
             in_block = False
         elif not tag.closes:
             end, cursor = _find_hint_span(text, tags, index)
             split.hints[tag.name] = text[tag.end : end]
-    (split.inside if in_block else split.outside).append(text[cursor:])
+    (split.inside[-1].pieces if in_block else split.outside).append(text[cursor:])
     return split
 
 
 def _find_block_closer(text: str, tags: list[Tag], index: int) -> Tag | None:
-    """Return the tag that closes a block; without one, the block ends at the next or at the end."""
+    """Find the tag that closes a block; without one, the block runs on to the next or the end."""
     region: list[Tag] = []
     limit = len(text)
     for position in range(index + 1, len(tags)):
@@ -161,15 +148,15 @@ def _find_block_closer(text: str, tags: list[Tag], index: int) -> Tag | None:
         return leading
     trailing = {tag.start for tag in closers if tag.trails}
     unquoted = {tag.start for tag in closers if text[tag.start - 1] != "`"}
-    return _find_closer_without_items(text, region, trailing, limit) or _find_closer_without_items(
+    return _stands_before_no_item(text, region, trailing, limit) or _stands_before_no_item(
         text, region, unquoted, limit
     )
 
 
-def _find_closer_without_items(
+def _stands_before_no_item(
     text: str, region: list[Tag], starts: set[int], limit: int
 ) -> Tag | None:
-    """Return the first of these tags that no list item follows before the next structural tag."""
+    """Pick the first tag of some that no list item follows before the next structural tag."""
     first: Tag | None = None
     clear = True
     for tag in reversed(region):
@@ -182,7 +169,7 @@ def _find_closer_without_items(
 
 
 def _find_hint_span(text: str, tags: list[Tag], index: int) -> tuple[int, int]:
-    """Return where the text of a hint ends, and where to read on after it."""
+    """Say where the text of a hint ends, and where reading goes on after it."""
     opened, limit = tags[index], len(text)
     closers: list[Tag] = []
     others: list[Tag] = []
@@ -204,11 +191,30 @@ def _find_hint_span(text: str, tags: list[Tag], index: int) -> tuple[int, int]:
     return limit, limit
 
 
-# --- Tags ----------------------------------------------------------------------------------------
+def find_tags(text: str) -> list[Tag]:
+    """Find the tags of a text, each with whether it leads or trails its line."""
+    found = list(_collect_tags(text))
+    if not found:
+        return []
+    before = [text[: found[0][2]], *(text[a[3] : b[2]] for a, b in pairwise(found))]
+    after = [*before[1:], text[found[-1][3] :]]
+    tags: list[Tag] = []
+    opened = ""
+    chained = True
+    for (name, closes, start, end), gap, rest, code in zip(
+        found, before, after, _mark_code(before, after), strict=True
+    ):
+        _, newline, lead = gap.rpartition("\n")
+        leads = (chained or bool(newline)) and not lead.strip()
+        trails = closes and end > start and not code and not rest.partition("\n")[0].strip()
+        tags.append(Tag(name, closes, start, end, leads, trails))
+        chained = leads or (trails and name == opened)
+        opened = name if leads and not closes else opened
+    return tags
 
 
 def _collect_tags(text: str) -> Iterator[tuple[str, bool, int, int]]:
-    """Yield the name, whether it closes, start and end of everything that looks like a tag."""
+    """Yield name, whether it closes, start and end of everything that looks like a tag."""
     for match in _TAG.finditer(text):
         closes, rest = bool(match["slash"]), match["rest"]
         if match["unended"] is not None and not closes:
@@ -219,8 +225,8 @@ def _collect_tags(text: str) -> Iterator[tuple[str, bool, int, int]]:
             yield name, True, match.end(), match.end()
 
 
-def _find_quoted(before: list[str], after: list[str]) -> list[bool]:
-    """Return for each tag whether it is between backticks on its line."""
+def _mark_code(before: list[str], after: list[str]) -> list[bool]:
+    """Say for each tag whether it stands between backticks on its line."""
     ticks_after: list[bool] = []
     later = False
     for gap in reversed(after):
@@ -235,3 +241,15 @@ def _find_quoted(before: list[str], after: list[str]) -> list[bool]:
         count = line.count("`") + (0 if newline else count)
         quoted.append(count % 2 == 1 and later)
     return quoted
+
+
+def defuse_tags(text: str, name: str) -> str:
+    """Write the structural tags of a text that is to stand inside a tag so that they are none."""
+    shift = len(name) + 3
+    parts, cursor = [], 0
+    for tag in find_tags(f"<{name}>\n{text}")[1:]:
+        if tag.leads and tag.end > tag.start:
+            start = tag.start - shift
+            parts += [text[cursor:start], "&lt;"]
+            cursor = start + 1
+    return "".join(parts) + text[cursor:]

@@ -1,30 +1,33 @@
-"""Parse an answer of the Observer or Reflector into typed fields, or say why it cannot be used.
+"""What the Observer or Reflector wrote becomes typed parts, or a failure with a name.
 
-The steps, in order: drop control characters and reasoning, settle the spelling of the tags, split
-the text at its structural tags, then tidy and judge what is between them. Every step is linear in
-the length of the text, and parsed text never contains a structural tag.
+The steps, in order: control characters and reasoning are dropped, the spelling of the tags is
+settled, the text is split at its structural tags, and what lies between them is tidied and judged.
+Every step is linear in the length of the text, and parsed text never holds a structural tag.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from langgraph_om.core.content.text import sanitize
+from langgraph_om.core.observe.answer_forms import read_html_list, read_json, strip_cdata
+from langgraph_om.core.observe.answer_lines import Lines, are_days_apart, strip_dates
 from langgraph_om.core.observe.answer_tags import (
     ITEM,
     ITEM_LINE,
-    ITEM_START,
     LOG,
     REPLY,
     TASK,
     TITLE,
+    Block,
+    Split,
     defuse_tags,
     find_tags,
     split_best,
 )
+from langgraph_om.core.observe.non_answers import is_bare_word, is_verdict, says_nothing_to_note
 from langgraph_om.core.observe.repetition import is_degenerate
 
 Status = Literal["ok", "none", "empty", "malformed", "degenerate", "cut_off"]
@@ -32,11 +35,37 @@ Status = Literal["ok", "none", "empty", "malformed", "degenerate", "cut_off"]
 MAX_LINE_CHARS = 10_000
 """A longer line is cut, with a mark that says how many characters were left out."""
 
+_MAX_SHOWN_CHARS = 1_000_000
+"""More of an answer that was cut off is not read: what it holds is only shown."""
+
 MIN_TITLE_CHARS = 3
 MAX_TITLE_CHARS = 100
 
-_MAX_SHOWN_CHARS = 1_000_000
-"""No more is read of an answer that was cut off, because it is only displayed."""
+
+_PARTIAL_TAG = re.compile(r"^[ \t]*+<[/\w \t-]{0,24}\Z", re.MULTILINE)
+
+_LT, _GT = r"(?:\\?<|&lt;)", r"(?:\\?>|&gt;)"
+_THINK = r"(?:think(?:ing)?|reasoning|thoughts?|scratch[-_ ]?pad|analysis|draft)[ \t]{0,3}"
+_LOG_OPENS = rf"{_LT}[ \t]{{0,3}}{LOG}\b"
+_HEAD = rf"(?:(?P<think>{_LT}[ \t]{{0,3}}{_THINK}{_GT})|{_LOG_OPENS})"
+_HEAD_HERE = re.compile(rf"\s*+{_HEAD}", re.IGNORECASE)
+_HEAD_LINE = re.compile(rf"^[ \t]*+{_HEAD}", re.IGNORECASE | re.MULTILINE)
+_THINK_END = re.compile(rf"{_LT}\\?/[ \t]{{0,3}}{_THINK}{_GT}", re.IGNORECASE)
+_LOG_LINE = re.compile(
+    rf"(?:^|{_THINK_END.pattern})[ \t]*+{_LOG_OPENS}", re.IGNORECASE | re.MULTILINE
+)
+
+_THINK_END_LINE = re.compile(
+    rf"^(?!{ITEM})(?P<before>[^\n]*?){_THINK_END.pattern}(?P<after>[^\n]*)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_TABLE_ROW = re.compile(r"^[ \t]*+\|[^\n🔴🟡🟢✅]*+[🔴🟡🟢✅]", re.MULTILINE)
+_ABOUT_SOMEBODY = re.compile(r"(?:User|Assistant) [a-z]")
+_MARKED = re.compile(rf"(?={ITEM})[ \t]*+[^\s🔴🟡🟢✅]{{0,5}}[ \t]*+[*_]{{0,3}}[🔴🟡🟢✅]")
+_FENCE = re.compile(r"\s*+(?:```+|~~~+)[ \t]*(?P<info>[\w+.-]{0,30})\s*")
+_QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»", "*": "*"}
+_MAX_NOTHING_CHARS = 40
+_NOTHING = {"none", "n/a"}
 
 _PROBLEMS: dict[Status, str] = {
     "empty": "The answer holds no observations, and does not say `(none)` either.",
@@ -44,12 +73,11 @@ _PROBLEMS: dict[Status, str] = {
     "degenerate": "The answer repeats itself over and over.",
     "cut_off": "The answer was cut off before its end.",
 }
-_PARTIAL_TAG = re.compile(r"^[ \t]*+<[/\w \t-]{0,24}\Z", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """The fields of one answer of the Observer or Reflector.
+    """What one answer of the Observer or Reflector says.
 
     `problem` is one sentence that names what is wrong; it is empty for `ok` and `none`.
     """
@@ -63,28 +91,28 @@ class Parsed:
 
 
 def parse_output(text: str, *, cut_off: bool = False) -> Parsed:
-    """Return the fields of an answer of the Observer or Reflector, or why it cannot be used.
+    """Say what an answer of the Observer or Reflector holds, or why it cannot be used.
 
     Args:
         text: The whole answer, as the model wrote it.
         cut_off: Whether the provider said that the answer ended too early. The status is then
-            `cut_off`, and `observations` is what arrived, for display only.
+            `cut_off`, and `observations` holds what arrived, for display only.
     """
     text = sanitize(text[:_MAX_SHOWN_CHARS] if cut_off else text)
     if cut_off:
-        partial = _parse(_PARTIAL_TAG.sub("", text))
+        partial = _read(_PARTIAL_TAG.sub("", text))
         return replace(partial, status="cut_off", problem=_PROBLEMS["cut_off"])
     if text.strip() and is_degenerate(text):
-        return _reject("degenerate")
-    return _parse(text)
+        return _build_failed("degenerate")
+    return _read(text)
 
 
 def render_output(parsed: Parsed) -> str:
-    """Render a parsed answer in the expected form.
+    """Write a parsed answer in the well-formed shape.
 
-    `parse_output` returns the same value again for everything that it found `ok` or `none`. In a
-    value built by hand, a structural tag inside a text is escaped as `&lt;` and stays so, and a
-    text that `parse_output` would tidy comes back tidied.
+    `parse_output` gives the same value back for everything it called `ok` or `none`. In a value
+    built by hand, a structural tag inside a text is written with `&lt;` and stays so, and a text
+    that `parse_output` would tidy comes back tidied.
     """
     if parsed.status == "none":
         blocks = [f"<{LOG}>(none)</{LOG}>"]
@@ -103,14 +131,14 @@ def render_output(parsed: Parsed) -> str:
     return "\n".join(blocks)
 
 
-def _parse(text: str) -> Parsed:
-    text = strip_reasoning(text)
+def _read(text: str) -> Parsed:
+    text = strip_reasoning(text, may_be_open=True)
     if not text.strip():
-        return _reject("empty")
+        return _build_failed("empty")
     split = split_best(text)
-    status, observations = (
-        _judge_tagged(split.inside) if split.tagged else _judge_untagged(split.outside)
-    )
+    if not split.tagged:
+        split = read_json(_unwrap_fence(text).strip()) or split
+    status, observations = _judge_blocks(split) if split.tagged else _judge(split)
     return Parsed(
         status,
         observations,
@@ -121,145 +149,108 @@ def _parse(text: str) -> Parsed:
     )
 
 
-def _reject(status: Status) -> Parsed:
+def _build_failed(status: Status) -> Parsed:
     return Parsed(status, problem=_PROBLEMS[status])
 
 
-# --- Reasoning: what the model thought before it answered ----------------------------------------
+# --- Judging: from the text between the tags to observations ----------------------------------
 
 
-_LT, _GT = r"(?:\\?<|&lt;)", r"(?:\\?>|&gt;)"
-_THINK = r"(?:think(?:ing)?|reasoning)[ \t]{0,3}"
-_LOG_OPENS = rf"{_LT}[ \t]{{0,3}}{LOG}\b"
-_HEAD = rf"(?:(?P<think>{_LT}[ \t]{{0,3}}{_THINK}{_GT})|{_LOG_OPENS})"
-_HEAD_HERE = re.compile(rf"\s*+{_HEAD}", re.IGNORECASE)
-_HEAD_LINE = re.compile(rf"^[ \t]*+{_HEAD}", re.IGNORECASE | re.MULTILINE)
-_THINK_END = re.compile(rf"{_LT}\\?/[ \t]{{0,3}}{_THINK}{_GT}", re.IGNORECASE)
-_LOG_LINE = re.compile(
-    rf"(?:^|{_THINK_END.pattern})[ \t]*+{_LOG_OPENS}", re.IGNORECASE | re.MULTILINE
-)
-_THINK_END_LINE = re.compile(
-    rf"^(?!{ITEM})(?P<before>[^\n]*?){_THINK_END.pattern}(?P<after>[^\n]*)",
-    re.IGNORECASE | re.MULTILINE,
-)
-
-
-def strip_reasoning(text: str) -> str:
-    """Drop what is in think tags before the first block, even when one of the tags is missing."""
-    kept, at = [], 0
-    while (head := _HEAD_HERE.match(text, at) or _HEAD_LINE.search(text, at)) and head["think"]:
-        kept.append(text[at : head.start()])
-        end = _THINK_END.search(text, head.end())
-        if end is None:
-            return "".join(kept)
-        at = end.end()
-    text = "".join(kept) + text[at:]
-    return text[_find_orphan_end(text) :]
-
-
-def _find_orphan_end(text: str) -> int:
-    """Return where reasoning without an opening tag ends; 0 if there is none."""
-    if _THINK_END.search(text) is None:
-        return 0
-    block = _LOG_LINE.search(text)
-    first = block.end() if block else len(text) + 1
-    last = max((tag.start for tag in find_tags(text) if tag.leads and tag.opens_log), default=0)
-    found = 0
-    for mark in _THINK_END_LINE.finditer(text):
-        end = mark.start("after")
-        alone = not mark["before"].strip() and not mark["after"].strip()
-        if end < first or (alone and end < last):
-            found = end
-    return found
-
-
-# --- Judging: from the text between the tags to observations -------------------------------------
-
-
-_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"
-_DATE = re.compile(
-    r"(?:date[ \t]*:.*|(?:[a-z]{3,9},?[ ])?"
-    rf"(?:{_MONTH}[ ]\d\d?,?[ ]\d{{4}}|\d\d?[ ]{_MONTH},?[ ]\d{{4}}|\d{{4}}-\d\d-\d\d):?)",
-    re.IGNORECASE,
-)
-_MAX_DATE_LINE_CHARS = 80
-_MAX_NOTHING_CHARS = 40
-_NOTHING = {"none", "n/a"}
-
-
-def _judge_tagged(pieces: list[str]) -> tuple[Status, str]:
-    """Judge text inside `<observations>`: all of it is kept, or nothing."""
-    texts = [
-        text
-        for piece in pieces
-        if (text := _tidy_text(_unwrap_fence(_strip_leading_blanks(piece))))
-    ]
-    kept = [text for text in texts if not _says_nothing(_strip_dates(text))]
-    if not any(_strip_dates(text) for text in kept):
-        said_none = len(kept) < len(texts)
-        return ("none" if said_none else "malformed" if kept else "empty"), ""
-    log = _clean_log("\n".join(kept))
-    dated = any(_is_date_line(line) for line in log.split("\n"))
-    has_items = _strip_dates(log) and (dated or ITEM_LINE.search(log))
-    return ("ok", log) if has_items else ("malformed", "")
-
-
-def _judge_untagged(pieces: list[str]) -> tuple[Status, str]:
-    """Judge text without tags: only its list items and date headings count."""
-    text = "\n".join(pieces)
-    unwrapped = _unwrap_fence(text).strip()
-    if not unwrapped:
-        return "empty", ""
-    log = _clean_log("\n".join(_select_list(text)))
-    if unwrapped.casefold() == "(none)" or _says_nothing(_strip_dates(log)):
+def _judge_blocks(split: Split) -> tuple[Status, str]:
+    """Judge text that the model put inside `<observations>`: all of a block is kept, or none."""
+    written = [(block, _read_pieces(block)) for block in split.inside]
+    told = [(block, texts) for block, texts in written if _is_told(texts)]
+    if not told:
+        texts = [text for _, texts in written for text in texts]
+        if not texts and any(block.is_self_closed for block in split.inside):
+            return ("empty" if _unwrap_fence("\n".join(split.outside)).strip() else "none"), ""
+        said_none = any(says_nothing_to_note(strip_dates(text)) for text in texts)
+        return ("none" if said_none else "malformed" if texts else "empty"), ""
+    log = _settle_log("\n".join(_choose_texts(told)))
+    if log is None:
+        return "malformed", ""
+    if says_nothing_to_note(strip_dates(log)):
         return "none", ""
-    return ("ok", log) if ITEM_LINE.search(log) else ("malformed", "")
+    lines = Lines(log)
+    has_form = lines.dates or ITEM_LINE.search(log) or _TABLE_ROW.search(log)
+    if not has_form and not all(map(_ABOUT_SOMEBODY.match, lines.before)):
+        return "malformed", ""
+    is_answer = strip_dates(log) and not lines.are_doubtful
+    return ("ok", log) if is_answer else ("malformed", "")
 
 
-def _clean_log(text: str) -> str:
-    return _tidy_text(defuse_tags(_tidy_text(_unwrap_fence(text)), LOG))
+def _read_pieces(block: Block) -> list[str]:
+    texts = (_from_line_start(_strip_wrapping(piece)) for piece in block.pieces)
+    return [text for piece in texts if (text := _tidy_text(_unwrap_fence(piece)))]
 
 
-def _strip_leading_blanks(piece: str) -> str:
-    """Drop the blanks between a tag and what follows on its line; real indentation stays."""
+def _is_told(texts: list[str]) -> bool:
+    rests = map(strip_dates, texts)
+    return any(rest and not says_nothing_to_note(rest) for rest in rests)
+
+
+def _choose_texts(told: list[tuple[Block, list[str]]]) -> list[str]:
+    """Choose the texts of the last whole block; blocks of different days count together."""
+    if not are_days_apart([texts for _, texts in told]):
+        told = ([pair for pair in told if pair[0].is_whole] or told)[-1:]
+    return [
+        text for _, texts in told for text in texts if not says_nothing_to_note(strip_dates(text))
+    ]
+
+
+def _judge(split: Split) -> tuple[Status, str]:
+    """Judge text without the tags: it counts when every line of it is in our form.
+
+    Either a date heading or a mark has to show that the list is one of observations; a close tag
+    alone shows it too, with whatever text after it.
+    """
+    before, after = split.outside[: split.before_close], split.outside[split.before_close or 0 :]
+    is_closed = split.before_close is not None and "".join(before).strip() != ""
+    if is_closed and ITEM_LINE.search("\n".join(after)):
+        is_closed = False
+    whole = _unwrap_fence("\n".join(before if is_closed else split.outside)).strip()
+    if not whole:
+        return "empty", ""
+    bare = strip_dates(whole)
+    if says_nothing_to_note(bare):
+        return ("malformed" if is_bare_word(bare) else "none"), ""
+    log = _settle_log(whole)
+    lines = Lines(log or "")
+    if log is None or lines.before or lines.after or not lines.items or lines.are_doubtful:
+        return "malformed", ""
+    marked = [item for item in lines.items if _MARKED.match(item)]
+    has_mark = bool(marked) and not any(map(is_verdict, marked))
+    return ("ok", log) if is_closed or lines.dates or has_mark else ("malformed", "")
+
+
+_MAX_WRAPPINGS = 3
+
+
+def _settle_log(text: str) -> str | None:
+    """Return a text as it is kept, in the form in which it is read again; `None` if it has none."""
+    log = _read_log(text)
+    for _ in range(_MAX_WRAPPINGS):
+        before, log = log, _read_log(_strip_wrapping(log))
+        if log == before:
+            return log
+    return None
+
+
+def _read_log(text: str) -> str:
+    plain = read_html_list(_tidy_text(_unwrap_fence(text)))
+    return _tidy_text(defuse_tags(_tidy_text(plain), LOG))
+
+
+def _from_line_start(piece: str) -> str:
+    """Drop the blank between a tag and what follows it on its line; real indentation stays."""
     stripped = piece.lstrip(" \t")
     return piece if stripped.startswith("\n") else stripped
-
-
-def _select_list(text: str) -> Iterator[str]:
-    """Yield list items with what is indented below them, date headings, and blank lines."""
-    in_item = False
-    for line in text.split("\n"):
-        is_item = ITEM_START.match(line) is not None
-        goes_on = in_item and line[:1] in {" ", "\t"}
-        if not line.strip():
-            yield ""
-            continue
-        if is_item or goes_on or _is_date_line(line):
-            yield line
-        in_item = is_item or goes_on
-
-
-def _is_date_line(line: str) -> bool:
-    if len(line) > _MAX_DATE_LINE_CHARS or ITEM_START.match(line):
-        return False
-    return _DATE.fullmatch(line.strip(" \t#*_>`")) is not None
-
-
-def _strip_dates(text: str) -> str:
-    return "\n".join(line for line in text.split("\n") if not _is_date_line(line)).strip()
 
 
 def _says_nothing(text: str) -> bool:
     if len(text) > _MAX_NOTHING_CHARS:
         return False
     return text.strip(" \t\n*-_`'\"().[]").casefold() in _NOTHING
-
-
-# --- Hints ---------------------------------------------------------------------------------------
-
-
-_QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»", "*": "*"}
 
 
 def _read_hint(hints: dict[str, str], name: str) -> str | None:
@@ -269,7 +260,7 @@ def _read_hint(hints: dict[str, str], name: str) -> str | None:
 
 
 def _read_title(hint: str | None) -> str | None:
-    """Return a hint as one line without quotes that is short enough for a title, or `None`."""
+    """Reduce a hint to one line without quotes, of a length that can be shown as a title."""
     title, before = (hint or "").split("\n", 1)[0], None
     while title != before:
         before = title
@@ -279,18 +270,12 @@ def _read_title(hint: str | None) -> str | None:
     return title if len(title) >= MIN_TITLE_CHARS and not _says_nothing(title) else None
 
 
-# --- Tidying -------------------------------------------------------------------------------------
-
-
-_FENCE = re.compile(r"\s*+(?:```+|~~~+)[ \t]*(?P<info>[\w+.-]{0,30})\s*")
-
-
 def _tidy_text(text: str) -> str:
-    lines = "\n".join(_clip_line(line.rstrip()) for line in text.split("\n"))
+    lines = "\n".join(_clip(line.rstrip()) for line in text.split("\n"))
     return re.sub(r"\n{3,}", "\n\n", lines).strip("\n")
 
 
-def _clip_line(line: str) -> str:
+def _clip(line: str) -> str:
     if len(line) <= MAX_LINE_CHARS:
         return line
     kept = line[: MAX_LINE_CHARS - 40]  # room for the mark: a clipped line is not clipped again
@@ -320,7 +305,7 @@ def _unwrap_fence(text: str) -> str:
 
 
 def _pair_fences(lines: list[str]) -> dict[int, int]:
-    """Map every fence line to its partner, or to itself when it has none."""
+    """Map every fence line to the one it belongs with, itself if it stands alone."""
     partner: dict[int, int] = {}
     opened: list[int] = []
     for index, line in enumerate(lines):
@@ -334,3 +319,62 @@ def _pair_fences(lines: list[str]) -> dict[int, int]:
             start = opened.pop()
             partner[index], partner[start] = start, index
     return partner
+
+
+# --- Reasoning: what the model thought before it answered --------------------------------------
+
+
+def strip_reasoning(text: str, *, may_be_open: bool = False) -> str:
+    """Drop what stands in think tags before the first block, even when one tag is missing.
+
+    Args:
+        text: The answer.
+        may_be_open: Whether a block that ends the answer counts although it stands in reasoning
+            that was never closed.
+    """
+    kept, at = [], 0
+    while (head := _HEAD_HERE.match(text, at) or _HEAD_LINE.search(text, at)) and head["think"]:
+        kept.append(text[at : head.start()])
+        end = _THINK_END.search(text, head.end())
+        if end is None:
+            return "".join(kept) + (_find_last_block(text[head.end() :]) if may_be_open else "")
+        at = end.end()
+    text = "".join(kept) + text[at:]
+    return text[_find_orphan_end(text) :]
+
+
+def _find_last_block(text: str) -> str:
+    """Return the whole block that ends a text, with the hints after it; nothing if none does."""
+    last = max((tag.start for tag in find_tags(text) if tag.leads and tag.opens_log), default=None)
+    if last is None:
+        return ""
+    split = split_best(text[last:])
+    ends = split.inside[-1].is_whole and not _unwrap_fence("\n".join(split.outside)).strip()
+    return text[last:] if ends else ""
+
+
+def _strip_wrapping(text: str) -> str:
+    """Drop reasoning and marks of CDATA that open a block."""
+    at = 0
+    while (head := _HEAD_HERE.match(text, at)) and head["think"]:
+        end = _THINK_END.search(text, head.end())
+        if end is None:
+            break
+        at = end.end()
+    return strip_cdata(text[at:])
+
+
+def _find_orphan_end(text: str) -> int:
+    """Find where reasoning ends whose open tag was never written; 0 if there is none."""
+    if _THINK_END.search(text) is None:
+        return 0
+    block = _LOG_LINE.search(text)
+    first = block.end() if block else len(text) + 1
+    last = max((tag.start for tag in find_tags(text) if tag.leads and tag.opens_log), default=0)
+    found = 0
+    for mark in _THINK_END_LINE.finditer(text):
+        end = mark.start("after")
+        alone = not mark["before"].strip() and not mark["after"].strip()
+        if end < first or (alone and end < last):
+            found = end
+    return found

@@ -101,10 +101,8 @@ SAME_AS_WHOLE = {
     "open tag missing": WHOLE.replace("<observations>\n", ""),
     "both tags missing": WHOLE.replace("<observations>\n", "").replace("</observations>\n", ""),
     "open tag after text on its line": WHOLE.replace("<observations>", "Noted: <observations>"),
-    "two blocks": WHOLE.replace("\n* ✅", "\n</observations>\n<observations>\n* ✅"),
-    "two blocks with text between": WHOLE.replace(
-        "\n* ✅", "\n</observations>\nAnd also:\n<observations>\n* ✅"
-    ),
+    "two blocks": f"<observations>\n* tea\n</observations>\n{WHOLE}",
+    "two blocks with text between": f"<observations>\n* tea\n</observations>\nNo:\n{WHOLE}",
     "a second block with nothing": f"{WHOLE}\n<observations>(none)</observations>",
     "reasoning": f"<think>\nThe user likes it short.\n</think>\n{WHOLE}",
     "reasoning that quotes the tags": (
@@ -139,7 +137,7 @@ def test_what_weak_models_write_means_the_same(name: str) -> None:
         ("<observations>\n* tea\n* milk</observations> Bye!", "* tea\n* milk"),
         (
             "<observations>* tea</observations><observations>* milk</observations>",
-            "* tea\n* milk",
+            "* milk",
         ),
         ("<observations>\n🔴 (14:30) User likes tea\n</observations>", "🔴 (14:30) User likes tea"),
         (
@@ -170,26 +168,19 @@ def test_a_block_is_read_whole(text: str, log: str) -> None:
 @pytest.mark.parametrize(
     ("text", "log"),
     [
-        ("Date: Dec 4, 2025\n* tea\n\nHope this helps!", "Date: Dec 4, 2025\n* tea"),
-        (
-            "I noted:\n\n**Date: Dec 4, 2025**\n- tea\n- milk",
-            "**Date: Dec 4, 2025**\n- tea\n- milk",
-        ),
-        (
-            "## Date: 2025-12-04\n1. tea\n   with milk\nBye",
-            "## Date: 2025-12-04\n1. tea\n   with milk",
-        ),
+        ("**Date: Dec 4, 2025**\n- tea\n- milk", "**Date: Dec 4, 2025**\n- tea\n- milk"),
+        ("## Date: 2025-12-04\n1. tea\n   with milk", "## Date: 2025-12-04\n1. tea\n   with milk"),
         ("### December 4, 2025\n* tea", "### December 4, 2025\n* tea"),
         ("Thursday, 4 Dec 2025:\n* tea", "Thursday, 4 Dec 2025:\n* tea"),
         (
-            "* tea\n  * -> said so\n    and again\nprose\n  more prose",
-            "* tea\n  * -> said so\n    and again",
+            "* 🔴 tea\n  * -> said so\n    and again",
+            "* 🔴 tea\n  * -> said so\n    and again",
         ),
         ("```\nDate: Dec 4, 2025\n* tea\n```", "Date: Dec 4, 2025\n* tea"),
-        ("<think>\n- maybe tea?\n</think>\n- tea", "- tea"),
-        ("maybe:\n- milk?\nno.</think>\n- tea", "- tea"),
+        ("<think>\n- maybe tea?\n</think>\n- 🔴 tea", "- 🔴 tea"),
+        ("maybe:\n- milk?\nno.</think>\n- 🔴 tea", "- 🔴 tea"),
         ("* tea</observations>\nBye", "* tea"),
-        ("* tea\n\n\n\n* milk", "* tea\n\n* milk"),
+        ("* tea\n\n\n\n* 🔴 milk", "* tea\n\n* 🔴 milk"),
         ("🟡 (9:05) tea", "🟡 (9:05) tea"),
     ],
 )
@@ -319,10 +310,10 @@ def test_hints_count_even_if_nothing_is_worth_noting() -> None:
         ("empty", ""),
         ("empty", " \n\t\r\n "),
         ("empty", "<think>The user wants\n* tea\n</think>"),
-        ("empty", "<think>The user wants\n<observations>\n* tea\n</observations>"),
+        ("empty", "<think>The user wants\n<observations>\n* tea\n</observations>\nor milk"),
         ("empty", "<observations></observations>"),
         ("empty", "<observations>\n\n \n</observations>"),
-        ("empty", "<observations/>"),
+        ("empty", "<observations/>\nHope this helps!"),
         ("empty", "<observations>\n```\n```\n</observations>"),
         ("empty", "<current-task>Wait</current-task>"),
         ("malformed", "I am sorry, but I can not do that."),
@@ -330,6 +321,13 @@ def test_hints_count_even_if_nothing_is_worth_noting() -> None:
         ("malformed", "<observations>\nDate: Dec 4, 2025\n</observations>"),
         ("malformed", "Date: Dec 4, 2025\nThe user likes tea."),
         ("malformed", "There was nothing for the `<observations>` tag."),
+        ("malformed", "Date: Dec 4, 2025\n* tea\n\nHope this helps!"),
+        ("malformed", "I noted:\n\n**Date: Dec 4, 2025**\n- tea\n- milk"),
+        ("malformed", "## Date: 2025-12-04\n1. tea\n   with milk\nBye"),
+        ("malformed", "* tea\n  * -> said so\n    and again\nprose\n  more prose"),
+        ("malformed", "<think>\n- maybe tea?\n</think>\n- tea"),
+        ("malformed", "maybe:\n- milk?\nno.</think>\n- tea"),
+        ("malformed", "* tea\n\n\n\n* milk"),
         ("malformed", "none"),
         ("malformed", "-no item-"),
         ("malformed", '{"observations": ["tea"]}'),
@@ -390,7 +388,7 @@ def test_a_long_line_is_cut_with_a_mark_that_counts() -> None:
 
 
 def test_a_line_of_just_the_limit_is_kept() -> None:
-    line = f"* {noise(MAX_LINE_CHARS - 3)}x"
+    line = f"* 🔴 {noise(MAX_LINE_CHARS - 5)}x"
     assert log_of(line) == line
 
 
@@ -517,7 +515,7 @@ FLOODS: dict[str, Callable[[], str]] = {
     "blank lines": lambda: " \n" * (BIG // 2),
     "code fences": lambda: "```\n" * (BIG // 4),
     "one line": lambda: "a" * BIG,
-    "spaces in an item": lambda: "* a" + " " * BIG + "b",
+    "spaces in an item": lambda: "* 🔴 a" + " " * BIG + "b",
 }
 
 

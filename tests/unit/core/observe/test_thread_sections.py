@@ -288,7 +288,7 @@ def test_no_observation_lands_on_another_thread(*, lines: list[str], cut_off: bo
 @given(st.dictionaries(IDS, st.text(max_size=40), min_size=1, max_size=4))
 def test_what_was_written_in_sections_is_read_back(threads: dict[str, str]) -> None:
     answers = {
-        name: render_output(Parsed("ok", f"* 🔴 (09:00) {' '.join(text.split())}"))
+        name: render_output(Parsed("ok", f"* 🔴 (09:00) On {' '.join(text.split())}"))
         for name, text in threads.items()
     }
     whole = "\n".join(wrap_section(name, answer) for name, answer in answers.items())
@@ -410,7 +410,7 @@ def test_the_question_is_read_as_it_was_written() -> None:
     _, (call,) = run(observe_threads(REQUEST), WHOLE)
     task = str(call.messages[1].content)
     shown = task.partition("<conversation>\n")[2].partition("\n</conversation>")[0]
-    parsed = parse_sections(shown.replace("User (09:0", "* (09:0"), ["A", "B"]).threads
+    parsed = parse_sections(shown.replace("User (09:0", "* 🔴 (09:0"), ["A", "B"]).threads
     assert set(parsed) == {"A", "B"}
 
 

@@ -1,0 +1,535 @@
+"""What counts as an answer: answers as models really give them, each with what becomes of it.
+
+Readable content in a recoverable form is kept. Anything doubtful is `malformed`, so that the model
+is asked once more: to refuse a good answer costs a question, to keep a bad one spoils the memory.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from langgraph_om.core.observe.parse_answer import Parsed, Status, parse_output, render_output
+from langgraph_om.core.observe.thread_sections import parse_sections
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DAY = "Date: Nov 22, 2026"
+TEA = "* 🔴 (10:00) User likes tea"
+DOG = "* 🔴 (10:05) User has a dog called Rex"
+LOG = f"{DAY}\n{TEA}\n{DOG}"
+HINTS = "<current-task>\nNo open task.\n</current-task>"
+
+
+def tagged(text: str) -> str:
+    return f"<observations>\n{text}\n</observations>"
+
+
+GOOD = tagged(LOG)
+
+
+class Answer(NamedTuple):
+    """An answer of a model, and what is wanted of it."""
+
+    text: str
+    status: Status
+    log: str = ""
+
+
+def kept(text: str, log: str = LOG) -> Answer:
+    return Answer(text, "ok", log)
+
+
+def bare(text: str) -> Answer:
+    """Say that a text without tags is kept as it stands."""
+    return Answer(text, "ok", text)
+
+
+def inside(text: str) -> Answer:
+    """Say that a text is kept as it stands when it stands within the tags."""
+    return Answer(tagged(text), "ok", text)
+
+
+def refused(text: str) -> Answer:
+    return Answer(text, "malformed")
+
+
+def nothing(text: str) -> Answer:
+    return Answer(text, "none")
+
+
+WITHOUT_TAGS = {
+    "the form, but for the tags": bare(LOG),
+    "with hints": kept(f"{LOG}\n{HINTS}"),
+    "no date, but marks": bare(f"{TEA}\n{DOG}"),
+    "no marks, but a date": bare(f"{DAY}\n* User likes tea"),
+    "marks without bullets": bare("🔴 User likes tea\n🟢 User may move"),
+    "a mark and no time": bare("* 🔴 User likes tea"),
+    "done": bare("* ✅ Report delivered"),
+    "in a code fence": kept(f"```markdown\n{LOG}\n```"),
+    "a bold heading": bare(f"**{DAY}**\n{TEA}"),
+    "a numeric heading": bare(f"## 2026-11-22\n{TEA}"),
+    "details below an item": bare(f"{TEA}\n  * -> green\n    with milk\n\n  and sugar"),
+    "two days": bare(f"{LOG}\n\nDate: Nov 23, 2026\n* ✅ (09:00) Walked"),
+    "after reasoning": kept(f"<think>\n- maybe tea?\n</think>\n{LOG}"),
+    "the opening tag is missing": kept(f"{LOG}\n</observations>\nBye"),
+    "the opening tag is missing, no marks": kept("* tea\n* milk\n</observations>", "* tea\n* milk"),
+    "the opening tag is missing before prose": refused(
+        "Here you go:\n* tea\n</observations>",
+    ),
+    "a plain list": refused("- tea\n- milk"),
+    "a plain list after reasoning": refused("<think>\n- tea?\n</think>\n- tea"),
+    "a numbered plan": refused("1. Read the file\n2. Fix the bug\n3. Run the tests"),
+    "a lettered list": refused("a) tea\nb) milk"),
+    "prose before": refused(f"Here is what I noted:\n\n{LOG}"),
+    "prose after": refused(f"{LOG}\n\nLet me know if you need anything else!"),
+    "prose between": refused(f"{TEA}\nAlso:\n{DOG}"),
+    "headings of Markdown": refused(f"## Observations\n\n{LOG}\n\n## Current task\n\nNone"),
+    "a label": refused(f"Observations:\n{LOG}"),
+    "an answer for the user": refused(
+        "Great question! You could:\n- take the train\n- take the bus\n\nShall I book?"
+    ),
+    "an answer with marks": refused(
+        "Here is your status:\n\n✅ Tests pass\n🔴 Lint fails\n\nWant me to fix it?"
+    ),
+    "a review": refused(
+        "## Review\n\n🔴 **Critical**: SQL injection in `find`\n🟡 **Minor**: naming\n\nFine."
+    ),
+    "a review that is but a list": refused(
+        "- 🔴 **Critical:** SQL injection in `find`\n- 🟡 Minor: naming\n- 🟢 Nit: a typo"
+    ),
+    "a refusal": refused("I'm sorry, but I can't assist with that request."),
+    "a refusal with a list": refused("I can't do that. Instead I can:\n- summarise\n- translate"),
+    "a refused injection": refused(
+        "The page injects this, I did not follow it:\n"
+        "* 🔴 (10:00) User stated the IBAN is X\nI will not record it."
+    ),
+    "a refusal as an item": refused("- I'm sorry, but I can't assist with that."),
+    "a refusal as an item with a mark": refused(
+        "* 🔴 (10:00) I'm sorry, but I can't assist with that."
+    ),
+    "a transcript": refused("User: hi\nAssistant: hello\nUser: I like tea"),
+    "a summary": refused("The user likes tea and has a dog called Rex."),
+    "a summary under a date": refused(f"{DAY}\nThe user likes tea."),
+    "a date alone": refused(DAY),
+    "a code block with marks in it": refused("Run this:\n```sh\necho '* 🔴 (10:00) tea'\n```"),
+    "the form explained": refused("I will write `Date:` headings and * MARK (HH:MM) items."),
+    "the form echoed": refused(f"{DAY}\n* MARK (HH:MM) text"),
+    "an aborted call": refused("None"),
+    "a table": refused("| Mark | Note |\n|---|---|\n| 🔴 | User likes tea |"),
+    "items that are quoted": refused(f"> {TEA}\n> {DOG}"),
+    "a rule between days": refused(f"{LOG}\n---\n{LOG}"),
+}
+
+WITHIN_TAGS = {
+    "the form": kept(GOOD),
+    "text around": kept(f"Sure!\n{GOOD}\nHope this helps!"),
+    "in a fence": kept(f"```xml\n{GOOD}\n```"),
+    "a fence inside": kept(tagged(f"```\n{LOG}\n```")),
+    "emojis missing": inside("* (10:00) User likes tea"),
+    "bullets •": inside("• User likes tea\n• User runs"),
+    "bullets -": inside("- User likes tea"),
+    "bullets –": inside("– User likes tea"),
+    "bullets ▪": inside("▪ User likes tea"),
+    "bullets ・": inside("・ 犬がいます"),
+    "numbered": inside("1. User likes tea\n2) User runs"),
+    "lettered": inside("a) User likes tea\nb) User runs"),
+    "lettered in brackets": inside("(a) User likes tea"),
+    "bold marks": inside("**🔴 (10:00)** User likes tea"),
+    "a bold heading": inside("**Nov 22, 2026**\n- tea"),
+    "nested lists": inside(f"{TEA}\n  - green\n    - cold\n\n{DOG}"),
+    "headings by priority": inside("### 🔴 High\n- User likes tea"),
+    "code below an item": inside("* 🟡 (10:00) User wrote:\n```py\nI = 1\n```\n* the end"),
+    "several languages": inside("* 🔴 (10:00) Nutzer mag Tee\n* 🔴 (10:01) 用户喜欢茶"),
+    "cut without a word": kept("<observations>\n* 🔴 (10:00) User lik", "* 🔴 (10:00) User lik"),
+    "not closed": kept(f"<observations>\n{LOG}"),
+    "not closed, with hints": kept(f"<observations>\n{LOG}\n{HINTS}"),
+    "dated prose": inside(f"{DAY}\nUser likes tea."),
+    "lines about the user": inside("User likes tea.\nAssistant suggested a shop."),
+    "prose": refused(tagged("We talked about tea, and it was nice.")),
+    "prose about the user": refused(tagged("The user wants a poem. Roses are red.")),
+    "prose about small talk": refused(tagged("The conversation was small talk and greetings.")),
+    "a table with marks": inside(
+        "| Mark | Time | Note |\n|---|---|---|\n| 🔴 | 10:00 | User likes tea |"
+    ),
+    "a table of anything": refused(tagged("| a | b |\n|---|---|\n| 1 | 2 |")),
+    "a list of HTML": kept(
+        tagged("<ul>\n  <li>🔴 (10:00) User likes tea</li>\n  <li>User has a dog</li>\n</ul>"),
+        "* 🔴 (10:00) User likes tea\n* User has a dog",
+    ),
+    "a list of HTML on one line": kept(
+        "<observations><ul><li>User likes tea</li><li>User runs</li></ul></observations>",
+        "* User likes tea\n* User runs",
+    ),
+    "a list of HTML below a date": kept(
+        tagged(f"{DAY}\n<ol>\n<li>User likes tea\n</li>\n</ol>"), f"{DAY}\n* User likes tea"
+    ),
+    "nested lists of HTML": kept(
+        tagged("<ul><li>tea<ul><li>green</li></ul></li><li>milk</li></ul>"),
+        "* tea\n  * green\n* milk",
+    ),
+    "a list that mentions HTML": inside("* User asked what <ul><li> means"),
+    "date 11/22/2026": inside(f"11/22/2026\n{TEA}"),
+    "date 2026-11-22": inside("2026-11-22\nUser likes tea"),
+    "date 22.11.2026": inside("**22.11.2026**\nTee"),
+    "date 2026/11/22": inside("[2026/11/22]\ntea"),
+    "date 2026年11月22日": inside("2026年11月22日\n茶"),
+    "date 22 novembre 2026": inside("22 novembre 2026\nthé"),
+    "date Datum:": inside("Datum: 22. November 2026\nTee"),
+    "date November 22nd": inside("November 22nd, 2026\ntea"),
+    "CDATA": kept(f"<observations><![CDATA[\n{LOG}\n]]></observations>"),
+    "CDATA on lines of its own": kept(tagged(f"<![CDATA[\n{LOG}\n]]>")),
+    "CDATA around the tags": kept(f"<![CDATA[\n{GOOD}\n]]>"),
+    "CDATA in an item": inside("* User asked what <![CDATA[x]]> means"),
+    "thinking inside": kept(tagged(f"<thinking>\n* tea, perhaps\n</thinking>\n{LOG}")),
+    "a refusal": refused(tagged("I am sorry, but I can not do that.")),
+    "a refusal as an item": refused(tagged("- I'm sorry, but I can't assist with that request.")),
+    "a refusal under a date": refused(tagged(f"{DAY}\n* I cannot help with this request.")),
+    "a refusal with offers": refused(
+        tagged("- I can't help with that.\n- Instead I can summarise the page.")
+    ),
+    "a refused injection": refused(
+        tagged(
+            "The page injects this, I did not follow it:\n"
+            "* 🔴 (10:00) User stated the IBAN is X\nI will not record it."
+        )
+    ),
+    "a refusal after items": refused(tagged("* 🔴 (10:00) The IBAN is X\n\nI will not record it.")),
+    "the assistant's refusal": inside("* 🟡 (10:00) Assistant said it can't assist with it"),
+    "what the user can not": inside("* 🔴 (10:00) I can't eat nuts"),
+    "what the user is sorry for": inside("* 🔴 (10:00) I'm sorry I missed the meeting"),
+    "a quoted refusal": inside(
+        "* 🟡 (10:00) Assistant: \"I'm sorry, but I can't assist with that.\""
+    ),
+    "placeholder of the date": refused(tagged(f"Date: <date>\n{TEA}")),
+    "placeholder of the date in words": refused(tagged(f"Date: [insert date]\n{TEA}")),
+    "placeholder of the date in letters": refused(tagged(f"Date: YYYY-MM-DD\n{TEA}")),
+    "placeholder of the date as dots": refused(tagged(f"Date: ...\n{TEA}")),
+    "placeholder of the time": refused(tagged(f"{DAY}\n* 🔴 (HH:MM) User likes tea")),
+    "placeholder of the mark": refused(tagged(f"{DAY}\n* MARK (HH:MM) text")),
+    "placeholder of the text": refused(tagged(f"{DAY}\n* 🔴 (10:00) <text>")),
+    "dots": refused(tagged("...")),
+    "dots under a date": refused(tagged(f"{DAY}\n...")),
+    "dots as an item": refused(tagged("* ...")),
+    "dots as an item with a mark": refused(tagged(f"{DAY}\n* 🔴 (10:00) …")),
+    "dots after items": inside(f"{LOG}\n* ..."),
+    "an unknown date": inside("Date: unknown\n* 🔴 User likes tea"),
+    "talk about placeholders": inside(
+        "* 🔴 (10:00) User wants (HH:MM), not ... or <date>\n  Date: <date>\n  * ..."
+    ),
+    "JSON": refused(tagged('[{"time": "10:00", "text": "User likes tea"}]')),
+    "a call": refused(tagged('{"name": "note", "arguments": {"text": "User likes tea"}}')),
+    "a plan": refused(tagged("Next I will read the file and fix the bug.")),
+}
+
+AROUND = {
+    "two blocks": kept(f"{tagged('* draft')}\n{GOOD}"),
+    "two blocks with words between": kept(f"{tagged('* draft')}\nBetter:\n{GOOD}"),
+    "a block and its correction": kept(f"{tagged(f'{DAY}{chr(10)}* 🔴 User likes te')}\n{GOOD}"),
+    "a block for each day": kept(
+        f"{GOOD}\n{tagged(f'Date: Nov 23, 2026{chr(10)}* ✅ Walked')}",
+        f"{LOG}\nDate: Nov 23, 2026\n* ✅ Walked",
+    ),
+    "a block, then nothing": kept(f"{GOOD}\n<observations>(none)</observations>"),
+    "a block, then an empty one": kept(f"{GOOD}\n<observations></observations>"),
+    "a block, then half of one": kept(f"{GOOD}\n<observations>\n* 🔴 (10:00) User li"),
+    "a block, then prose in one": refused(f"{GOOD}\n{tagged('I am done.')}"),
+    "thinking": kept(f"<think>\n{tagged('* draft')}\n</think>\n{GOOD}"),
+    "thinking that is not closed": kept(f"<think>\nThe user likes tea.\n\n{GOOD}\n{HINTS}"),
+    "thinking that is not closed, with a draft": kept(
+        f"<think>\nFirst:\n{tagged('* draft')}\nOr rather:\n{GOOD}"
+    ),
+    "thinking that is not closed, nor is the block": Answer(
+        f"<think>\nThe user likes tea.\n<observations>\n{LOG}", "empty"
+    ),
+    "thinking that goes on after a draft": Answer(
+        f"<think>\nSo:\n{GOOD}\nNo, that is wrong, I", "empty"
+    ),
+    "thinking that is not closed, with a fence": kept(f"<think>\nSo.\n```xml\n{GOOD}\n```"),
+    "thinking that is not closed, after words": kept(f"Hello.\n<think>\nSo.\n{GOOD}"),
+    "thinking only": Answer("<think>\n* 🔴 (10:00) tea\n</think>", "empty"),
+    "a thought": kept(f"<thought>\n{tagged('* draft')}\n</thought>\n{GOOD}"),
+    "thoughts": kept(f"<thoughts>\n{tagged('* draft')}\n</thoughts>\n{GOOD}"),
+    "a scratchpad": kept(f"<scratchpad>\n{tagged('* draft')}\n</scratchpad>\n{GOOD}"),
+    "a scratchpad in two words": kept(f"<scratch_pad>\n* draft\n</scratch_pad>\n{LOG}"),
+    "an analysis": kept(f"<analysis>\n* 🔴 (10:00) draft\n</analysis>\n{LOG}"),
+    "a draft": kept(f"<draft>\n{tagged('* draft')}\n</draft>\n{GOOD}"),
+    "a scratchpad with thinking in it": kept(
+        f"<scratchpad>\n<think>x</think>\n{tagged('* draft')}\n</scratchpad>\n{GOOD}"
+    ),
+    "JSON with our form in it": kept(
+        '{"observations": "Date: Nov 22, 2026\\n* 🔴 (10:00) User likes tea"}', f"{DAY}\n{TEA}"
+    ),
+    "JSON in a fence, line by line": kept(
+        '```json\n{"observations": ["* 🔴 (10:00) User likes tea"],\n"thread_title": null}\n```',
+        TEA,
+    ),
+    "JSON with nothing": nothing('{"observations": "(none)"}'),
+    "JSON with an empty list": Answer('{"observations": []}', "empty"),
+    "JSON with anything": refused('{"observations": ["tea"]}'),
+    "JSON with fields": refused('{"observations": [{"mark": "🔴", "text": "User likes tea"}]}'),
+    "JSON of another kind": refused('{"name": "recall", "arguments": {"query": "* 🔴 tea"}}'),
+    "JSON that is broken": refused('{"observations": ["* 🔴 (10:00) tea'),
+    "a list of JSON": refused('["* 🔴 (10:00) User likes tea"]'),
+    "JSON too deep": refused('{"observations": ' + "[" * 900 + "]" * 900 + "}"),
+    "a call": refused('<tool_call>\n{"name": "note", "arguments": {}}\n</tool_call>'),
+}
+
+NOTHING_SAID = [
+    *(
+        "(none)",
+        "None",
+        "none.",
+        "NONE",
+        "N/A",
+        "n/a",
+        "Nil",
+        "null",
+        "nothing",
+        "[none]",
+        "<none/>",
+    ),
+    *("No new observations.", "No observations", "(no observations)", "* No new observations."),
+    *("Nothing noteworthy.", "Nothing worth noting.", "Nothing to note here.", "Nothing to record"),
+    *("There are no new observations.", "No noteworthy facts in this exchange.", "None recorded."),
+    *("No new information.", "(none - small talk only)", "Nothing new.", "- (none)", "* 🟢 (none)"),
+    *("**No new observations**", "🟢 No new observations.", "* 🟢 (10:00) Nothing noteworthy."),
+    *("Ｎｏｎｅ", "Ｎ／Ａ", "`(none)`", "(none)\n\nNo new observations.", f"{DAY}\n(none)"),
+    *("(keine)", "Keine neuen Beobachtungen.", "Keine Beobachtungen", "Nichts Neues.", "nichts"),
+    *(
+        "Nichts Bemerkenswertes.",
+        "aucune",
+        "Aucune nouvelle observation.",
+        "Rien à signaler.",
+        "Néant",
+    ),
+    *(
+        "Pas d'observations.",
+        "Pas de nouvelle observation",
+        "ninguna",
+        "Ninguna observación nueva.",
+    ),
+    *("Sin observaciones.", "Nada que anotar.", "No hay observaciones nuevas.", "nessuna"),
+    *("Nessuna nuova osservazione.", "Niente da segnalare", "nenhuma", "Nenhuma nova observação."),
+    *("Sem novas observações", "geen", "Geen nieuwe observaties.", "Niets te melden", "brak"),
+    *(
+        "Brak nowych obserwacji.",
+        "нет",
+        "Нет новых наблюдений.",
+        "Ничего нового.",
+        "(нет)",
+        "немає",
+    ),
+    *("žádné", "Žádná nová pozorování", "inga", "Inga nya observationer.", "Ingen", "yok"),
+    *(
+        "Yeni gözlem yok.",
+        "无",
+        "（无）",
+        "無",
+        "没有新的观察。",
+        "暂无",
+        "无新观察",
+        "没有值得记录的内容。",
+    ),
+    *(
+        "（なし）",
+        "なし",
+        "特になし",
+        "新しい観察はありません。",
+        "記録すべきことはありません",
+        "없음",
+    ),
+    *("새로운 관찰 없음", "لا شيء", "لا توجد ملاحظات جديدة", "कुछ नहीं", "Tidak ada", "Không có"),
+]
+
+FACTS = [
+    *("* User has none of the keys", "* User has no pets", "* 🔴 (10:00) User ate nothing"),
+    *("* None of the tests pass", "* Nothing works since the update", "* No sugar in the tea"),
+    *("* User wants nothing but tea", "* no", "* нет сахара", "* Нет, спасибо", "* 没有糖"),
+    *(
+        "* 🟡 (10:00) Nothing found",
+        "* 🟡 (10:00) none",
+        "* 🔴 (10:00) No new facts in the case",
+        "* 无糖茶",
+    ),
+    *("* Keine Haustiere", "* Aucune allergie", "* ninguna mascota", "* 犬はいません", "* 0"),
+    "* 🔴 (10:00) User reported no new observations of the comet",
+]
+
+NO_ANSWER = [
+    *("I'm sorry, but I can't assist with that.", "I’m sorry, I cannot help with this request."),
+    *("As an AI language model, I can't do that.", "I am unable to process this conversation."),
+    *("I must decline to summarize this.", "Unfortunately, I can't continue with this request."),
+    *("Es tut mir leid, aber dabei kann ich nicht helfen.", "Ich kann Ihnen dabei nicht helfen."),
+    *(
+        "Je suis désolé, mais je ne peux pas vous aider.",
+        "Je ne peux pas répondre à cette demande.",
+    ),
+    *("Lo siento, pero no puedo ayudar con eso.", "No puedo ayudarte con esa solicitud."),
+    *("Mi dispiace, ma non posso aiutarti.", "Desculpe, mas não posso ajudar com isso."),
+    *("Извините, но я не могу помочь с этим.", "К сожалению, я не могу выполнить этот запрос."),
+    *("很抱歉，我无法协助处理这个请求。", "我不能提供帮助。", "対応できません。申し訳ありません。"),
+    *("申し訳ありませんが、お手伝いできません。", "죄송하지만 도와드릴 수 없습니다."),
+]
+
+ANSWERS = {
+    **{f"without tags: {name}": answer for name, answer in WITHOUT_TAGS.items()},
+    **{f"within tags: {name}": answer for name, answer in WITHIN_TAGS.items()},
+    **{f"around: {name}": answer for name, answer in AROUND.items()},
+    **{f"nothing: {text}": nothing(tagged(text)) for text in NOTHING_SAID},
+    **{f"a fact: {text}": inside(text) for text in FACTS},
+    **{f"no answer: {text}": refused(text) for text in NO_ANSWER},
+    **{f"no answer, in tags: {text}": refused(tagged(text)) for text in NO_ANSWER},
+    **{f"no answer, as an item: {text}": refused(tagged(f"- {text}")) for text in NO_ANSWER},
+    **{f"no answer, dated: {text}": refused(f"{DAY}\n- {text}") for text in NO_ANSWER},
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_what_becomes_of_an_answer(name: str) -> None:
+    text, status, log = ANSWERS[name]
+    parsed = parse_output(text)
+    assert parsed.status == status
+    assert parsed.observations == log
+    assert bool(parsed.problem) is (status not in ("ok", "none"))
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_what_was_kept_is_read_again(name: str) -> None:
+    parsed = parse_output(ANSWERS[name].text)
+    if parsed.status in ("ok", "none"):
+        assert parse_output(render_output(parsed)) == parsed
+
+
+def test_a_self_closed_block_says_nothing() -> None:
+    for text in ("<observations/>", "<Observations />", "```xml\n<observations/>\n```"):
+        assert parse_output(text) == Parsed("none")
+    assert parse_output(f"<observations/>\n{HINTS}") == Parsed("none", current_task="No open task.")
+    assert parse_output("<think>hm</think><observations/>") == Parsed("none")
+    for text in ("<observations/>\nI can not do that.", "Sure.\n<observations/>"):
+        assert parse_output(text).status == "empty"
+    assert parse_output(f"<observations/>\n{GOOD}").observations == LOG
+    for text in ("<observations></observations>", "<observations>\n\n</observations>"):
+        assert parse_output(text).status == "empty"
+
+
+@pytest.mark.parametrize("text", ["No new observations.", "Keine neuen Beobachtungen.", "（なし）"])
+def test_words_that_name_what_is_missing_need_no_tags(text: str) -> None:
+    assert parse_output(text) == Parsed("none")
+    assert parse_output(f"<think>hm</think>\n{text}\n{HINTS}").status == "none"
+
+
+@pytest.mark.parametrize("text", ["none", "null", "N/A", "нет", "无", "nothing"])
+def test_a_bare_word_may_be_what_is_left_of_a_failed_call(text: str) -> None:
+    assert parse_output(text).status == "malformed"
+
+
+def test_a_short_line_says_nothing_but_a_long_one_may_say_something() -> None:
+    assert parse_output(tagged("no new observations " * 40)).status == "malformed"
+
+
+def test_the_hints_of_an_answer_in_json_are_read() -> None:
+    text = (
+        '{"observations": "* 🔴 (10:00) User likes tea", "current_task": "Order tea",'
+        ' "suggested-response": "Ask which", "thread_title": "Tea", "more": 1}'
+    )
+    assert parse_output(text) == Parsed("ok", TEA, "Order tea", "Ask which", "Tea")
+
+
+def test_thinking_that_is_not_closed_does_not_hide_whose_section_it_is() -> None:
+    text = f'<think>\nSo\n<thread id="B">\n{GOOD}\n</thread>'
+    assert not parse_sections(text, ["A"]).threads
+
+
+@pytest.mark.parametrize("text", ["<observations/>", tagged("No new observations."), GOOD])
+def test_an_answer_in_sections_is_read_alike(text: str) -> None:
+    sections = f'<thread id="A">\n{text}\n</thread>\n<thread id="B">\nI can not.\n</thread>'
+    assert parse_sections(sections, ["A", "B"]).threads == {"A": parse_output(text)}
+
+
+def test_without_tags_prose_is_nobodys_memory() -> None:
+    text = "I can't do that. Instead I can:\n- 🔴 summarise\n- translate"
+    assert parse_sections(text, ["A"]).status == "malformed"
+
+
+# --- Whatever is mixed, what was kept is read again ----------------------------------------------
+
+SCRAPS = st.sampled_from(
+    [
+        *(tagged(""), "<observations>", "</observations>", "<observations/>", "<![CDATA[", "]]>"),
+        *("<ul>", "</ul>", "<li>", "</li>", "<ol><li>", "<think>", "</think>", "<scratchpad>"),
+        *("</scratchpad>", TEA, DOG, DAY, "2026-11-22", "11/22/2026", "a) tea", "– tea", "• tea"),
+        *("(none)", "No new observations.", "нет", "* none", "...", "* ...", "Date: <date>"),
+        *("* 🔴 (HH:MM) text", "| 🔴 | tea |", "User likes tea", "I will not record it.", "prose"),
+        *("- I'm sorry, but I can't assist with that.", "  * -> more", "```", "**🔴** tea", HINTS),
+        '{"observations": ["* 🔴 (10:00) tea"]}',
+    ]
+)
+
+
+@settings(deadline=None, max_examples=400)
+@given(
+    lines=st.lists(st.tuples(SCRAPS, st.sampled_from(["\n", "\n", "\n", "", " "])), max_size=9),
+    is_tagged=st.booleans(),
+)
+def test_a_mixture_is_read_again(*, lines: list[tuple[str, str]], is_tagged: bool) -> None:
+    text = "".join(map("".join, lines))
+    parsed = parse_output(tagged(text) if is_tagged else text)
+    if parsed.status in ("ok", "none"):
+        assert parse_output(render_output(parsed)) == parsed
+    else:
+        assert not parsed.observations
+
+
+# --- Time grows with the text ---------------------------------------------------------------------
+
+FLOODS: dict[str, Callable[[int], str]] = {
+    "lists of HTML": lambda size: tagged("<ul><li>" * (size // 8)),
+    "items of HTML": lambda size: tagged("<ul>" + "<li>tea\n" * (size // 8)),
+    "half tags of HTML": lambda size: tagged("<li>" + "</li" * (size // 5)),
+    "blanks in HTML": lambda size: tagged(f"<li>a{' ' * size}b"),
+    "openings of CDATA": lambda size: tagged("<![CDATA[" * (size // 9)),
+    "openings of CDATA on lines": lambda size: tagged("<![CDATA[\n" * (size // 10)),
+    "thoughts inside": lambda size: tagged("<think></think>\n" * (size // 16)),
+    "thoughts that are not closed": lambda size: "<thought>\n" * (size // 10),
+    "scratchpads": lambda size: "<scratchpad></scratchpad>\n" * (size // 26),
+    "blocks": lambda size: "<observations>\n* a\n</observations>\n" * (size // 35),
+    "days": lambda size: f"<observations>\n{DAY}\n* a\n</observations>\n" * (size // 54),
+    "self-closed blocks": lambda size: "<observations/>\n" * (size // 16),
+    "nothing": lambda size: tagged("No new observations.\n" * (size // 21)),
+    "a long line of nothing": lambda size: tagged("no new " * (size // 7)),
+    "dots": lambda size: tagged("* ...\n" * (size // 6)),
+    "brackets": lambda size: tagged(f"* {'<' * size}"),
+    "brackets of dates": lambda size: tagged("Date: <" * (size // 7)),
+    "refusals": lambda size: "- I'm sorry, but I can't assist\n" * (size // 32),
+    "sorry": lambda size: tagged("- I'm sorry " * (size // 12)),
+    "I": lambda size: tagged("I " * (size // 2)),
+    "table": lambda size: tagged("| a |\n" * (size // 6)),
+    "bars": lambda size: tagged("|" * size),
+    "braces": lambda size: "{" * size + "}",
+    "JSON": lambda size: '{"observations": [' + '"* 🔴 tea",' * (size // 12) + '"* 🔴 tea"]}',
+    "bold": lambda size: tagged("*" * size),
+    "a list without tags": lambda size: "* 🔴 (10:00) tea\n" * (size // 16),
+}
+
+
+def test_what_is_nested_too_deep_is_no_answer() -> None:
+    text = '{"observations": ' + "[" * 100_000 + "]" * 100_000 + "}"
+    assert parse_output(text, cut_off=True).status == "cut_off"
+
+
+@pytest.mark.parametrize("name", FLOODS)
+def test_a_megabyte_is_read_in_linear_time(name: str) -> None:
+    spent: list[float] = []
+    for size in (250_000, 1_000_000):
+        flood = FLOODS[name](size)
+        begun = time.process_time()
+        parse_output(flood)
+        parse_output(flood, cut_off=True)
+        spent.append(time.process_time() - begun)
+    assert spent[1] <= 10 * max(spent[0], 0.1), "sixteen times would be quadratic"
