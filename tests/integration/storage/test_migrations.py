@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -13,7 +16,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 from sqlalchemy import create_engine, inspect, text
 
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.archive.sql import migrations
+from langgraph_om.archive.sql import database, migrations
+from langgraph_om.archive.sql.database import Database
 from langgraph_om.archive.sql.migrations import MIGRATIONS, VERSION
 from langgraph_om.archive.sql.schema import metadata
 from langgraph_om.errors import ArchiveError
@@ -353,6 +357,36 @@ def test_processes_migrate_at_once(
     assert version_of(former) == [VERSION]
     archive.delete_resource("r")  # what the processes wrote
     assert read_all(archive) == HELD
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_those_who_come_at_the_same_moment_wait_for_one(
+    engine: Engine, url: str, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if version:
+        make_version_1(engine)
+    all_have_looked = threading.Barrier(WORKERS, timeout=60)
+    is_current, migrate = Database._is_current, database.migrate
+
+    def look_together(self: Database) -> bool:
+        found = is_current(self)
+        all_have_looked.wait()
+        return found
+
+    def migrate_slowly(connection: Connection) -> None:
+        migrate(connection)
+        time.sleep(0.2)
+
+    monkeypatch.setattr(Database, "_is_current", look_together)
+    monkeypatch.setattr(database, "migrate", migrate_slowly)
+
+    def set_up(_: int) -> None:
+        with closing(SQLAlchemyArchive(url)) as archive:
+            archive.setup()
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        list(pool.map(set_up, range(WORKERS)))
+    assert version_of(engine) == [VERSION]
 
 
 def test_a_migration_that_fails_changes_nothing(
