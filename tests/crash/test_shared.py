@@ -14,6 +14,7 @@ from crash.checks import ROUNDS, start
 from crash.shared_worker import USER
 from crash.workers import Place
 from langgraph_om.core.record.window import open_window
+from langgraph_om.memory import runner_of
 from savers import open_saver
 from shared_world import check_thread, covered
 
@@ -42,7 +43,7 @@ def check_all(place: Place) -> None:
             for number in range(place.turns):
                 assert f"{thread}.h{number}" in keys
             assert sum(covered(record, thread, keys).values()) > 0
-            assert open_window(record, messages, agent.memory.settings.counter).entries
+            assert open_window(record, messages, runner_of(agent.memory).settings.counter).entries
         agent.memory.close()
         archive.close()  # type: ignore[attr-defined]
 

@@ -32,6 +32,7 @@ from langgraph_om import InlineBuffering, ObservationalMemory, ParallelBuffering
 from langgraph_om.core.record.chunks import MIN_REMAINING
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.window import open_window
+from langgraph_om.memory import runner_of
 from laws.cast import Actor, ActorDownError, Held, HeldBuffering, Oracle, request
 from laws.doors import actor_node, build, last_node
 from laws.laws import Moment, Record, Told, broken
@@ -282,7 +283,7 @@ class World:
         return parts, fell
 
     def _set_deadline(self, worker: Worker) -> None:
-        worker.memory._deadline = SHORT if self.oracle.hangs else LONG
+        runner_of(worker.memory).deadline = SHORT if self.oracle.hangs else LONG
 
     def _end_hanging(self) -> None:
         if self.oracle.hangs:
