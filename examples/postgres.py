@@ -100,7 +100,8 @@ def main(stack: ExitStack, url: str) -> None:
 
     _, memory, agent = workers[0]
     state = agent.get_state(config).values
-    memory.keep(state, config)  # the last answer too, which is archived with the next turn
+    # The last answer too, which is archived with the next turn.
+    memory.step(state["om"], state["messages"], config=config, final=True)
     archive = memory.archive
     kept = archive.messages(thread, limit=1000)
     groups = archive.groups(thread_id=thread)

@@ -1,27 +1,23 @@
-"""The one object users hold: resolved settings, models, clock, and the core applied to a state.
+"""The one object users hold: options in, public methods out.
 
-It has no policy of its own; what it does with a conversation is decided by `core.plan` and carried
-out by the flows of `core.cycle`.
+It has no rule of its own: what it does with a conversation is decided by `core` and carried out by
+its runner.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from langchain_core.messages import BaseMessage, SystemMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 
 from langgraph_om.archive import MessageArchive
-from langgraph_om.archive.log_cache import LogCache
-from langgraph_om.archive.writer import ArchiveWriter
-from langgraph_om.core.actor.prompt import count_extra
 from langgraph_om.core.config.checks import check_count
 from langgraph_om.core.config.options import (
     ObservationConfig,
@@ -32,16 +28,14 @@ from langgraph_om.core.config.options import (
     RetrievalOptions,
 )
 from langgraph_om.core.config.thresholds import Thresholds
-from langgraph_om.core.effects import CycleFlow
 from langgraph_om.core.events import to_part
-from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import complete_record, log_tokens
 from langgraph_om.core.record.shared_log import without_thread
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.status import build_status, build_trim_notice
+from langgraph_om.core.step.status import build_status
 from langgraph_om.core.tokens.counter import TokenCounter, count_messages
-from langgraph_om.core.wire import Event, MemoryRecord, Part
-from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.core.wire import MemoryRecord, Part
+from langgraph_om.errors import ConfigurationError
 from langgraph_om.inspection import (
     MemoryView,
     read_history,
@@ -54,15 +48,14 @@ from langgraph_om.models.model_value import ModelValue
 from langgraph_om.options import read_options, refuse_unknown_options
 from langgraph_om.recall.search import StoreIndex
 from langgraph_om.recall.tool import Recalling, build_recall_tool
-from langgraph_om.runtime.drivers import Ended, advance
+from langgraph_om.runtime.drivers import RunFlow, adrive, drive
 from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
-from langgraph_om.runtime.runner import StepRunner, discard, without_messages
-from langgraph_om.runtime.state import read_stored_record, record_of, values_of
+from langgraph_om.runtime.runner import StepRunner
+from langgraph_om.runtime.state import record_of, values_of
+from langgraph_om.runtime.turn import turn
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
-
-logger = logging.getLogger("langgraph_om")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +74,7 @@ class StepResult:
     """With `evict=True`: ids of the messages that need not be handed in any more."""
 
 
-class ObservationalMemory(StepRunner):
+class ObservationalMemory:
     """Long-term memory for an agent's conversation.
 
     Args:
@@ -133,7 +126,7 @@ class ObservationalMemory(StepRunner):
 
     Raises:
         ConfigurationError: When a setting is out of range or contradicts another; the message names
-            it, its value and what to pass.
+            it, its value and what to write.
     """
 
     @refuse_unknown_options
@@ -166,24 +159,29 @@ class ObservationalMemory(StepRunner):
         # First of all, while the locals are the parameters.
         given = {name: value for name, value in locals().items() if name != "self"}
         options = read_options(**given)
-        self.enabled, self.settings = options.enabled, options.settings
-        self.messages_key, self.resource_id = options.messages_key, options.resource_id
-        self._models, self._hooks = options.models, options.hooks
-        self._clock, self._deadline = options.clock, options.deadline
+        self.enabled, self.messages_key = options.enabled, options.messages_key
         self.archive, self.buffering = options.archive, options.buffering
-        self._archiving = self._sharing = None
-        if self.archive is not None:
-            self._archiving = ArchiveWriter(self.archive, options.evicts)
-            if self.settings.scope == "resource":
-                self._sharing = LogCache(self.archive, self.settings)
-            if isinstance(self.buffering, BackgroundBuffering):
-                self.buffering.share(self.archive)
-        retrieving = options.retrieval
-        self._index = StoreIndex() if retrieving and retrieving.vector else None
-        self._recalling = (
-            Recalling(retrieving, self.settings, self.archive, self.settings.hides_ids, self._index)
-            if retrieving
-            else None
+        if self.archive is not None and isinstance(self.buffering, BackgroundBuffering):
+            self.buffering.share(self.archive)
+        retrieving, settings = options.retrieval, options.settings
+        index = StoreIndex() if retrieving and retrieving.vector else None
+        self._runner = StepRunner(
+            settings,
+            options.models,
+            options.hooks,
+            options.buffering,
+            options.clock,
+            options.deadline,
+            messages_key=options.messages_key,
+            resource_id=options.resource_id,
+            enabled=options.enabled,
+            archive=options.archive,
+            index=index,
+            recalling=(
+                Recalling(retrieving, settings, options.archive, settings.hides_ids, index)
+                if retrieving
+                else None
+            ),
         )
 
     def __repr__(self) -> str:
@@ -194,16 +192,19 @@ class ObservationalMemory(StepRunner):
     @property
     def thresholds(self) -> Thresholds:
         """The limits in force, in tokens."""
-        return self.settings.thresholds
+        return self._runner.settings.thresholds
 
     @cached_property
     def recall_tool(self) -> BaseTool | None:
         """The tool that pages back to raw messages, when `retrieval` is on."""
-        if self._recalling is None or not self.enabled:
+        recalling = self._runner.recalling
+        if recalling is None or not self.enabled:
             return None
-        config = self._recalling.config
+        config = recalling.config
         return build_recall_tool(
-            self.answer_recall, reaches_others=config.scope == "resource", searches=config.vector
+            self._runner.answer_recall,
+            reaches_others=config.scope == "resource",
+            searches=config.vector,
         )
 
     @property
@@ -234,8 +235,8 @@ class ObservationalMemory(StepRunner):
             ConfigurationError: When the state has no `om`, so that the node does not see the
                 memory, or when the gate did not run before.
         """
-        messages = self.conversation(state)
-        if not self.is_on(config):
+        messages = self._runner.conversation(state)
+        if not self._runner.is_on(config):
             head = SystemMessage(system) if isinstance(system, str) else system
             return [*([head] if head is not None else []), *messages]
         record = record_of(state)
@@ -246,47 +247,24 @@ class ObservationalMemory(StepRunner):
                 "'om_status')` where there are tools"
             )
             raise ConfigurationError(msg)
-        return self._actor_input(record, messages, system, self.settings.max_input_tokens)
-
-    def shortened_input(
-        self, state: Any, *, system: str | SystemMessage | None = None
-    ) -> tuple[list[BaseMessage], Part | None]:
-        """Return a shorter input, for when the provider says that the other one is too long.
-
-        Args:
-            state: The graph's state.
-            system: The agent's own system prompt.
-
-        Returns:
-            The input without the older half of the window, whole exchanges only, and the
-            `data-om-view-trimmed` part that says so; `None` when there is nothing to leave out.
-        """
-        record, messages = record_of(state), self.conversation(state)
-        window = self._window(record, messages)
-        overhead = log_tokens(record) + window.request_tokens
-        overhead += count_extra(record, self.settings.guide)
-        settings = replace(self.settings, max_input_tokens=overhead + window.tokens // 2)
-        notice = build_trim_notice(settings, record, window)
-        part = to_part(notice[0]) if notice else None
-        view = self._actor_input(record, messages, system, settings.max_input_tokens)
-        return view, part
+        return self._runner.actor_input(record, messages, system)
 
     def status(self, state: Any) -> dict[str, Any]:
         """Return the `data` of `data-om-status` for a state; asks no model."""
         values = values_of(state)
         record = record_of(values)
-        window = open_window(record, self.conversation(values), self.settings.counter)
-        return self._status(record, window)
+        return self._build_status(record, self._open_window(record, values))
 
     def view(self, state: Any) -> MemoryView:
         """Return a readable summary of a state's memory; asks no model."""
         values = values_of(state)
-        record, messages = record_of(values), self.conversation(values)
-        window = open_window(record, messages, self.settings.counter)
+        record = record_of(values)
+        window = self._open_window(record, values)
+        messages = self._runner.conversation(values)
         return MemoryView(
             record=record,
-            status=self._status(record, window),
-            conversation_tokens=count_messages(self.settings.counter, messages),
+            status=self._build_status(record, window),
+            conversation_tokens=count_messages(self._runner.settings.counter, messages),
             prompt_tokens=window.tokens + log_tokens(record),
         )
 
@@ -313,7 +291,7 @@ class ObservationalMemory(StepRunner):
         Raises:
             ConfigurationError: When `retrieval` is off, or a search has no store with an index.
         """
-        return self.answer_recall(state, args, config=config, store=store)
+        return self._runner.answer_recall(state, args, config=config, store=store)
 
     async def arecall(
         self,
@@ -325,28 +303,6 @@ class ObservationalMemory(StepRunner):
     ) -> dict[str, Any]:
         """Do the same as `recall` without blocking the event loop."""
         return await asyncio.to_thread(self.recall, state, config, store=store, **args)
-
-    def answer_recall(
-        self,
-        state: Any,
-        arguments: Mapping[str, Any],
-        *,
-        config: RunnableConfig | None = None,
-        store: Any = None,
-    ) -> dict[str, Any]:
-        """Answer what a model wrote, names and values of any kind."""
-        if self._recalling is None:
-            msg = "`retrieval` is off, so there is nothing to recall from; write retrieval=True"
-            raise ConfigurationError(msg)
-        values, who = values_of(state), self.identity(config)
-        record = complete_record(read_stored_record(values))
-        try:
-            if who.thread_id:
-                self.keep(values, config)
-        except ArchiveError as error:
-            return self._recalling.unreadable(who, error)
-        messages = self.conversation(values)
-        return self._recalling.answer(arguments, who, record, messages, store)
 
     def history(self, states: Any, limit: int = 10) -> list[MemoryRecord]:
         """Return the last record of each generation of a log, newest first.
@@ -361,8 +317,9 @@ class ObservationalMemory(StepRunner):
             limit: How many generations to return at most.
         """
         check_count("limit", limit)
-        if isinstance(states, str) and self._sharing is not None:
-            return read_resource_history(self._sharing.archive, states, limit)
+        archive = self._shared_archive
+        if isinstance(states, str) and archive is not None:
+            return read_resource_history(archive, states, limit)
         return read_history(states, limit)
 
     def restore(self, resource_id: str, generation: int) -> MemoryRecord:
@@ -375,13 +332,14 @@ class ObservationalMemory(StepRunner):
             ArchiveError: When the archive's storage fails.
             ConfigurationError: When there is no such generation, or no log is shared.
         """
-        if self._sharing is None:
+        archive = self._shared_archive
+        if archive is None:
             msg = (
                 '`restore` is for scope="resource"; a thread\'s record is put in force again by '
                 '`graph.update_state(config, {"om": record})`'
             )
             raise ConfigurationError(msg)
-        return restore_resource(self._sharing.archive, resource_id, generation, self._clock())
+        return restore_resource(archive, resource_id, generation, self._runner.clock())
 
     def observations_as_of(self, states: Any, time: datetime | str) -> str:
         """Return the observation log as it was at a time.
@@ -391,11 +349,21 @@ class ObservationalMemory(StepRunner):
                 of a resource.
             time: A time, or its ISO text; without a zone it is one of the memory's `timezone`.
         """
-        if isinstance(states, str) and self._sharing is not None:
-            return read_resource_as_of(self._sharing.archive, states, time, self.settings.timezone)
-        return read_observations_as_of(states, time, self.settings.timezone)
+        archive, timezone = self._shared_archive, self._runner.settings.timezone
+        if isinstance(states, str) and archive is not None:
+            return read_resource_as_of(archive, states, time, timezone)
+        return read_observations_as_of(states, time, timezone)
 
-    def _status(self, record: MemoryRecord, window: Window) -> dict[str, Any]:
+    @property
+    def _shared_archive(self) -> MessageArchive | None:
+        """The archive with the logs of resources; `None` where each thread has its own."""
+        return self.archive if self._runner.settings.scope == "resource" else None
+
+    def _open_window(self, record: MemoryRecord, state: Any) -> Window:
+        runner = self._runner
+        return open_window(record, runner.conversation(state), runner.settings.counter)
+
+    def _build_status(self, record: MemoryRecord, window: Window) -> dict[str, Any]:
         step = max(0, record["turn"]["step"])
         return build_status(record, window, self.thresholds, step=step)
 
@@ -417,19 +385,19 @@ class ObservationalMemory(StepRunner):
         Raises:
             ArchiveError: When the archive's storage fails.
         """
-        owner = resource_id
-        if self._archiving is not None:
-            known = self._archiving.archive.thread(thread_id)
+        owner, writer, now = resource_id, self._runner.writer, self._runner.clock
+        if writer is not None:
+            known = writer.archive.thread(thread_id)
             owner = known.resource_id if known is not None else resource_id
             if owner is not None:
                 change = partial(without_thread, thread_id=thread_id)
-                self._archiving.archive.rewrite_records(owner, change, self._clock())
-            self._archiving.archive.delete_thread(thread_id)
+                writer.archive.rewrite_records(owner, change, now())
+            writer.archive.delete_thread(thread_id)
             if owner is not None:  # what was at work on it may have come to the log meanwhile
-                self._archiving.archive.rewrite_records(owner, change, self._clock())
-            self._archiving.forget(thread_id)
+                writer.archive.rewrite_records(owner, change, now())
+            writer.forget(thread_id)
         if store is not None:
-            (self._index or StoreIndex()).delete_thread(thread_id, owner, store)
+            (self._runner.index or StoreIndex()).delete_thread(thread_id, owner, store)
 
     def delete_resource(self, resource_id: str, *, store: Any = None) -> None:
         """Delete what is kept of all threads of a resource outside of their checkpoints.
@@ -441,11 +409,12 @@ class ObservationalMemory(StepRunner):
         Raises:
             ArchiveError: When the archive's storage fails.
         """
-        if self._archiving is not None:
-            self._archiving.archive.delete_resource(resource_id)
-            self._archiving.forget(None)
+        writer = self._runner.writer
+        if writer is not None:
+            writer.archive.delete_resource(resource_id)
+            writer.forget(None)
         if store is not None:
-            (self._index or StoreIndex()).delete_resource(resource_id, store)
+            (self._runner.index or StoreIndex()).delete_resource(resource_id, store)
 
     async def adelete_thread(
         self, thread_id: str, *, resource_id: str | None = None, store: Any = None
@@ -477,11 +446,8 @@ class ObservationalMemory(StepRunner):
             config: Configuration with callbacks for the Observer's and Reflector's calls.
             final: Whether the Actor has answered and no call follows; nothing is observed then.
         """
-        steps = self._steps(record, messages, thread_id, config, final=final)
-        done: list[Event] | None = None
-        while not isinstance(flow := advance(steps, done), Ended):
-            done = self.run(flow, discard, config)
-        return flow.result
+        flow = self._take_step(record, messages, thread_id, config, is_final=final)
+        return drive(flow, self._runner.context(config)).result
 
     async def astep(
         self,
@@ -493,49 +459,81 @@ class ObservationalMemory(StepRunner):
         final: bool = False,
     ) -> StepResult:
         """Do the same as `step` without blocking the event loop."""
-        steps = self._steps(record, messages, thread_id, config, final=final)
-        done: list[Event] | None = None
-        while not isinstance(flow := await self.aadvance(steps, done), Ended):
-            done = await self.arun(flow, discard, config)
-        return flow.result
+        flow = self._take_step(record, messages, thread_id, config, is_final=final)
+        return (await adrive(flow, self._runner.context(config))).result
 
-    def _steps(
+    def _take_step(
         self,
         record: MemoryRecord | None,
         messages: Sequence[BaseMessage],
         thread_id: str,
         config: RunnableConfig | None,
         *,
-        final: bool,
-    ) -> Generator[CycleFlow, list[Event] | None, StepResult]:
-        """Yield the cycles that are due, fold what comes back, and end with the Actor's input."""
-        memory, messages = complete_record(record), convert_to_messages(messages)
-        if not self.is_on(config):
-            return StepResult(memory, [], list(messages), aborted=False)
-        identity = self.identity(config, thread_id=thread_id)
-        events: list[Event] = []
-        evicted: list[str] = []
-        while True:
-            seen = self.look(memory, messages, identity, is_final=final)
-            memory = seen.record
-            events += seen.events
-            evicted += seen.evicted
-            messages = without_messages(messages, seen.evicted)
-            kind = seen.decision.kind
-            if kind == "buffer" and self.buffers_in_background:
-                started = self.start_job(memory, messages, seen.decision, config)
-                memory = fold(memory, [started])
-                events.append(started)
-                break
-            if kind in ("proceed", "abort"):
-                break
-            done = (yield self.cycle(memory, messages, seen.decision)) or []
-            memory = fold(memory, [done])
-            events += done
-        parts = [part for event in events if (part := to_part(event)) is not None]
-        limit = self.settings.max_input_tokens
-        view = [] if kind == "abort" else self._actor_input(memory, messages, None, limit)
-        return StepResult(memory, parts, view, aborted=kind == "abort", evicted=evicted)
+        is_final: bool,
+    ) -> RunFlow[StepResult]:
+        """Run a turn, and end with the Actor's input."""
+        runner = self._runner
+        memory, conversation = complete_record(record), convert_to_messages(messages)
+        if not runner.is_on(config):
+            return StepResult(memory, [], list(conversation), aborted=False)
+        identity = runner.identity(config, thread_id=thread_id)
+        outcome = yield from turn(
+            runner, memory, conversation, identity, config=config, is_final=is_final
+        )
+        parts = [part for event in outcome.events if (part := to_part(event)) is not None]
+        view = [] if outcome.is_aborted else runner.actor_input(outcome.record, outcome.messages)
+        return StepResult(
+            outcome.record, parts, view, aborted=outcome.is_aborted, evicted=outcome.evicted
+        )
+
+    # --- Background work -------------------------------------------------------------------------
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Wait until no background job is at work; results are taken in by the next step.
+
+        Args:
+            timeout: Seconds to wait at most; `None`: as long as it takes.
+
+        Returns:
+            Whether nothing is left.
+        """
+        return self._runner.flush(timeout)
+
+    async def aflush(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 same as `flush`
+        """Do the same as `flush` without blocking the event loop, or a thread when cancelled."""
+        return await self._runner.aflush(timeout)
+
+    def close(self, timeout: float = 5.0) -> bool:
+        """Start no more background jobs and wait for those at work.
+
+        Args:
+            timeout: Seconds to wait at most.
+
+        Returns:
+            Whether nothing is left.
+        """
+        return self._runner.close(timeout)
+
+    async def aclose(self, timeout: float = 5.0) -> bool:  # noqa: ASYNC109 same as `close`
+        """Do the same as `close` without blocking the event loop."""
+        return await asyncio.to_thread(self.close, timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+
+def runner_of(memory: ObservationalMemory) -> StepRunner:
+    """Return what a memory runs its steps with; for the graphs and middleware of this package."""
+    return memory._runner  # noqa: SLF001 the one place where it is handed out
 
 
 def check_memory(value: object) -> ObservationalMemory:

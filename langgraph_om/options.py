@@ -184,7 +184,6 @@ class Options:
     retrieval: RetrievalConfig | None
     """`None`: no recall."""
     archive: MessageArchive | None
-    evicts: bool
     resource_id: str | Callable[[RunnableConfig], str | None] | None
     messages_key: str
     deadline: float
@@ -220,7 +219,6 @@ def read_options(**options: Any) -> Options:
         settings=settings,
         retrieval=retrieval,
         archive=_open_archive(given.archive),
-        evicts=given.evict,
         resource_id=given.resource_id,
         messages_key=given.messages_key,
         deadline=float(given.deadline),
@@ -251,6 +249,8 @@ def _read_settings(given: _Given, retrieval: RetrievalConfig | None, hooks: Hook
         transforms=hooks.transforms,
         hides_ids=given.scope == "resource" if hides_ids is None else hides_ids,
         guide=build_guide(retrieval, counter) if retrieval and given.enabled else None,
+        archives=given.archive is not None,
+        evicts=given.evict,
     )
 
 

@@ -1,13 +1,14 @@
-"""What a flow asks of the world: questions to models, calls of hooks, waits, flows side by side.
+"""What a flow asks of the world: values that it yields, and the replies that it is sent.
 
-A flow yields them and is sent the replies; whoever drives it asks, calls and waits. Nothing here
-waits, sleeps or stores.
+A flow is a generator. It yields questions to models, calls of hooks, calls of the storage, waits,
+flows side by side, and the events of a cycle as they happen; whoever drives it does what they say
+and sends the reply. A failure is a reply too. Nothing here waits, sleeps, stores or logs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeVar
 
@@ -18,16 +19,19 @@ from langgraph_om.core.wire import Event
 
 ResultT = TypeVar("ResultT")
 
+# --- Models and hooks ----------------------------------------------------------------------------
+
 
 @dataclass(frozen=True, slots=True)
 class AskModel:
-    """A question to a model; whoever drives the flow asks it."""
+    """A question to a model. The reply is a `ModelReply`."""
 
     role: Literal["observer", "reflector"]
     messages: list[BaseMessage]
     """As text; what is attached is put in for the model that is really asked."""
     about: Mapping[str, Any] = field(default_factory=dict)
-    """What it is asked for: the cycle, its trigger and whose conversation it is."""
+    """What it is asked for: the cycle, its trigger and whose conversation it is. The driver of a
+    cycle fills it in."""
     attachments: Sequence[Attachment] = ()
     """What is attached to the messages in it, oldest first."""
     by_profile: bool = True
@@ -36,7 +40,7 @@ class AskModel:
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """What came of a `ModelCall`."""
+    """What came of an `AskModel`."""
 
     at: datetime
     text: str = ""
@@ -48,103 +52,27 @@ class ModelReply:
     """Why there is no answer."""
 
 
-Flow = Generator[AskModel, ModelReply, ResultT]
-"""Yields questions, is sent replies, returns a result; written once for sync and async."""
-
-
-@dataclass(frozen=True, slots=True)
-class CallHook:
-    """A call of one of the user's hooks; whoever drives the flow makes it."""
-
-    name: str
-    arguments: Sequence[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class HookReply:
-    """What came of a `HookCall`."""
-
-    value: Any = None
-    error: Exception | None = None
-    is_late: bool = False
-    """Whether it did not return within the deadline."""
-
-
-JobState = Event | Literal["running", "expired"] | None
-"""A job as its executor knows it: its result, still at work, left by the worker that had it, or not
-known there."""
-
-
-@dataclass(frozen=True, slots=True)
-class WaitForJob:
-    """A background job whose result is worth waiting for."""
-
-    cycle_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Together:
-    """Flows that go on at the same time; none of them yields anything but calls."""
-
-    flows: Sequence[Generator[Any, Any, Any]]
-
-
-Step = AskModel | CallHook | WaitForJob | Together | Event
-"""What a cycle yields."""
-Answer = ModelReply | HookReply | Event | list[Any] | str | None
-"""What it is sent: a reply to a `ModelCall` or `HookCall`, a job's state to a `Wait`, what each
-flow returned to a `Together`, nothing to an event."""
-
-CycleFlow = Generator[Step, Answer, None]
-
-
-def pass_through(flow: Generator[CallHook, HookReply, ResultT]) -> Generator[Step, Answer, ResultT]:
-    """Pass calls of hooks through."""
-    try:
-        call = next(flow)
-        while True:
-            reply = yield call
-            if not isinstance(reply, HookReply):
-                msg = f"a cycle that calls a hook was sent {reply!r}; send a `HookReply`"
-                raise TypeError(msg)
-            call = flow.send(reply)
-    except StopIteration as done:
-        result: ResultT = done.value
-        return result
-
-
 @dataclass(slots=True)
 class Tally:
-    """What the calls of one cycle cost, and when the last one ended."""
+    """What the questions of one cycle cost, and when the last one was answered."""
 
-    at: datetime
+    at: datetime | None = None
+    """`None` before the first answer."""
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
 
-    def metered(
-        self, flow: Flow[ResultT], about: Mapping[str, Any]
-    ) -> Generator[Step, Answer, ResultT]:
-        """Pass a flow through: say what it asks for, note the time and the usage of each reply."""
-        try:
-            call = next(flow)
-            while True:
-                reply = yield replace(call, about=about)
-                if not isinstance(reply, ModelReply):
-                    msg = f"a cycle that asks a model was sent {reply!r}; send a `ModelReply`"
-                    raise TypeError(msg)
-                self.at = reply.at
-                self.calls += 1
-                self.input_tokens += reply.usage.get("inputTokens", 0)
-                self.output_tokens += reply.usage.get("outputTokens", 0)
-                call = flow.send(reply)
-        except StopIteration as done:
-            result: ResultT = done.value
-            return result
+    def note(self, reply: ModelReply) -> None:
+        """Take in one answer."""
+        self.at = reply.at
+        self.calls += 1
+        self.input_tokens += reply.usage.get("inputTokens", 0)
+        self.output_tokens += reply.usage.get("outputTokens", 0)
 
     def add(self, other: Tally) -> None:
         """Take in what another part of the cycle cost."""
-        self.at = max(self.at, other.at)
+        if other.at is not None:
+            self.at = other.at if self.at is None else max(self.at, other.at)
         self.calls += other.calls
         self.input_tokens += other.input_tokens
         self.output_tokens += other.output_tokens
@@ -156,3 +84,116 @@ class Tally:
             "inputTokens": self.input_tokens,
             "outputTokens": self.output_tokens,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTally:
+    """What the cycle has cost so far. The reply is the `Tally` that its driver keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallHook:
+    """A call of one of the user's hooks. The reply is a `HookReply`."""
+
+    name: str
+    arguments: Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class HookReply:
+    """What came of a `CallHook`."""
+
+    value: Any = None
+    error: Exception | None = None
+    is_late: bool = False
+    """Whether it did not return within the deadline."""
+
+
+# --- Storage -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """A call of a method of the archive, or of what a process remembers of it.
+
+    The reply is a `StorageReply`.
+    """
+
+    method: str
+    arguments: Sequence[Any] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorageReply:
+    """What came of a `Storage` call."""
+
+    value: Any = None
+    error: Exception | None = None
+    seconds: float = 0.0
+    """How long the call took."""
+
+
+def call_storage(method: str, *arguments: Any, **options: Any) -> EffectFlow[Any]:
+    """Call a method of the storage and return what it returns.
+
+    Raises:
+        ArchiveError: When the storage fails.
+        ConfigurationError: When the storage refuses what it is given.
+    """
+    reply: StorageReply = yield Storage(method, arguments, options)
+    if reply.error is not None:
+        raise reply.error
+    return reply.value
+
+
+# --- Jobs and time -------------------------------------------------------------------------------
+
+JobState = Event | Literal["running", "expired"] | None
+"""A job as its executor knows it: its result, still at work, left by the worker that had it, or not
+known there."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeekJobs:
+    """How far background jobs are. The reply has a `JobState` per operation."""
+
+    cycle_ids: Mapping[str, str]
+    """Per operation, the id of the job's cycle."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitForJob:
+    """A background job whose result is worth waiting for. The reply is its `JobState`."""
+
+    cycle_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Flows that go on side by side. The reply has what each of them returned.
+
+    They ask models and hooks, and nothing else.
+    """
+
+    flows: Sequence[Generator[Any, Any, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Warn:
+    """A line for the log, in the form of the standard library: a text and what is put into it."""
+
+    text: str
+    arguments: Sequence[Any] = ()
+
+
+Effect = AskModel | ReadTally | CallHook | Storage | PeekJobs | WaitForJob | Together | Warn | Event
+"""What a flow yields."""
+
+EffectFlow = Generator[Effect, Any, ResultT]
+"""Yields effects, is sent what they say the reply is, returns a result; driven by `runtime`, and in
+tests by `langgraph_om.testing.drive`."""
+
+Flow = Generator[AskModel, ModelReply, ResultT]
+"""A flow that asks a model and nothing else."""

@@ -104,6 +104,15 @@ def iso(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds")
 
 
+def describe_cycle(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Say which cycle an event is of, for traces and hooks."""
+    return {
+        "operation": public_operation(event["operation"]),
+        "trigger": "buffer" if event["type"].startswith("buffering") else "turn",
+        **{key: event[key] for key in ("cycle_id", "record_id", "thread_id", "resource_id")},
+    }
+
+
 def public_operation(operation: str) -> str:
     """Return an operation as users see it: observing other threads is `observation` too."""
     return "observation" if operation == "others" else operation

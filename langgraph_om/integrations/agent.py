@@ -20,7 +20,7 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.nodes import FINISH
 from langgraph_om.integrations.state_graph import ObservationalMemoryState, add_observational_memory
 from langgraph_om.integrations.stream import MemoryTransformer
-from langgraph_om.memory import ObservationalMemory, check_memory
+from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.models.providers import chat_model, check_model
 from langgraph_om.recall.tool import refuse_second_recall_tool
 
@@ -50,6 +50,7 @@ def create_memory_agent(
         ConfigurationError: When the model cannot be used.
     """
     memory = check_memory(memory) if memory is not None else ObservationalMemory()
+    runner = runner_of(memory)
     check_model("model", model)
     chat = chat_model(model) if isinstance(model, str) else model
     refuse_second_recall_tool(_check_tools(tools), memory.recall_tool)
@@ -60,8 +61,8 @@ def create_memory_agent(
     actor: Runnable[Any, BaseMessage] = chat.bind_tools(all_tools) if all_tools else chat
 
     def shorter(state: ObservationalMemoryState, error: Exception) -> list[BaseMessage]:
-        view, notice = memory.shortened_input(state, system=prompt)
-        if notice is None or not memory.is_on():
+        view, notice = runner.shortened_input(state, system=prompt)
+        if notice is None or not runner.is_on():
             raise error
         get_stream_writer()(notice)
         return view

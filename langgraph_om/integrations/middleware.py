@@ -1,4 +1,4 @@
-"""Door 3: memory as a middleware of `create_agent`, and so of deepagents.
+"""Memory as a middleware of `create_agent`, and so of deepagents.
 
 The gate runs in the hook before each model call; a graph of its own is entered only when there is
 work to do, because entering one costs checkpoints. Its events come back through its state, so that
@@ -7,10 +7,10 @@ a run that is taken up after a crash has them too.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import operator
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, NotRequired, Self, cast
 
 from langchain.agents import AgentState
@@ -34,11 +34,12 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.channels import messages_reducer
 from langgraph_om.integrations.nodes import MemoryNodes, emit, make_searchable
 from langgraph_om.integrations.stream import MemoryTransformer
-from langgraph_om.memory import ObservationalMemory, check_memory
+from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.recall.tool import refuse_second_recall_tool
-from langgraph_om.runtime.drivers import Ended, advance
+from langgraph_om.runtime.drivers import RunFlow, Work, adrive, drive
 from langgraph_om.runtime.executors import ParallelBuffering
-from langgraph_om.runtime.runner import only_folding, without_messages
+from langgraph_om.runtime.runner import StepRunner, only_folding
+from langgraph_om.runtime.turn import turn
 
 logger = logging.getLogger("langgraph_om")
 
@@ -95,7 +96,8 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self.tools = self.memory.tools
         # `create_agent` looks for hooks on the class and runs those of the instance; LangGraph
         # finds a graph within a node only where the node's function encloses it.
-        hook, ahook = _hooks(self.memory)
+        self._runner = runner_of(self.memory)
+        hook, ahook = _hooks(self._runner)
         self._hook, self._ahook = hook, ahook
         if type(self).before_model is ObservationalMemoryMiddleware.before_model:
             vars(self)["before_model"] = hook
@@ -141,15 +143,15 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _projected(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         refuse_second_recall_tool(request.tools, self.memory.recall_tool)
-        if not self.memory.is_on():
+        if not self._runner.is_on():
             return request
         view = self.memory.llm_input_messages(_seen(request), system=request.system_message)
         return _with_input(request, view)
 
     def _shortened(self, request: ModelRequest[Any], error: Exception) -> ModelRequest[Any]:
-        if not self.memory.is_on():
+        if not self._runner.is_on():
             raise error
-        view, notice = self.memory.shortened_input(_seen(request), system=request.system_message)
+        view, notice = self._runner.shortened_input(_seen(request), system=request.system_message)
         if notice is None:
             raise error
         request.runtime.stream_writer(notice)
@@ -161,11 +163,15 @@ class _WithArchive(ObservationalMemoryMiddleware):
 
     def after_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002
         """Archive the Actor's last answer."""
-        return MemoryNodes(self.memory, END, END, writes_always=False).finish(state) or None
+        return self._nodes.finish(state) or None
 
-    async def aafter_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
+    async def aafter_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002
         """Do the same as `after_agent` without blocking the event loop."""
-        return await asyncio.to_thread(self.after_agent, state, runtime)
+        return await self._nodes.afinish(state) or None
+
+    @property
+    def _nodes(self) -> MemoryNodes:
+        return MemoryNodes(self._runner, END, END, writes_always=False)
 
 
 def _check_fits(memory: ObservationalMemory) -> None:
@@ -200,38 +206,47 @@ def _with_input(request: ModelRequest[Any], view: Sequence[BaseMessage]) -> Mode
 _Update = dict[str, Any]
 _Hook = Callable[[Any, Runtime[Any]], _Update | None]
 _AsyncHook = Callable[[Any, Runtime[Any]], Awaitable[_Update | None]]
-_Work = CompiledStateGraph[Any, Any, Any, Any]
+_WorkGraph = CompiledStateGraph[Any, Any, Any, Any]
 
 _SHOWN_AND_KEPT = ["custom", "values"]
 
 
-def _hooks(memory: ObservationalMemory) -> tuple[_Hook, _AsyncHook]:
+def _hooks(runner: StepRunner) -> tuple[_Hook, _AsyncHook]:
     """Make the two hooks of one middleware, around the graph in which work is done."""
-    work = _work_graph(memory)
+    graph = _work_graph(runner)
     neighbours = _Neighbours()
 
     def before_model(state: Any, runtime: Runtime[Any]) -> _Update | None:
-        passes = _passes(memory, neighbours, state)
-        events: list[Event] | None = None
-        while not isinstance(task := advance(passes, events), Ended):
-            for mode, data in work.stream(task, stream_mode=cast("Any", _SHOWN_AND_KEPT)):
-                events = _taken(mode, data, runtime, events)
-        return task.result
+        def enter(work: Work) -> list[Event]:
+            events: list[Event] = []
+            for mode, data in graph.stream(_given(work), stream_mode=cast("Any", _SHOWN_AND_KEPT)):
+                events = _take(mode, data, runtime, events)
+            return events
+
+        flow = _prepare_model(runner, neighbours, state)
+        return drive(flow, runner.context(emit=emit, work=enter)).result
 
     async def abefore_model(state: Any, runtime: Runtime[Any]) -> _Update | None:
-        passes = _passes(memory, neighbours, state)
-        events: list[Event] | None = None
-        while not isinstance(task := await memory.aadvance(passes, events), Ended):
-            async for mode, data in work.astream(task, stream_mode=cast("Any", _SHOWN_AND_KEPT)):
-                events = _taken(mode, data, runtime, events)
-        return task.result
+        async def enter(work: Work) -> list[Event]:
+            events: list[Event] = []
+            given = _given(work)
+            async for mode, data in graph.astream(given, stream_mode=cast("Any", _SHOWN_AND_KEPT)):
+                events = _take(mode, data, runtime, events)
+            return events
+
+        flow = _prepare_model(runner, neighbours, state)
+        return (await adrive(flow, runner.context(emit=emit, work=enter))).result
 
     return before_model, abefore_model
 
 
-def _taken(
-    mode: str, data: Any, runtime: Runtime[Any], events: list[Event] | None
-) -> list[Event] | None:
+def _given(work: Work) -> dict[str, Any]:
+    """Return the state with which the graph of the work is entered."""
+    needed = select_needed(work.record, work.messages)
+    return {"messages": needed, "om": work.record, "events": []}
+
+
+def _take(mode: str, data: Any, runtime: Runtime[Any], events: list[Event]) -> list[Event]:
     """Show what the work shows; return the events that it has come to so far."""
     if mode == "custom":
         runtime.stream_writer(data)
@@ -239,40 +254,23 @@ def _taken(
     return cast("list[Event]", data["events"])
 
 
-def _passes(
-    memory: ObservationalMemory, neighbours: _Neighbours, state: Mapping[str, Any]
-) -> Generator[dict[str, Any], list[Event] | None, _Update | None]:
-    """Look until the Actor may go on; yield what the work graph is given, fold what it returns."""
-    if not memory.is_on():
+def _prepare_model(
+    runner: StepRunner, neighbours: _Neighbours, state: Mapping[str, Any]
+) -> RunFlow[_Update | None]:
+    """Run a turn, and return what it changes in the agent's state."""
+    if not runner.is_on():
         return None
     neighbours.look_at(state)
-    record, messages = complete_record(state.get("om")), memory.conversation(state)
-    identity = memory.identity()
-    update: _Update = {"om": (done := [])}
-    while True:
-        seen = memory.look(record, messages, identity)
-        for event in seen.events:
-            emit(event)
-        record = seen.record
-        make_searchable(memory, record, messages, identity)
-        done += only_folding(seen.events)
-        if seen.evicted:
-            removed = [RemoveMessage(id=key) for key in seen.evicted]
-            update["messages"] = [*update.get("messages", []), *removed]
-            messages = without_messages(messages, seen.evicted)
-        kind = seen.decision.kind
-        if kind == "abort":
-            return {**update, "jump_to": "end"}
-        if kind == "buffer" and memory.buffers_in_background:
-            started = memory.start_job(record, messages, seen.decision)
-            emit(started)
-            done.append(started)
-            return update
-        if kind == "proceed":
-            return update
-        events = yield {"messages": select_needed(record, messages), "om": record, "events": []}
-        record = fold(record, [events or []])
-        done += events or []
+    record, messages = complete_record(state.get("om")), runner.conversation(state)
+    identity = runner.identity()
+    index = partial(make_searchable, runner, identity)
+    outcome = yield from turn(runner, record, messages, identity, index=index)
+    update: _Update = {"om": only_folding(outcome.events)}
+    if outcome.evicted:
+        update["messages"] = [RemoveMessage(id=key) for key in outcome.evicted]
+    if outcome.is_aborted:
+        update["jump_to"] = "end"
+    return update
 
 
 class _WorkState(TypedDict):
@@ -283,9 +281,9 @@ class _WorkState(TypedDict):
     events: Annotated[list[Event], operator.add]
 
 
-def _work_graph(memory: ObservationalMemory) -> _Work:
+def _work_graph(runner: StepRunner) -> _WorkGraph:
     """Build the graph that carries out one decision."""
-    nodes = MemoryNodes(memory, END, END, writes_always=False, channel="events")
+    nodes = MemoryNodes(runner, END, END, writes_always=False, channel="events")
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(_WorkState)
     targets = nodes.targets()
     for kind, name in targets.items():

@@ -6,7 +6,6 @@ see, by the same function as the gate; a node whose turn it is not returns nothi
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,14 +16,13 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.config import get_store, get_stream_writer
 
 from langgraph_om.core.config.settings import Identity
-from langgraph_om.core.effects import CycleFlow
 from langgraph_om.core.events import to_part
 from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.wire import Event, MemoryRecord
-from langgraph_om.memory import ObservationalMemory
+from langgraph_om.runtime.drivers import RunFlow, Work, adrive, drive
 from langgraph_om.runtime.executors import InlineBuffering, ParallelBuffering
-from langgraph_om.runtime.runner import only_folding
+from langgraph_om.runtime.runner import StepRunner, only_folding
 
 STATUS = "om_status"
 """The gate: counts, decides, and states both windows once per agent step."""
@@ -53,7 +51,7 @@ Update = dict[str, Any]
 class MemoryNodes:
     """The functions behind the memory nodes of one graph."""
 
-    memory: ObservationalMemory
+    runner: StepRunner
     before: str
     """The node the gate leads to: the one that calls the Actor's model."""
     end: str
@@ -65,34 +63,42 @@ class MemoryNodes:
 
     def status(self, state: Mapping[str, Any]) -> Update:
         """Count, collect, decide, and state both windows when the Actor is next."""
-        if not self.memory.is_on():
+        return drive(self._inspect(state), self.runner.context(emit=emit)).result
+
+    def finish(self, state: Mapping[str, Any]) -> Update:
+        """Count and archive the Actor's last answer."""
+        return drive(self._finish(state), self.runner.context(emit=emit)).result
+
+    async def afinish(self, state: Mapping[str, Any]) -> Update:
+        """Count and archive the Actor's last answer without blocking the event loop."""
+        return (await adrive(self._finish(state), self.runner.context(emit=emit))).result
+
+    def _inspect(self, state: Mapping[str, Any]) -> RunFlow[Update]:
+        runner = self.runner
+        if not runner.is_on():
             return self._update([])
-        messages, who = self.memory.conversation(state), self.memory.identity()
-        seen = self.memory.look(
+        messages, who = runner.conversation(state), runner.identity()
+        seen = yield from runner.inspect(
             self._record(state),
             messages,
             who,
             must_proceed=_must_proceed(state),
             buffering_waits=self.buffering_waits,
         )
-        for event in seen.events:
-            emit(event)
-        make_searchable(self.memory, seen.record, messages, who)
+        make_searchable(runner, who, seen.record, messages)
         return self._update(only_folding(seen.events)) | self._removals(seen.evicted)
 
-    def finish(self, state: Mapping[str, Any]) -> Update:
-        """Count and archive the Actor's last answer."""
-        if not self.memory.is_on():
+    def _finish(self, state: Mapping[str, Any]) -> RunFlow[Update]:
+        runner = self.runner
+        if not runner.is_on():
             return self._update([])
-        record, messages = self._record(state), self.memory.conversation(state)
-        seen = self.memory.look(record, messages, self.memory.identity(), is_final=True)
-        for event in seen.events:
-            emit(event)
+        record, messages = self._record(state), runner.conversation(state)
+        seen = yield from runner.inspect(record, messages, runner.identity(), is_final=True)
         return self._update(only_folding(seen.events)) | self._removals(seen.evicted)
 
     def route(self, state: Mapping[str, Any]) -> str | list[str]:
         """Name what comes next, a key of `targets`; reads nothing but the state."""
-        if not self.memory.is_on():
+        if not self.runner.is_on():
             return "proceed"
         kind = self._decide(state).kind
         if kind != "abort" and _must_proceed(state):
@@ -108,62 +114,52 @@ class MemoryNodes:
             "reflect": REFLECT,
             "abort": self.end,
         }
-        if self.memory.thresholds.buffer_tokens is not None:
+        if self.runner.settings.thresholds.buffer_tokens is not None:
             targets["buffer"] = BUFFER
         return targets
 
     @property
     def buffering_waits(self) -> bool:
         """Whether the gate looks again after `om_buffer`, because its result is there then."""
-        return isinstance(self.memory.buffering, InlineBuffering)
+        return isinstance(self.runner.buffering, InlineBuffering)
 
     @property
     def buffers_beside(self) -> bool:
         """Whether `om_buffer` runs in the superstep of the Actor instead of before it."""
-        return isinstance(self.memory.buffering, ParallelBuffering)
+        return isinstance(self.runner.buffering, ParallelBuffering)
 
     def work(self, kind: str, state: Mapping[str, Any]) -> Update:
         """Carry out the decision, if it is of this kind."""
-        done, flow = self._prepared(kind, state)
-        return done if flow is None else {self.channel: only_folding(self.memory.run(flow, emit))}
+        return drive(self._work(kind, state), self.runner.context(emit=emit)).result
 
     async def awork(self, kind: str, state: Mapping[str, Any]) -> Update:
         """Carry out the decision without blocking the event loop."""
-        if self.memory.archive is None:
-            done, flow = self._prepared(kind, state)
-        else:
-            done, flow = await asyncio.to_thread(self._prepared, kind, state)
-        return (
-            done
-            if flow is None
-            else {self.channel: only_folding(await self.memory.arun(flow, emit))}
-        )
+        return (await adrive(self._work(kind, state), self.runner.context(emit=emit))).result
 
-    def _prepared(self, kind: str, state: Mapping[str, Any]) -> tuple[Update, CycleFlow | None]:
-        """Return what is done at once, and the flow that has to be run, if any."""
-        decision = self._decide(state)
-        if decision.kind != kind or not self.memory.is_on():
-            return {}, None
-        record, messages = self._record(state), self.memory.conversation(state)
-        if kind == "buffer" and self.memory.buffers_in_background:
-            event = self.memory.start_job(record, messages, decision)
-            emit(event)
-            return {self.channel: [event]}, None
-        return {}, self.memory.cycle(record, messages, decision)
+    def _work(self, kind: str, state: Mapping[str, Any]) -> RunFlow[Update]:
+        runner, decision = self.runner, self._decide(state)
+        if decision.kind != kind or not runner.is_on():
+            return {}
+        record, messages = self._record(state), runner.conversation(state)
+        if kind == "buffer" and runner.buffers_in_background:
+            events = [(yield from runner.start_job(record, messages, decision))]
+        else:
+            events = yield Work(record, messages, decision)
+        return {self.channel: only_folding(events)}
 
     def node(self, kind: str, name: str) -> RunnableLambda[Any, Any]:
         """Make the graph node that carries out decisions of one kind."""
         return RunnableLambda(partial(self.work, kind), partial(self.awork, kind), name=name)
 
     def _decide(self, state: Mapping[str, Any]) -> Decision:
-        return self.memory.decide(self._record(state), self.memory.conversation(state))
+        return self.runner.decide(self._record(state), self.runner.conversation(state))
 
     def _record(self, state: Mapping[str, Any]) -> MemoryRecord:
         return complete_record(state.get("om"))
 
     def _removals(self, evicted: list[str]) -> Update:
         removed = [RemoveMessage(id=key) for key in evicted]
-        return {self.memory.messages_key: removed} if removed else {}
+        return {self.runner.messages_key: removed} if removed else {}
 
     def _update(self, events: list[Event]) -> Update:
         return {self.channel: events} if events or self.writes_always else {}
@@ -175,14 +171,14 @@ def _must_proceed(state: Mapping[str, Any]) -> bool:
 
 
 def make_searchable(
-    memory: ObservationalMemory,
+    runner: StepRunner,
+    identity: Identity,
     record: MemoryRecord,
     messages: Sequence[BaseMessage],
-    identity: Identity,
 ) -> None:
     """Hand what is new in the log to the run's store, when recall searches it."""
-    if memory.has_search:
-        memory.index(record, messages, get_store(), identity)
+    if runner.index is not None:
+        runner.make_searchable(record, messages, get_store(), identity)
 
 
 def emit(event: Event) -> None:

@@ -22,7 +22,7 @@ from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.channels import messages_reducer
 from langgraph_om.integrations.nodes import FINISH, STATUS, MemoryNodes
-from langgraph_om.memory import ObservationalMemory, check_memory
+from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 
 DeltaMemory = Annotated[MemoryRecord, DeltaChannel(fold)]
 """The `om` channel beside a `messages` channel that is kept as deltas."""
@@ -84,7 +84,7 @@ def add_observational_memory(
     is_delta = isinstance(channel, DeltaChannel)
     has_archive = memory.archive is not None
     leave = FINISH if has_archive else end
-    nodes = MemoryNodes(memory, before, leave, writes_always=is_delta)
+    nodes = MemoryNodes(runner_of(memory), before, leave, writes_always=is_delta)
     view = _view(memory.messages_key, DeltaMemory if is_delta else PlainMemory)
     if has_archive:
         builder.add_node(FINISH, RunnableLambda(nodes.finish, name=FINISH), input_schema=view)

@@ -1,15 +1,14 @@
-"""One question to a model: asked with a deadline, and answered whatever happens.
+"""One question to a model: which model is asked, how often, and what its answer says.
 
-Which model is asked, how often and after which pause is decided once, in `_tries`; `ask` and `aask`
-carry it out and differ only in how they wait. What a model raises, or that it does not answer in
-time, is an answer too; a call that hangs is left behind.
+`attempt_models` decides that and waits for nothing: the drivers in `runtime` make the calls that it
+yields. What a model raises, or that it does not answer in time, is an answer too.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -17,7 +16,7 @@ from typing import Any
 
 from langchain_core.callbacks import BaseCallbackManager
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.runnables import RunnableConfig, ensure_config
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, ensure_config
 
 from langgraph_om.core.content.attachments import with_attachments
 from langgraph_om.core.effects import AskModel, ModelReply
@@ -33,7 +32,7 @@ from langgraph_om.models.model_value import (
     is_leaf,
     is_list,
 )
-from langgraph_om.models.pool import BoundModel, ModelPool, name_of, refuses_attachments, retries_of
+from langgraph_om.models.pool import ModelPool, name_of, refuses_attachments, retries_of
 from langgraph_om.models.providers import check_value
 from langgraph_om.models.retries import backoff, is_stale, is_transient, retry_after
 
@@ -59,8 +58,8 @@ class Choose:
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
-    """Time to let pass."""
+class BackOff:
+    """Time to let pass before a model is asked again."""
 
     seconds: float
 
@@ -73,7 +72,7 @@ class Done:
     error: Exception | None = None
 
 
-Attempts = Generator[Attempt | Choose | Pause, Done, Any]
+Attempts = Generator[Attempt | Choose | BackOff, Done, Any]
 
 
 class LateError(TimeoutError):
@@ -84,6 +83,11 @@ def attempt_models(call: AskModel, calls: Calls, seconds: float) -> Attempts:
     """Try one model after the other until one answers.
 
     A model that others stand behind gets half of the time that is left.
+
+    Args:
+        call: The question.
+        calls: What is needed to ask.
+        seconds: How long all attempts may take together.
 
     Returns:
         What the model returned.
@@ -129,7 +133,7 @@ def attempt_models(call: AskModel, calls: Calls, seconds: float) -> Attempts:
 
 def _retry(
     call: AskModel, calls: Calls, leaf: Leaf, retries: int | None, seconds: float
-) -> Generator[Attempt | Pause, Done, Done]:
+) -> Generator[Attempt | BackOff, Done, Done]:
     """Ask one model, and again while that may help and its time allows."""
     ends_at = time.monotonic() + seconds
     most = retries_of(leaf) if retries is None else retries
@@ -154,7 +158,7 @@ def _retry(
             pause = backoff(again, _seed_of(call))
         if pause >= ends_at - time.monotonic():
             return done
-        yield Pause(pause)
+        yield BackOff(pause)
         again += 1
 
 
@@ -170,13 +174,35 @@ def _sends_attachments(call: AskModel, calls: Calls, leaf: Leaf) -> bool:
     return any(client.takes(each, by_profile=call.by_profile) for each in call.attachments)
 
 
-def build_question(call: AskModel, client: BoundModel, step: Attempt) -> list[BaseMessage]:
-    """Put the question together as this model takes it."""
-    return with_attachments(
+@dataclass(frozen=True, slots=True)
+class ReadyQuestion:
+    """A question put together for one model, which can be asked in two ways."""
+
+    model: Runnable[Any, Any]
+    messages: list[BaseMessage]
+    config: RunnableConfig
+
+    def invoke(self) -> Any:
+        """Ask; what is returned is to be awaited for a model that can only be awaited."""
+        model = self.model
+        if isinstance(model, RunnableLambda) and not hasattr(model, "func"):
+            return self.ainvoke()
+        return model.invoke(self.messages, self.config)
+
+    def ainvoke(self) -> Awaitable[Any]:
+        """Ask, without blocking the event loop."""
+        return self.model.ainvoke(self.messages, self.config)
+
+
+def prepare_question(call: AskModel, calls: Calls, attempt: Attempt) -> ReadyQuestion:
+    """Put a question together as the model of an attempt takes it."""
+    client = calls.models.get(call.role, attempt.leaf)
+    messages = with_attachments(
         call.messages,
-        () if step.is_bare else call.attachments,
+        () if attempt.is_bare else call.attachments,
         partial(client.takes, by_profile=call.by_profile),
     )
+    return ReadyQuestion(client.runnable, messages, call_config(call, calls.config))
 
 
 def _count_question(call: AskModel, calls: Calls) -> int:

@@ -1,58 +1,103 @@
-"""The two drivers of the core's flows: one waits, one awaits, and nothing else differs.
+"""The drivers of flows: one waits, one awaits, and nothing else differs.
 
-Every question to a model passes through `drive` or `adrive`, and a turn never waits beyond the
-cycle's deadline.
+A flow yields what it wants. `supervise` turns that into requests of three kinds: a call, with or
+without a limit of time; a pause; flows side by side. `drive` and `adrive` fulfil these. For a flow,
+only this file awaits, sleeps, starts threads or gives up.
+
+A cycle has one deadline for its questions and the hooks that change them. Outside of it are the
+lifecycle hooks, which have a limit of their own, and the storage, which has none.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import time
-from collections.abc import Awaitable, Callable, Generator
-from concurrent.futures import Future, wait
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import wait
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar
 
-from langchain_core.runnables import RunnableLambda, ensure_config
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import ensure_config
 
 from langgraph_om.core.effects import (
-    Answer,
     AskModel,
     CallHook,
-    CycleFlow,
+    HookReply,
     JobState,
     ModelReply,
+    PeekJobs,
+    ReadTally,
+    Storage,
+    StorageReply,
+    Tally,
     Together,
     WaitForJob,
+    Warn,
 )
-from langgraph_om.core.wire import Event
+from langgraph_om.core.events import describe_cycle
+from langgraph_om.core.plan import Decision
+from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.models.ask import (
-    Attempt,
+    BackOff,
     Calls,
     Choose,
     Done,
     LateError,
-    Pause,
+    ReadyQuestion,
     attempt_models,
-    build_question,
-    call_config,
+    prepare_question,
     read_reply,
 )
-from langgraph_om.runtime.hooks import Hooks
+from langgraph_om.runtime.hooks import Hooks, read_hook_reply
 from langgraph_om.runtime.timeouts import finished_within, in_thread
 
-YieldT = TypeVar("YieldT")
-SentT = TypeVar("SentT")
+logger = logging.getLogger("langgraph_om")
+
 ResultT = TypeVar("ResultT")
-
-Emit = Callable[[Event], None]
-"""What a driver does with an event at the moment it happens."""
-
 
 LIFECYCLE_SECONDS = 5.0
 """A lifecycle hook is waited for this long at most, or for the deadline where that is shorter."""
+POLL_SECONDS = 0.02
+
+RunFlow = Generator[Any, Any, ResultT]
+"""A flow that may also yield `Work` and `Show`."""
+
+
+# --- What is run, and with what ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A decision to carry out. The reply has the events that it came to."""
+
+    record: MemoryRecord
+    messages: Sequence[BaseMessage]
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """Events that no cycle of this flow is told of: those of an inspection, or a job's start."""
+
+    events: Sequence[Event]
+
+
+class Jobs(Protocol):
+    """What is asked of an executor."""
+
+    def peek(self, cycle_id: str) -> JobState:
+        """Return how far a job is."""
+
+    def wait(self, cycle_id: str, timeout: float) -> JobState:
+        """Wait for a job, so many seconds at most."""
+
+
+def discard(event: Event) -> None:
+    """Discard an event; outside a graph, `step` returns events instead of streaming them."""
 
 
 @dataclass(frozen=True)
@@ -60,254 +105,394 @@ class RunContext:
     """What a driver needs to run a flow."""
 
     calls: Calls
-    wait: Callable[[str, float], JobState]
-    """Waits for a background job, by its cycle id, so many seconds at most."""
     hooks: Hooks
+    jobs: Jobs
+    carry_out: Callable[[Work], RunFlow[None]]
+    """Makes the cycle that carries out a decision."""
+    storage: Sequence[object] = ()
+    """What has the methods that flows call; empty without an archive."""
+    emit: Callable[[Event], None] = discard
+    """Shows an event at the moment it happens."""
+    work: Callable[[Work], Any] | None = None
+    """Has a decision carried out elsewhere, and returns the events that it came to."""
     opening: Event | None = None
     """The event that announced the flow before it was driven."""
 
 
-def drive(flow: CycleFlow, cycle: RunContext, emit: Emit) -> list[Event]:
-    """Run a flow to its end, waiting for each answer.
+@dataclass(frozen=True, slots=True)
+class Driven(Generic[ResultT]):
+    """What came of a flow."""
 
-    A background job is waited for as long as half of what is left of the deadline; the other half
-    is for asking instead.
-
-    Returns:
-        All events of the flow, in order.
-    """
-    questions = _questions(flow, cycle, emit)
-    answer: Answer = None
-    while True:
-        try:
-            item, left = questions.send(answer)
-        except StopIteration as done:
-            return cast("list[Event]", done.value)
-        if isinstance(item, AskModel):
-            answer = ask(item, cycle.calls, left)
-        elif isinstance(item, CallHook):
-            answer = cycle.hooks.call(item, left)
-        elif isinstance(item, Together):
-            answer = _ask_together(item, cycle, left)
-        else:
-            answer = cycle.wait(item.cycle_id, left / 2)
+    result: ResultT
+    events: list[Event]
+    """Those of its cycles, in order; those that change memory have yet to be folded."""
 
 
-async def adrive(flow: CycleFlow, cycle: RunContext, emit: Emit) -> list[Event]:
-    """Run a flow to its end without blocking the event loop; else like `drive`."""
-    questions = _questions(flow, cycle, emit)
-    answer: Answer = None
-    while True:
-        try:
-            item, left = questions.send(answer)
-        except StopIteration as done:
-            return cast("list[Event]", done.value)
-        if isinstance(item, AskModel):
-            answer = await aask(item, cycle.calls, left)
-        elif isinstance(item, CallHook):
-            answer = await cycle.hooks.acall(item, left)
-        elif isinstance(item, Together):
-            tasks = (_aask_all(flow, cycle, left) for flow in item.flows)
-            answer = list(await asyncio.gather(*tasks))
-        else:
-            answer = await _await_job(cycle, item.cycle_id, left / 2)
+@dataclass(slots=True)
+class _Cycle:
+    """How far a flow is."""
+
+    ends_at: float
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """What its questions are about, since its start."""
+    tally: Tally = field(default_factory=Tally)
+    begun: set[str] = field(default_factory=set)
+    """The cycles that it said the start of."""
+    events: list[Event] = field(default_factory=list)
+
+    def begin(self, event: Event) -> None:
+        """Take in the start of a cycle."""
+        self.begun.add(event["cycle_id"])
+        self.about, self.tally = describe_cycle(event), Tally()
+
+    def seconds_left(self) -> float:
+        return max(0.0, self.ends_at - time.monotonic())
+
+
+# --- What a driver is asked for ------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Ended(Generic[ResultT]):
-    """What a generator returned."""
+class Call:
+    """A function to call; what it returns is awaited where it has to be."""
 
-    result: ResultT
-
-
-def advance(steps: Generator[YieldT, SentT, ResultT], answer: SentT) -> YieldT | Ended[ResultT]:
-    """Run a generator to what it yields next, or to its end.
-
-    In this form it can be run in another thread, which an exception such as `StopIteration` can
-    not leave.
-    """
-    try:
-        return steps.send(answer)
-    except StopIteration as done:
-        return Ended(done.value)
+    function: Callable[[], Any]
+    name: str
+    seconds: float | None = None
+    """How long to wait at most, before it is left behind; `None`: as long as it takes."""
 
 
-def _questions(
-    flow: CycleFlow, cycle: RunContext, emit: Emit
-) -> Generator[tuple[AskModel | CallHook | WaitForJob | Together, float], Answer, list[Event]]:
-    """Yield what a flow waits for, each with the seconds that are left for it; show its events."""
-    ends_at = time.monotonic() + cycle.calls.deadline
-    events: list[Event] = []
-    answer: Answer = None
-    begun: set[str] = set()
-    if cycle.opening is not None:
-        ends_at += yield from _tell(cycle, cycle.opening, begun)
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Time to let pass, or less where there is something to wait for."""
+
+    seconds: float
+    wait: Callable[[float], Any] | None = None
+    """Waits so many seconds at most, and returns "running" until it is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """Supervised flows that go on at the same time."""
+
+    flows: Sequence[Generator[Any, Any, Any]]
+
+
+Request = Call | Pause | SideBySide
+Requests = Generator[Request, Any, ResultT]
+
+
+def supervise(flow: RunFlow[ResultT], context: RunContext) -> Requests[Driven[ResultT]]:
+    """Turn what a flow wants into requests, and show its events."""
+    cycle = _Cycle(time.monotonic() + context.calls.deadline)
+    if context.opening is not None:
+        yield from _tell(context.opening, context, cycle)
+    result = yield from _follow(flow, context, cycle)
+    log_failures(cycle.events)
+    return Driven(result, cycle.events)
+
+
+def _follow(flow: RunFlow[ResultT], context: RunContext, cycle: _Cycle) -> Requests[ResultT]:
+    reply: Any = None
     while True:
         try:
-            item = flow.send(answer)
-        except StopIteration:
-            return events
-        answer = None
-        if isinstance(item, AskModel | CallHook | WaitForJob | Together):
-            answer = yield item, _seconds_left(ends_at)
-        else:
-            events.append(item)
-            emit(item)
-            ends_at += yield from _tell(cycle, item, begun)
+            effect = flow.send(reply)
+        except StopIteration as done:
+            result: ResultT = done.value
+            return result
+        reply = _REPLIES.get(type(effect), _take_event)(effect, context, cycle)
+        if isinstance(reply, Generator):  # there is something to wait for
+            reply = yield from reply
 
 
-def _tell(
-    cycle: RunContext, event: Event, begun: set[str]
-) -> Generator[tuple[CallHook, float], Answer, float]:
-    """Tell the user's callbacks of an event; their answers are not used.
-
-    Only of cycles that began in this flow: whoever runs a background job tells of its end.
-
-    Returns:
-        The seconds it took, which are not the cycle's.
-    """
-    started = time.monotonic()
-    if event["type"].endswith("-start"):
-        begun.add(event["cycle_id"])
-    elif event.get("cycle_id") not in begun:
-        return 0.0
-    cycle.hooks.tell(event)
-    call = cycle.hooks.about(event)
-    if call is not None:
-        yield call, min(LIFECYCLE_SECONDS, cycle.calls.deadline)
-    return time.monotonic() - started
+def _ask_model(effect: AskModel, context: RunContext, cycle: _Cycle) -> Requests[ModelReply]:
+    call = replace(effect, about=cycle.about)
+    reply = yield from _ask(call, context.calls, cycle.seconds_left())
+    cycle.tally.note(reply)
+    return reply
 
 
-def _ask_together(step: Together, cycle: RunContext, seconds: float) -> list[Any]:
-    """Run flows side by side, each in a thread of its own, and return what they return."""
-    futures = [
-        in_thread(partial(_ask_all, flow, cycle, seconds), "om_batch") for flow in step.flows
-    ]
-    return [future.result() for future in futures]
+def _ask(call: AskModel, calls: Calls, seconds: float) -> Requests[ModelReply]:
+    tries, done = attempt_models(call, calls, seconds), None
+    try:
+        while True:
+            step = tries.send(done)  # type: ignore[arg-type]  # a generator is begun with None
+            if isinstance(step, BackOff):
+                yield Pause(step.seconds)
+                done = Done()
+                continue
+            if isinstance(step, Choose):
+                function: Callable[[], Any] = partial(step.function, ensure_config(calls.config))
+            else:
+                function = partial(prepare_question, call, calls, step)
+            done = yield Call(function, f"om_{call.role}", step.seconds)
+    except StopIteration as end:
+        return read_reply(end.value, calls.clock())
+    except Exception as error:  # noqa: BLE001 whatever a model raises is an answer to the flow
+        return ModelReply(calls.clock(), error=error)
 
 
-def _ask_all(flow: Generator[Any, Any, Any], cycle: RunContext, seconds: float) -> Any:
-    ends_at = time.monotonic() + seconds
-    answer: Answer = None
-    while not isinstance(item := advance(flow, answer), Ended):
-        left = _seconds_left(ends_at)
-        if isinstance(item, CallHook):
-            answer = cycle.hooks.call(item, left)
-        else:
-            answer = ask(item, cycle.calls, left)
-    return item.result
+def _read_tally(effect: ReadTally, context: RunContext, cycle: _Cycle) -> Tally:
+    del effect, context
+    return cycle.tally
 
 
-async def _aask_all(flow: Generator[Any, Any, Any], cycle: RunContext, seconds: float) -> Any:
-    ends_at = time.monotonic() + seconds
-    answer: Answer = None
-    while not isinstance(item := advance(flow, answer), Ended):
-        left = _seconds_left(ends_at)
-        if isinstance(item, CallHook):
-            answer = await cycle.hooks.acall(item, left)
-        else:
-            answer = await aask(item, cycle.calls, left)
-    return item.result
+def _call_hook(effect: CallHook, context: RunContext, cycle: _Cycle) -> Requests[HookReply]:
+    return (yield from _call_hook_within(effect, context, cycle.seconds_left()))
 
 
-def _seconds_left(ends_at: float) -> float:
-    return max(0.0, ends_at - time.monotonic())
+def _call_hook_within(effect: CallHook, context: RunContext, seconds: float) -> Requests[HookReply]:
+    function = partial(context.hooks.functions[effect.name], *effect.arguments)
+    done: Done = yield Call(function, effect.name, seconds)
+    return read_hook_reply(effect.name, done, seconds)
 
 
-async def _await_job(cycle: RunContext, cycle_id: str, seconds: float) -> JobState:
-    """Wait for a job without holding a thread, so that a cancelled run ends at once."""
-    ends_at = time.monotonic() + seconds
-    state = cycle.wait(cycle_id, 0)
-    while state == "running" and time.monotonic() < ends_at:
-        await asyncio.sleep(_POLL_SECONDS)
-        state = cycle.wait(cycle_id, 0)
+def _call_storage(effect: Storage, context: RunContext, cycle: _Cycle) -> Requests[StorageReply]:
+    method = _find_method(context.storage, effect.method)
+    began = time.monotonic()
+    done: Done = yield Call(partial(method, *effect.arguments, **effect.options), "om_archive")
+    seconds = time.monotonic() - began
+    cycle.ends_at += seconds
+    return StorageReply(done.answer, done.error, seconds)
+
+
+def _find_method(parts: Sequence[object], name: str) -> Callable[..., Any]:
+    for part in parts:
+        method: Callable[..., Any] | None = getattr(part, name, None)
+        if method is not None:
+            return method
+    msg = f"the storage has no method {name!r}"
+    raise AttributeError(msg)
+
+
+def _peek_jobs(
+    effect: PeekJobs, context: RunContext, cycle: _Cycle
+) -> Requests[dict[str, JobState]]:
+    del cycle
+
+    def peek() -> dict[str, JobState]:
+        return {name: context.jobs.peek(key) for name, key in effect.cycle_ids.items()}
+
+    if not context.storage:
+        return peek()
+    done: Done = yield Call(peek, "om_archive")  # it may look into the archive
+    found: dict[str, JobState] = _unwrap(done)
+    return found
+
+
+def _wait_for_job(effect: WaitForJob, context: RunContext, cycle: _Cycle) -> Requests[JobState]:
+    """Wait for half of what is left; the other half is for asking instead."""
+    wait_for = partial(context.jobs.wait, effect.cycle_id)
+    state: JobState = yield Pause(cycle.seconds_left() / 2, wait_for)
     return state
 
 
-_POLL_SECONDS = 0.02
+def _run_together(effect: Together, context: RunContext, cycle: _Cycle) -> Requests[list[Any]]:
+    parts = [_Cycle(cycle.ends_at, cycle.about) for _ in effect.flows]
+    flows = [_follow(flow, context, part) for flow, part in zip(effect.flows, parts, strict=True)]
+    results: list[Any] = yield SideBySide(flows)
+    for part in parts:
+        cycle.tally.add(part.tally)
+    return results
+
+
+def _do_work(effect: Work, context: RunContext, cycle: _Cycle) -> Requests[list[Event]]:
+    del cycle
+    if context.work is not None:
+        done: Done = yield Call(partial(context.work, effect), "om_work")
+        events: list[Event] = _unwrap(done)
+        return events
+    return (yield from supervise(context.carry_out(effect), context)).events
+
+
+def _log_warning(effect: Warn, context: RunContext, cycle: _Cycle) -> None:
+    del context, cycle
+    logger.warning(effect.text, *effect.arguments)
+
+
+def _show(effect: Show, context: RunContext, cycle: _Cycle) -> None:
+    del cycle
+    for event in effect.events:
+        context.emit(event)
+
+
+def _take_event(event: Event, context: RunContext, cycle: _Cycle) -> Requests[None]:
+    cycle.events.append(event)
+    context.emit(event)
+    yield from _tell(event, context, cycle)
+
+
+def _tell(event: Event, context: RunContext, cycle: _Cycle) -> Requests[None]:
+    """Tell the user's callbacks of an event; the time that takes is not the cycle's.
+
+    Only of cycles that began in this flow: whoever runs a background job tells of its end.
+    """
+    began = time.monotonic()
+    if event["type"].endswith("-start"):
+        cycle.begin(event)
+    elif event.get("cycle_id") not in cycle.begun:
+        return
+    context.hooks.tell(event)
+    call = context.hooks.about(event)
+    if call is not None:
+        limit = min(LIFECYCLE_SECONDS, context.calls.deadline)
+        yield from _call_hook_within(call, context, limit)
+    cycle.ends_at += time.monotonic() - began
+
+
+_REPLIES: Mapping[type, Callable[[Any, RunContext, _Cycle], Any]] = {
+    AskModel: _ask_model,
+    ReadTally: _read_tally,
+    CallHook: _call_hook,
+    Storage: _call_storage,
+    PeekJobs: _peek_jobs,
+    WaitForJob: _wait_for_job,
+    Together: _run_together,
+    Work: _do_work,
+    Warn: _log_warning,
+    Show: _show,
+}
+"""What is done for each effect; anything else is an event."""
+
+
+def _unwrap(done: Done) -> Any:
+    if done.error is not None:
+        raise done.error
+    return done.answer
+
+
+def log_failures(events: Sequence[Event]) -> None:
+    """Log what the stream shows too, for those who do not watch it."""
+    for event in events:
+        if event["type"] == "tripwire":
+            logger.warning(
+                "thread %r: the turn ends without an answer: %s",
+                event["thread_id"],
+                event["reason"],
+            )
+        elif event["type"] in ("observation-failed", "buffering-failed") and event.get("failures"):
+            logger.warning(
+                "thread %r: %s failed (%d in a row), its messages stay as they are: %s",
+                event["thread_id"],
+                event["operation"],
+                event["failures"],
+                event["error"],
+            )
 
 
 # --- Waiting -------------------------------------------------------------------------------------
 
 
-def ask(call: AskModel, calls: Calls, seconds: float) -> ModelReply:
-    """Ask, and wait so many seconds at most."""
-    tries = attempt_models(call, calls, seconds)
+def drive(flow: RunFlow[ResultT], context: RunContext) -> Driven[ResultT]:
+    """Run a flow to its end, waiting for each reply."""
+    return _run(supervise(flow, context))
+
+
+def _run(requests: Requests[ResultT]) -> ResultT:
+    reply: Any = None
+    while True:
+        try:
+            request = requests.send(reply)
+        except StopIteration as done:
+            result: ResultT = done.value
+            return result
+        reply = perform(request)
+
+
+def perform(request: Request) -> Any:
+    """Fulfil a request: a call without a limit in place, one with a limit in a thread."""
+    if isinstance(request, Pause):
+        return (request.wait or time.sleep)(request.seconds)
+    if isinstance(request, SideBySide):
+        futures = [in_thread(partial(_run, flow), "om_batch") for flow in request.flows]
+        return [future.result() for future in futures]
+    if request.seconds is None:
+        return _read_outcome(request.function)
+    future = in_thread(partial(_call, request), request.name)
+    done, _ = wait({future}, timeout=request.seconds)
+    return _read_outcome(future.result) if done else Done(error=LateError())
+
+
+def _call(call: Call) -> Any:
+    result = call.function()
+    if isinstance(result, ReadyQuestion):
+        result = result.invoke()
+    return (
+        asyncio.run(_await_within(call.seconds, result)) if inspect.isawaitable(result) else result
+    )
+
+
+async def _await_within(seconds: float | None, awaitable: Any) -> Any:
+    limit = asyncio.timeout(seconds)
     try:
-        step = next(tries)
-        while True:
-            if isinstance(step, Pause):
-                time.sleep(step.seconds)
-                step = tries.send(Done())
-            else:
-                step = tries.send(
-                    _run_in_thread(partial(_carry_out, step, call, calls), call, step)
-                )
-    except StopIteration as end:
-        return read_reply(end.value, calls.clock())
-    except Exception as error:  # noqa: BLE001 whatever a model raises is an answer to the flow
-        return ModelReply(calls.clock(), error=error)
+        async with limit:
+            return await awaitable
+    except TimeoutError as error:
+        if limit.expired():
+            raise LateError from error
+        raise
 
 
-def _run_in_thread(work: Callable[[], Any], call: AskModel, step: Attempt | Choose) -> Done:
-    future = in_thread(work, f"om_{call.role}")
-    done, _ = wait({future}, timeout=step.seconds)
-    return _outcome_of(future) if done else Done(error=LateError())
+# --- Awaiting ------------------------------------------------------------------------------------
 
 
-def _outcome_of(done: Future[Any] | asyncio.Task[Any]) -> Done:
+async def adrive(flow: RunFlow[ResultT], context: RunContext) -> Driven[ResultT]:
+    """Run a flow to its end without blocking the event loop."""
+    return await _arun(supervise(flow, context))
+
+
+async def _arun(requests: Requests[ResultT]) -> ResultT:
+    reply: Any = None
+    while True:
+        try:
+            request = requests.send(reply)
+        except StopIteration as done:
+            result: ResultT = done.value
+            return result
+        reply = await aperform(request)
+
+
+async def aperform(request: Request) -> Any:
+    """Fulfil a request: what may block in a thread, what can be awaited in a task."""
+    if isinstance(request, Pause):
+        return await _apause(request)
+    if isinstance(request, SideBySide):
+        return list(await asyncio.gather(*(_arun(flow) for flow in request.flows)))
+    if request.seconds is None:
+        try:
+            return Done(await _acall(request))
+        except Exception as error:  # noqa: BLE001 a failure is a reply
+            return Done(error=error)
+    task = await finished_within(request.seconds, _acall(request), request.name)
+    return _read_outcome(task.result) if task is not None else Done(error=LateError())
+
+
+async def _apause(pause: Pause) -> Any:
+    """Wait without holding a thread, so that a cancelled run ends at once."""
+    if pause.wait is None:
+        return await asyncio.sleep(pause.seconds)
+    ends_at = time.monotonic() + pause.seconds
+    while True:
+        state = pause.wait(0)
+        if state != "running" or time.monotonic() >= ends_at:
+            return state
+        await asyncio.sleep(POLL_SECONDS)
+
+
+async def _acall(call: Call) -> Any:
+    if inspect.iscoroutinefunction(call.function):
+        return await call.function()
+    result = await asyncio.wrap_future(in_thread(call.function, call.name))
+    if isinstance(result, ReadyQuestion):
+        result = result.ainvoke()
+    return await result if inspect.isawaitable(result) else result
+
+
+def _read_outcome(get: Callable[[], Any]) -> Done:
+    """Return what came of a call; whatever it raises is an answer too."""
     try:
-        return Done(done.result())
-    except asyncio.CancelledError:  # the model's own: when the turn is cancelled nobody is here
+        return Done(get())
+    except asyncio.CancelledError:  # its own: when the turn is cancelled nobody is here
         return Done(error=RuntimeError("the call was cancelled"))
-    except Exception as error:  # noqa: BLE001 whatever a model raises is an answer to the flow
+    except Exception as error:  # noqa: BLE001 whatever is raised is a reply
         return Done(error=error)
-
-
-def _carry_out(step: Attempt | Choose, call: AskModel, calls: Calls) -> Any:
-    if isinstance(step, Choose):
-        chosen = step.function(ensure_config(calls.config))
-        return asyncio.run(_await_result(chosen)) if inspect.isawaitable(chosen) else chosen
-    client = calls.models.get(call.role, step.leaf)
-    model, question = client.runnable, build_question(call, client, step)
-    config = call_config(call, calls.config)
-    if isinstance(model, RunnableLambda) and not hasattr(model, "func"):  # it can only be awaited
-        return asyncio.run(cast("Any", model.ainvoke(question, config)))
-    return model.invoke(question, config)
-
-
-async def aask(call: AskModel, calls: Calls, seconds: float) -> ModelReply:
-    """Ask without blocking the event loop; else like `ask`."""
-    tries = attempt_models(call, calls, seconds)
-    try:
-        step = next(tries)
-        while True:
-            if isinstance(step, Pause):
-                await asyncio.sleep(step.seconds)
-                step = tries.send(Done())
-            else:
-                done = await finished_within(step.seconds, _acarry_out(step, call, calls))
-                late = Done(error=LateError())
-                step = tries.send(_outcome_of(done) if done is not None else late)
-    except StopIteration as end:
-        return read_reply(end.value, calls.clock())
-    except Exception as error:  # noqa: BLE001 whatever a model raises is an answer to the flow
-        return ModelReply(calls.clock(), error=error)
-
-
-async def _acarry_out(step: Attempt | Choose, call: AskModel, calls: Calls) -> Any:
-    if isinstance(step, Choose):
-        config = ensure_config(calls.config)
-        if inspect.iscoroutinefunction(step.function):
-            return await step.function(config)
-        name = f"om_{call.role}"
-        chosen = await asyncio.wrap_future(in_thread(partial(step.function, config), name))
-        return await chosen if inspect.isawaitable(chosen) else chosen
-    made = in_thread(partial(calls.models.get, call.role, step.leaf), f"om_{call.role}")
-    client = await asyncio.wrap_future(made)
-    question = build_question(call, client, step)
-    return await client.runnable.ainvoke(question, call_config(call, calls.config))
-
-
-async def _await_result(awaitable: Awaitable[Any]) -> Any:
-    return await awaitable

@@ -1,26 +1,23 @@
-"""Where the user's hooks are called: with a deadline, and so that what they raise ends no turn.
+"""The user's hooks: what they are told, and what is made of their answers.
 
-A hook runs in a thread or task of its own, so that one that hangs, and will not be cancelled
-either, can be left behind. Only what ends a process (`KeyboardInterrupt`, `SystemExit`) passes.
+The drivers call them, with a deadline, and so that what they raise ends no turn.
 """
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, wait
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 from langgraph_om.core.cycles.hooks import TRANSFORMS
 from langgraph_om.core.effects import CallHook, HookReply
-from langgraph_om.core.events import public_operation
+from langgraph_om.core.events import describe_cycle
 from langgraph_om.core.wire import Event
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.runtime.timeouts import finished_within, in_thread
+from langgraph_om.models.ask import Done, LateError
 
 logger = logging.getLogger("langgraph_om")
 
@@ -58,55 +55,22 @@ class Hooks:
         except Exception:
             logger.exception("`on_debug_event` failed on %r", kind)
 
-    def call(self, call: CallHook, seconds: float) -> HookReply:
-        """Call a hook, and wait so many seconds at most; what it raises is a reply too."""
-        function = self.functions[call.name]
 
-        def work() -> Any:
-            result = function(*call.arguments)
-            return asyncio.run(_within(seconds, result)) if inspect.isawaitable(result) else result
+def read_hook_reply(name: str, done: Done, seconds: float) -> HookReply:
+    """Read what came of a hook, and log it when it failed.
 
-        future = in_thread(work, call.name)
-        done, _ = wait({future}, timeout=seconds)
-        return _build_reply(call, future) if done else _note_late(call, seconds)
-
-    async def acall(self, call: CallHook, seconds: float) -> HookReply:
-        """Call a hook without blocking the event loop; else like `call`."""
-        work = _acarry_out(self.functions[call.name], call)
-        done = await finished_within(seconds, work, call.name)
-        return _build_reply(call, done) if done is not None else _note_late(call, seconds)
-
-
-async def _acarry_out(function: Hook, call: CallHook) -> Any:
-    if inspect.iscoroutinefunction(function):
-        return await function(*call.arguments)
-    future = in_thread(lambda: function(*call.arguments), call.name)
-    result = await asyncio.wrap_future(future)
-    return await result if inspect.isawaitable(result) else result
-
-
-async def _within(seconds: float, awaitable: Any) -> Any:
-    async with asyncio.timeout(seconds):
-        return await awaitable
-
-
-def _build_reply(call: CallHook, done: Future[Any] | asyncio.Task[Any]) -> HookReply:
-    try:
-        return HookReply(done.result())
-    except asyncio.CancelledError:  # the hook's own: when the turn is cancelled nobody is here
-        return _note_failed(call, HookReply(error=RuntimeError("it was cancelled")))
-    except Exception as error:  # noqa: BLE001 whatever a hook raises is a reply
-        return _note_failed(call, HookReply(error=error))
-
-
-def _note_late(call: CallHook, seconds: float) -> HookReply:
-    error = TimeoutError(f"it did not return within {seconds:.3g} seconds")
-    return _note_failed(call, HookReply(error=error, is_late=True))
-
-
-def _note_failed(call: CallHook, reply: HookReply) -> HookReply:
-    logger.warning("the hook `%s` failed: %s", call.name, reply.error, exc_info=reply.error)
-    return reply
+    Args:
+        name: The hook.
+        done: What came of the call.
+        seconds: How long it was waited for at most.
+    """
+    if done.error is None:
+        return HookReply(done.answer)
+    is_late = isinstance(done.error, LateError)
+    late = TimeoutError(f"it did not return within {seconds:.3g} seconds")
+    error = late if is_late else done.error
+    logger.warning("the hook `%s` failed: %s", name, error, exc_info=error)
+    return HookReply(error=error, is_late=is_late)
 
 
 def check_hooks(hooks: object, debug: object) -> Hooks:
@@ -155,25 +119,22 @@ HOOKS = (*LIFECYCLE, *TRANSFORMS)
 
 _STARTS = ("observation-start", "buffering-start")
 _ENDS = ("observation-end", "buffering-end", "observation-failed", "buffering-failed")
-_TOLD = ("operation", "trigger", "cycle_id", "record_id", "thread_id", "resource_id", "tokens")
+_TOLD = ("tokens",)
 _TOLD_AT_END = ("observation_tokens", "observations", "duration_ms", "usage", "error")
 
 
-def _describe_cycle(event: Mapping[str, Any]) -> dict[str, Any] | None:
+def _describe_moment(event: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what is told of the start or the end of a cycle, for the hook to keep or change."""
     kind = event["type"]
     if kind not in (*_STARTS, *_ENDS):
         return None
     keys = _TOLD if kind in _STARTS else (*_TOLD, *_TOLD_AT_END)
-    told = {key: deepcopy(event.get(key)) for key in keys}
-    told["operation"] = public_operation(event["operation"])
-    told["trigger"] = "buffer" if kind.startswith("buffering") else "turn"
-    return told
+    return {**describe_cycle(event), **{key: deepcopy(event.get(key)) for key in keys}}
 
 
 def build_lifecycle_call(event: Mapping[str, Any]) -> CallHook | None:
     """Return the call of the lifecycle hook that an event is for."""
-    told = _describe_cycle(event)
+    told = _describe_moment(event)
     if told is None:
         return None
     moment = "start" if event["type"] in _STARTS else "end"
@@ -184,7 +145,7 @@ def build_debug_event(event: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what `on_debug_event` is told of an event: its `type` and its facts."""
     if event["type"] == "status":
         return {"type": "step_progress", **deepcopy(event["data"])}
-    told = _describe_cycle(event)
+    told = _describe_moment(event)
     if told is None:
         return None
     moment = "triggered" if event["type"] in _STARTS else "complete"

@@ -18,6 +18,7 @@ from typing import Literal, TypeVar
 from uuid import uuid4
 
 from langgraph_om.archive import Claim, JobView, MessageArchive
+from langgraph_om.core.cycles.results import FarEnd, judge_lease
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import Event
 from langgraph_om.errors import ArchiveError
@@ -81,7 +82,7 @@ class Leases:
         self._watches: dict[str, _Watch] = {}
         self._blind: dict[str, float] = {}
         self._blind_until = 0.0
-        self._far: dict[str, tuple[float, float]] = {}
+        self._far: dict[str, FarEnd] = {}
         self._is_serving = False
         self._is_failing = False
         self._prune_at = time.monotonic()
@@ -176,20 +177,17 @@ class Leases:
         return self._call(lambda: [self.archive.job(job_id)])
 
     def _is_stranded(self, job_id: str, job: JobView) -> bool:
-        """Return whether a lease has an end that no lease can have, and nobody renews it.
-
-        The archive's clock went back then, perhaps by hours, and whoever held the job is gone.
-        """
-        now = time.monotonic()
-        if job.expires_in <= self.seconds:
-            self._far.pop(job_id, None)
-            return False
-        ends = now + job.expires_in
-        seen, since = self._far.get(job_id, (0.0, now))
-        if abs(ends - seen) > self.seconds / _RENEWALS / 2:
-            self._far[job_id] = (ends, now)
-            return False
-        return now - since >= self.seconds
+        """Return whether nobody renews a lease that ends later than any lease can."""
+        is_stranded, noted = judge_lease(
+            job.expires_in,
+            self.seconds,
+            self.seconds / _RENEWALS,
+            time.monotonic(),
+            self._far.pop(job_id, None),
+        )
+        if noted is not None:
+            self._far[job_id] = noted
+        return is_stranded
 
     def wait(self, job_id: str, timeout: float) -> JobState:
         """Wait for the result of another worker's job.

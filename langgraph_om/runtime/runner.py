@@ -1,4 +1,4 @@
-"""What the nodes do for one memory: look, decide, carry out, start jobs, archive and index.
+"""What nodes, hooks and the memory itself run a step with: flows, and what they are driven with.
 
 The rules are the core's; here they meet the run's configuration, the executor and the storage.
 """
@@ -8,77 +8,91 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Self, TypeVar, cast
+from typing import Any, cast
 
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
 
 from langgraph_om.archive import MessageArchive
-from langgraph_om.archive.log_cache import LogCache, check_shares
+from langgraph_om.archive.log_cache import LogCache
 from langgraph_om.archive.writer import ArchiveWriter
-from langgraph_om.core.actor.prompt import assemble
+from langgraph_om.core.actor.prompt import assemble, count_extra
 from langgraph_om.core.config.checks import check_flag
 from langgraph_om.core.config.settings import Identity, Settings
-from langgraph_om.core.content.message_keys import is_conversation, keyed_messages
-from langgraph_om.core.cycles.buffering import (
-    activate,
-    buffer_in_place,
-    build_deferred,
-    describe_job,
-    run_blocking,
-)
-from langgraph_om.core.cycles.cycle import Job
-from langgraph_om.core.cycles.other_threads import (
-    build_nothing_left,
-    observe_others_ahead,
-    observe_others_cycle,
-)
-from langgraph_om.core.effects import CycleFlow
-from langgraph_om.core.observe.other_threads import OtherThread
+from langgraph_om.core.cycles.buffering import build_deferred, run_job
+from langgraph_om.core.cycles.carry_out import carry_out, describe_work
+from langgraph_om.core.cycles.other_threads import build_nothing_left
+from langgraph_om.core.effects import EffectFlow
+from langgraph_om.core.events import to_part
 from langgraph_om.core.plan import Decision, plan
-from langgraph_om.core.record.fold import FOLDED_TYPES, fold
+from langgraph_om.core.record.fold import FOLDED_TYPES
+from langgraph_om.core.record.record import complete_record, log_tokens
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.inspect import Inspection, count_and_collect, decide
-from langgraph_om.core.wire import Event, MemoryRecord
-from langgraph_om.errors import ArchiveError
+from langgraph_om.core.step.archive import complete_thread
+from langgraph_om.core.step.inspect import Inspection, inspect
+from langgraph_om.core.step.status import build_trim_notice
+from langgraph_om.core.wire import Event, MemoryRecord, Part
+from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.models.ask import Calls
 from langgraph_om.models.pool import ModelPool
 from langgraph_om.recall.search import StoreIndex
-from langgraph_om.runtime.drivers import Emit, Ended, RunContext, adrive, advance, drive
+from langgraph_om.recall.tool import Recalling
+from langgraph_om.runtime.drivers import (
+    POLL_SECONDS,
+    RunContext,
+    RunFlow,
+    Show,
+    Work,
+    discard,
+    drive,
+    log_failures,
+)
 from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
 from langgraph_om.runtime.hooks import Hooks
-from langgraph_om.runtime.state import conversation_of, values_of
+from langgraph_om.runtime.state import (
+    conversation_of,
+    read_stored_record,
+    record_of,
+    values_of,
+)
 
 logger = logging.getLogger("langgraph_om")
 
-YieldT = TypeVar("YieldT")
-ResultT = TypeVar("ResultT")
-
-POLL_SECONDS = 0.02
 JOB_DEADLINES = 5
 """A background job may take so many times the `deadline` of a turn."""
 
 
+@dataclass
 class StepRunner:
-    """The part of a memory that nodes and hooks use; `ObservationalMemory` sets it up."""
+    """What one memory runs its steps with; `ObservationalMemory` sets it up and holds it."""
 
-    enabled: bool
     settings: Settings
-    messages_key: str
-    resource_id: str | Callable[[RunnableConfig], str | None] | None
-    archive: MessageArchive | None
+    models: ModelPool
+    hooks: Hooks
     buffering: Buffering
-    _models: ModelPool
-    _hooks: Hooks
-    _clock: Callable[[], datetime]
-    _deadline: float
-    _archiving: ArchiveWriter | None
-    _sharing: LogCache | None
-    _index: StoreIndex | None
-    _warned_no_thread: bool = False
+    clock: Callable[[], datetime]
+    deadline: float
+    """Seconds that one cycle may take."""
+    messages_key: str = "messages"
+    resource_id: str | Callable[[RunnableConfig], str | None] | None = None
+    enabled: bool = True
+    archive: MessageArchive | None = None
+    index: StoreIndex | None = None
+    """What recall searches; `None` without search."""
+    recalling: Recalling | None = None
+    """What answers recall; `None` without it."""
+    writer: ArchiveWriter | None = field(init=False, default=None)
+    log_cache: LogCache | None = field(init=False, default=None)
+    _warned_no_thread: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        if self.archive is not None:
+            self.writer, self.log_cache = ArchiveWriter(self.archive), LogCache(self.archive)
+
+    # --- The run ---------------------------------------------------------------------------------
 
     def is_on(self, config: RunnableConfig | None = None) -> bool:
         """Return whether memory is in force for this run (`configurable["om_enabled"]`)."""
@@ -116,7 +130,28 @@ class StepRunner:
         """Whether jobs run in threads beside the conversation."""
         return isinstance(self.buffering, BackgroundBuffering)
 
-    def look(
+    def context(
+        self,
+        config: RunnableConfig | None = None,
+        *,
+        emit: Callable[[Event], None] = discard,
+        work: Callable[[Work], Any] | None = None,
+    ) -> RunContext:
+        """Return what a flow is driven with.
+
+        Args:
+            config: The run's configuration, where it is not found around the call.
+            emit: Shows an event at the moment it happens.
+            work: Has a decision carried out elsewhere.
+        """
+        calls = Calls(self.models, self.clock, self.deadline, self.settings.counter, config)
+        parts = (self.writer, self.log_cache, self.archive)
+        storage = parts if self.archive is not None else ()
+        return RunContext(calls, self.hooks, self.buffering, self.carry_out, storage, emit, work)
+
+    # --- Flows -----------------------------------------------------------------------------------
+
+    def inspect(
         self,
         record: MemoryRecord,
         messages: Sequence[BaseMessage],
@@ -125,80 +160,153 @@ class StepRunner:
         must_proceed: bool = False,
         buffering_waits: bool | None = None,
         is_final: bool = False,
-    ) -> Inspection:
-        """Count what is new, collect what is done, and decide what is next."""
-        if self._sharing is not None:
-            check_shares(identity)
-        now = self._clock()
-        seen = count_and_collect(
+    ) -> RunFlow[Inspection]:
+        """Inspect the conversation, log what failed, and show what happened."""
+        waits = not self.buffers_in_background if buffering_waits is None else buffering_waits
+        seen = yield from inspect(
             self.settings,
             record,
             messages,
             identity,
-            now,
-            jobs={
-                op: self.buffering.peek(job["cycle_id"]) for op, job in record["pending"].items()
-            },
+            self.clock(),
+            must_proceed=must_proceed,
+            buffering_waits=waits,
+            is_final=is_final,
         )
-        if self._archiving is not None:
-            seen = self._kept(self._archiving, seen, messages, now)
-        if self._sharing is not None and identity.thread_id:
-            seen = self._shared(self._sharing, seen, messages, now)
-        if not is_final:
-            waits = not self.buffers_in_background if buffering_waits is None else buffering_waits
-            seen = decide(
-                self.settings, seen, now, must_proceed=must_proceed, buffering_waits=waits
-            )
         log_failures(seen.events)
         for event in seen.events:
             if event["type"] == "status":
-                self._hooks.tell(event)
+                self.hooks.tell(event)
+        yield Show(seen.events)
         return seen
 
-    def _kept(
+    def decide(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
+        """Decide what is next, from a record in which everything is counted already."""
+        window = self._window(record, messages)
+        return plan(record, window, self.settings.thresholds, self.clock())
+
+    def carry_out(self, work: Work) -> EffectFlow[None]:
+        """Return the cycle that carries out a decision, waiting for what it needs."""
+        window = self._window(work.record, work.messages)
+        return carry_out(self.settings, work.record, window, work.decision, self.clock())
+
+    def start_job(
         self,
-        archiving: ArchiveWriter,
-        seen: Inspection,
+        record: MemoryRecord,
         messages: Sequence[BaseMessage],
-        now: datetime,
-    ) -> Inspection:
-        """Archive what a look found to be new."""
-        counted = (event["counts"] for event in seen.events if event["type"] == "counted")
-        changed = {key for counts in counted for key in counts}
-        events = archiving.keep(seen.record, messages, now, changed, seen.window.request)
-        record = fold(seen.record, [events])
-        return replace(seen, record=record, events=[*seen.events, *events])
+        decision: Decision,
+        config: RunnableConfig | None = None,
+    ) -> RunFlow[Event]:
+        """Start a job in the background, and show that.
 
-    def _shared(
-        self, sharing: LogCache, seen: Inspection, messages: Sequence[BaseMessage], now: datetime
-    ) -> Inspection:
-        """Exchange what is new with the log that the threads of the resource share."""
-        events = sharing.synced(seen.record, messages, seen.window, now)
-        if not events:
-            return seen
-        record = fold(seen.record, [events])
-        window = open_window(record, messages, self.settings.counter)
-        return replace(seen, record=record, window=window, events=[*seen.events, *events])
-
-    def keep(self, state: Any, config: RunnableConfig | None = None) -> None:
-        """Archive what is missing of a state's conversation; without an archive, nothing.
-
-        Raises:
-            ArchiveError: When the archive's storage fails.
+        Returns:
+            Its start event; a failure when the executor has no room for it now.
         """
-        if self._archiving is None:
-            return
-        entries = keyed_messages(self.conversation(values_of(state)))
-        told = [each for each in entries if is_conversation(each[1])]
-        who = self.identity(config)
-        self._archiving.complete(who.thread_id, who.resource_id, told, self._clock())
+        window = self._window(record, messages)
+        job = yield from describe_work(self.settings, record, window, decision, self.clock())
+        if job is None:
+            started = build_nothing_left(record)
+        else:
+            context = self.context(config)
+            calls = replace(context.calls, deadline=self.deadline * JOB_DEADLINES)
+            context = replace(context, calls=calls, opening=job.start)
+            is_taken = cast("BackgroundBuffering", self.buffering).submit(
+                job.cycle_id,
+                job.key,
+                lambda: drive(run_job(job), context).events[-1],
+                thread_id=record["thread_id"],
+                resource_id=record["resource_id"],
+            )
+            started = job.start if is_taken else build_deferred(self.settings, record, window, job)
+        yield Show([started])
+        return started
 
-    @property
-    def has_search(self) -> bool:
-        """Whether the run's store has to be given to `index` in each step."""
-        return self._index is not None
+    def _window(
+        self, record: MemoryRecord, messages: Sequence[BaseMessage], request: str | None = None
+    ) -> Window:
+        """Open the window of a conversation that was inspected in this step."""
+        counter = self.settings.counter
+        return open_window(record, messages, counter, is_counted=True, request=request)
 
-    def index(
+    # --- The Actor's input -----------------------------------------------------------------------
+
+    def actor_input(
+        self,
+        record: MemoryRecord,
+        messages: Sequence[BaseMessage],
+        system: str | SystemMessage | None = None,
+        *,
+        max_input_tokens: int | None = None,
+    ) -> list[BaseMessage]:
+        """Return what the Actor is given.
+
+        Args:
+            record: The memory of the thread.
+            messages: The whole conversation.
+            system: The agent's own system prompt, when it is not among the messages.
+            max_input_tokens: Tokens above which messages are left out; `None`: as configured.
+        """
+        settings = self.settings
+        limit = settings.max_input_tokens if max_input_tokens is None else max_input_tokens
+        return assemble(
+            record,
+            messages,
+            self._window(record, messages, record["turn"]["request"]),
+            today=self.clock().astimezone(settings.timezone).date(),
+            system=system,
+            max_input_tokens=limit,
+            guide=settings.guide,
+            show_id=settings.show_id if settings.scope == "resource" else None,
+        )
+
+    def shortened_input(
+        self, state: Any, *, system: str | SystemMessage | None = None
+    ) -> tuple[list[BaseMessage], Part | None]:
+        """Return a shorter input, for when the provider says that the other one is too long.
+
+        Args:
+            state: The graph's state.
+            system: The agent's own system prompt.
+
+        Returns:
+            The input without the older half of the window, whole exchanges only, and the
+            `data-om-view-trimmed` part that says so; `None` when there is nothing to leave out.
+        """
+        record, messages = record_of(state), self.conversation(state)
+        window = self._window(record, messages)
+        overhead = log_tokens(record) + window.request_tokens
+        overhead += count_extra(record, self.settings.guide)
+        limit = overhead + window.tokens // 2
+        notice = build_trim_notice(replace(self.settings, max_input_tokens=limit), record, window)
+        part = to_part(notice[0]) if notice else None
+        return self.actor_input(record, messages, system, max_input_tokens=limit), part
+
+    # --- Recall ----------------------------------------------------------------------------------
+
+    def answer_recall(
+        self,
+        state: Any,
+        arguments: Mapping[str, Any],
+        *,
+        config: RunnableConfig | None = None,
+        store: Any = None,
+    ) -> dict[str, Any]:
+        """Answer what a model wrote, names and values of any kind."""
+        if self.recalling is None:
+            msg = "`retrieval` is off, so there is nothing to recall from; write retrieval=True"
+            raise ConfigurationError(msg)
+        values, who = values_of(state), self.identity(config)
+        record = complete_record(read_stored_record(values))
+        try:
+            if who.thread_id and self.archive is not None:
+                conversation = self.conversation(values)
+                flow = complete_thread(who.thread_id, who.resource_id, conversation, self.clock())
+                drive(flow, self.context(config))
+        except ArchiveError as error:
+            return self.recalling.unreadable(who, error)
+        return self.recalling.answer(arguments, who, record, self.conversation(values), store)
+
+    def make_searchable(
         self,
         record: MemoryRecord,
         messages: Sequence[BaseMessage],
@@ -210,135 +318,8 @@ class StepRunner:
         Raises:
             ConfigurationError: When the run has no store that can be searched.
         """
-        if self._index is not None:
-            self._index.add(record, messages, store, identity)
-
-    def decide(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
-        """Decide what is next, from a record in which everything is counted already."""
-        window = self._window(record, messages)
-        return plan(record, window, self.settings.thresholds, self._clock())
-
-    def cycle(
-        self, record: MemoryRecord, messages: Sequence[BaseMessage], decision: Decision
-    ) -> CycleFlow:
-        """Return the flow that carries out a decision, waiting for what it needs."""
-        window, now = self._window(record, messages), self._clock()
-        if decision.kind == "activate":
-            return activate(self.settings, record, window, decision, now)
-        if decision.kind == "buffer":
-            job = self._job(record, window, decision, now)
-            if job is None:
-                return _yield_event(build_nothing_left(record))
-            return buffer_in_place(self.settings, record, window, job, now)
-        if decision.operation == "others":
-            others = self._others(record)
-            return observe_others_cycle(self.settings, record, window, others, now)
-        return run_blocking(self.settings, record, window, decision, now)
-
-    def _job(
-        self, record: MemoryRecord, window: Window, decision: Decision, now: datetime
-    ) -> Job | None:
-        """Describe the job to buffer; `None` when there is nothing left of it to do."""
-        if decision.operation != "others":
-            return describe_job(self.settings, record, window, decision, now)
-        return observe_others_ahead(self.settings, record, self._others(record), now)
-
-    def _others(self, record: MemoryRecord) -> list[OtherThread]:
-        """Return the other threads of the resource; none when the archive fails."""
-        try:
-            return cast("LogCache", self._sharing).others(record)
-        except ArchiveError as error:
-            thread_id = record["thread_id"]
-            logger.warning("thread %r: other threads cannot be read: %s", thread_id, error)
-            return []
-
-    def start_job(
-        self,
-        record: MemoryRecord,
-        messages: Sequence[BaseMessage],
-        decision: Decision,
-        config: RunnableConfig | None = None,
-    ) -> Event:
-        """Start a job in the background.
-
-        Returns:
-            Its start event; a failure when the executor has no room for it now.
-        """
-        window = self._window(record, messages)
-        job = self._job(record, window, decision, self._clock())
-        if job is None:
-            return build_nothing_left(record)
-        context = self._cycle_context(config)
-        context = replace(
-            context,
-            calls=replace(context.calls, deadline=self._deadline * JOB_DEADLINES),
-            opening=job.start,
-        )
-        executor = cast("BackgroundBuffering", self.buffering)
-        if executor.submit(
-            job.cycle_id,
-            job.key,
-            lambda: drive(job.flow, context, discard)[-1],
-            thread_id=record["thread_id"],
-            resource_id=record["resource_id"],
-        ):
-            return job.start
-        return build_deferred(self.settings, record, window, job)
-
-    def _window(
-        self, record: MemoryRecord, messages: Sequence[BaseMessage], request: str | None = None
-    ) -> Window:
-        """Open the window on which the gate has looked in this step."""
-        counter = self.settings.counter
-        return open_window(record, messages, counter, is_counted=True, request=request)
-
-    def run(self, flow: CycleFlow, emit: Emit, config: RunnableConfig | None = None) -> list[Event]:
-        """Run a flow, waiting for the models.
-
-        Returns:
-            All its events; those that change memory have yet to be folded.
-        """
-        events = drive(flow, self._cycle_context(config), emit)
-        log_failures(events)
-        return events
-
-    async def arun(
-        self, flow: CycleFlow, emit: Emit, config: RunnableConfig | None = None
-    ) -> list[Event]:
-        """Run a flow without blocking the event loop; else like `run`."""
-        events = await adrive(flow, self._cycle_context(config), emit)
-        log_failures(events)
-        return events
-
-    def _cycle_context(self, config: RunnableConfig | None) -> RunContext:
-        calls = Calls(self._models, self._clock, self._deadline, self.settings.counter, config)
-        return RunContext(calls, self.buffering.wait, self._hooks)
-
-    def _actor_input(
-        self,
-        record: MemoryRecord,
-        messages: Sequence[BaseMessage],
-        system: str | SystemMessage | None,
-        max_input_tokens: int | None,
-    ) -> list[BaseMessage]:
-        return assemble(
-            record,
-            messages,
-            self._window(record, messages, record["turn"]["request"]),
-            today=self._clock().astimezone(self.settings.timezone).date(),
-            system=system,
-            max_input_tokens=max_input_tokens,
-            guide=self.settings.guide,
-            show_id=self.settings.show_id if self.settings.scope == "resource" else None,
-        )
-
-    async def aadvance(
-        self, steps: Generator[YieldT, list[Event] | None, ResultT], done: list[Event] | None
-    ) -> YieldT | Ended[ResultT]:
-        """Run the looks of a turn to what they yield next, off the event loop where they block."""
-        if self.archive is None:
-            return advance(steps, done)
-        return await asyncio.to_thread(advance, steps, done)
+        if self.index is not None:
+            self.index.add(record, messages, store, identity)
 
     # --- Background work -------------------------------------------------------------------------
 
@@ -379,31 +360,10 @@ class StepRunner:
 
     def _flush_index(self, timeout: float | None, begun: float) -> bool:
         """Wait, as long as is left of a timeout, until what was observed is searchable."""
-        if self._index is None:
+        if self.index is None:
             return True
         left = None if timeout is None else max(0.0, timeout - (time.monotonic() - begun))
-        return self._index.flush(left)
-
-    async def aclose(self, timeout: float = 5.0) -> bool:  # noqa: ASYNC109 same as `close`
-        """Do the same as `close` without blocking the event loop."""
-        return await asyncio.to_thread(self.close, timeout)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.aclose()
-
-
-def _yield_event(event: Event) -> CycleFlow:
-    """Make a cycle of one event."""
-    yield event
+        return self.index.flush(left)
 
 
 def _read_place(configurable: Mapping[str, Any]) -> tuple[str, ...]:
@@ -412,37 +372,6 @@ def _read_place(configurable: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(part.partition(":")[0] for part in space.split("|")[:-1] if not part.isdigit())
 
 
-def discard(event: Event) -> None:
-    """Show an event to nobody: outside of a graph, events are returned."""
-
-
-def log_failures(events: Sequence[Event]) -> None:
-    """Log what the stream shows too, for those who do not watch it."""
-    for event in events:
-        if event["type"] == "tripwire":
-            logger.warning(
-                "thread %r: the turn ends without an answer: %s",
-                event["thread_id"],
-                event["reason"],
-            )
-        elif event["type"] in ("observation-failed", "buffering-failed") and event.get("failures"):
-            logger.warning(
-                "thread %r: %s failed (%d in a row), its messages stay as they are: %s",
-                event["thread_id"],
-                event["operation"],
-                event["failures"],
-                event["error"],
-            )
-
-
 def only_folding(events: Sequence[Event]) -> list[Event]:
     """Keep the events that change memory."""
     return [event for event in events if event["type"] in FOLDED_TYPES]
-
-
-def without_messages(
-    messages: Sequence[BaseMessage], evicted: Collection[str]
-) -> list[BaseMessage]:
-    """Return a conversation without the messages that were removed from it."""
-    gone = set(evicted)
-    return [message for message in messages if message.id not in gone] if gone else list(messages)

@@ -4,7 +4,8 @@ No model here asks a provider, reads a clock or draws a random number: the same 
 answers. `ScriptedChatModel` says what a test wrote down, `ExtractiveObserver` and
 `ExtractiveReflector` write real observations out of what they are given (good enough to watch the
 memory work without a key), `check_message_sequence` names what a provider would refuse, and
-`archive_conformance` checks an archive that you wrote.
+`archive_conformance` checks an archive that you wrote. `drive` runs one flow of the memory, with
+replies that a test wrote down.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from langgraph_om.testing.archive.suite import archive_conformance
 from langgraph_om.testing.extractive_observer import ExtractiveObserver
 from langgraph_om.testing.extractive_reflector import ExtractiveReflector
+from langgraph_om.testing.flows import FlowRun, drive
 from langgraph_om.testing.offline import RecordedCall, Reply, Role
 from langgraph_om.testing.scripted import ScriptedChatModel
 from langgraph_om.testing.sequence import Provider, check_message_sequence
@@ -19,6 +21,7 @@ from langgraph_om.testing.sequence import Provider, check_message_sequence
 __all__ = [
     "ExtractiveObserver",
     "ExtractiveReflector",
+    "FlowRun",
     "Provider",
     "RecordedCall",
     "Reply",
@@ -26,4 +29,5 @@ __all__ = [
     "ScriptedChatModel",
     "archive_conformance",
     "check_message_sequence",
+    "drive",
 ]

@@ -18,6 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from report import Budget, Options, Report, median, milliseconds
 
 from langgraph_om import ObservationalMemory, create_memory_agent
+from langgraph_om.memory import runner_of
 from langgraph_om.testing import ScriptedChatModel
 
 MESSAGE_TOKENS = 6_000
@@ -84,7 +85,7 @@ def talk(script: Sequence[BaseMessage], memory: ObservationalMemory) -> Outcome:
 
 def uncovered(memory: ObservationalMemory, state: dict[str, Any]) -> int:
     """How many messages are neither in the prompt nor covered by exactly one range of the log."""
-    messages = memory.conversation(state)
+    messages = runner_of(memory).conversation(state)
     places = {message.id: at for at, message in enumerate(messages)}
     changes = [0] * (len(messages) + 1)
     for first, last in (ends for group in state["om"]["log"] for ends in group["ranges"]):

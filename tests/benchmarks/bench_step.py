@@ -27,7 +27,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 from report import Budget, Options, Report, median, milliseconds, percent, seconds
 
 from langgraph_om import ObservationalMemory, create_memory_agent
+from langgraph_om.core.step.inspect import Inspection
 from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.memory import runner_of
+from langgraph_om.runtime.drivers import drive
 from langgraph_om.runtime.executors import InlineBuffering
 
 WINDOW_TOKENS = 28_000
@@ -79,13 +82,19 @@ PARTS = ("look", "decide", "input")
 
 def pieces(memory: ObservationalMemory, thread: Thread) -> dict[str, Callable[[], Any]]:
     """The three pieces of one step, each to be run by itself."""
-    identity = memory.identity(on_thread())
-    seen = memory.look(thread.record, thread.messages, identity)
+    runner = runner_of(memory)
+    identity = runner.identity(on_thread())
+
+    def look() -> Inspection:
+        flow = runner.inspect(thread.record, thread.messages, identity)
+        return drive(flow, runner.context()).result
+
+    seen = look()
     state = {"messages": thread.messages, "om": seen.record}
     config = on_thread()
     return {
-        "look": lambda: memory.look(thread.record, thread.messages, identity),
-        "decide": lambda: memory.decide(seen.record, thread.messages),
+        "look": look,
+        "decide": lambda: runner.decide(seen.record, thread.messages),
         "input": lambda: memory.llm_input_messages(state, system=PROMPT, config=config),
     }
 

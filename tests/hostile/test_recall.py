@@ -16,6 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langgraph_om import ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.memory import runner_of
 from langgraph_om.recall.answer import recall
 from langgraph_om.recall.arguments import RECALL_ARGUMENTS
 from langgraph_om.recall.source import (
@@ -239,9 +240,9 @@ def test_nobody_reads_the_threads_of_somebody_else(
 ) -> None:
     config: Any = {"configurable": {"thread_id": "t-ana", "resource_id": HERS}}
     state = {"messages": []}
-    answer = memory.answer_recall(state, written, config=config)
+    answer = runner_of(memory).answer_recall(state, written, config=config)
     assert HIDDEN not in json.dumps(answer)
-    guessed = memory.answer_recall(
+    guessed = runner_of(memory).answer_recall(
         state, {key: _unknown(value) for key, value in written.items()}, config=config
     )
     if set(written) <= {"cursor", "threadId"} and _is_secret(written):
@@ -269,12 +270,12 @@ def test_a_run_without_a_resource_reads_its_own_thread_alone(archive: SQLAlchemy
     memory = ObservationalMemory(model, retrieval={"scope": "resource"}, archive=archive)
     config: Any = {"configurable": {"thread_id": "t-new"}}
     for written in ({"threadId": "t-ana"}, {"cursor": "t-ana-0"}, {"mode": "threads"}, {}):
-        answer = memory.answer_recall({"messages": []}, written, config=config)
+        answer = runner_of(memory).answer_recall({"messages": []}, written, config=config)
         assert OWN not in json.dumps(answer)
         assert HIDDEN not in json.dumps(answer)
     # Both belong to nobody, which makes them no one's together.
     last = HIDDEN_NAMES[RESOURCES.index(None)]
-    answer = memory.answer_recall({"messages": []}, {"threadId": last}, config=config)
+    answer = runner_of(memory).answer_recall({"messages": []}, {"threadId": last}, config=config)
     assert HIDDEN not in json.dumps(answer)
 
 

@@ -14,7 +14,6 @@ from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.actor.prompt import _collect_exchanges, assemble
 from langgraph_om.core.actor.relative_dates import annotate
-from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.message_keys import keyed_messages
 from langgraph_om.core.content.text import as_label, sanitize
@@ -24,11 +23,10 @@ from langgraph_om.core.observe.transcript import TimedMessage, write_transcript_
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.reflect.regroup import regroup
-from langgraph_om.core.step.inspect import look
 from langgraph_om.core.wire import Group
 from langgraph_om.testing import ExtractiveReflector, ScriptedChatModel
 from support.material import COUNTERS, deep, examples
-from support.simulation import settings
+from support.simulation import look, settings
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 COUNTER = COUNTERS[0]
@@ -96,7 +94,7 @@ def test_a_look_takes_time_in_proportion_to_the_messages(name: str) -> None:
         messages = CONVERSATIONS[name](count)
 
         def work() -> None:
-            seen = look(settings(count // 4), blank_record(), messages, Identity("t"), NOW)
+            seen = look(settings(count // 4), blank_record(), messages, NOW)
             assemble(seen.record, messages, seen.window, today=NOW.date(), max_input_tokens=999)
 
         return work

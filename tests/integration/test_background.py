@@ -18,6 +18,7 @@ from langgraph_om import (
     ParallelBuffering,
 )
 from langgraph_om.core.tokens.counter import count_messages
+from langgraph_om.memory import runner_of
 from langgraph_om.runtime.executors import Buffering
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 from support.agents import (
@@ -136,7 +137,7 @@ def test_thousand_turns_with_an_observer_slower_than_a_turn_never_wait() -> None
 
 
 def _size(memory: ObservationalMemory, messages: list[BaseMessage]) -> int:
-    return count_messages(memory.settings.counter, messages)
+    return count_messages(runner_of(memory).settings.counter, messages)
 
 
 def test_observer_that_never_answers_holds_no_turn_longer_than_the_deadline() -> None:
@@ -164,7 +165,7 @@ def test_observer_that_never_answers_holds_no_turn_longer_than_the_deadline() ->
     assert state["om"]["log"] == []
     assert of_kind(parts, "buffering-failed")
     assert of_kind(parts, "view-trimmed")[-1]["limit"] == 1500
-    counter = agent.memory.settings.counter
+    counter = runner_of(agent.memory).settings.counter
     assert max(count_messages(counter, prompt[1:]) for prompt in agent.prompts()) <= 1500
     assert refusals(agent.prompts()) == []
 

@@ -13,6 +13,8 @@ from langgraph_om import ObservationalMemory, ObserverError, StepResult
 from langgraph_om.core.cycles.observation import observe_cycle
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
+from langgraph_om.memory import runner_of
+from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.testing import Reply, ScriptedChatModel
 from support.clock import Clock
 from support.words import Words
@@ -120,7 +122,7 @@ def test_both_drivers_give_the_same_events_and_show_them_as_they_happen(observer
     outcomes: list[Any] = []
     for asynchronous in (False, True):
         model = scripted([observer], [])
-        memory = remembering(model, "continue")
+        runner = runner_of(remembering(model, "continue"))
         shown: list[tuple[str, int]] = []
 
         def emit(
@@ -130,8 +132,10 @@ def test_both_drivers_give_the_same_events_and_show_them_as_they_happen(observer
         ) -> None:
             shown.append((event["type"], len(model.calls)))
 
-        flow = observe_cycle(memory.settings, record, window, 2, NOW)
-        events = asyncio.run(memory.arun(flow, emit)) if asynchronous else memory.run(flow, emit)
+        flow = observe_cycle(runner.settings, record, window, 2, NOW)
+        context = runner.context(emit=emit)
+        run = asyncio.run(adrive(flow, context)) if asynchronous else drive(flow, context)
+        events = run.events
         assert [event["type"] for event in events] == [kind for kind, _ in shown]
         assert shown[0] == ("observation-start", 0), "shown before the model is asked"
         outcomes.append((events, shown, model.calls))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from langgraph_om.memory import runner_of
 from support.agents import Agent, values
 from support.processes import workers
 from support.processes.checks import acknowledged, archived, check, check_end, plain
@@ -19,6 +21,11 @@ def talk(agent: Agent, place: Place, first: int, stop: int) -> None:
         agent.memory.flush(30)
 
 
+def set_evicts(agent: Agent, *, to: bool) -> None:
+    runner = runner_of(agent.memory)
+    runner.settings = replace(runner.settings, evicts=to)
+
+
 def file_of(place: Place) -> Path:
     return Path(place.archive.removeprefix("sqlite:///"))
 
@@ -29,7 +36,7 @@ def test_older_copy_of_the_archive_is_completed_from_the_conversation(sqlite_pla
         talk(agent, place, 0, 6)
     copy = shutil.copy(file_of(place), file_of(place).with_suffix(".copy"))
     with workers.worker(place) as agent:
-        agent.memory._archiving.evicts = False  # type: ignore[union-attr]
+        set_evicts(agent, to=False)
         talk(agent, place, 6, 8)
         ahead = values(agent.graph, config())["om"]
     shutil.copy(copy, file_of(place))
@@ -43,7 +50,7 @@ def test_older_copy_of_the_archive_is_completed_from_the_conversation(sqlite_pla
 def test_archive_that_is_new_takes_all_that_there_is(sqlite_place: Place) -> None:
     place = sqlite_place
     with workers.worker(place) as agent:
-        agent.memory._archiving.evicts = False  # type: ignore[union-attr]
+        set_evicts(agent, to=False)
         talk(agent, place, 0, 8)
     file_of(place).unlink()
     with workers.worker(place) as agent:
@@ -54,12 +61,12 @@ def test_archive_that_is_new_takes_all_that_there_is(sqlite_place: Place) -> Non
 def test_message_that_the_archive_lost_comes_back_before_it_is_evicted(sqlite_place: Place) -> None:
     place, lost = sqlite_place, "t4"
     with workers.worker(place) as agent:
-        agent.memory._archiving.evicts = False  # type: ignore[union-attr]
+        set_evicts(agent, to=False)
         talk(agent, place, 0, 9)
         archive: Any = agent.memory.archive
         with archive._database.write("lose a message") as connection:
             connection.exec_driver_sql("DELETE FROM om_messages WHERE key = ?", (lost,))
-        agent.memory._archiving.evicts = True  # type: ignore[union-attr]
+        set_evicts(agent, to=True)
         talk(agent, place, 9, 14)
         assert [plain(m.id) for m in archived(archive)] == acknowledged(place)
     check(place)

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from langgraph_om.core.record.window import open_window
+from langgraph_om.memory import runner_of
 from support.processes import shared_worker
 from support.processes.checks import ROUNDS, start
 from support.processes.shared_worker import USER
@@ -42,7 +43,7 @@ def check_all(place: Place) -> None:
             for number in range(place.turns):
                 assert f"{thread}.h{number}" in keys
             assert sum(covered(record, thread, keys).values()) > 0
-            assert open_window(record, messages, agent.memory.settings.counter).entries
+            assert open_window(record, messages, runner_of(agent.memory).settings.counter).entries
         agent.memory.close()
         archive.close()  # type: ignore[attr-defined]
 

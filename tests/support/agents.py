@@ -45,6 +45,7 @@ from langgraph_om.integrations.middleware import (
     ObservationalMemoryAgentState,
     ObservationalMemoryMiddleware,
 )
+from langgraph_om.memory import runner_of
 from langgraph_om.testing import (
     ExtractiveObserver,
     ExtractiveReflector,
@@ -392,7 +393,7 @@ def uncovered(
         state: The thread's state.
         order: Ids of all messages there ever were, when some were removed since.
     """
-    messages = memory.conversation(state)
+    messages = runner_of(memory).conversation(state)
     ids = order if order is not None else [message.id for message in messages]
     covered = dict(zip(ids, times_covered(state["om"], ids), strict=True))
     shown = {message.id for message in memory.llm_input_messages(state)}

@@ -14,6 +14,7 @@ from langgraph_om import InlineBuffering, ObservationalMemory, create_memory_age
 from langgraph_om.archive import MessageArchive
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.memory import runner_of
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 from support.clock import Clock
 
@@ -110,7 +111,7 @@ def check_thread(agent: Agent, thread: str, *, archive: MessageArchive | None = 
         archived = archive.messages(thread, limit=10_000, visible_only=False)
         keys = [each.key for each in archived]
     counts = covered(record, thread, keys)
-    window = open_window(record, messages, agent.memory.settings.counter)
+    window = open_window(record, messages, runner_of(agent.memory).settings.counter)
     shown = {entry.key for entry in window.entries}
     for key in keys:
         assert counts[key] + (key in shown) == 1, (thread, key, counts[key], key in shown)

@@ -18,14 +18,22 @@ from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.config.thresholds import resolve_thresholds
-from langgraph_om.core.cycles.buffering import activate, describe_job, run_blocking
-from langgraph_om.core.effects import AskModel, CycleFlow, JobState, ModelReply, WaitForJob
+from langgraph_om.core.cycles.buffering import activate, describe_job, run_blocking, run_job
+from langgraph_om.core.effects import (
+    AskModel,
+    EffectFlow,
+    JobState,
+    ModelReply,
+    PeekJobs,
+    WaitForJob,
+)
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.inspect import Inspection, look
+from langgraph_om.core.step.inspect import Inspection, inspect
 from langgraph_om.core.tokens.counters import TokenxCounter
 from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.testing import drive
 
 GOOD = "<observations>\nDate: Mar 2, 2026\n* 🔴 (09:00) User said something\n</observations>"
 NOTHING = "<observations>(none)</observations>"
@@ -45,6 +53,17 @@ def settings(message_tokens: int = 1000, observation_tokens: int = 200, **option
         observation=observation,
         reflection=reflection,
     )
+
+
+def look(
+    settings: Settings,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    now: datetime,
+    jobs: Callable[[PeekJobs], dict[str, JobState]] | None = None,
+) -> Inspection:
+    """Inspect a conversation of thread `t`."""
+    return drive(inspect(settings, record, messages, Identity("t"), now), jobs or ()).result
 
 
 @dataclass
@@ -115,8 +134,10 @@ class Simulation:
         raise AssertionError(msg)
 
     def _look(self) -> Inspection:
-        states = {op: self._state(job["cycle_id"]) for op, job in self.record["pending"].items()}
-        return look(self.settings, self.record, self.messages, Identity("t"), self.now, jobs=states)
+        def peek(effect: PeekJobs) -> dict[str, JobState]:
+            return {op: self._state(key) for op, key in effect.cycle_ids.items()}
+
+        return look(self.settings, self.record, self.messages, self.now, peek)
 
     def _state(self, cycle_id: str) -> JobState:
         if cycle_id not in self.jobs:
@@ -127,34 +148,23 @@ class Simulation:
     def _start(self, seen: Inspection) -> None:
         job = describe_job(self.settings, self.record, seen.window, seen.decision, self.now)
         if job.cycle_id not in self.jobs:
-            result = self._run(job.flow, blocking=False)[-1]
+            result = self._run(run_job(job), blocking=False)[-1]
             self.jobs[job.cycle_id] = (self.step_number + self.latency, result)
         self.record = fold(self.record, [job.start])
         self.events.append(job.start)
 
-    def _run(self, flow: CycleFlow, *, blocking: bool) -> list[dict[str, Any]]:
-        events: list[dict[str, Any]] = []
-        answer: Any = None
-        while True:
-            try:
-                item = flow.send(answer)
-            except StopIteration:
-                return events
-            answer = None
-            if isinstance(item, AskModel):
-                self.blocking_calls += blocking
-                said = self.answers(item)
-                failed = isinstance(said, Exception)
-                answer = ModelReply(
-                    self.now,
-                    text="" if isinstance(said, Exception) else said,
-                    error=said if failed and isinstance(said, Exception) else None,
-                    usage={"inputTokens": 10, "outputTokens": 1},
-                )
-            elif isinstance(item, WaitForJob):
-                answer = self._state(item.cycle_id)
-            else:
-                events.append(item)
+    def _run(self, flow: EffectFlow[None], *, blocking: bool) -> list[dict[str, Any]]:
+        def answer(effect: AskModel | WaitForJob) -> ModelReply | JobState:
+            if isinstance(effect, WaitForJob):
+                return self._state(effect.cycle_id)
+            self.blocking_calls += blocking
+            said = self.answers(effect)
+            usage = {"inputTokens": 10, "outputTokens": 1}
+            if isinstance(said, Exception):
+                return ModelReply(self.now, error=said, usage=usage)
+            return ModelReply(self.now, text=said, usage=usage)
+
+        return drive(flow, answer).events
 
     # --- What happens to processes and threads ---
 

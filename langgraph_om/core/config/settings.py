@@ -35,6 +35,10 @@ class Settings:
     """Whether models are shown thread ids in a hashed form only."""
     guide: RecallGuide | None = None
     """With recall, what the Actor is told about it."""
+    archives: bool = False
+    """Whether messages and observations are archived."""
+    evicts: bool = False
+    """Whether observed messages leave the conversation once the archive has them."""
 
     def show_id(self, thread_id: str) -> str:
         """Write a thread id as models are shown it."""

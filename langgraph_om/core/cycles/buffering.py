@@ -20,7 +20,7 @@ from langgraph_om.core.cycles.observation import (
 )
 from langgraph_om.core.cycles.reflection import describe_reflection_job, reflect_cycle
 from langgraph_om.core.cycles.results import discarded_event, size_of, take_in_results
-from langgraph_om.core.effects import CycleFlow, JobState, WaitForJob
+from langgraph_om.core.effects import EffectFlow, JobState, WaitForJob
 from langgraph_om.core.plan import Decision, back_off
 from langgraph_om.core.record.chunks import count_covered, select_live_chunks
 from langgraph_om.core.record.fold import fold
@@ -64,22 +64,18 @@ def build_deferred(settings: Settings, record: MemoryRecord, window: Window, job
 
 def buffer_in_place(
     settings: Settings, record: MemoryRecord, window: Window, job: Job, now: datetime
-) -> CycleFlow:
+) -> EffectFlow[None]:
     """Do a job where it is due, without an executor: its start, its calls, its result."""
     yield job.start
     operation = job.start["operation"]
     states: dict[str, JobState] = dict.fromkeys(record["pending"], "running")
-    try:
-        item = next(job.flow)
-        while True:
-            if isinstance(item, dict):
-                states[operation] = item
-                item = job.flow.send(None)
-            else:
-                item = job.flow.send((yield item))
-    except StopIteration:
-        pass
+    states[operation] = yield from job.flow
     yield from take_in_results(settings, fold(record, [job.start]), window, states, now)
+
+
+def run_job(job: Job) -> EffectFlow[None]:
+    """Do a job in the background; its only event is its result."""
+    yield (yield from job.flow)
 
 
 # --- Waiting -------------------------------------------------------------------------------------
@@ -87,7 +83,7 @@ def buffer_in_place(
 
 def run_blocking(
     settings: Settings, record: MemoryRecord, window: Window, decision: Decision, now: datetime
-) -> CycleFlow:
+) -> EffectFlow[None]:
     """Observe or reflect while the turn waits; a job that is at work on it is waited for first.
 
     Raises:
@@ -119,7 +115,7 @@ def run_blocking(
 
 def activate(
     settings: Settings, record: MemoryRecord, window: Window, decision: Decision, now: datetime
-) -> CycleFlow:
+) -> EffectFlow[None]:
     """Make buffered work memory; instant, no model is asked."""
     if decision.operation == "reflection":
         yield _activate_reflection(settings, record, now)

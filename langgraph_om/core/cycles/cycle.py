@@ -1,8 +1,7 @@
-"""What flows are made of: what they yield and are sent, what a cycle costs, and its events.
+"""What all cycles are made of: what their events have in common, and how they end.
 
-A cycle is a flow: it yields questions to a model, calls of hooks, events in the order in which the
-world should see them, and waits for a background job; whoever drives it asks, calls, shows and
-waits. Nothing here calls, sleeps or stores.
+A cycle is a flow: it yields questions to a model, calls of hooks, waits for a background job, and
+events in the order in which the world should see them.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from datetime import datetime
 from typing import Any, Literal
 
 from langgraph_om.core.config.settings import Settings
-from langgraph_om.core.effects import CycleFlow, Tally
-from langgraph_om.core.events import iso, public_operation
+from langgraph_om.core.effects import EffectFlow, Tally
+from langgraph_om.core.events import describe_cycle, iso
 from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.plan import Operation, back_off
 from langgraph_om.core.record.record import count_failures
@@ -38,14 +37,8 @@ class CycleInfo:
 
     def about(self) -> dict[str, Any]:
         """Say which cycle it is, for traces and hooks."""
-        return {
-            "operation": public_operation(self.operation),
-            "trigger": self.trigger,
-            "cycle_id": self.cycle_id,
-            "record_id": self.record["id"],
-            "thread_id": self.record["thread_id"],
-            "resource_id": self.record["resource_id"],
-        }
+        kind = "buffering-start" if self.trigger == "buffer" else "observation-start"
+        return describe_cycle(self.event(kind, self.started))
 
     def event(self, kind: str, at: datetime, **fields: Any) -> Event:
         """Make an event of this cycle."""
@@ -75,10 +68,15 @@ class CycleInfo:
 
     def end(self, kind: str, tally: Tally, **fields: Any) -> Event:
         """Make the event with which the cycle ends, well or not."""
-        took = (tally.at - self.started).total_seconds()
+        at = self.last_reply(tally)
+        took = (at - self.started).total_seconds()
         return self.event(
-            kind, tally.at, duration_ms=max(0, round(took * 1000)), usage=tally.usage(), **fields
+            kind, at, duration_ms=max(0, round(took * 1000)), usage=tally.usage(), **fields
         )
+
+    def last_reply(self, tally: Tally) -> datetime:
+        """Return when the last question was answered; the cycle's start when none was asked."""
+        return tally.at or self.started
 
     def failures(self, size: int) -> dict[str, int]:
         """Count one more failure, and tell at which size the operation is tried again."""
@@ -114,7 +112,7 @@ def select_hints(settings: Settings, parsed: Parsed) -> dict[str, str | None]:
     }
 
 
-def build_title_change(cycle: CycleInfo, at: datetime, title: str | None) -> CycleFlow:
+def build_title_change(cycle: CycleInfo, at: datetime, title: str | None) -> EffectFlow[None]:
     """Say that the thread has a new title, if it has."""
     old = cycle.record["thread_title"]
     if cycle.settings.observation.thread_title and title is not None and title != old:
@@ -123,7 +121,7 @@ def build_title_change(cycle: CycleInfo, at: datetime, title: str | None) -> Cyc
 
 def build_failed(
     cycle: CycleInfo, tally: Tally, error: ObserverError, size: int, last_message: str | None
-) -> CycleFlow:
+) -> EffectFlow[None]:
     """Say that nothing came of the cycle, and what follows from that.
 
     A question that no tier of a `ModelByInputTokens` covers ends the turn: the next will not fit
@@ -145,7 +143,9 @@ def build_failed(
     if cycle.settings.on_error == "raise":
         raise error
     if cycle.settings.on_error == "abort" or isinstance(error.__cause__, ModelTierError):
-        yield cycle.event("tripped", tally.at, reason=str(error), last_message=last_message)
+        yield cycle.event(
+            "tripped", cycle.last_reply(tally), reason=str(error), last_message=last_message
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +156,13 @@ class Job:
     key: str
     """Of jobs with the same key, one runs at a time."""
     start: Event
-    flow: CycleFlow
-    """Its only event is the result: `buffering-end` or `buffering-failed`."""
+    flow: EffectFlow[Event]
+    """Returns the result: a `buffering-end` or `buffering-failed` event."""
 
 
-def build_job(cycle: CycleInfo, covers: Mapping[str, Any], flow: CycleFlow, **fields: Any) -> Job:
+def build_job(
+    cycle: CycleInfo, covers: Mapping[str, Any], flow: EffectFlow[Event], **fields: Any
+) -> Job:
     """Describe the job of a cycle."""
     key = f"{cycle.record['id']}:{cycle.operation}"
     return Job(cycle.cycle_id, key, cycle.start("buffering-start", covers=covers, **fields), flow)

@@ -6,7 +6,7 @@ hooks stand between the memory and the models.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,7 @@ from langchain_core.messages import BaseMessage
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.cycles.cycle import CycleInfo
-from langgraph_om.core.effects import Answer, CallHook, HookReply, Step, pass_through
+from langgraph_om.core.effects import CallHook, EffectFlow, HookReply
 from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.observe.transcript import (
     TimedMessage,
@@ -28,7 +28,7 @@ from langgraph_om.core.record.window import Entry
 from langgraph_om.errors import ObserverError
 
 
-def check_input(cycle: CycleInfo, parsed: Parsed) -> Generator[Step, Answer, Parsed]:
+def check_input(cycle: CycleInfo, parsed: Parsed) -> EffectFlow[Parsed]:
     """Let a hook change what the Observer wrote."""
     fields = ("observations", "current_task", "suggested_response", "thread_title")
     said = {name: getattr(parsed, name) for name in fields}
@@ -38,20 +38,20 @@ def check_input(cycle: CycleInfo, parsed: Parsed) -> Generator[Step, Answer, Par
 
 def pass_through_hook(
     cycle: CycleInfo, entries: Sequence[Entry], timed: Sequence[TimedMessage]
-) -> Generator[Step, Answer, list[TimedMessage]]:
+) -> EffectFlow[list[TimedMessage]]:
     """Let a hook change the messages; those that it keeps keep their times."""
     settings, timed = cycle.settings, list(timed)
     if "before_observation" not in settings.transforms:
         return timed
     times = {entry.key: each.time for entry, each in zip(entries, timed, strict=True)}
     messages = [entry.message.model_copy(update={"id": entry.key}) for entry in entries]
-    changed = yield from pass_through(transform_messages(messages, cycle.about()))
+    changed = yield from transform_messages(messages, cycle.about())
     return [TimedMessage(message, times.get(str(message.id))) for message in changed]
 
 
 def rewrite_by_hook(
     cycle: CycleInfo, hook: str, texts: Mapping[str, str | None], field: str | None = None
-) -> Generator[Step, Answer, dict[str, Any]]:
+) -> EffectFlow[dict[str, Any]]:
     """Let a hook change each text that there is; it is told which of them it is."""
     if hook not in cycle.settings.transforms:
         return dict(texts)
@@ -59,7 +59,7 @@ def rewrite_by_hook(
     for name, text in texts.items():
         if text:
             about = {**cycle.about(), "field": field or name}
-            changed[name] = yield from pass_through(transform_text(hook, text, about))
+            changed[name] = yield from transform_text(hook, text, about)
     return changed
 
 
@@ -82,7 +82,7 @@ TRANSFORMS = ("before_observation", "after_observation", "before_reflection", "a
 
 def transform_messages(
     messages: Sequence[BaseMessage], about: Mapping[str, Any]
-) -> Generator[CallHook, HookReply, list[BaseMessage]]:
+) -> EffectFlow[list[BaseMessage]]:
     """Let `before_observation` change what the Observer is shown.
 
     Raises:
@@ -113,9 +113,7 @@ def _copy_of(value: Any) -> Any:
         return value
 
 
-def transform_text(
-    name: str, text: str, about: Mapping[str, Any]
-) -> Generator[CallHook, HookReply, str]:
+def transform_text(name: str, text: str, about: Mapping[str, Any]) -> EffectFlow[str]:
     """Let a hook change a text.
 
     Raises:
@@ -135,10 +133,8 @@ def _read_returned(name: str, what: str, wanted: str) -> ObserverError:
     return ObserverError(msg)
 
 
-def _call_hook(
-    name: str, value: object, about: Mapping[str, Any]
-) -> Generator[CallHook, HookReply, Any]:
-    reply = yield CallHook(name, (value, dict(about)))
+def _call_hook(name: str, value: object, about: Mapping[str, Any]) -> EffectFlow[Any]:
+    reply: HookReply = yield CallHook(name, (value, dict(about)))
     if reply.is_late:
         msg = f"the hook `{name}` failed: it did not return within the deadline"
         raise ObserverError(msg) from reply.error

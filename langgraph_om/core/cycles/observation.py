@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -18,7 +18,7 @@ from langgraph_om.core.cycles.cycle import (
     select_hints,
 )
 from langgraph_om.core.cycles.hooks import check_input, pass_through_hook, write_transcript
-from langgraph_om.core.effects import Answer, CycleFlow, Step, Tally
+from langgraph_om.core.effects import EffectFlow, ReadTally
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.observer import ObserverInput, observe
@@ -27,7 +27,7 @@ from langgraph_om.core.observe.transcript import TimedMessage
 from langgraph_om.core.record.chunks import count_covered, digest_entries, select_live_chunks
 from langgraph_om.core.record.record import count_failures, find_groups, find_newest_observed
 from langgraph_om.core.record.window import Entry, Window
-from langgraph_om.core.wire import Group, MemoryRecord
+from langgraph_om.core.wire import Event, Group, MemoryRecord
 from langgraph_om.errors import ObserverError
 
 # --- Observation ---------------------------------------------------------------------------------
@@ -35,7 +35,7 @@ from langgraph_om.errors import ObserverError
 
 def observe_cycle(
     settings: Settings, record: MemoryRecord, window: Window, count: int, started: datetime
-) -> CycleFlow:
+) -> EffectFlow[None]:
     """Observe the window's oldest messages while the turn waits.
 
     Args:
@@ -52,13 +52,15 @@ def observe_cycle(
     cycle_id = derive_id("observe", record["id"], after, attempt, *parts)
     tokens = window.weight(0, count)
     cycle = CycleInfo(settings, record, "observation", cycle_id, tokens, started)
-    tally = Tally(started)
     yield cycle.start("observation-start")
     try:
-        parsed = yield from ask_observer(cycle, tally, entries, known=record["log"], hints=record)
+        parsed = yield from ask_observer(cycle, entries, known=record["log"], hints=record)
     except ObserverError as error:
+        tally = yield ReadTally()
         yield from build_failed(cycle, tally, error, window.tokens, window.last_key)
         return
+    tally = yield ReadTally()
+    at = cycle.last_reply(tally)
     text = parsed.observations
     written = settings.counter.count_text(text)
     group: Group = {
@@ -66,7 +68,7 @@ def observe_cycle(
         "kind": "observation",
         "ranges": [[entries[0].key, entries[-1].key]],
         "thread_id": record["thread_id"],
-        "observed_at": iso(tally.at),
+        "observed_at": iso(at),
         "text": text,
         "tokens": written,
     }
@@ -80,22 +82,20 @@ def observe_cycle(
         observations=text,
         **select_hints(settings, parsed),
     )
-    yield from build_title_change(cycle, tally.at, parsed.thread_title)
+    yield from build_title_change(cycle, at, parsed.thread_title)
 
 
 def ask_observer(
     cycle: CycleInfo,
-    tally: Tally,
     entries: Sequence[Entry],
     *,
     known: Sequence[Group],
     hints: Mapping[str, Any],
-) -> Generator[Step, Answer, Parsed]:
+) -> EffectFlow[Parsed]:
     """Have messages observed.
 
     Args:
         cycle: The cycle.
-        tally: Where its costs are noted.
         entries: The messages to observe.
         known: The observations that it shall not repeat.
         hints: Where the continuation hints stand.
@@ -111,7 +111,7 @@ def ask_observer(
         return Parsed("none")
     request = _build_observer_input(cycle, shown, known, hints)
     try:
-        parsed = yield from tally.metered(observe(request), cycle.about())
+        parsed = yield from observe(request)
     except ObserverError as error:
         if "after_observation" in cycle.settings.transforms:
             error.observations = ""  # no hook has seen what there is of an answer
@@ -119,9 +119,7 @@ def ask_observer(
     return (yield from check_input(cycle, parsed))
 
 
-def _time_entries(
-    cycle: CycleInfo, entries: Sequence[Entry]
-) -> Generator[Step, Answer, list[TimedMessage]]:
+def _time_entries(cycle: CycleInfo, entries: Sequence[Entry]) -> EffectFlow[list[TimedMessage]]:
     """Return the messages as the Observer is shown them, with their times."""
     settings, stamps = cycle.settings, cycle.record["stamps"]
     timed = [
@@ -180,17 +178,17 @@ def _observe_ahead(
     entries: Sequence[Entry],
     digest: str,
     chunks: Sequence[Mapping[str, Any]],
-) -> CycleFlow:
+) -> EffectFlow[Event]:
     settings, record = cycle.settings, cycle.record
-    tally = Tally(cycle.started)
     known = [*_apply_reflection(record), *map(build_group, chunks)]
     hints = merge_hints(record, chunks)
     try:
-        parsed = yield from ask_observer(cycle, tally, entries, known=known, hints=hints)
+        parsed = yield from ask_observer(cycle, entries, known=known, hints=hints)
     except ObserverError as error:
         partial = error.observations or None
-        yield cycle.end("buffering-failed", tally, error=str(error), observations=partial)
-        return
+        tally = yield ReadTally()
+        return cycle.end("buffering-failed", tally, error=str(error), observations=partial)
+    tally = yield ReadTally()
     text = parsed.observations
     tokens = settings.counter.count_text(text)
     chunk = {
@@ -204,9 +202,9 @@ def _observe_ahead(
         "tokens": tokens,
         "digest": digest,
         **select_hints(settings, parsed),
-        "created_at": iso(tally.at),
+        "created_at": iso(cycle.last_reply(tally)),
     }
-    yield cycle.end(
+    return cycle.end(
         "buffering-end", tally, chunk=chunk, observation_tokens=tokens, observations=text
     )
 

@@ -1,22 +1,30 @@
-"""The cycles that observe other threads of a resource, batch beside batch.
+"""Other threads of a resource: read from the archive, and observed batch beside batch.
 
-What comes of them is put into the shared log as it fits there by then, so nothing has to be judged
-here when it is collected.
+What comes of the cycles is put into the shared log as it fits there by then, so nothing has to be
+judged here when it is collected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.attachments import selected
-from langgraph_om.core.content.message_keys import derive_id
+from langgraph_om.core.content.message_keys import content_digest, derive_id, is_conversation
 from langgraph_om.core.cycles.cycle import CycleInfo, Job, build_failed, build_job, select_hints
 from langgraph_om.core.cycles.hooks import check_input, pass_through_hook, write_transcript
-from langgraph_om.core.effects import Answer, CycleFlow, Step, Tally, Together
+from langgraph_om.core.effects import (
+    EffectFlow,
+    ReadTally,
+    Storage,
+    Tally,
+    Together,
+    Warn,
+    call_storage,
+)
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.log_excerpt import select_previous_sections
 from langgraph_om.core.observe.observer import ThreadInput, ThreadsInput, observe_threads
@@ -31,12 +39,175 @@ from langgraph_om.core.record.record import (
     find_newest_observed,
     write_log,
 )
-from langgraph_om.core.record.window import Window
-from langgraph_om.core.wire import Event, Group, MemoryRecord
-from langgraph_om.errors import ObserverError
+from langgraph_om.core.record.shared_log import apply_changes
+from langgraph_om.core.record.window import Entry, Window
+from langgraph_om.core.wire import Event, Group, MemoryRecord, SharedLog
+from langgraph_om.errors import ArchiveError, ObserverError
+
+MAX_THREADS = 200
+"""How many of a resource's threads are looked at for unobserved messages, newest updated first."""
+MAX_MESSAGES = 400
+"""How many unobserved messages of another thread are read at once, the oldest."""
+MAX_ENDS = 4
+"""How many of a thread's newest ranges are looked at for where its unobserved messages begin."""
 
 _Part = tuple[OtherThread, int]
-_Outcome = tuple[dict[str, Parsed], Tally, ObserverError | None]
+
+
+class _Answered(NamedTuple):
+    """What came of one batch."""
+
+    answers: dict[str, Parsed]
+    tally: Tally
+    error: ObserverError | None = None
+
+
+# --- Reading -------------------------------------------------------------------------------------
+
+
+def read_other_threads(settings: Settings, record: MemoryRecord) -> EffectFlow[list[OtherThread]]:
+    """Read the other threads of a resource with their unobserved messages.
+
+    What the thread could not send yet counts as observed: it is not asked for once more.
+
+    Raises:
+        ArchiveError: When the storage fails.
+    """
+    resource = str(record["resource_id"])
+    log = yield from call_storage("read_log", resource)
+    shared = apply_changes(log, record["outbox"])
+    listed, _ = yield from call_storage("threads", resource, page=0, limit=MAX_THREADS)
+    threads = [thread for thread in listed if thread.id != record["thread_id"]]
+    observed = [
+        (thread.id, find_newest_observed({"cursor": _find_cursor(shared, thread.id)}))
+        for thread in threads
+    ]
+    news = yield from call_storage("find_news", observed)
+    found: list[OtherThread] = []
+    for thread, mark in zip(threads, news, strict=True):
+        other = None if mark is None else (yield from _read_thread(settings, shared, thread, mark))
+        if other is not None:
+            found.append(other)
+    return found
+
+
+def read_other_threads_if_possible(
+    settings: Settings, record: MemoryRecord
+) -> EffectFlow[list[OtherThread]]:
+    """Read the other threads of a resource; none when the archive fails."""
+    try:
+        return (yield from read_other_threads(settings, record))
+    except ArchiveError as error:
+        yield Warn("thread %r: other threads cannot be read: %s", (record["thread_id"], error))
+        return []
+
+
+def _find_cursor(shared: SharedLog, thread_id: str) -> list[str]:
+    known = shared["threads"].get(thread_id)
+    return known["cursor"] if known else []
+
+
+def _read_thread(
+    settings: Settings, shared: SharedLog, thread: Any, mark: Any
+) -> EffectFlow[OtherThread | None]:
+    """Read the unobserved messages of a thread, as the archive lists it; `None` without any."""
+    known, cursor = shared["threads"].get(thread.id), _find_cursor(shared, thread.id)
+    start = yield from _find_start(thread.id, cursor, shared)
+    read = yield from call_storage(
+        "messages", thread.id, start=start, limit=MAX_MESSAGES, visible_only=False
+    )
+    entries, times = _time_messages(settings, read)
+    if not entries:
+        yield Storage("note_without_news", (mark,))
+        return None
+    hints = known["hints"] if known else {}
+    found = OtherThread(thread.id, thread.title, thread.updated, cursor, entries, times, hints)
+    if len(read) < MAX_MESSAGES:
+        return found
+    return (yield from _read_end(settings, found, read[-1].position))
+
+
+def _time_messages(
+    settings: Settings, read: Sequence[Any]
+) -> tuple[list[Entry], list[datetime | None]]:
+    """Return what of archived messages is conversation, and when it was said."""
+    counter = settings.counter
+    entries = [
+        Entry(
+            archived.key,
+            archived.message,
+            content_digest(archived.message),
+            counter.count_message(archived.message),
+        )
+        for archived in read
+        if is_conversation(archived.message)
+    ]
+    return entries, _fill_times(
+        [settings.time_of(entry.key, entry.message, {}) for entry in entries]
+    )
+
+
+def _read_end(settings: Settings, thread: OtherThread, last: int) -> EffectFlow[OtherThread]:
+    """Add what is shown of a backlog that is too long to be read as a whole: its end."""
+    end = yield from call_storage("last_position", thread.thread_id)
+    if end is None or end <= last:
+        return thread
+    read = yield from call_storage(
+        "messages",
+        thread.thread_id,
+        start=last + 1,
+        limit=MAX_MESSAGES,
+        newest_first=True,
+        visible_only=False,
+    )
+    newest, times = _time_messages(settings, read)
+    return replace(thread, rest=end - last, newest=newest, newest_times=times)
+
+
+def _find_start(thread_id: str, cursor: Sequence[str], shared: SharedLog) -> EffectFlow[int]:
+    """Find the position of a thread's first unobserved message on its current branch.
+
+    The cursor may stand before messages that were observed and then removed by hand: the archive
+    has these still, and ranges of the log tell that they are observed.
+    """
+    if not cursor:
+        return 0
+    ends = [
+        last
+        for group in reversed(shared["log"])
+        if group["thread_id"] == thread_id
+        for _, last in reversed(group["ranges"])
+    ]
+    newest = 0
+    for key in [cursor[-1], *ends[:MAX_ENDS]]:
+        newest = max(newest, (yield from _find_behind(thread_id, key)))
+    for key in [] if newest else [*reversed(cursor[:-1]), *ends[MAX_ENDS:]]:
+        newest = yield from _find_behind(thread_id, key)
+        if newest:
+            break
+    return newest
+
+
+def _find_behind(thread_id: str, key: str) -> EffectFlow[int]:
+    """Return the position behind a message; 0 when it is not on the current branch."""
+    found = yield from call_storage("find", key, thread_id=thread_id)
+    return found.position + 1 if found is not None and found.is_current else 0
+
+
+def _fill_times(times: Sequence[datetime | None]) -> list[datetime | None]:
+    """Give a message of unknown time that of the next one with a time, or of the last one.
+
+    When a message was first seen, only its own thread knows; answers of models carry a time.
+    """
+    filled, known = list(times), None
+    for at in reversed(range(len(filled))):
+        known = filled[at] = filled[at] or known
+    for at in range(1, len(filled)):
+        filled[at] = filled[at] or filled[at - 1]
+    return filled
+
+
+# --- Observing -----------------------------------------------------------------------------------
 
 
 def observe_others_cycle(
@@ -45,7 +216,7 @@ def observe_others_cycle(
     window: Window,
     threads: Sequence[OtherThread],
     started: datetime,
-) -> CycleFlow:
+) -> EffectFlow[None]:
     """Observe other threads while the turn waits.
 
     Args:
@@ -60,9 +231,9 @@ def observe_others_cycle(
         yield build_nothing_left(record)
         return
     cycle = _run_cycle(settings, record, parts, started, "turn")
-    tally = Tally(started)
     yield cycle.start("observation-start", thread_ids=[thread.thread_id for thread, _ in parts])
-    sections, error = yield from _build_observed(cycle, tally, parts)
+    sections, error = yield from _observe_batches(cycle, parts)
+    tally = yield ReadTally()
     if not sections and error is not None:
         yield from build_failed(
             cycle, tally, error, count_others_tokens(record["others"]), window.last_key
@@ -93,13 +264,12 @@ def observe_others_ahead(
     return build_job(cycle, {"thread_ids": ids}, _run_ahead(cycle, parts), thread_ids=ids)
 
 
-def _run_ahead(cycle: CycleInfo, parts: Sequence[_Part]) -> CycleFlow:
-    tally = Tally(cycle.started)
-    sections, error = yield from _build_observed(cycle, tally, parts)
+def _run_ahead(cycle: CycleInfo, parts: Sequence[_Part]) -> EffectFlow[Event]:
+    sections, error = yield from _observe_batches(cycle, parts)
+    tally = yield ReadTally()
     if not sections and error is not None:
-        yield cycle.end("buffering-failed", tally, error=str(error))
-        return
-    yield cycle.end("buffering-end", tally, **_collect_told(sections))
+        return cycle.end("buffering-failed", tally, error=str(error))
+    return cycle.end("buffering-end", tally, **_collect_told(sections))
 
 
 def _split_parts(settings: Settings, threads: Sequence[OtherThread]) -> list[_Part]:
@@ -126,38 +296,34 @@ def _run_cycle(
     return CycleInfo(settings, record, "others", cycle_id, tokens, started, trigger)
 
 
-def _build_observed(
-    cycle: CycleInfo, tally: Tally, parts: Sequence[_Part]
-) -> Generator[Step, Answer, tuple[list[dict[str, Any]], ObserverError | None]]:
+def _observe_batches(
+    cycle: CycleInfo, parts: Sequence[_Part]
+) -> EffectFlow[tuple[list[dict[str, Any]], ObserverError | None]]:
     """Ask about all batches at once.
 
     Returns:
         What to put into the shared log, and an error if a batch failed.
     """
-    most = cycle.settings.observation.max_tokens_per_batch
-    asked = split_batches(parts, most)
-    outcomes: Any = yield Together([_observe_batch(cycle, batch) for batch in asked])
+    batches = split_batches(parts, cycle.settings.observation.max_tokens_per_batch)
+    asked: list[_Answered] = yield Together([_observe_batch(cycle, batch) for batch in batches])
     sections: list[dict[str, Any]] = []
     error: ObserverError | None = None
-    for batch, outcome in zip(asked, outcomes, strict=True):
-        answers, spent, wrong = outcome
-        tally.add(spent)
-        error = error or wrong
+    for batch, answered in zip(batches, asked, strict=True):
+        error = error or answered.error
         sections += [
-            _build_section(cycle, thread, count, answers[thread.thread_id], spent)
+            _build_section(cycle, thread, count, answered.answers[thread.thread_id], answered.tally)
             for thread, count in batch
-            if thread.thread_id in answers
+            if thread.thread_id in answered.answers
         ]
     return sections, error
 
 
-def _observe_batch(cycle: CycleInfo, batch: Sequence[_Part]) -> Generator[Step, Answer, _Outcome]:
-    tally = Tally(cycle.started)
+def _observe_batch(cycle: CycleInfo, batch: Sequence[_Part]) -> EffectFlow[_Answered]:
     try:
-        answers = yield from ask_observer_of_threads(cycle, tally, batch)
+        answers = yield from ask_observer_of_threads(cycle, batch)
     except ObserverError as error:
-        return {}, tally, error
-    return answers, tally, None
+        return _Answered({}, (yield ReadTally()), error)
+    return _Answered(answers, (yield ReadTally()))
 
 
 def _build_section(
@@ -170,7 +336,7 @@ def _build_section(
         "kind": "observation",
         "ranges": [[entries[0].key, entries[-1].key]],
         "thread_id": thread.thread_id,
-        "observed_at": iso(tally.at),
+        "observed_at": iso(cycle.last_reply(tally)),
         "text": parsed.observations,
         "tokens": cycle.settings.counter.count_text(parsed.observations),
     }
@@ -198,24 +364,25 @@ def _collect_titles(
     tally: Tally,
     threads: Sequence[OtherThread],
     sections: Sequence[dict[str, Any]],
-) -> CycleFlow:
+) -> EffectFlow[None]:
     """Say which threads have a new title."""
     former = {thread.thread_id: thread.title for thread in threads}
     for section in sections:
         old, new = former[section["thread_id"]], section["hints"]["thread_title"]
         if new is not None and new != old:
-            event = cycle.event("thread-update", tally.at, old_title=old, new_title=new)
+            event = cycle.event(
+                "thread-update", cycle.last_reply(tally), old_title=old, new_title=new
+            )
             yield {**event, "thread_id": section["thread_id"]}
 
 
 def ask_observer_of_threads(
-    cycle: CycleInfo, tally: Tally, threads: Sequence[tuple[OtherThread, int]]
-) -> Generator[Step, Answer, dict[str, Parsed]]:
+    cycle: CycleInfo, threads: Sequence[tuple[OtherThread, int]]
+) -> EffectFlow[dict[str, Parsed]]:
     """Have the oldest messages of several other threads observed, in one question.
 
     Args:
         cycle: The cycle.
-        tally: Where its costs are noted.
         threads: Each with the number of messages to observe.
 
     Returns:
@@ -249,9 +416,7 @@ def ask_observer_of_threads(
                 ),
             )
         )
-    answers = yield from tally.metered(
-        observe_threads(_build_threads_input(cycle, inputs)), cycle.about()
-    )
+    answers = yield from observe_threads(_build_threads_input(cycle, inputs))
     for thread, _ in threads:
         if thread.thread_id in answers:
             own, parsed = _fit_input(cycle, thread), answers[thread.thread_id]

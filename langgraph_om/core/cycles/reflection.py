@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, cast
@@ -11,7 +11,7 @@ from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.cycles.cycle import CycleInfo, Job, build_failed, build_job
 from langgraph_om.core.cycles.hooks import rewrite_by_hook
-from langgraph_om.core.effects import Answer, CycleFlow, Step, Tally
+from langgraph_om.core.effects import EffectFlow, ReadTally
 from langgraph_om.core.events import iso
 from langgraph_om.core.record.record import count_failures, find_log_owner, log_tokens, write_log
 from langgraph_om.core.record.window import Window
@@ -23,13 +23,13 @@ from langgraph_om.core.reflect.reflector import (
     reflect_threads,
 )
 from langgraph_om.core.reflect.regroup import regroup, regroup_threads
-from langgraph_om.core.wire import Group, MemoryRecord
+from langgraph_om.core.wire import Event, Group, MemoryRecord
 from langgraph_om.errors import ObserverError
 
 
 def find_condensed(
-    cycle: CycleInfo, tally: Tally, sources: Sequence[Group]
-) -> Generator[Step, Answer, tuple[list[Group], str, str | None]]:
+    cycle: CycleInfo, sources: Sequence[Group]
+) -> EffectFlow[tuple[list[Group], str, str | None]]:
     """Have groups condensed; with a shared log, each thread's for themselves.
 
     Returns:
@@ -39,14 +39,15 @@ def find_condensed(
         ObserverError: When there is no usable answer, or a hook failed.
     """
     if cycle.settings.scope == "resource":
-        groups, text = yield from ask_reflector_of_threads(cycle, tally, sources)
+        groups, text = yield from ask_reflector_of_threads(cycle, sources)
         return groups, text, None
-    result = yield from ask_reflector(cycle, tally, sources)
+    result = yield from ask_reflector(cycle, sources)
+    tally = yield ReadTally()
     groups = regroup(
         sources,
         result.text,
         cycle_id=cycle.cycle_id,
-        reflected_at=iso(tally.at),
+        reflected_at=iso(cycle.last_reply(tally)),
         counter=cycle.settings.counter,
     )
     return groups, result.text, result.current_task
@@ -57,7 +58,7 @@ def find_condensed(
 
 def reflect_cycle(
     settings: Settings, record: MemoryRecord, window: Window, started: datetime
-) -> CycleFlow:
+) -> EffectFlow[None]:
     """Condense the whole log while the turn waits.
 
     Args:
@@ -72,14 +73,15 @@ def reflect_cycle(
     ids = [group["id"] for group in groups]
     cycle_id = derive_id("reflect", find_log_owner(record), attempt, *ids)
     cycle = CycleInfo(settings, record, "reflection", cycle_id, tokens, started)
-    tally = Tally(started)
     yield cycle.start("observation-start")
     try:
-        written, text, current_task = yield from find_condensed(cycle, tally, groups)
+        written, text, current_task = yield from find_condensed(cycle, groups)
     except ObserverError as error:
+        tally = yield ReadTally()
         yield from build_failed(cycle, tally, error, tokens, window.last_key)
         return
     size = sum(group["tokens"] for group in written)
+    tally = yield ReadTally()
     yield cycle.end(
         "observation-end",
         tally,
@@ -102,15 +104,15 @@ def describe_reflection_job(settings: Settings, record: MemoryRecord, now: datet
     return build_job(cycle, {"group_ids": ids}, _reflect_ahead(cycle))
 
 
-def _reflect_ahead(cycle: CycleInfo) -> CycleFlow:
+def _reflect_ahead(cycle: CycleInfo) -> EffectFlow[Event]:
     groups = cycle.record["log"]
-    tally = Tally(cycle.started)
     try:
-        written, text, _ = yield from find_condensed(cycle, tally, groups)
+        written, text, _ = yield from find_condensed(cycle, groups)
     except ObserverError as error:
         partial = error.observations or None
-        yield cycle.end("buffering-failed", tally, error=str(error), observations=partial)
-        return
+        tally = yield ReadTally()
+        return cycle.end("buffering-failed", tally, error=str(error), observations=partial)
+    tally = yield ReadTally()
     tokens = sum(group["tokens"] for group in written)
     buffered = {
         "cycle_id": cycle.cycle_id,
@@ -118,9 +120,9 @@ def _reflect_ahead(cycle: CycleInfo) -> CycleFlow:
         "groups": written,
         "input_tokens": cycle.tokens,
         "tokens": tokens,
-        "created_at": iso(tally.at),
+        "created_at": iso(cycle.last_reply(tally)),
     }
-    yield cycle.end(
+    return cycle.end(
         "buffering-end",
         tally,
         reflection=buffered,
@@ -133,9 +135,7 @@ REFLECTION_TARGET = 0.75
 """A reflection is dense enough below this part of the log it read (or below the threshold)."""
 
 
-def ask_reflector(
-    cycle: CycleInfo, tally: Tally, groups: Sequence[Group]
-) -> Generator[Step, Answer, Reflection]:
+def ask_reflector(cycle: CycleInfo, groups: Sequence[Group]) -> EffectFlow[Reflection]:
     """Have groups of the log condensed.
 
     Raises:
@@ -145,7 +145,7 @@ def ask_reflector(
     given = {"observations": write_log(groups)}
     shown = yield from rewrite_by_hook(cycle, "before_reflection", given)
     request = _build_reflector_input(cycle, groups, _count_left(shown, "before_reflection"))
-    result = yield from tally.metered(reflect(request, counter), cycle.about())
+    result = yield from reflect(request, counter)
     said = {"observations": result.text, "current_task": result.current_task}
     kept = yield from rewrite_by_hook(cycle, "after_reflection", said)
     text = _count_left(kept, "after_reflection")
@@ -155,8 +155,8 @@ def ask_reflector(
 
 
 def ask_reflector_of_threads(
-    cycle: CycleInfo, tally: Tally, groups: Sequence[Group]
-) -> Generator[Step, Answer, tuple[list[Group], str]]:
+    cycle: CycleInfo, groups: Sequence[Group]
+) -> EffectFlow[tuple[list[Group], str]]:
     """Have a shared log condensed, each thread's observations for themselves.
 
     Returns:
@@ -183,16 +183,17 @@ def ask_reflector_of_threads(
         instruction=settings.reflection.instruction,
         prompt=settings.observation.prompt,
     )
-    result = yield from tally.metered(reflect_threads(request, settings.counter), cycle.about())
+    result = yield from reflect_threads(request, settings.counter)
     kept = yield from rewrite_by_hook(cycle, "after_reflection", result.texts, "observations")
     said = {
         key: _count_left({"observations": text}, "after_reflection") for key, text in kept.items()
     }
+    tally = yield ReadTally()
     written = regroup_threads(
         groups,
         said,
         cycle_id=cycle.cycle_id,
-        reflected_at=iso(tally.at),
+        reflected_at=iso(cycle.last_reply(tally)),
         counter=settings.counter,
     )
     return written, "\n\n".join(said.values())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -169,3 +170,37 @@ def drop_stale_buffers(record: MemoryRecord, window: Window, now: datetime) -> l
         why = "superseded: the log was reflected otherwise"
         events.append(discarded_event(record, "reflection", buffered, now, why))
     return events
+
+
+@dataclass(frozen=True, slots=True)
+class FarEnd:
+    """When a lease ends that outlasts its time, in seconds of this process's clock."""
+
+    ends: float
+    since: float
+    """Since when it ends then, that is, since nobody has renewed it."""
+
+
+def judge_lease(
+    expires_in: float, lasts: float, renewed_every: float, now: float, noted: FarEnd | None
+) -> tuple[bool, FarEnd | None]:
+    """Tell whether a lease has an end that no lease can have, and nobody renews it.
+
+    The archive's clock went back then, perhaps by hours, and whoever held the job is gone.
+
+    Args:
+        expires_in: Seconds until it ends, as the archive says.
+        lasts: Seconds that a lease lasts.
+        renewed_every: Seconds after which its holder renews it.
+        now: Seconds, of a clock that only goes forward.
+        noted: What was noted of the job when it was looked at before.
+
+    Returns:
+        Whether the job is stranded, and what to note of it.
+    """
+    if expires_in <= lasts:
+        return False, None
+    ends = now + expires_in
+    if noted is None or abs(ends - noted.ends) > renewed_every / 2:
+        return False, FarEnd(ends, now)
+    return now - noted.since >= lasts, noted

@@ -1,20 +1,209 @@
-"""What of a conversation goes to the archive, and which messages may leave the checkpoint then.
+"""Archiving: what of a conversation is new, and which messages may leave the checkpoint then.
 
 The record names the last message that was archived and the last one that was removed, so that a
-step looks only at what came since; a fork has both of its own.
+step looks only at what came since; a fork has both of its own. Nothing is called removable that the
+archive does not have. When the archive fails, the conversation goes on and the next step tries
+again, or the next turn where trying took long.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from itertools import takewhile
+from typing import Any, cast
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.content.message_keys import Keyed, is_conversation, key_of, keyed_messages
-from langgraph_om.core.record.record import CURSOR_TAIL
+from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.content.message_keys import (
+    Keyed,
+    content_digest,
+    is_conversation,
+    key_of,
+    keyed_messages,
+)
+from langgraph_om.core.effects import EffectFlow, Storage, StorageReply, Warn
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import CURSOR_TAIL, select_own_groups
 from langgraph_om.core.record.window import select_observed
-from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.core.wire import Event, Group, MemoryRecord
+from langgraph_om.errors import ArchiveError
+
+LONG_SECONDS = 1.0
+"""A turn that waited longer than this, for an archive that failed then, does not wait again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadMemory:
+    """What a process remembers of archiving a thread."""
+
+    is_known: bool = False
+    """Whether it has archived the thread before, so that the archive need not be asked."""
+    missed: frozenset[str] = frozenset()
+    """Keys of messages that were new or edited when the archive failed."""
+    waited_for: str | None = None
+    """The request of the turn that has waited for the archive in vain."""
+    new_groups: Sequence[Group] = ()
+    """Of the groups that were asked about, those that it has not archived."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is nothing to note after archiving went well."""
+        return self.is_known and not self.missed and self.waited_for is None
+
+
+def archive_new(
+    settings: Settings,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    now: datetime,
+    *,
+    changed: Collection[str] = (),
+    request: str | None = None,
+) -> EffectFlow[tuple[MemoryRecord, list[Event]]]:
+    """Archive what is new, and say so; nothing of a conversation without a thread id.
+
+    Args:
+        settings: The settings in force.
+        record: The memory of the thread, looked at in this step.
+        messages: The whole conversation.
+        now: The current time.
+        changed: Keys of messages that are new or edited.
+        request: The key of the live user request.
+
+    Returns:
+        The memory, and the events that are folded in it; `evicted` names the messages that may be
+        removed now.
+
+    Raises:
+        ConfigurationError: When the thread belongs to another resource in the archive.
+    """
+    thread = record["thread_id"]
+    if not thread:  # nobody could tell such conversations apart
+        return record, []
+    archive = _Archive(thread, record["resource_id"], now)
+    memory = yield from archive.call("recall_thread", thread, select_own_groups(record))
+    missed = {*changed, *memory.missed}
+    if request is not None and memory.waited_for == request:
+        yield Storage("note_missed", (thread, missed))
+        return record, []
+    try:
+        events = yield from _append_new(archive, record, messages, missed, memory)
+        archived = fold(record, [events]) if events else record
+        if settings.evicts:
+            evicted = yield from _find_removable(archive, archived, messages, request)
+            archived, events = fold(archived, [evicted]), [*events, *evicted]
+    except ArchiveError as error:
+        is_long = request is not None and archive.seconds >= LONG_SECONDS
+        yield Storage("note_missed", (thread, missed, request if is_long else None))
+        when = "turn" if is_long else "step"
+        text = "thread %r: the archive failed, the next %s tries again: %s"
+        yield Warn(text, (thread, when, error))
+        return record, []
+    if not memory.is_settled:
+        yield Storage("note_archived", (thread,))
+    return archived, events
+
+
+@dataclass(slots=True)
+class _Archive:
+    """The archive as one step calls it for its thread."""
+
+    thread_id: str
+    resource_id: str | None
+    now: datetime
+    seconds: float = 0.0
+    """How long its calls have taken."""
+
+    def call(self, method: str, *arguments: Any, **options: Any) -> EffectFlow[Any]:
+        reply: StorageReply = yield Storage(method, arguments, options)
+        self.seconds += reply.seconds
+        if reply.error is not None:
+            raise reply.error
+        return reply.value
+
+    def append(
+        self, entries: Keyed, *, after: str | None, title: str | None = None
+    ) -> EffectFlow[None]:
+        whose = (self.thread_id, self.resource_id)
+        options = {"after": after, "now": self.now, "title": title}
+        yield from self.call("append_messages", *whose, entries, **options)
+
+    def archived_keys(self, keys: Sequence[str]) -> EffectFlow[set[str]]:
+        """Return which of these messages it has."""
+        return (yield from self.call("contains", self.thread_id, keys)) if keys else set()
+
+
+def _append_new(
+    archive: _Archive,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    changed: Collection[str],
+    memory: ThreadMemory,
+) -> EffectFlow[list[Event]]:
+    """Archive new messages and groups; all messages where the archive is an older copy, or new.
+
+    Whether it has what the record says is asked once in a process.
+    """
+    last = record["archived"]
+    is_there = last is None or memory.is_known or last in (yield from archive.archived_keys([last]))
+    if is_there:
+        after, new = find_unarchived(record, messages, changed)
+    else:
+        after, new = _find_all_unarchived(record, messages)
+    if new:
+        yield from archive.append(new, after=after, title=record["thread_title"])
+    if memory.new_groups:
+        whose = (archive.thread_id, archive.resource_id)
+        yield from archive.call("add_new_groups", *whose, memory.new_groups, archive.now)
+    return [{"type": "archived", "last": new[-1][0]}] if new else []
+
+
+def _find_removable(
+    archive: _Archive,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    request: str | None,
+) -> EffectFlow[list[Event]]:
+    """Tell what may be removed; what was edited since it was archived is archived anew."""
+    keys = find_evictable(record, messages, request)
+    kept = yield from archive.archived_keys(keys)
+    if len(kept) < len(keys):
+        after, missing = _find_all_unarchived(record, messages)
+        yield from archive.append(missing, after=after)
+        kept = yield from archive.archived_keys(keys)
+    ids = list(takewhile(kept.__contains__, keys))
+    if not ids:
+        return []
+    known = {message.id: message for message in messages}
+    stored = yield from archive.call("branch", archive.thread_id, ids)
+    before = record["evicted"]
+    for key, message in zip(ids, stored, strict=True):
+        if content_digest(message) != content_digest(known[key]):
+            yield from archive.append([(key, known[key])], after=before)
+        before = key
+    return [{"type": "evicted", "last": ids[-1], "ids": ids}]
+
+
+def complete_thread(
+    thread_id: str, resource_id: str | None, messages: Sequence[BaseMessage], now: datetime
+) -> EffectFlow[None]:
+    """Archive what is missing of a conversation whose record is not at hand.
+
+    Raises:
+        ArchiveError: When the storage fails.
+    """
+    entries = _select_conversation(messages)
+    if not entries or not thread_id:
+        return
+    archive = _Archive(thread_id, resource_id, now)
+    known = yield from archive.archived_keys([key for key, _ in entries])
+    last = max((at for at, (key, _) in enumerate(entries) if key in known), default=-1)
+    new = entries[last + 1 :]
+    if new:
+        yield from archive.append(new, after=entries[last][0] if last >= 0 else None)
 
 
 def find_unarchived(
@@ -41,8 +230,18 @@ def find_unarchived(
         if is_conversation(message):
             found[key] = message
     # From the start, behind what was removed: the archive knows what it has already.
-    everything = [each for each in keyed_messages(messages) if is_conversation(each[1])]
-    return record["evicted"], everything
+    return record["evicted"], _select_conversation(messages)
+
+
+def _find_all_unarchived(
+    record: MemoryRecord, messages: Sequence[BaseMessage]
+) -> tuple[str | None, Keyed]:
+    """Return the whole conversation, and the key of the message that was removed before it."""
+    return find_unarchived(cast("MemoryRecord", {**record, "archived": None}), messages)
+
+
+def _select_conversation(messages: Sequence[BaseMessage]) -> Keyed:
+    return [entry for entry in keyed_messages(messages) if is_conversation(entry[1])]
 
 
 def find_evictable(

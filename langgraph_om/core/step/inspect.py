@@ -1,9 +1,13 @@
-"""The gate: a look at the conversation that counts, collects, decides, and states both windows."""
+"""Inspect the conversation before a model call.
+
+New messages are counted, finished jobs taken in, what is new is archived and exchanged with the
+shared log, what is due is decided, and the state of both windows is told.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -12,22 +16,24 @@ from langchain_core.messages import BaseMessage
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.cycles.results import drop_stale_buffers, take_in_results
-from langgraph_om.core.effects import JobState
+from langgraph_om.core.effects import EffectFlow, JobState, PeekJobs
 from langgraph_om.core.events import iso
 from langgraph_om.core.plan import PROCEED, Decision, plan
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import select_valid_counts
 from langgraph_om.core.record.window import Window, open_window
+from langgraph_om.core.step.archive import archive_new
+from langgraph_om.core.step.shared_log import check_resource_id, exchange
 from langgraph_om.core.step.status import build_status, build_trim_notice
 from langgraph_om.core.wire import Event, MemoryRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What one look at the conversation found."""
+    """What was found in the conversation."""
 
     record: MemoryRecord
-    """The memory with this look's own events folded in."""
+    """The memory with the events below folded in."""
     window: Window
     decision: Decision
     events: list[Event]
@@ -38,6 +44,65 @@ class Inspection:
         """Ids of the messages that may be removed, because they are archived and observed."""
         gone = (event["ids"] for event in self.events if event["type"] == "evicted")
         return [key for ids in gone for key in ids]
+
+    @property
+    def changed(self) -> set[str]:
+        """Keys of the messages that are new, or of another content than before."""
+        counted = (event["counts"] for event in self.events if event["type"] == "counted")
+        return {key for counts in counted for key in counts}
+
+
+def inspect(
+    settings: Settings,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    identity: Identity,
+    now: datetime,
+    *,
+    must_proceed: bool = False,
+    buffering_waits: bool = False,
+    is_final: bool = False,
+) -> EffectFlow[Inspection]:
+    """Inspect the conversation before a model call, and decide what is due.
+
+    Args:
+        settings: The settings in force.
+        record: The memory of the thread.
+        messages: The whole conversation.
+        identity: Whose conversation it is.
+        now: The current time.
+        must_proceed: Whether there is no room left for work (few supersteps remain).
+        buffering_waits: Whether the Actor goes on only after the buffering that is due.
+        is_final: Whether the Actor has answered and no call follows; nothing is decided then.
+
+    Raises:
+        ConfigurationError: When a log is to be shared and the run does not say with whom, or the
+            archive says that the thread belongs to another resource.
+    """
+    is_shared = settings.scope == "resource"
+    if is_shared:
+        check_resource_id(identity)
+    cycle_ids = {name: job["cycle_id"] for name, job in record["pending"].items()}
+    jobs = (yield PeekJobs(cycle_ids)) if cycle_ids else {}
+    found = count_and_collect(settings, record, messages, identity, now, jobs=jobs)
+    if settings.archives:
+        archived, events = yield from archive_new(
+            settings,
+            found.record,
+            messages,
+            now,
+            changed=found.changed,
+            request=found.window.request,
+        )
+        found = replace(found, record=archived, events=[*found.events, *events])
+    if is_shared and identity.thread_id:
+        synced, events = yield from exchange(settings, found.record, messages, found.window, now)
+        if events:
+            window = open_window(synced, messages, settings.counter)
+            found = Inspection(synced, window, PROCEED, [*found.events, *events])
+    if is_final:
+        return found
+    return decide(settings, found, now, must_proceed=must_proceed, buffering_waits=buffering_waits)
 
 
 def count_and_collect(
@@ -103,22 +168,6 @@ def decide(
         events += [stepped, *build_trim_notice(settings, record, window)]
         events.append({"type": "status", "data": data})
     return Inspection(record, window, decision, events)
-
-
-def look(
-    settings: Settings,
-    record: MemoryRecord,
-    messages: Sequence[BaseMessage],
-    identity: Identity,
-    now: datetime,
-    *,
-    jobs: Mapping[str, JobState] | None = None,
-    must_proceed: bool = False,
-    buffering_waits: bool = False,
-) -> Inspection:
-    """Gather and conclude."""
-    seen = count_and_collect(settings, record, messages, identity, now, jobs=jobs)
-    return decide(settings, seen, now, must_proceed=must_proceed, buffering_waits=buffering_waits)
 
 
 def _build_tripwire(record: MemoryRecord, now: datetime) -> Event:

@@ -20,6 +20,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph_om import ConfigurationError
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.errors import ArchiveError
+from langgraph_om.memory import runner_of
 from support.agents import (
     Agent,
     atalk,
@@ -169,8 +170,9 @@ def test_archive_that_fails_stops_nothing_and_is_caught_up_with(
 
     failing: Any = Failing()
     agent = ready(door, archive, evict=True)
-    assert agent.memory._archiving is not None
-    agent.memory._archiving.archive = failing
+    runner = runner_of(agent.memory)
+    assert runner.writer is not None
+    runner.archive = runner.writer.archive = failing
     talk(agent.graph, CONFIG, turns(5))
     failing.is_full = True
     with caplog.at_level(logging.WARNING, logger="langgraph_om"):

@@ -12,6 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph_om import InlineBuffering, ObservationalMemory, SQLAlchemyArchive
 from langgraph_om.core.record.window import open_window
 from langgraph_om.errors import ArchiveError
+from langgraph_om.memory import runner_of
 from langgraph_om.runtime.executors import BackgroundBuffering
 from support.shared_world import (
     Agent,
@@ -76,7 +77,7 @@ def test_branches_that_take_turns_are_each_observed_once(files: SQLAlchemyArchiv
             values = places[name].values
             record, messages = values["om"], values["messages"]
             keys = [str(each.id) for each in messages]
-            counter = agent.memory.settings.counter
+            counter = runner_of(agent.memory).settings.counter
             shown = {entry.key for entry in open_window(record, messages, counter).entries}
             times = dict.fromkeys(keys, 0)
             for group in record["log"]:
@@ -93,7 +94,10 @@ def check_window(agent: Agent, values: dict[str, Any]) -> None:
     """Each message of a branch is in the window, or within a range of the log."""
     record, messages = values["om"], values["messages"]
     keys = [str(message.id) for message in messages]
-    shown = {e.key for e in open_window(record, messages, agent.memory.settings.counter).entries}
+    shown = {
+        e.key
+        for e in open_window(record, messages, runner_of(agent.memory).settings.counter).entries
+    }
     inside: set[str] = set()
     for first, last in [ends for group in record["log"] for ends in group["ranges"]]:
         if first in keys:
@@ -155,7 +159,7 @@ def test_nothing_is_removed_before_the_shared_log_has_it(files: SQLAlchemyArchiv
     assert record["outbox"]
     files.commit_record = commit  # type: ignore[method-assign]
     first = files.messages("trips", limit=2, visible_only=False)
-    now = trips.memory._clock()
+    now = runner_of(trips.memory).clock()
     keys = [each.key for each in first]
     group = {**record["log"][0], "id": "elsewhere", "ranges": [[keys[0], keys[-1]]]}
     threads = {"trips": {"cursor": keys, "hints": {}}}
@@ -213,7 +217,7 @@ def test_what_is_committed_while_a_thread_is_deleted_goes_too(files: SQLAlchemyA
         }
         threads = {**log["threads"], "trips": {"cursor": ["trips.h0.a"], "hints": {}}}
         changed = {**log, "log": [*log["log"], group], "threads": threads}
-        assert files.commit_record("ada", changed, expected=revision, now=memory._clock())
+        assert files.commit_record("ada", changed, expected=revision, now=runner_of(memory).clock())
         remove(thread_id)
 
     files.delete_thread = racing  # type: ignore[method-assign]
@@ -306,7 +310,7 @@ def test_a_copied_thread_keeps_what_it_had_observed(
     for number in range(20, 26):
         agent.say("copy", number)
     record, messages = agent.state("copy")
-    counter = agent.memory.settings.counter
+    counter = runner_of(agent.memory).settings.counter
     shown = {entry.key for entry in open_window(record, messages, counter).entries}
     keys = [str(message.id) for message in messages]
     times = covered(record, "copy", keys) + covered(record, "trips", keys)
@@ -320,11 +324,11 @@ def test_a_copied_thread_keeps_what_it_had_observed(
 def test_a_very_long_backlog_of_small_messages_is_observed_in_the_end(
     files: SQLAlchemyArchive,
 ) -> None:
-    from langgraph_om.archive import log_cache as module  # noqa: PLC0415
+    from langgraph_om.core.cycles import other_threads as module  # noqa: PLC0415
 
     many = [(f"m{n}", HumanMessage(f"I say {n}", id=f"m{n}"), True) for n in range(500)]
     memory = sharing(files, observation={"message_tokens": 60_000})
-    files.append("long", "ada", many, after=None, now=memory._clock())
+    files.append("long", "ada", many, after=None, now=runner_of(memory).clock())
     assert len(many) > module.MAX_MESSAGES
     agent = Agent(memory, InMemorySaver())
     agent.say("work")
@@ -343,10 +347,10 @@ def test_news_of_a_thread_is_seen_whatever_the_clocks_say(files: SQLAlchemyArchi
         "ada",
         [("a", HumanMessage("I like jazz", id="a"), True)],
         after=None,
-        now=memory._clock(),
+        now=runner_of(memory).clock(),
     )
     log = {"generation": 0, "log": [], "threads": {"trips": {"cursor": ["a"], "hints": {}}}}
-    assert files.commit_record("ada", log, expected=0, now=memory._clock())
+    assert files.commit_record("ada", log, expected=0, now=runner_of(memory).clock())
     agent.say("work")
     assert "jazz" not in agent.prompt()
     files.append(
@@ -354,7 +358,7 @@ def test_news_of_a_thread_is_seen_whatever_the_clocks_say(files: SQLAlchemyArchi
         "ada",
         [("b", HumanMessage("I like tea", id="b"), True)],
         after="a",
-        now=memory._clock(),
+        now=runner_of(memory).clock(),
     )
     agent.say("work")
     assert "I like tea" in agent.prompt()

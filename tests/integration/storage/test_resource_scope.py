@@ -27,6 +27,7 @@ from langgraph_om.core.content.message_keys import hidden_id
 from langgraph_om.core.record.window import open_window
 from langgraph_om.errors import ArchiveError
 from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
+from langgraph_om.memory import runner_of
 from langgraph_om.runtime.executors import BackgroundBuffering
 from langgraph_om.testing import ScriptedChatModel
 from support.shared_world import (
@@ -109,7 +110,9 @@ def test_what_is_shown_of_others_keeps_to_its_budget(files: SQLAlchemyArchive) -
         for thread in ("trips", "work", "home", "music"):
             agent.say(thread)
             record, _ = agent.state(thread)
-            shown = sum(memory.settings.counter.count_text(o["text"]) for o in record["others"])
+            shown = sum(
+                runner_of(memory).settings.counter.count_text(o["text"]) for o in record["others"]
+            )
             assert shown <= memory.thresholds.others_tokens
             if turn > 3:
                 assert "trips-000" in agent.prompt() or thread == "trips"
@@ -434,7 +437,10 @@ def check_window(agent: Agent, values: dict[str, Any]) -> None:
     """Each message of a branch is in the window, or within a range of the log."""
     record, messages = values["om"], values["messages"]
     keys = [str(message.id) for message in messages]
-    shown = {e.key for e in open_window(record, messages, agent.memory.settings.counter).entries}
+    shown = {
+        e.key
+        for e in open_window(record, messages, runner_of(agent.memory).settings.counter).entries
+    }
     ends = [ends for group in record["log"] for ends in group["ranges"]]
     inside: set[str] = set()
     for first, last in ends:
@@ -475,7 +481,7 @@ def test_history_can_be_listed_read_and_restored(archive: SQLAlchemyArchive) -> 
     newest, former = generations[0], generations[1]
     assert newest["generation"] == former["generation"] + 1
     assert former["log"] != newest["log"]
-    now = memory._clock()
+    now = runner_of(memory).clock()
     assert memory.observations_as_of("ada", now)
     assert memory.observations_as_of("ada", "2020-01-01") == ""
     restored = memory.restore("ada", former["generation"])
@@ -501,7 +507,7 @@ def test_a_deleted_thread_leaves_nothing_in_the_shared_log(archive: SQLAlchemyAr
     assert "trips-" not in agent.prompt()
     for record in memory.history("ada", 100):
         assert "trips-" not in str(record)
-    assert memory.observations_as_of("ada", memory._clock()).count("trips-") == 0
+    assert memory.observations_as_of("ada", runner_of(memory).clock()).count("trips-") == 0
     agent.say("trips")  # the checkpoint is the caller's: the thread begins to be observed anew
     check_thread(agent, "trips")
 

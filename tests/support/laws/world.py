@@ -30,6 +30,7 @@ from langgraph_om import InlineBuffering, ObservationalMemory, ParallelBuffering
 from langgraph_om.core.record.chunks import MIN_REMAINING
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.window import open_window
+from langgraph_om.memory import runner_of
 from support.agents import Graph, Part, Saver, dumped, of_kind
 from support.clock import Clock
 from support.laws.cast import Actor, ActorDownError, Held, HeldBuffering, Oracle, request
@@ -282,7 +283,7 @@ class World:
         return parts, fell
 
     def _set_deadline(self, worker: Worker) -> None:
-        worker.memory._deadline = SHORT if self.oracle.hangs else LONG
+        runner_of(worker.memory).deadline = SHORT if self.oracle.hangs else LONG
 
     def _end_hanging(self) -> None:
         if self.oracle.hangs:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import cycle as endless
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given, settings
@@ -12,18 +12,18 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
-from langgraph_om.core.config.settings import Identity, Settings
+from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import Thresholds, resolve_thresholds
 from langgraph_om.core.cycles.observation import observe_cycle
 from langgraph_om.core.cycles.reflection import reflect_cycle
-from langgraph_om.core.effects import AskModel, CycleFlow, ModelReply
+from langgraph_om.core.effects import EffectFlow, ModelReply
 from langgraph_om.core.plan import back_off, plan
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import Window, find_safe_cuts, open_window
-from langgraph_om.core.step.inspect import look
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.testing import check_message_sequence
+from langgraph_om.testing import check_message_sequence, drive
+from support.simulation import look
 from support.words import Words
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
@@ -287,20 +287,9 @@ def reply(told: Told) -> ModelReply:
     return ModelReply(NOW, told, usage={"inputTokens": 10, "outputTokens": 2})
 
 
-def run(flow: CycleFlow, scripts: dict[str, Iterator[Told]]) -> list[dict[str, Any]]:
+def run(flow: EffectFlow[None], scripts: dict[str, Iterator[Told]]) -> list[dict[str, Any]]:
     """Run a cycle, answering from the script of its role."""
-    events: list[dict[str, Any]] = []
-    answer: ModelReply | None = None
-    while True:
-        try:
-            item = flow.send(answer)
-        except StopIteration:
-            return events
-        answer = None
-        if isinstance(item, AskModel):
-            answer = reply(next(scripts[item.role]))
-        else:
-            events.append(cast("dict[str, Any]", item))
+    return drive(flow, lambda call: reply(next(scripts[call.role]))).events
 
 
 def covered(record: MemoryRecord, messages: Sequence[BaseMessage]) -> list[int]:
@@ -370,7 +359,7 @@ def test_the_laws_hold_over_whole_conversations(
     for part in parts:
         messages += part
         for _ in range(2 * len(messages) + 10):
-            seen = look(setup, record, messages, Identity("t"), NOW)
+            seen = look(setup, record, messages, NOW)
             record = seen.record
             if seen.decision.kind in {"proceed", "abort"}:
                 break
@@ -402,9 +391,7 @@ def test_a_memory_whose_models_answer_keeps_to_its_limits(parts: list[list[BaseM
     messages: list[BaseMessage] = []
     for part in parts:
         messages += part
-        while (
-            seen := look(setup, record, messages, Identity("t"), NOW)
-        ).decision.kind != "proceed":
+        while (seen := look(setup, record, messages, NOW)).decision.kind != "proceed":
             flow = (
                 observe_cycle(setup, seen.record, seen.window, seen.decision.count, NOW)
                 if seen.decision.kind == "observe"
@@ -426,13 +413,13 @@ def test_a_memory_that_is_down_leaves_the_conversation_as_it_is() -> None:
     messages: list[BaseMessage] = []
     for at in range(60):
         messages += [HumanMessage(words(50), id=f"h{at}"), AIMessage(words(50), id=f"a{at}")]
-        seen = look(setup, record, messages, Identity("t"), NOW)
+        seen = look(setup, record, messages, NOW)
         record = seen.record
         if seen.decision.kind == "observe":
             tried.append(seen.window.tokens)
             flow = observe_cycle(setup, record, seen.window, seen.decision.count, NOW)
             record = fold(record, [run(flow, scripts)])
-            seen = look(setup, record, messages, Identity("t"), NOW)
+            seen = look(setup, record, messages, NOW)
             record = seen.record
         assert seen.decision.kind == "proceed"
         assert assemble(record, messages, seen.window, today=NOW.date()) == messages

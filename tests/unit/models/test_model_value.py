@@ -31,6 +31,7 @@ from langgraph_om import (
     ObserverError,
     StepResult,
 )
+from langgraph_om.memory import runner_of
 from langgraph_om.models.ask import read_reply
 from langgraph_om.models.retries import backoff, is_transient, retry_after
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
@@ -193,7 +194,7 @@ def test_settings_that_can_not_be_meant_are_refused(
 def test_settings_apply_to_what_is_known_or_not_yet_known(model: Any) -> None:
     settings = {"temperature": None, "max_output_tokens": 5, "extra": {"top_p": 0.5}}
     memory = ObservationalMemory(model, observation={"model_settings": settings})
-    assert memory.settings.observation.model_settings == settings
+    assert runner_of(memory).settings.observation.model_settings == settings
 
 
 # --- Tiers ---------------------------------------------------------------------------------------

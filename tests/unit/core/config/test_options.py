@@ -24,6 +24,7 @@ from langgraph_om import (
 )
 from langgraph_om.core.config.options import DEFAULT_MODEL, as_config, is_default
 from langgraph_om.core.config.thresholds import resolve_thresholds
+from langgraph_om.memory import runner_of
 from langgraph_om.models.choose import select_models
 from langgraph_om.testing import ScriptedChatModel
 
@@ -367,7 +368,7 @@ def test_a_mapping_and_the_config_class_are_one() -> None:
     options: dict[str, Any] = {"message_tokens": 5000, **OFF}
     by_mapping = ObservationalMemory(MODEL, observation=options)
     by_class = ObservationalMemory(MODEL, observation=ObservationConfig(**options))
-    assert by_mapping.settings.observation == by_class.settings.observation
+    assert runner_of(by_mapping).settings.observation == runner_of(by_class).settings.observation
     assert by_mapping.thresholds == by_class.thresholds
     assert as_config(RetrievalConfig, "retrieval", {}) == RetrievalConfig()
     assert as_config(RetrievalConfig, "retrieval", {"vector": True}) == RetrievalConfig(vector=True)
@@ -468,8 +469,8 @@ def test_legal_host_options(zone: str | tzinfo) -> None:
         token_counter=TokenxCounter(),
     )
     assert memory.messages_key == "chat"
-    assert str(memory.settings.timezone) in {str(zone), "UTC"}
-    assert memory.settings.max_input_tokens == 1
+    assert str(runner_of(memory).settings.timezone) in {str(zone), "UTC"}
+    assert runner_of(memory).settings.max_input_tokens == 1
 
 
 # --- Models --------------------------------------------------------------------------------------
@@ -551,7 +552,7 @@ def test_a_model_in_an_error_is_shown_by_its_class_and_name() -> None:
 
 def test_host_options_need_no_model() -> None:
     memory = ObservationalMemory(enabled=False, timezone="Europe/Berlin", on_error="abort")
-    assert memory.settings.on_error == "abort"
+    assert runner_of(memory).settings.on_error == "abort"
 
 
 @pytest.mark.parametrize(
@@ -620,6 +621,8 @@ def test_the_environment_chooses_the_prompt_that_is_left_open(
         monkeypatch.setenv(name, value)
     options = {**OFF, **({"prompt": prompt} if prompt else {})}
     memory = ObservationalMemory(MODEL, observation=options)
-    assert memory.settings.observation.prompt == expected
+    assert runner_of(memory).settings.observation.prompt == expected
     monkeypatch.setenv("OM_USE_LEGACY_PROMPT", "1")
-    assert memory.settings.observation.prompt == expected, "it is read once, at construction"
+    assert runner_of(memory).settings.observation.prompt == expected, (
+        "it is read once, at construction"
+    )

@@ -13,7 +13,7 @@ from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import resolve_thresholds
 from langgraph_om.core.cycles.observation import observe_cycle
 from langgraph_om.core.cycles.reflection import reflect_cycle
-from langgraph_om.core.effects import AskModel, CycleFlow, ModelReply
+from langgraph_om.core.effects import AskModel, EffectFlow, ModelReply
 from langgraph_om.core.events import to_part
 from langgraph_om.core.observe.observer import ObserverInput, observe
 from langgraph_om.core.plan import plan
@@ -23,6 +23,7 @@ from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.reflect.reflector import Reflection, ReflectorInput, reflect
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ObserverError
+from langgraph_om.testing import drive
 from support.words import Words
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
@@ -37,12 +38,6 @@ ResultT = TypeVar("ResultT")
 Told = str | Exception | ModelReply
 
 
-def reply(told: Told) -> ModelReply:
-    if isinstance(told, ModelReply):
-        return told
-    return ModelReply(NOW, error=told) if isinstance(told, Exception) else ModelReply(NOW, told)
-
-
 @dataclass
 class Talk:
     """Answers a flow in order, and remembers what it was asked."""
@@ -52,30 +47,17 @@ class Talk:
     def __post_init__(self) -> None:
         self.calls: list[AskModel] = []
 
-    def run(self, flow: Generator[AskModel, ModelReply, ResultT]) -> ResultT:
-        try:
-            call = next(flow)
-            while True:
-                self.calls.append(call)
-                call = flow.send(reply(self.answers[len(self.calls) - 1]))
-        except StopIteration as done:
-            return cast("ResultT", done.value)
+    def answer(self, call: AskModel) -> Told:
+        self.calls.append(call)
+        return self.answers[len(self.calls) - 1]
 
-    def run_cycle(self, flow: CycleFlow) -> list[dict[str, Any]]:
-        events: list[dict[str, Any]] = []
-        self.events = events
-        answer: ModelReply | None = None
-        while True:
-            try:
-                item = flow.send(answer)
-            except StopIteration:
-                return events
-            answer = None
-            if isinstance(item, AskModel):
-                self.calls.append(item)
-                answer = reply(self.answers[len(self.calls) - 1])
-            else:
-                events.append(cast("dict[str, Any]", item))
+    def run(self, flow: Generator[AskModel, ModelReply, ResultT]) -> ResultT:
+        return drive(flow, self.answer).result
+
+    def run_cycle(self, flow: EffectFlow[None]) -> list[dict[str, Any]]:
+        self.events: list[dict[str, Any]] = []
+        drive(flow, self.answer, events=self.events)
+        return self.events
 
 
 def texts(call: AskModel) -> list[str]:

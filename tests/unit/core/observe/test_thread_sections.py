@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -31,6 +31,7 @@ from langgraph_om.core.reflect.reflector import ThreadsReflectorInput, reflect_t
 from langgraph_om.core.reflect.regroup import regroup_threads, render_for_reflector
 from langgraph_om.core.wire import Group
 from langgraph_om.errors import ObserverError
+from langgraph_om.testing import drive
 from support.words import Words
 
 if TYPE_CHECKING:
@@ -47,17 +48,8 @@ def run(
     flow: Generator[AskModel, ModelReply, ResultT], *answers: Told
 ) -> tuple[ResultT, list[AskModel]]:
     """Answer a flow in order; return its result and what it asked."""
-    calls: list[AskModel] = []
-    try:
-        call = next(flow)
-        while True:
-            calls.append(call)
-            told = answers[len(calls) - 1]
-            if isinstance(told, str):
-                told = ModelReply(NOW, told)
-            call = flow.send(told if isinstance(told, ModelReply) else ModelReply(NOW, error=told))
-    except StopIteration as done:
-        return cast("ResultT", done.value), calls
+    run = drive(flow, answers)
+    return run.result, run.effects
 
 
 # --- Ids in tags ---------------------------------------------------------------------------------

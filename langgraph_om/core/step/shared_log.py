@@ -1,0 +1,268 @@
+"""The log that a resource's threads share: each step takes in what is new, and gives what it has.
+
+A thread works with its own copy of the log, in its checkpoint, and notes what it changes. A step
+puts these changes into the archive by compare-and-set, on top of whatever other threads have put
+there meanwhile, and brings the copy up to date. When the archive fails the thread goes on with its
+copy, and the next step tries again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, cast
+
+from langchain_core.messages import BaseMessage
+
+from langgraph_om.core.config.settings import Identity, Settings
+from langgraph_om.core.content.message_keys import is_conversation, keyed_messages
+from langgraph_om.core.cycles.other_threads import read_other_threads
+from langgraph_om.core.effects import EffectFlow, Storage, StorageReply, Warn, call_storage
+from langgraph_om.core.observe.other_threads import build_excerpts
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import CURSOR_TAIL
+from langgraph_om.core.record.shared_log import apply_changes, complete_log, diff_record, rewind
+from langgraph_om.core.record.window import Window, open_window
+from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.wire import Event, Group, MemoryRecord, SharedLog
+from langgraph_om.errors import ArchiveError, ConfigurationError
+
+MAX_COMMITS = 50
+"""How often a commit is tried before the step goes on without it."""
+
+Folded = tuple[MemoryRecord, list[Event]]
+"""The memory, and the events that are folded in it."""
+
+
+def exchange(
+    settings: Settings,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    window: Window,
+    now: datetime,
+) -> EffectFlow[Folded]:
+    """Exchange what is new with the shared log.
+
+    Args:
+        settings: The settings in force.
+        record: The memory of the thread, looked at in this step.
+        messages: The whole conversation.
+        window: Its unobserved messages, by the thread's own copy.
+        now: The current time.
+
+    Returns:
+        The memory, and the events that are folded in it.
+    """
+    is_new_turn = window.request != record["turn"]["request"]
+    try:
+        synced, events = yield from _exchange_log(
+            settings, record, messages, now, is_new_turn=is_new_turn
+        )
+        if events or is_new_turn:
+            described = yield from _describe_others(settings, synced)
+            synced, events = fold(synced, [described]), [*events, *described]
+    except ArchiveError as error:
+        yield Warn(
+            "thread %r: the shared log cannot be reached, the thread goes on with its copy: %s",
+            (record["thread_id"], error),
+        )
+        return record, []
+    return synced, events
+
+
+def check_resource_id(identity: Identity) -> None:
+    """Check that a run says with which threads it shares a log.
+
+    Raises:
+        ConfigurationError: When it does not.
+    """
+    if not identity.resource_id:
+        msg = (
+            '`scope` is "resource" and the run has no resource id; write one into the '
+            'configuration, {"configurable": {"resource_id": "..."}}, or set `resource_id`'
+        )
+        raise ConfigurationError(msg)
+
+
+# --- The log -------------------------------------------------------------------------------------
+
+
+def _exchange_log(
+    settings: Settings,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    now: datetime,
+    *,
+    is_new_turn: bool,
+) -> EffectFlow[Folded]:
+    resource, changes = str(record["resource_id"]), record["outbox"]
+    # Once in a turn the log itself is read: one that was begun anew counts from 1 again.
+    if not changes and not is_new_turn:
+        revision = yield from call_storage("record_revision", resource)
+        if revision == record["revision"]:
+            return record, []
+    shared, revision = yield from _commit_changes(settings, record, messages, now)
+    yield from _archive_groups(resource, record, shared, now)
+    event = diff_record(record, shared, revision, changes)
+    synced = fold(record, [event])
+    return (synced, [event]) if synced != record else (record, [])
+
+
+def _commit_changes(
+    settings: Settings, record: MemoryRecord, messages: Sequence[BaseMessage], now: datetime
+) -> EffectFlow[tuple[SharedLog, int]]:
+    """Put the thread's changes into the log, whatever that is by now.
+
+    Returns:
+        The log and its revision.
+
+    Raises:
+        ArchiveError: When the storage fails, or the log changes all the time.
+    """
+    resource, changes = str(record["resource_id"]), record["outbox"]
+    for _ in range(MAX_COMMITS):
+        stored, revision = yield from call_storage("load_record", resource)
+        before = complete_log(stored)
+        own = rewind_if_forked(before, record, messages, settings.counter)
+        shared = apply_changes(own, (yield from drop_deleted_threads(record, changes)))
+        if shared != before:
+            is_ours = yield from call_storage(
+                "commit_record", resource, dict(shared), expected=revision, now=now
+            )
+            if not is_ours:
+                continue
+            revision += 1
+        yield Storage("remember_log", (resource, revision, shared))
+        return shared, revision
+    msg = f"the shared log of {resource!r} changed {MAX_COMMITS} times while it was read"
+    raise ArchiveError(msg)
+
+
+def drop_deleted_threads(
+    record: MemoryRecord, changes: Sequence[dict[str, Any]]
+) -> EffectFlow[list[dict[str, Any]]]:
+    """Leave out what was observed of other threads that are deleted by now."""
+    kept: list[dict[str, Any]] = []
+    for change in changes:
+        is_of_other = change["kind"] == "extend" and change["thread_id"] != record["thread_id"]
+        if is_of_other:
+            newest = change["cursor"][-1:]
+            if not (yield from call_storage("contains", change["thread_id"], newest)):
+                continue
+        kept.append(change)
+    return kept
+
+
+def _archive_groups(
+    resource: str, record: MemoryRecord, shared: SharedLog, now: datetime
+) -> EffectFlow[None]:
+    """Archive what the log took of other threads; of its own the thread archives it itself.
+
+    Raises:
+        ArchiveError: When the storage fails; the next step tries again.
+    """
+    taken = {group["id"] for group in shared["log"]}
+    others: dict[str, list[Group]] = {}
+    titles: dict[str, str] = {}
+    for change in record["outbox"]:
+        groups = [group for group in change["groups"] if group["id"] in taken]
+        for group in groups:
+            if group["thread_id"] not in (None, record["thread_id"]):
+                others.setdefault(str(group["thread_id"]), []).append(group)
+        title = change["hints"].get("thread_title")
+        is_other = change.get("thread_id") != record["thread_id"]
+        if groups and change["kind"] == "extend" and is_other and title:
+            titles[change["thread_id"]] = title
+    for thread_id, groups in others.items():
+        if (yield from call_storage("thread", thread_id)) is not None:
+            yield from call_storage("add_groups", thread_id, resource, groups, now)
+    for thread_id, title in titles.items():
+        reply: StorageReply = yield Storage("set_title", (thread_id, title, now))
+        if isinstance(reply.error, ArchiveError | ConfigurationError):  # no storage takes any text
+            yield Warn("thread %r: its title is not kept: %s", (thread_id, reply.error))
+        elif reply.error is not None:
+            raise reply.error
+
+
+# --- Forks ---------------------------------------------------------------------------------------
+
+
+def rewind_if_forked(
+    shared: SharedLog,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    counter: TokenCounter,
+) -> SharedLog:
+    """Let the thread go on from its own last message when the log names messages it never had.
+
+    So it is in a fork from before these, and in the conversation that was forked.
+    """
+    thread_id = record["thread_id"]
+    known = shared["threads"].get(thread_id)
+    if known is None or not known["cursor"] or not messages:
+        return shared
+    newest = known["cursor"][-1]
+    own = [group for group in shared["log"] if group["thread_id"] == thread_id]
+    ends = {last for group in own for _, last in group["ranges"]}
+    for message in reversed(messages):
+        if message.id == newest:
+            return shared
+        if message.id in ends:
+            break
+    keys = [key for key, message in keyed_messages(messages) if is_conversation(message)]
+    places = {key: at for at, key in enumerate(keys)}
+    if record["evicted"] in known["cursor"]:
+        return shared
+    if places.keys().isdisjoint(record["cursor"]):
+        record = cast("MemoryRecord", {**record, "log": own, "cursor": known["cursor"]})
+    stop = max(
+        _find_own_end(record, messages, places, counter),
+        max((places[key] + 1 for key in known["cursor"] if key in places), default=0),
+        _find_covered_end(own, places),
+    )
+    if stop and keys[stop - 1] == newest:
+        return shared
+    return rewind(shared, thread_id, keys[:stop][-CURSOR_TAIL:])
+
+
+def _find_own_end(
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    places: Mapping[str, int],
+    counter: TokenCounter,
+) -> int:
+    """Count the messages that are observed as the thread knows it, unsent ones left out."""
+    window = open_window(record, messages, counter)
+    stop = len(places) - len(window.entries)
+    for change in record["outbox"]:
+        if change["kind"] == "extend" and change["thread_id"] == record["thread_id"]:
+            sent = places.get(change["after"], -1) + 1
+            return min(stop, sent)
+    return stop
+
+
+def _find_covered_end(groups: Sequence[Group], places: Mapping[str, int]) -> int:
+    """Count the messages up to the end of the last range that lies in a conversation."""
+    ends = [
+        places[last] + 1
+        for group in groups
+        for first, last in group["ranges"]
+        if first in places and last in places
+    ]
+    return max(ends, default=0)
+
+
+# --- Other threads -------------------------------------------------------------------------------
+
+
+def _describe_others(settings: Settings, record: MemoryRecord) -> EffectFlow[list[Event]]:
+    """Describe the other threads, when that is news."""
+    threads = yield from read_other_threads(settings, record)
+    found = build_excerpts(
+        threads,
+        settings.thresholds.others_tokens,
+        settings.counter,
+        settings.show_id,
+        settings.timezone,
+    )
+    return [{"type": "others", "others": found}] if found != record["others"] else []
