@@ -107,22 +107,18 @@ class Part:
     @_Once
     def name(self) -> str:
         """The name of the tool, or of a file that came as text."""
-        if self.kind.startswith("tool-"):
-            name = as_label(self.block.get("name"))
-            return name or ("tool" if self.kind == "tool-call" else "")
-        return (attachment_label(self.places) or "text") if self.is_document else ""
+        if self.is_document:
+            return attachment_label(self.places) or "text"
+        name = as_label(self.block.get("name")) if self.kind.startswith("tool-") else ""
+        return name or ("tool" if self.kind == "tool-call" else "")
 
     @_Once
     def call_id(self) -> str:
         """The id that a call shares with its result."""
         if self.kind == "tool-call":
             return as_label(self.block.get("call_id") or self.block.get("id"))
-        if not self.kind.startswith("tool-"):
-            return ""
-        ids = (self.block.get(key) for key in ("tool_use_id", "tool_call_id", "call_id"))
-        return next(filter(None, map(as_label, ids)), "")
-
-    # What follows is for what is attached.
+        keys = ("tool_use_id", "tool_call_id", "call_id") if self.kind.startswith("tool-") else ()
+        return next(filter(None, (as_label(self.block.get(key)) for key in keys)), "")
 
     @_Once
     def places(self) -> list[Mapping[Any, Any]]:
@@ -228,14 +224,7 @@ def all_parts(message: BaseMessage, placeholders: Placeholders) -> Iterator[Part
         placeholders: Names what is attached.
     """
     if isinstance(message, ToolMessage | FunctionMessage):
-        yield _result(
-            {
-                "name": message.name,
-                "tool_call_id": getattr(message, "tool_call_id", ""),
-                "status": getattr(message, "status", ""),
-                "content": _result_content(message),
-            }
-        )
+        yield _result({**vars(message), "content": _result_content(message)})
         return
     listed = _listed_calls(message)
     shown = {call.call_id for call in listed}
