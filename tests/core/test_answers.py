@@ -7,14 +7,18 @@ is asked once more: to refuse a good answer costs a question, to keep a bad one 
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from langgraph_om.core.effects import ModelReply
+from langgraph_om.core.observe.observer import ObserverInput, observe
 from langgraph_om.core.observe.parse_answer import Parsed, Status, parse_output, render_output
 from langgraph_om.core.observe.thread_sections import parse_sections
+from langgraph_om.errors import ObserverError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -455,6 +459,33 @@ def test_an_answer_in_sections_is_read_alike(text: str) -> None:
 def test_without_tags_prose_is_nobodys_memory() -> None:
     text = "I can't do that. Instead I can:\n- 🔴 summarise\n- translate"
     assert parse_sections(text, ["A"]).status == "malformed"
+
+
+NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)
+
+
+def ask(*answers: str) -> tuple[Parsed, int]:
+    """Answer the Observer's questions in order; return what it made of it, and how many it had."""
+    flow = observe(ObserverInput("User (10:00): hi"))
+    next(flow)
+    try:
+        for answer in answers:
+            flow.send(ModelReply(NOW, answer))
+    except StopIteration as done:
+        return done.value, len(answers)
+    pytest.fail("one more question")
+
+
+def test_small_talk_is_no_failure() -> None:
+    for text in ("<observations/>", *map(tagged, NOTHING_SAID)):
+        assert ask(text) == (Parsed("none"), 1)
+
+
+def test_who_answers_in_prose_is_asked_for_the_form() -> None:
+    for text in ("I can't do that. Instead I can:\n- summarise\n- translate", *NO_ANSWER):
+        assert ask(text, GOOD) == (Parsed("ok", LOG), 2)
+        with pytest.raises(ObserverError, match="malformed"):
+            ask(text, text)
 
 
 # --- Whatever is mixed, what was kept is read again ----------------------------------------------
