@@ -422,14 +422,14 @@ def test_a_self_closed_block_says_nothing() -> None:
         assert parse_output(text).status == "empty"
 
 
-@pytest.mark.parametrize("text", ["No new observations.", "Keine neuen Beobachtungen.", "（なし）"])
-def test_words_that_name_what_is_missing_need_no_tags(text: str) -> None:
+@pytest.mark.parametrize("text", ["(none)", "（なし）", "(No new observations.)", "- none"])
+def test_without_tags_nothing_counts_in_brackets_or_as_an_item(text: str) -> None:
     assert parse_output(text) == Parsed("none")
     assert parse_output(f"<think>hm</think>\n{text}\n{HINTS}").status == "none"
 
 
-@pytest.mark.parametrize("text", ["none", "null", "N/A", "нет", "无", "nothing"])
-def test_a_bare_word_may_be_what_is_left_of_a_failed_call(text: str) -> None:
+@pytest.mark.parametrize("text", ["none", "null", "N/A", "нет", "无", "No new observations."])
+def test_bare_words_may_be_what_is_left_of_a_failed_call(text: str) -> None:
     assert parse_output(text).status == "malformed"
 
 
