@@ -145,12 +145,6 @@ def says_nothing_to_note(text: str) -> bool:
     return bool(lines) and all(map(_denies, lines))
 
 
-def is_bare_word(text: str) -> bool:
-    """Return whether a text is but one word, without brackets or a bullet."""
-    plain = text.strip().rstrip(".!。")
-    return plain[:1].isalpha() and _WORD.fullmatch(_fold(plain)) is not None
-
-
 def _fold(text: str) -> str:
     return unicodedata.normalize("NFKC", text).casefold()
 

@@ -17,6 +17,7 @@ from langgraph_om.core.observe.answer_lines import Lines, are_days_apart, strip_
 from langgraph_om.core.observe.answer_tags import (
     ITEM,
     ITEM_LINE,
+    ITEM_START,
     LOG,
     REPLY,
     TASK,
@@ -27,7 +28,7 @@ from langgraph_om.core.observe.answer_tags import (
     find_tags,
     split_best,
 )
-from langgraph_om.core.observe.non_answers import is_bare_word, is_verdict, says_nothing_to_note
+from langgraph_om.core.observe.non_answers import is_verdict, says_nothing_to_note
 from langgraph_om.core.observe.repetition import is_degenerate
 
 Status = Literal["ok", "none", "empty", "malformed", "degenerate", "cut_off"]
@@ -201,8 +202,9 @@ def _choose_texts(told: list[tuple[Block, list[str]]]) -> list[str]:
 def _judge(split: Split) -> tuple[Status, str]:
     """Judge text without the tags: it counts when every line of it is in our form.
 
-    Either a date heading or a mark has to show that the list is one of observations; a close tag
-    alone shows it too, with whatever text after it.
+    That there is nothing counts in brackets or as an item: bare words may be what is left of a
+    failed call. Of a list, a date heading or a mark has to show that it is one of observations; a
+    close tag alone shows it too, with whatever text after it.
     """
     before, after = split.outside[: split.before_close], split.outside[split.before_close or 0 :]
     is_closed = split.before_close is not None and "".join(before).strip() != ""
@@ -213,7 +215,8 @@ def _judge(split: Split) -> tuple[Status, str]:
         return "empty", ""
     bare = strip_dates(whole)
     if says_nothing_to_note(bare):
-        return ("malformed" if is_bare_word(bare) else "none"), ""
+        is_in_form = bare.startswith(("(", "（")) or ITEM_START.match(bare)
+        return ("none" if is_in_form else "malformed"), ""
     log = _settle_log(whole)
     lines = Lines(log or "")
     if log is None or lines.before or lines.after or not lines.items or lines.are_doubtful:

@@ -7,14 +7,18 @@ is asked once more: to refuse a good answer costs a question, to keep a bad one 
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from langgraph_om.core.effects import ModelReply
+from langgraph_om.core.observe.observer import ObserverInput, observe
 from langgraph_om.core.observe.parse_answer import Parsed, Status, parse_output, render_output
 from langgraph_om.core.observe.thread_sections import parse_sections
+from langgraph_om.errors import ObserverError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -418,14 +422,14 @@ def test_a_self_closed_block_says_nothing() -> None:
         assert parse_output(text).status == "empty"
 
 
-@pytest.mark.parametrize("text", ["No new observations.", "Keine neuen Beobachtungen.", "（なし）"])
-def test_words_that_name_what_is_missing_need_no_tags(text: str) -> None:
+@pytest.mark.parametrize("text", ["(none)", "（なし）", "(No new observations.)", "- none"])
+def test_without_tags_nothing_counts_in_brackets_or_as_an_item(text: str) -> None:
     assert parse_output(text) == Parsed("none")
     assert parse_output(f"<think>hm</think>\n{text}\n{HINTS}").status == "none"
 
 
-@pytest.mark.parametrize("text", ["none", "null", "N/A", "нет", "无", "nothing"])
-def test_a_bare_word_may_be_what_is_left_of_a_failed_call(text: str) -> None:
+@pytest.mark.parametrize("text", ["none", "null", "N/A", "нет", "无", "No new observations."])
+def test_bare_words_may_be_what_is_left_of_a_failed_call(text: str) -> None:
     assert parse_output(text).status == "malformed"
 
 
@@ -455,6 +459,33 @@ def test_an_answer_in_sections_is_read_alike(text: str) -> None:
 def test_without_tags_prose_is_nobodys_memory() -> None:
     text = "I can't do that. Instead I can:\n- 🔴 summarise\n- translate"
     assert parse_sections(text, ["A"]).status == "malformed"
+
+
+NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)
+
+
+def ask(*answers: str) -> tuple[Parsed, int]:
+    """Answer the Observer's questions in order; return what it made of it, and how many it had."""
+    flow = observe(ObserverInput("User (10:00): hi"))
+    next(flow)
+    try:
+        for answer in answers:
+            flow.send(ModelReply(NOW, answer))
+    except StopIteration as done:
+        return done.value, len(answers)
+    pytest.fail("one more question")
+
+
+def test_small_talk_is_no_failure() -> None:
+    for text in ("<observations/>", *map(tagged, NOTHING_SAID)):
+        assert ask(text) == (Parsed("none"), 1)
+
+
+def test_who_answers_in_prose_is_asked_for_the_form() -> None:
+    for text in ("I can't do that. Instead I can:\n- summarise\n- translate", *NO_ANSWER):
+        assert ask(text, GOOD) == (Parsed("ok", LOG), 2)
+        with pytest.raises(ObserverError, match="malformed"):
+            ask(text, text)
 
 
 # --- Whatever is mixed, what was kept is read again ----------------------------------------------
