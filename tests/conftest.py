@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
-LIVE_KEYS = ("GOOGLE_API_KEY", "OPENAI_API_KEY")
+TESTS = Path(__file__).parent
+SLOW = ("hostile", "processes", "examples", "integration/storage", "benchmarks")
+"""Folders whose tests are `slow`: they start processes and servers, or try very much."""
+DEFAULT = "not slow"
+SHARED = ("before_the_turn", "conversation", "found", "server", "told", "trip")
+"""Fixtures that are dear: `--dist=loadgroup` sends all tests that share one to one process."""
 
 # Laws are about answers, not about the speed of the machine; CI tries the same examples each time.
 settings.register_profile(
@@ -34,13 +39,33 @@ settings.register_profile(
 settings.load_profile("ci")
 
 
+def is_in(path: Path, *folders: str) -> bool:
+    """Return whether a path lies in one of these folders of the tests."""
+    return any(path.is_relative_to(TESTS / folder) for folder in folders)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Run slow tests where nothing but slow folders or files of them is named."""
+    named = [(config.invocation_params.dir / arg.split("::")[0]).resolve() for arg in config.args]
+    if config.option.markexpr == DEFAULT and all(is_in(path, *SLOW) for path in named):
+        config.option.markexpr = ""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import what is slow where it would be left out."""
+    return True if config.option.markexpr == DEFAULT and is_in(collection_path, *SLOW) else None
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give `live` tests the network, and skip them where no model could answer."""
-    has_key = any(os.environ.get(key) for key in LIVE_KEYS)
+    """Mark tests by the folder they lie in."""
     for item in items:
-        if item.get_closest_marker("live"):
-            item.add_marker(pytest.mark.enable_socket)
-            item.add_marker(pytest.mark.skipif(not has_key, reason=f"needs one of {LIVE_KEYS}"))
+        if is_in(item.path, *SLOW):
+            item.add_marker(pytest.mark.slow)
+        if is_in(item.path, "laws"):
+            item.add_marker(pytest.mark.law)
+        for name in {*SHARED} & {*getattr(item, "fixturenames", ())}:
+            item.add_marker(pytest.mark.xdist_group(name))
 
 
 @pytest.fixture

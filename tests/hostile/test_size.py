@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from typing import Any
@@ -25,26 +24,12 @@ from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.reflect.regroup import regroup
 from langgraph_om.core.wire import Group
 from langgraph_om.testing import ExtractiveReflector, ScriptedChatModel
+from support.growth import MIN_SECONDS, MOST, check_growth, seconds
 from support.material import COUNTERS, deep, examples
 from support.simulation import look, settings
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 COUNTER = COUNTERS[0]
-MOST = 3.2
-"""How much longer twice as much may take; four times would be quadratic."""
-MIN_SECONDS = 0.05
-
-
-def seconds(work: Callable[[], object]) -> float:
-    begun = time.process_time()
-    work()
-    return time.process_time() - begun
-
-
-def check_growth(prepare: Callable[[int], Callable[[], object]], size: int) -> None:
-    """Work on so much, and on twice as much: the best of three tries of each."""
-    once, twice = (min(seconds(prepare(size * n)) for _ in range(3)) for n in (1, 2))
-    assert twice <= MOST * max(once, MIN_SECONDS), f"{once:.3f} s, then {twice:.3f} s"
 
 
 # --- Many messages -------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -51,14 +50,16 @@ def buffered(door: str = "agent", buffering: Buffering | None = None, **options:
     return make_agent(door, InMemorySaver(), buffering=buffering, **options)
 
 
-@pytest.mark.parametrize("door", ["agent", "plain"])
-@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize(
+    ("executor", "door"),
+    [*((executor, "plain") for executor in EXECUTORS), ("background", "agent")],
+)
 def test_conversation_with_each_executor_waits_for_nothing_and_loses_nothing(
     executor: str, door: str
 ) -> None:
     agent = buffered(door, EXECUTORS[executor]())
     config, parts = on_thread(), []
-    for message in turns(50, lookups=("", "2,1")):
+    for message in turns(36, lookups=("", "2,1")):
         parts += say(agent.graph, config, message)
         agent.memory.flush()
         assert uncovered(agent.memory, values(agent.graph, config)) == []
@@ -74,7 +75,7 @@ def test_conversation_with_each_executor_waits_for_nothing_and_loses_nothing(
 async def test_async_conversation_with_each_executor(executor: str) -> None:
     agent = buffered("agent", EXECUTORS[executor]())
     config = on_thread()
-    for message in turns(30, lookups=("", "2,1")):
+    for message in turns(20, lookups=("", "2,1")):
         await agent.graph.ainvoke({"messages": [message]}, config)
         await agent.memory.aflush()
         assert uncovered(agent.memory, values(agent.graph, config)) == []
@@ -87,7 +88,7 @@ def test_every_executor_remembers_the_same_once_its_work_is_done() -> None:
     for name, executor in EXECUTORS.items():
         agent = buffered("agent", executor())
         config = on_thread()
-        for message in turns(40):
+        for message in turns(28):
             say(agent.graph, config, message)
             agent.memory.flush()
         logs[name] = [group["text"] for group in record_of(agent.graph, config)["log"]]
@@ -106,6 +107,7 @@ class HeldObserver:
         return ExtractiveObserver().reply(messages)
 
 
+@pytest.mark.slow
 def test_thousand_turns_with_an_observer_slower_than_a_turn_never_wait() -> None:
     observer = HeldObserver()
     model = ScriptedChatModel(observer=observer.reply, reflector=ExtractiveReflector().reply)
@@ -140,27 +142,23 @@ def _size(memory: ObservationalMemory, messages: list[BaseMessage]) -> int:
     return count_messages(runner_of(memory).settings.counter, messages)
 
 
-def test_observer_that_never_answers_holds_no_turn_longer_than_the_deadline() -> None:
+def test_observer_that_never_answers_holds_no_turn() -> None:
     let_go = threading.Event()
 
     def never(messages: list[BaseMessage]) -> str:
-        let_go.wait(30)
+        let_go.wait()  # a turn that waited for it would outlast the test
         return ""
 
     agent = buffered(
         model=scripted(observer=never),
-        deadline=0.4,
+        deadline=0.05,
         max_input_tokens=1500,
         buffering=BackgroundBuffering(exit_timeout=0),
     )
-    config, parts, longest = on_thread(), [], 0.0
-    for message in turns(40):
-        start = time.monotonic()
-        parts += say(agent.graph, config, message)
-        longest = max(longest, time.monotonic() - start)
+    config = on_thread()
+    parts = talk(agent.graph, config, turns(40))
     let_go.set()
     state = values(agent.graph, config)
-    assert longest < 0.4 + 1.5
     assert len(state["messages"]) == 80
     assert state["om"]["log"] == []
     assert of_kind(parts, "buffering-failed")

@@ -74,7 +74,7 @@ Told = list[tuple[str, dict[str, Any]]]
 def no_thread_outlives_its_test() -> Iterator[None]:
     yield
     names = {*LIFECYCLE, "before_observation", "after_observation", "om_observer"}
-    ends_at = time.monotonic() + 5
+    ends_at = time.monotonic() + 60
     while any(thread.name in names for thread in threading.enumerate()):
         assert time.monotonic() < ends_at, threading.enumerate()
         time.sleep(0.01)
@@ -106,7 +106,7 @@ def agent_with(hooks: Mapping[str, Any], executor: str = "", **options: Any) -> 
     options.setdefault("observation", BUFFERED if executor else BLOCKING)
     if executor:
         options["buffering"] = EXECUTORS[executor]()
-    return make_agent("agent", InMemorySaver(), hooks=hooks, **options)
+    return make_agent("plain", InMemorySaver(), hooks=hooks, **options)
 
 
 def converse(agent: Agent, count: int = 24, config: RunnableConfig = CONFIG) -> list[Part]:
@@ -326,12 +326,10 @@ def test_hanging_lifecycle_hook_takes_no_time_from_the_observer(
     gate: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:
     plain = agent_with({}, deadline=0.5)
-    agent = agent_with(dict.fromkeys(LIFECYCLE, lambda _: gate.wait(20)), deadline=0.5)
+    agent = agent_with(dict.fromkeys(LIFECYCLE, lambda _: gate.wait()), deadline=0.5)
     expected = talk(plain.graph, CONFIG, turns(5))
-    began = time.monotonic()
     with caplog.at_level(logging.WARNING, "langgraph_om"):
         parts = talk(agent.graph, CONFIG, turns(5))
-    assert time.monotonic() - began < 4
     assert of_kind(parts, "observation-end")
     assert without_times(parts) == without_times(expected)
     assert "it did not return within 0.5 seconds" in caplog.text
@@ -349,8 +347,7 @@ async def test_hanging_lifecycle_hook_that_will_not_be_cancelled() -> None:
 
     agent = agent_with({"on_observation_start": stubborn}, deadline=0.3)
     try:
-        async with asyncio.timeout(5):
-            parts = await atalk(agent.graph, CONFIG, turns(5))
+        parts = await atalk(agent.graph, CONFIG, turns(5))
     finally:
         let_go = True
     await asyncio.sleep(0.05)
@@ -360,22 +357,27 @@ async def test_hanging_lifecycle_hook_that_will_not_be_cancelled() -> None:
 async def test_hanging_sync_hook_of_an_async_run_holds_neither_loop_nor_its_end(
     gate: threading.Event,
 ) -> None:
-    agent = agent_with({"on_observation_start": lambda _: gate.wait(20)}, deadline=0.3)
+    entered = threading.Event()
+
+    def hang(_: dict[str, Any]) -> None:
+        entered.set()
+        gate.wait()
+
+    agent = agent_with({"on_observation_start": hang}, deadline=0.3)
     ticks = 0
 
     async def tick() -> None:
         nonlocal ticks
         while True:
             await asyncio.sleep(0.01)
-            ticks += 1
+            ticks += entered.is_set() and agent.asked("observer") == 0
 
     ticking = asyncio.create_task(tick())
     await atalk(agent.graph, CONFIG, turns(5))
     ticking.cancel()
-    assert ticks > 10
+    assert ticks > 1, "while the hook hung"
     assert agent.asked("observer") == 1
-    async with asyncio.timeout(2):
-        await asyncio.get_running_loop().shutdown_default_executor()
+    await asyncio.get_running_loop().shutdown_default_executor()
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync hook", "async hook"])
@@ -387,21 +389,20 @@ async def test_cancelled_run_ends_at_once_and_goes_on_later(
 
     def hang(_: dict[str, Any]) -> None:
         entered.set()
-        gate.wait(20)
+        gate.wait()
 
     async def ahang(_: dict[str, Any]) -> None:
         entered.set()
         if not gate.is_set():
-            await asyncio.sleep(20)
+            await asyncio.sleep(3600)
 
-    agent = agent_with({"on_observation_start": ahang if is_async else hang}, deadline=20)
+    agent = agent_with({"on_observation_start": ahang if is_async else hang}, deadline=3600)
     await atalk(agent.graph, CONFIG, turns(4))
     run = asyncio.create_task(agent.graph.ainvoke({"messages": [turn(4)]}, CONFIG))
     assert await asyncio.to_thread(entered.wait, 10)
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
-        async with asyncio.timeout(2):
-            await run
+        await run
     gate.set()
     await agent.graph.ainvoke(None, CONFIG)
     state = (await agent.graph.aget_state(CONFIG)).values
@@ -842,11 +843,9 @@ def test_failed_transform_raises_where_failures_do(name: str) -> None:
 
 
 def test_hanging_transform_fails_the_cycle_at_the_deadline(gate: threading.Event) -> None:
-    agent = agent_with({"before_observation": lambda *_: gate.wait(20)}, deadline=0.3)
+    agent = agent_with({"before_observation": lambda *_: gate.wait()}, deadline=0.3)
     talk(agent.graph, CONFIG, turns(4))
-    began = time.monotonic()
     parts = say(agent.graph, CONFIG, turn(4))
-    assert time.monotonic() - began < 2.5
     (failed,) = of_kind(parts, "observation-failed")
     assert "`before_observation` failed: it did not return within the deadline" in failed["error"]
     assert agent.asked("observer") == 0
@@ -857,7 +856,7 @@ async def test_hanging_async_transform_is_cancelled_at_the_deadline() -> None:
 
     async def hang(*_: Any) -> None:
         try:
-            await asyncio.sleep(30)
+            await asyncio.sleep(3600)
         except asyncio.CancelledError:
             ends.append("cancelled")
             raise
@@ -899,15 +898,16 @@ async def aupper(text: str, _: Any) -> str:
 
 
 async def test_blocking_transform_does_not_block_the_loop() -> None:
-    ticks: list[float] = []
+    ticked = threading.Event()
 
     def slow(messages: list[BaseMessage], _: Any) -> list[BaseMessage]:
-        time.sleep(0.3)
+        ticked.clear()
+        assert ticked.wait(60), "the loop goes on"
         return messages
 
     async def tick() -> None:
         while True:
-            ticks.append(time.monotonic())
+            ticked.set()
             await asyncio.sleep(0.01)
 
     agent = agent_with({"before_observation": slow})
@@ -916,7 +916,6 @@ async def test_blocking_transform_does_not_block_the_loop() -> None:
     await asay(agent.graph, CONFIG, turn(4))
     ticking.cancel()
     assert agent.asked("observer") == 1
-    assert len(ticks) > 8
 
 
 def test_hook_sees_the_context_of_the_run() -> None:

@@ -40,8 +40,10 @@ def asked(agent: Agent, role: str) -> list[str]:
 
 
 @pytest.mark.parametrize("observer", ["plain", "stumbling"])
-@pytest.mark.parametrize("buffers", [False, True], ids=["blocking", "buffered"])
-@pytest.mark.parametrize("prompt", ["default", "condensed", "legacy"])
+@pytest.mark.parametrize(
+    ("prompt", "buffers"),
+    [("default", False), ("default", True), ("condensed", False), ("legacy", True)],
+)
 def test_instructions_reach_every_question(observer: str, prompt: str, *, buffers: bool) -> None:
     reply = stumbling() if observer == "stumbling" else ExtractiveObserver().reply
     observation = {"instruction": OBSERVING, "prompt": prompt}

@@ -229,6 +229,7 @@ def test_state_is_what_it_is_without_memory() -> None:
     assert plain(agent.graph) == plain(bare)
 
 
+@pytest.mark.slow
 def test_three_hundred_turns() -> None:
     agent = make_agent("middleware", InMemorySaver(), messages=2000, log=1000)
     for number, message in enumerate(turns(300, lookups=("", "", "", "", "2"))):

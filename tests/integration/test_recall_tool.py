@@ -5,53 +5,39 @@ from __future__ import annotations
 import json
 import logging
 import re
-import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.graph import START, StateGraph
+from langgraph.prebuilt import ToolNode
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
-from langgraph.store.postgres import PostgresStore
-from langgraph.store.postgres.aio import AsyncPostgresStore
-from langgraph.store.sqlite import SqliteStore
 
 from langgraph_om import (
     ConfigurationError,
     ObservationalMemory,
     ObservationalMemoryMiddleware,
     RetrievalConfig,
-    add_observational_memory,
     create_memory_agent,
 )
-from langgraph_om.archive import MessageArchive, SQLAlchemyArchive
+from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.content.message_keys import hidden_id
 from langgraph_om.errors import ArchiveError
-from langgraph_om.memory import runner_of
 from langgraph_om.recall.answer import write_guidance
 from langgraph_om.recall.search import StoreIndex
-from langgraph_om.testing import ScriptedChatModel
 from support.agents import (
     DOORS,
-    MIDDLEWARE,
     SCHEMAS,
-    SYSTEM,
     Agent,
-    Saver,
-    actor,
     asay,
-    live_request,
     make_agent,
     on_thread,
     record_of,
@@ -66,108 +52,18 @@ from support.agents import (
     values,
 )
 from support.clock import Clock
-
-RANGE = re.compile(r"^_range: `(.+):(.+)`_$", re.MULTILINE)
-ASKED = re.compile(r"\[recall (\{.*\})\]")
-
-# --- Agents that recall --------------------------------------------------------------------------
-
-
-def system_text(prompt: Sequence[BaseMessage]) -> str:
-    assert isinstance(prompt[0], SystemMessage)
-    return prompt[0].text
-
-
-def forgetful() -> Callable[[list[BaseMessage]], AIMessage]:
-    """An Actor that calls recall with what the user dictates, FIRST being the log's first id."""
-    asked: set[str] = set()  # an answer that is large for these windows is observed at once
-
-    def reply(messages: list[BaseMessage]) -> AIMessage:
-        request = live_request(messages)
-        dictated = ASKED.search(request.text)
-        if dictated is None:
-            return actor(messages)
-        if str(request.id) in asked:
-            return AIMessage("It says so.", id=f"{request.id}-answer")
-        asked.add(str(request.id))
-        first = RANGE.findall(system_text(messages))
-        arguments = json.loads(dictated[1].replace("FIRST", first[0][0] if first else ""))
-        calls = [{"name": "recall", "args": arguments, "id": f"{request.id}-recall"}]
-        return AIMessage("", tool_calls=calls, id=f"{request.id}-look")
-
-    return reply
-
-
-def hand_made(
-    schema: Any, memory: ObservationalMemory, model: ScriptedChatModel
-) -> StateGraph[Any, Any, Any, Any]:
-    """A graph whose tool node sees no more of the state than the user's own schema."""
-    tools = [search, *memory.tools]
-    bound: Runnable[Any, BaseMessage] = model.bind_tools(tools)
-
-    def agent(state: Any) -> dict[str, Any]:
-        return {"messages": [bound.invoke(memory.llm_input_messages(state, system=SYSTEM))]}
-
-    async def aagent(state: Any) -> dict[str, Any]:
-        return {"messages": [await bound.ainvoke(memory.llm_input_messages(state, system=SYSTEM))]}
-
-    builder = StateGraph(schema)
-    builder.add_node("agent", RunnableLambda(agent, aagent, name="agent"))
-    builder.add_node("tools", ToolNode(tools))
-    gate = add_observational_memory(builder, memory, before="agent")
-    builder.add_edge(START, gate)
-    builder.add_edge("tools", gate)
-    builder.add_conditional_edges("agent", tools_condition, ["tools", END])
-    return builder
-
-
-def recalling(
-    door: str = "agent",
-    saver: Saver = None,
-    *,
-    store: BaseStore | None = None,
-    says: Callable[[list[BaseMessage]], AIMessage] | None = None,
-    **options: Any,
-) -> Agent:
-    """An agent with `retrieval`, through one of `DOORS`."""
-    model, clock = scripted(actor=says or forgetful()), Clock()
-    memory = remembering(model, clock, **{"retrieval": True, **options})
-    saver = saver if saver is not None else InMemorySaver()
-    if door == "agent":
-        graph = create_memory_agent(
-            model, [search], memory=memory, prompt=SYSTEM, checkpointer=saver, store=store
-        )
-    elif door in MIDDLEWARE:
-        graph = create_agent(
-            model,
-            [search],
-            system_prompt=SYSTEM,
-            middleware=[ObservationalMemoryMiddleware(memory)],
-            state_schema=MIDDLEWARE[door],
-            checkpointer=saver,
-            store=store,
-        )
-    else:
-        builder = hand_made(SCHEMAS[door], memory, model)
-        graph = builder.compile(checkpointer=saver, store=store)
-    return Agent(graph, memory, model, clock)
-
-
-def asking(arguments: dict[str, Any], key: str = "ask") -> HumanMessage:
-    return HumanMessage(f"What did I say? [recall {json.dumps(arguments)}]", id=key)
-
-
-def answers(state: dict[str, Any]) -> list[dict[str, Any]]:
-    return [json.loads(m.text) for m in state["messages"] if getattr(m, "name", "") == "recall"]
-
-
-def recalled(agent: Agent, thread: str = "t", user: str | None = None, **arguments: Any) -> Any:
-    """What a call of the tool is answered, in a turn of the thread."""
-    config = on_thread(thread, **({"resource_id": user} if user else {}))
-    said = len(values(agent.graph, config).get("messages", []))
-    say(agent.graph, config, asking(arguments, f"ask-{thread}-{said}"))
-    return answers(values(agent.graph, config))[-1]
-
+from support.recalling import (
+    RANGE,
+    WALNUTS,
+    answers,
+    asking,
+    embed,
+    index_of,
+    recalled,
+    recalling,
+    system_text,
+    three_threads,
+)
 
 # --- Every door ----------------------------------------------------------------------------------
 
@@ -462,82 +358,6 @@ def test_the_tool_may_be_given_by_hand_too() -> None:
 # --- With an archive -----------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SQLAlchemyArchive]:
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'archive.db'}"
-    else:
-        url = request.getfixturevalue("postgres_sqlalchemy_url")
-    with closing(SQLAlchemyArchive(url)) as archive:
-        yield archive
-
-
-PASSWORD = "The door code of the flat in Bergen is 4711, do not tell Bob."  # noqa: S105
-
-
-def three_threads(archive: MessageArchive, **options: Any) -> Agent:
-    """Two threads of Ana, one of Bob, in one archive."""
-    agent = recalling(archive=archive, **options)
-    for thread, user, start in (("trip", "ana", 0), ("work", "ana", 10), ("bobs", "bob", 20)):
-        config = on_thread(thread, resource_id=user)
-        secret = HumanMessage(PASSWORD, id=f"{thread}-secret")
-        talk(agent.graph, config, [secret, *turns(5, start=start)], agent.clock)
-    return agent
-
-
-def test_other_threads_of_the_user_are_listed_and_read(archive: SQLAlchemyArchive) -> None:
-    agent = three_threads(archive)
-    listed = recalled(agent, "work", "ana", mode="threads")
-    assert (listed["count"], listed["hasMore"]) == (2, False)
-    assert "[trip]" in listed["threads"]
-    assert re.search(r"\[work\].*← current", listed["threads"])
-    assert "bobs" not in listed["threads"]
-
-    begun = recalled(agent, "work", "ana", threadId="trip", limit=2)
-    assert begun["cursor"] == "trip-secret"
-    assert "4711" in begun["messages"]
-    by_id = recalled(agent, "work", "ana", cursor="trip-secret", limit=1)
-    assert "4711" in by_id["messages"]
-    whole = recalled(agent, "work", "ana", cursor="h0", partIndex=0)
-    assert whole["text"] == turn(0).text
-    last = recalled(agent, "work", "ana", threadId="trip", page=-1, limit=1)
-    assert "Noted" in last["messages"]
-    assert last["hasPrevPage"] is True
-
-
-def test_the_current_turn_is_in_the_archive_already(archive: SQLAlchemyArchive) -> None:
-    agent = recalling(archive=archive)
-    answer = recalled(agent, "new", "ana", page=-1, limit=2)
-    assert "What did I say?" in answer["messages"]
-
-
-def test_pages_of_the_archive_are_those_of_the_state(archive: SQLAlchemyArchive) -> None:
-    agent = recalling(archive=archive)
-    talk(agent.graph, on_thread(resource_id="ana"), turns(8, lookups=("", "2")), agent.clock)
-    state = values(agent.graph, on_thread())
-    alone = remembering(scripted(), Clock(), retrieval=True)
-    for arguments in (
-        {},
-        {"page": 2, "limit": 5},
-        {"page": -1, "limit": 4},
-        {"cursor": "h3", "limit": 3},
-        {"cursor": "h3", "page": -2, "limit": 3},
-        {"cursor": "h1-calls-0", "detail": "high"},
-        {"cursor": "h2", "partIndex": 0},
-    ):
-        archived = agent.memory.recall(state, on_thread(resource_id="ana"), **arguments)
-        assert archived == alone.recall(state, on_thread(), **arguments), arguments
-
-
-def test_threads_are_filtered_by_their_creation(archive: SQLAlchemyArchive) -> None:
-    agent = three_threads(archive)
-    created = archive.thread("work")
-    assert created is not None
-    moment = created.created.isoformat()
-    assert "work" in recalled(agent, "work", "ana", mode="threads", after=moment)["threads"]
-    assert "[work]" not in recalled(agent, "work", "ana", mode="threads", before=moment)["threads"]
-
-
 FORBIDDEN: list[dict[str, Any]] = [
     {"threadId": "bobs"},
     {"threadId": "bobs", "page": -1},
@@ -593,38 +413,6 @@ def arguments_of_nobody(arguments: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_without_a_resource_there_is_the_current_thread_alone(archive: SQLAlchemyArchive) -> None:
-    agent = recalling(archive=archive)
-    for thread in ("one", "two"):
-        talk(agent.graph, on_thread(thread), [turn(1)])
-    listed = recalled(agent, "two", mode="threads")
-    assert listed["count"] == 1
-    assert "[two]" in listed["threads"]
-    assert "error" in recalled(agent, "two", threadId="one")
-    assert recalled(agent, "two", cursor="h1")["count"] > 0
-
-
-def test_thread_scope_keeps_to_the_thread(archive: SQLAlchemyArchive) -> None:
-    agent = three_threads(archive, retrieval={"scope": "thread"})
-    assert "error" in recalled(agent, "work", "ana", threadId="trip")
-    assert "error" in recalled(agent, "work", "ana", cursor="trip-secret")
-    assert recalled(agent, "work", "ana", mode="threads")["count"] == 1
-    assert "4711" in recalled(agent, "work", "ana", cursor="work-secret", limit=1)["messages"]
-
-
-def test_thread_ids_are_hidden_and_read_back(archive: SQLAlchemyArchive) -> None:
-    agent = three_threads(archive, obscure_thread_ids=True)
-    listed = recalled(agent, "work", "ana", mode="threads")["threads"]
-    assert "[trip]" not in listed
-    assert "[work]" not in listed
-    hidden = next(key for key in re.findall(r"\[(\S+)\]", listed) if key != hidden_id("work"))
-    for written in (hidden, "trip"):
-        assert "4711" in recalled(agent, "work", "ana", threadId=written, limit=1)["messages"]
-    assert recalled(agent, "work", "ana", threadId=hidden_id("work"))["cursor"] == "work-secret"
-    elsewhere = recalled(agent, "work", "ana", threadId="current", cursor="trip-secret")
-    assert hidden in elsewhere["hint"]
-
-
 def test_messages_that_left_the_checkpoint_are_read_from_the_archive() -> None:
     with closing(SQLAlchemyArchive("sqlite://")) as archive:
         agent = recalling(archive=archive, evict=True)
@@ -653,90 +441,6 @@ def test_an_archive_that_fails_is_answered(caplog: pytest.LogCaptureFixture) -> 
 
 
 # --- Search --------------------------------------------------------------------------------------
-
-DIMENSIONS = 64
-
-
-def embed(texts: Sequence[str]) -> list[list[float]]:
-    """Texts are near when they share words."""
-
-    def vector(text: str) -> list[float]:
-        counts = [0.01] * DIMENSIONS
-        for word in re.findall(r"\w{4,}", text.lower()):
-            counts[crc32(word.encode()) % DIMENSIONS] += 1.0
-        return counts
-
-    return [vector(text) for text in texts]
-
-
-def index_of(using: Callable[[Sequence[str]], list[list[float]]] = embed) -> Any:
-    return {"dims": DIMENSIONS, "embed": using, "fields": ["text"]}
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BaseStore]:
-    with ExitStack() as stack:
-        opened: BaseStore
-        if request.param == "memory":
-            opened = InMemoryStore(index=index_of())
-        elif request.param == "sqlite":
-            if not hasattr(sqlite3.Connection, "enable_load_extension"):
-                pytest.skip("this Python's sqlite3 loads no extensions, so no sqlite-vec")
-            path = str(tmp_path / "store.db")
-            sqlite = stack.enter_context(SqliteStore.from_conn_string(path, index=index_of()))
-            sqlite.setup()
-            opened = sqlite
-        else:
-            url = request.getfixturevalue("postgres_database")
-            postgres = stack.enter_context(PostgresStore.from_conn_string(url, index=index_of()))
-            postgres.setup()
-            opened = postgres
-        yield opened
-
-
-WALNUTS = HumanMessage(
-    "Remember for the dinner: my grandmother Ilse is severely allergic to walnuts.", id="walnuts"
-)
-
-
-@pytest.mark.parametrize("door", ["plain", "agent", "middleware"])
-def test_a_search_finds_the_message_and_where_to_read_on(door: str, store: BaseStore) -> None:
-    agent = recalling(door, store=store, retrieval={"vector": True})
-    talk(agent.graph, on_thread(), [*turns(3), WALNUTS, *turns(4, start=4)])
-    assert agent.memory.flush(30)
-    found = recalled(agent, mode="search", query="grandmother allergic walnuts", limit=3)
-    assert 0 < found["count"] <= 3
-    first = found["results"].split("\n- ")[1]
-    assert "walnuts" in first
-    assert "cursor walnuts" in first or "cursor h" in first
-    cursor = re.findall(r"cursor (\S+),", first)[0]
-    assert "error" not in recalled(agent, cursor=cursor)
-
-
-def test_a_search_in_the_users_threads(archive: SQLAlchemyArchive) -> None:
-    store = InMemoryStore(index=index_of())
-    agent = recalling(archive=archive, store=store, retrieval={"vector": True})
-    talk(agent.graph, on_thread("old", resource_id="ana"), [WALNUTS, *turns(5)])
-    talk(agent.graph, on_thread("bobs", resource_id="bob"), [WALNUTS, *turns(5)])
-    assert agent.memory.flush(30)
-    found = recalled(agent, "new", "ana", mode="search", query="allergic walnuts")
-    assert "[old]" in found["results"]
-    assert "bobs" not in found["results"]
-    assert "cursor walnuts" in found["results"]
-    assert recalled(agent, "evil", "eve", mode="search", query="allergic walnuts")["count"] == 0
-
-
-async def test_a_search_with_an_asynchronous_store(postgres_database: str) -> None:
-    opened = AsyncPostgresStore.from_conn_string(postgres_database, index=index_of())
-    async with opened as store:
-        await store.setup()
-        agent = recalling(store=store, retrieval={"vector": True})
-        for said in [WALNUTS, *turns(5)]:
-            await asay(agent.graph, on_thread(), said)
-        assert await agent.memory.aflush(30)
-        await asay(agent.graph, on_thread(), asking({"mode": "search", "query": "walnuts"}))
-        state = (await agent.graph.aget_state(on_thread())).values
-    assert "walnuts" in answers(state)[-1]["results"]
 
 
 def test_each_text_is_embedded_once() -> None:
@@ -811,17 +515,3 @@ def test_what_was_deleted_is_not_found() -> None:
     index.delete_thread("n1", None, store)
     index.delete_resource("ana", store)
     assert threads_left() == {"b1"}
-
-
-@pytest.mark.parametrize("name", ["ana.b", "", "%", "a" * 500, "Ünï/😀"])
-def test_any_id_names_a_place_in_a_store(name: str, store: BaseStore) -> None:
-    memory = remembering(scripted(), Clock(), retrieval={"vector": True})
-    said = [HumanMessage(f"{WALNUTS.text} ({at})", id=f"m{at}") for at in range(40)]
-    record = memory.step(None, said, thread_id=name).record
-    config = on_thread(name, resource_id=name)
-    runner = runner_of(memory)
-    runner.make_searchable(record, said, store, runner.identity(config))
-    assert memory.flush(30)
-    state = {"messages": said, "om": record}
-    found = memory.recall(state, config, store=store, mode="search", query="walnuts")
-    assert found["count"] > 0

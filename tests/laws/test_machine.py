@@ -17,10 +17,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from support.laws.cast import CONDENSES, HANGS, MOODS, SECTION_MOODS
 from support.laws.doors import DOORS
+from support.laws.examples import EXAMPLES
 from support.laws.shares import AWAY
 from support.laws.world import Rules, Thread, Worker, World, exchanges, turns
 
-EXAMPLES = int(os.environ.get("OM_EXAMPLES", "1"))
 SCOPES = os.environ.get("OM_SCOPES", "thread resource").split()
 
 SIZES = st.sampled_from([1, 3, 12, 12, 40, 40, 90, 250, 700])
@@ -233,7 +233,7 @@ class Conversations(RuleBasedStateMachine):
 TestConversations = Conversations.TestCase
 TestConversations.settings = hypothesis_settings(
     deadline=None,
-    max_examples=12 * EXAMPLES,
+    max_examples=12 * EXAMPLES or 4,
     stateful_step_count=20,
     suppress_health_check=[
         HealthCheck.too_slow,

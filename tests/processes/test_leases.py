@@ -67,7 +67,7 @@ class Unreliable:
         def call(*args: Any, **options: Any) -> Any:
             self.calls.append(name)
             if self.held is not None:
-                assert self.held.wait(30)
+                self.held.wait()  # whoever waits for it outlasts the test
             if name in self.failing or "everything" in self.failing:
                 msg = "the archive is gone"
                 raise ArchiveError(msg)
@@ -273,11 +273,9 @@ def test_job_of_another_is_believed_to_run_while_the_archive_fails(
 def test_nothing_but_a_look_waits_for_an_archive_that_hangs(archive: SQLAlchemyArchive) -> None:
     hung = Unreliable(archive, held=threading.Event())
     executor = worker(hung)
-    start = time.monotonic()
     assert submit(executor, lambda: RESULT)
     assert executor.wait("c1", 0) == executor.wait("unknown", 0) == "running"
     assert not executor.flush(0)
-    assert time.monotonic() - start < 5
     assert hung.held is not None
     hung.held.set()
     assert executor.wait("c1", 10) == RESULT

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import pytest
+
 
 @dataclass(frozen=True)
 class Reply:
@@ -47,6 +49,8 @@ class Provider:
         self.requests: list[Request] = []
         self.url = ""
         self.over = threading.Event()
+        self.hanging = 0
+        """How many requests wait for the end of the test."""
         self.keeps_alive = False
         """Whether connections stay open for further requests."""
         self._lock = threading.Lock()
@@ -73,7 +77,8 @@ class _Handler(BaseHTTPRequestHandler):
             Request(self.path, {name.lower(): value for name, value in self.headers.items()}, sent)
         )
         if reply.hangs:
-            self.provider.over.wait(30)
+            self.provider.hanging += 1
+            self.provider.over.wait()
             self.close_connection = True
             return
         if reply.streams:
@@ -120,6 +125,14 @@ def serve() -> Iterator[Provider]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def reach(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let models that are named by a string call the provider, also in processes of the test."""
+    monkeypatch.setenv("OPENAI_API_KEY", "dummy")
+    monkeypatch.setenv("OPENAI_API_BASE", f"{provider.url}/v1")
+    monkeypatch.setenv("GOOGLE_API_KEY", "dummy")
+    monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", provider.url)
 
 
 # --- What OpenAI says ----------------------------------------------------------------------------

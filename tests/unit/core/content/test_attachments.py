@@ -5,7 +5,6 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from time import perf_counter
 from typing import Any
 
 import pytest
@@ -456,7 +455,7 @@ def test_asking_again_sends_them_again() -> None:
 
 
 @pytest.mark.parametrize("form", ["data", "base64", "bytes", "lines"])
-def test_twenty_megabytes_are_read_and_sent_in_time(form: str) -> None:
+def test_twenty_megabytes_are_read_and_sent(form: str) -> None:
     data = PNG + "A" * (MAX_ATTACHED_CHARACTERS - 200 - len(PNG))
     block: dict[str, Any] = {"type": "image", "mime_type": "image/png"}
     block |= {
@@ -470,10 +469,8 @@ def test_twenty_megabytes_are_read_and_sent_in_time(form: str) -> None:
         },
     }[form]
     messages = [HumanMessage([block]), ToolMessage([block], tool_call_id="c")]
-    started = perf_counter()
     found = read(*messages)
     made = with_attachments(question(found.text), found.attachments, lambda _: True)[1]
-    assert perf_counter() - started < 5
     assert len(found.text) < 300
     assert [block["type"] for block in blocks_of(made)].count("image") == 1
     assert "too many: [Image #1: image/png]" in texts(made)

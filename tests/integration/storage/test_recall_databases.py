@@ -1,0 +1,214 @@
+"""The recall tool over every database: archives and stores, sync and async."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.store.base import BaseStore
+from langgraph.store.memory import InMemoryStore
+from langgraph.store.postgres import PostgresStore
+from langgraph.store.postgres.aio import AsyncPostgresStore
+from langgraph.store.sqlite import SqliteStore
+
+from langgraph_om.archive import SQLAlchemyArchive
+from langgraph_om.core.content.message_keys import hidden_id
+from support.agents import (
+    asay,
+    on_thread,
+    remembering,
+    scripted,
+    talk,
+    turn,
+    turns,
+    values,
+)
+from support.clock import Clock
+from support.recalling import (
+    WALNUTS,
+    answers,
+    asking,
+    index_of,
+    recalled,
+    recalling,
+    three_threads,
+)
+
+# --- With an archive -----------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SQLAlchemyArchive]:
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path / 'archive.db'}"
+    else:
+        url = request.getfixturevalue("postgres_sqlalchemy_url")
+    with closing(SQLAlchemyArchive(url)) as archive:
+        yield archive
+
+
+def test_other_threads_of_the_user_are_listed_and_read(archive: SQLAlchemyArchive) -> None:
+    agent = three_threads(archive)
+    listed = recalled(agent, "work", "ana", mode="threads")
+    assert (listed["count"], listed["hasMore"]) == (2, False)
+    assert "[trip]" in listed["threads"]
+    assert re.search(r"\[work\].*← current", listed["threads"])
+    assert "bobs" not in listed["threads"]
+
+    begun = recalled(agent, "work", "ana", threadId="trip", limit=2)
+    assert begun["cursor"] == "trip-secret"
+    assert "4711" in begun["messages"]
+    by_id = recalled(agent, "work", "ana", cursor="trip-secret", limit=1)
+    assert "4711" in by_id["messages"]
+    whole = recalled(agent, "work", "ana", cursor="h0", partIndex=0)
+    assert whole["text"] == turn(0).text
+    last = recalled(agent, "work", "ana", threadId="trip", page=-1, limit=1)
+    assert "Noted" in last["messages"]
+    assert last["hasPrevPage"] is True
+
+
+def test_the_current_turn_is_in_the_archive_already(archive: SQLAlchemyArchive) -> None:
+    agent = recalling(archive=archive)
+    answer = recalled(agent, "new", "ana", page=-1, limit=2)
+    assert "What did I say?" in answer["messages"]
+
+
+def test_pages_of_the_archive_are_those_of_the_state(archive: SQLAlchemyArchive) -> None:
+    agent = recalling(archive=archive)
+    talk(agent.graph, on_thread(resource_id="ana"), turns(8, lookups=("", "2")), agent.clock)
+    state = values(agent.graph, on_thread())
+    alone = remembering(scripted(), Clock(), retrieval=True)
+    for arguments in (
+        {},
+        {"page": 2, "limit": 5},
+        {"page": -1, "limit": 4},
+        {"cursor": "h3", "limit": 3},
+        {"cursor": "h3", "page": -2, "limit": 3},
+        {"cursor": "h1-calls-0", "detail": "high"},
+        {"cursor": "h2", "partIndex": 0},
+    ):
+        archived = agent.memory.recall(state, on_thread(resource_id="ana"), **arguments)
+        assert archived == alone.recall(state, on_thread(), **arguments), arguments
+
+
+def test_threads_are_filtered_by_their_creation(archive: SQLAlchemyArchive) -> None:
+    agent = three_threads(archive)
+    created = archive.thread("work")
+    assert created is not None
+    moment = created.created.isoformat()
+    assert "work" in recalled(agent, "work", "ana", mode="threads", after=moment)["threads"]
+    assert "[work]" not in recalled(agent, "work", "ana", mode="threads", before=moment)["threads"]
+
+
+def test_without_a_resource_there_is_the_current_thread_alone(archive: SQLAlchemyArchive) -> None:
+    agent = recalling(archive=archive)
+    for thread in ("one", "two"):
+        talk(agent.graph, on_thread(thread), [turn(1)])
+    listed = recalled(agent, "two", mode="threads")
+    assert listed["count"] == 1
+    assert "[two]" in listed["threads"]
+    assert "error" in recalled(agent, "two", threadId="one")
+    assert recalled(agent, "two", cursor="h1")["count"] > 0
+
+
+def test_thread_scope_keeps_to_the_thread(archive: SQLAlchemyArchive) -> None:
+    agent = three_threads(archive, retrieval={"scope": "thread"})
+    assert "error" in recalled(agent, "work", "ana", threadId="trip")
+    assert "error" in recalled(agent, "work", "ana", cursor="trip-secret")
+    assert recalled(agent, "work", "ana", mode="threads")["count"] == 1
+    assert "4711" in recalled(agent, "work", "ana", cursor="work-secret", limit=1)["messages"]
+
+
+def test_thread_ids_are_hidden_and_read_back(archive: SQLAlchemyArchive) -> None:
+    agent = three_threads(archive, obscure_thread_ids=True)
+    listed = recalled(agent, "work", "ana", mode="threads")["threads"]
+    assert "[trip]" not in listed
+    assert "[work]" not in listed
+    hidden = next(key for key in re.findall(r"\[(\S+)\]", listed) if key != hidden_id("work"))
+    for written in (hidden, "trip"):
+        assert "4711" in recalled(agent, "work", "ana", threadId=written, limit=1)["messages"]
+    assert recalled(agent, "work", "ana", threadId=hidden_id("work"))["cursor"] == "work-secret"
+    elsewhere = recalled(agent, "work", "ana", threadId="current", cursor="trip-secret")
+    assert hidden in elsewhere["hint"]
+
+
+# --- Search --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BaseStore]:
+    with ExitStack() as stack:
+        opened: BaseStore
+        if request.param == "memory":
+            opened = InMemoryStore(index=index_of())
+        elif request.param == "sqlite":
+            if not hasattr(sqlite3.Connection, "enable_load_extension"):
+                pytest.skip("this Python's sqlite3 loads no extensions, so no sqlite-vec")
+            path = str(tmp_path / "store.db")
+            sqlite = stack.enter_context(SqliteStore.from_conn_string(path, index=index_of()))
+            sqlite.setup()
+            opened = sqlite
+        else:
+            url = request.getfixturevalue("postgres_database")
+            postgres = stack.enter_context(PostgresStore.from_conn_string(url, index=index_of()))
+            postgres.setup()
+            opened = postgres
+        yield opened
+
+
+@pytest.mark.parametrize("door", ["plain", "agent", "middleware"])
+def test_a_search_finds_the_message_and_where_to_read_on(door: str, store: BaseStore) -> None:
+    agent = recalling(door, store=store, retrieval={"vector": True})
+    talk(agent.graph, on_thread(), [*turns(3), WALNUTS, *turns(4, start=4)])
+    assert agent.memory.flush(30)
+    found = recalled(agent, mode="search", query="grandmother allergic walnuts", limit=3)
+    assert 0 < found["count"] <= 3
+    first = found["results"].split("\n- ")[1]
+    assert "walnuts" in first
+    assert "cursor walnuts" in first or "cursor h" in first
+    cursor = re.findall(r"cursor (\S+),", first)[0]
+    assert "error" not in recalled(agent, cursor=cursor)
+
+
+def test_a_search_in_the_users_threads(archive: SQLAlchemyArchive) -> None:
+    store = InMemoryStore(index=index_of())
+    agent = recalling(archive=archive, store=store, retrieval={"vector": True})
+    talk(agent.graph, on_thread("old", resource_id="ana"), [WALNUTS, *turns(5)])
+    talk(agent.graph, on_thread("bobs", resource_id="bob"), [WALNUTS, *turns(5)])
+    assert agent.memory.flush(30)
+    found = recalled(agent, "new", "ana", mode="search", query="allergic walnuts")
+    assert "[old]" in found["results"]
+    assert "bobs" not in found["results"]
+    assert "cursor walnuts" in found["results"]
+    assert recalled(agent, "evil", "eve", mode="search", query="allergic walnuts")["count"] == 0
+
+
+async def test_a_search_with_an_asynchronous_store(postgres_database: str) -> None:
+    opened = AsyncPostgresStore.from_conn_string(postgres_database, index=index_of())
+    async with opened as store:
+        await store.setup()
+        agent = recalling(store=store, retrieval={"vector": True})
+        for said in [WALNUTS, *turns(5)]:
+            await asay(agent.graph, on_thread(), said)
+        assert await agent.memory.aflush(30)
+        await asay(agent.graph, on_thread(), asking({"mode": "search", "query": "walnuts"}))
+        state = (await agent.graph.aget_state(on_thread())).values
+    assert "walnuts" in answers(state)[-1]["results"]
+
+
+@pytest.mark.parametrize("name", ["ana.b", "", "%", "a" * 500, "Ünï/😀"])
+def test_any_id_names_a_place_in_a_store(name: str, store: BaseStore) -> None:
+    memory = remembering(scripted(), Clock(), retrieval={"vector": True})
+    said = [HumanMessage(f"{WALNUTS.text} ({at})", id=f"m{at}") for at in range(40)]
+    record = memory.step(None, said, thread_id=name).record
+    config = on_thread(name, resource_id=name)
+    memory.index(record, said, store, memory.identity(config))
+    assert memory.flush(30)
+    state = {"messages": said, "om": record}
+    found = memory.recall(state, config, store=store, mode="search", query="walnuts")
+    assert found["count"] > 0

@@ -1,0 +1,58 @@
+"""The end of a process: what it waits for, and for how long."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+# --- A model that hangs --------------------------------------------------------------------------
+
+
+_HANGS = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from support.agents import make_agent, on_thread, scripted, talk, turns
+def hang(messages):
+    time.sleep(3600)
+agent = make_agent(model=scripted(observer=hang), deadline=0.2)
+print(agent.graph.invoke({"messages": turns(9)}, on_thread())["messages"][-1].id)
+"""
+
+
+def test_hanging_observer_does_not_hold_the_process() -> None:
+    tests = str(Path(__file__).parents[1])
+    done = subprocess.run(  # noqa: S603 our own script
+        [sys.executable, "-c", _HANGS, tests],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=250,
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "h8-answer"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("job", "exit_timeout", "least"), [("time.sleep(3600)", 0.5, 0.5), ("0", 3600, 0.0)]
+)
+def test_interpreter_exit_waits_at_most_the_stated_time(
+    job: str, exit_timeout: float, least: float
+) -> None:
+    # To wait for the hour, for the job or for the executor, would outlast this test.
+    code = f"""
+        import sys, time
+        from langgraph_om import BackgroundBuffering
+        executor = BackgroundBuffering(exit_timeout={exit_timeout})
+        executor.submit("c1", "a", lambda: {job} or {{}})
+        time.sleep(0.1)
+        print(time.time())
+    """
+    done = subprocess.run(  # noqa: S603 - our own code
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
+    )
+    took = time.time() - float(done.stdout)
+    assert least <= took
