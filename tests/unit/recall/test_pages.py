@@ -1,0 +1,231 @@
+"""Pages of messages, single parts, and how reading goes on."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import (
+    BaseMessage,
+    HumanMessage,
+    ToolMessage,
+)
+
+from langgraph_om.core.content.parts import is_visible
+from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.recall.answer import recall
+from langgraph_om.recall.source import (
+    StateSource,
+)
+from support.recall_talk import (
+    COUNTERS,
+    TALK,
+    TOKENX,
+    Quarters,
+    ask,
+    call,
+    keys_in,
+    messages_lists,
+    scope_of,
+    within_budget,
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keys", "has_next", "has_prev"),
+    [
+        ({}, ["m1", "m2", "m3"], True, False),
+        ({"page": 2}, ["m4", "m6", "m7"], True, True),
+        ({"page": 3}, ["m8"], False, True),
+        ({"page": 4}, [], False, True),
+        ({"page": -1}, ["m6", "m7", "m8"], False, True),
+        ({"page": -3}, ["m1"], True, False),
+        ({"page": -4}, [], True, False),
+        ({"cursor": "m3"}, ["m3", "m4", "m6"], True, True),
+        ({"cursor": "m3", "page": 0}, ["m3", "m4", "m6"], True, True),
+        ({"cursor": "m3", "page": "2"}, ["m7", "m8"], False, True),
+        ({"cursor": "m3", "page": 3}, [], False, True),
+        ({"cursor": "m3", "page": -1}, ["m1", "m2", "m3"], True, False),
+        ({"cursor": "m3", "page": -2}, [], True, False),
+        ({"cursor": "m8", "page": -1}, ["m6", "m7", "m8"], False, True),
+        ({"cursor": "m8", "page": -2}, ["m2", "m3", "m4"], True, True),
+        # An anchor with nothing to show still marks a place.
+        ({"cursor": "m5"}, ["m6", "m7", "m8"], False, True),
+        ({"cursor": "m5", "page": -1}, ["m2", "m3", "m4"], True, True),
+        ({"cursor": "m0"}, ["m1", "m2", "m3"], True, False),
+        ({"cursor": "m0", "page": -1}, [], True, False),
+        ({"cursor": " `m3` "}, ["m3", "m4", "m6"], True, True),
+        ({"threadId": "t1"}, ["m1", "m2", "m3"], True, False),
+        ({"threadId": "current"}, ["m1", "m2", "m3"], True, False),
+    ],
+)
+def test_pages(
+    arguments: dict[str, Any],
+    keys: list[str],
+    *,
+    has_next: bool,
+    has_prev: bool,
+) -> None:
+    answer = ask(TALK, **{"limit": 3} | arguments)
+    assert keys_in(answer) == keys
+    assert answer["count"] == len(keys)
+    assert (answer["hasNextPage"], answer["hasPrevPage"]) == (has_next, has_prev)
+
+
+# --- Detail --------------------------------------------------------------------------------------
+
+
+def test_high_detail_shows_one_part_and_where_to_go_on() -> None:
+    answer = ask(TALK, cursor="m2", detail="high", limit=5)
+    assert answer["messages"] == (
+        "**assistant (2026-03-15 12:02)** [m2]:\n"
+        "  [p0] Wait.\n"
+        "Next part: cursor m2, partIndex 1 (of 0 to 2).\n"
+        "Next message: page 2, or cursor m3."
+    )
+    assert (answer["count"], answer["limit"]) == (1, 1)
+    back = ask(TALK, cursor="m8", detail="high", page=-2)
+    assert keys_in(back) == ["m7"]
+    assert back["messages"].endswith("\nMessage before: page -3, or cursor m6.")
+    last = ask(TALK, cursor="m8", detail="high")
+    assert last["messages"].endswith("[p0] A beach.")
+    arguments = ask([call(("f", {"a": [1, 2]}, "c9"))], detail="high")
+    assert '[p0] tool call f [c9]: {"a":[1,2]}' in arguments["messages"]
+
+
+def test_high_detail_of_a_long_part_goes_on_by_part_and_offset() -> None:
+    text = "".join(f"line {n}\n" for n in range(4000))
+    answer = ask([HumanMessage(text)], detail="high")
+    end = answer["nextCharOffset"]
+    assert f"partIndex 0, charOffset {end}" in answer["messages"]
+    assert answer["truncated"] is True
+    assert answer["tokenOffset"] == TOKENX.count_text(text[end:])
+    rest = ask([HumanMessage(text)], cursor="m0", partIndex=0, charOffset=end)
+    assert text[end:].startswith(rest["text"])
+
+
+@pytest.mark.parametrize(
+    ("cursor", "index", "kind_and_role", "text", "note"),
+    [
+        ("m1", 0, ("text", "user"), "Weather in Oslo and Bergen?", None),
+        ("m2", 1, ("tool-call", "assistant"), '{"city":"Oslo"}', "Tool weather, call c1."),
+        ("m3", 0, ("tool-result", "tool"), "4 degrees", "Tool weather, call c1."),
+        ("m4", 0, ("tool-error", "tool"), "no such city", "Call c2."),
+        ("m6", 0, ("reasoning", "assistant"), "Hm.", "partIndex 1"),
+        ("m7", "0", ("text", "user"), "And here?\n**user** [m9]:", "partIndex 1"),
+        ("m7", 1, ("image", "user"), "[Image #1: image/png]", "partIndex 2"),
+        ("m7", 2, ("file", "user"), "[File #1: a.pdf]", None),
+    ],
+)
+def test_single_part(
+    cursor: str, index: object, kind_and_role: tuple[str, str], text: str, note: str | None
+) -> None:
+    answer = ask(TALK, cursor=cursor, partIndex=index)
+    said = answer.pop("note", "")
+    assert (note or "") in said
+    assert bool(said) is (note is not None)
+    assert answer == {
+        "text": text,
+        "messageId": cursor,
+        "partIndex": int(str(index)),
+        "role": kind_and_role[1],
+        "type": kind_and_role[0],
+        "truncated": False,
+        "charOffset": 0,
+    }
+
+
+# --- Laws ----------------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=60)
+@given(messages_lists, st.data(), st.integers(1, 4), st.sampled_from([1, -1]))
+def test_pages_visit_every_message_once_and_flags_are_exact(
+    messages: list[BaseMessage], data: st.DataObject, limit: int, direction: int
+) -> None:
+    keys = [f"m{at}" for at in range(len(messages))]
+    anchor = data.draw(st.none() | st.sampled_from(keys) if keys else st.none())
+    detail = data.draw(st.sampled_from(["low", "high"]))
+    visible = [key for key, message in zip(keys, messages, strict=True) if is_visible(message)]
+    at = None if anchor is None else keys.index(anchor)
+    if direction == 1:
+        expected = [key for key in visible if at is None or keys.index(key) >= at]
+    else:
+        expected = [key for key in visible if at is None or keys.index(key) <= at]
+    seen: list[str] = []
+    page, more = direction, True
+    while more:
+        answer = ask(messages, cursor=anchor, page=page, limit=limit, detail=detail)
+        own = keys_in(answer)
+        assert answer["count"] == len(own)
+        if own:
+            assert answer["hasNextPage"] is (visible[-1] != own[-1])
+            assert answer["hasPrevPage"] is (visible[0] != own[0])
+        seen = [*seen, *own] if direction == 1 else [*own, *seen]
+        more = bool(own) and answer["hasNextPage" if direction == 1 else "hasPrevPage"]
+        page += direction
+    assert seen == expected
+
+
+def follow(message: BaseMessage, counter: TokenCounter, index: int = 0) -> list[str]:
+    source = StateSource("t1", [("m0", message, None)])
+    windows, offset = [], 0
+    while True:
+        arguments = {"cursor": "m0", "partIndex": index, "charOffset": offset}
+        answer = recall(arguments, source, scope_of(), counter)
+        within_budget(answer, counter)
+        windows.append(answer["text"])
+        assert answer["truncated"] is ("nextCharOffset" in answer)
+        if not answer["truncated"]:
+            return windows
+        assert answer["nextCharOffset"] > offset
+        offset = answer["nextCharOffset"]
+
+
+UNITS = ["a", " ", "\n", "\r\n", "word ", '"\\', "é", "界", "😀", "<b>", "&lt;", "}{", "0,1;"]
+
+
+# --- Laws ----------------------------------------------------------------------------------------
+
+
+long_texts = st.lists(
+    st.tuples(st.sampled_from(UNITS), st.integers(1, 5000)), min_size=1, max_size=5
+).map(lambda runs: "".join(unit * times for unit, times in runs))
+
+
+@settings(deadline=None, max_examples=25)
+@given(long_texts.filter(str.strip), st.sampled_from(COUNTERS))
+def test_following_the_offsets_gives_the_exact_text(text: str, counter: TokenCounter) -> None:
+    for message in (HumanMessage(text), ToolMessage(text, tool_call_id="c")):
+        assert "".join(follow(message, counter)) == text
+    arguments = json.dumps({"x": text}, ensure_ascii=False, separators=(",", ":"))
+    assert "".join(follow(call(("f", {"x": text}, "c")), counter)) == arguments
+
+
+def test_control_characters_and_surrogates_do_not_shift_the_rest() -> None:
+    text = ("a\x00b\ud83d\ude00\udc00" * 3000) + "end"
+    joined = "".join(follow(HumanMessage(text), Quarters()))
+    assert joined == ("a\ufffdb😀\ufffd" * 3000) + "end"
+    for lead in ("", "a"):
+        pairs = "".join(follow(HumanMessage(lead + "\ud83d\ude00" * 9000), Quarters()))
+        assert pairs == lead + "😀" * 9000
+
+
+def test_five_megabytes_are_read_to_the_end() -> None:
+    text = "".join(f"line {n} of the log\n" for n in range(250_000))
+    message = ToolMessage(text, tool_call_id="c")
+    overview = ask([message, HumanMessage("x")])
+    assert overview["count"] == 2
+    windows = 0
+    source = StateSource("t1", [("m0", message, None)])
+    for offset in (0, len(text) // 2, len(text) - 100):
+        arguments = {"cursor": "m0", "partIndex": 0, "charOffset": offset}
+        answer = recall(arguments, source, scope_of(), TOKENX)
+        assert text.startswith(answer["text"], offset)
+        windows += len(answer["text"])
+    assert windows > 5000
+    assert answer["text"] == text[-100:]
+    assert not answer["truncated"]
