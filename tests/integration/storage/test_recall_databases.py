@@ -18,6 +18,7 @@ from langgraph.store.sqlite import SqliteStore
 
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.content.message_keys import hidden_id
+from langgraph_om.memory import runner_of
 from support.agents import (
     asay,
     on_thread,
@@ -207,7 +208,8 @@ def test_any_id_names_a_place_in_a_store(name: str, store: BaseStore) -> None:
     said = [HumanMessage(f"{WALNUTS.text} ({at})", id=f"m{at}") for at in range(40)]
     record = memory.step(None, said, thread_id=name).record
     config = on_thread(name, resource_id=name)
-    memory.index(record, said, store, memory.identity(config))
+    runner = runner_of(memory)
+    runner.make_searchable(record, said, store, runner.identity(config))
     assert memory.flush(30)
     state = {"messages": said, "om": record}
     found = memory.recall(state, config, store=store, mode="search", query="walnuts")

@@ -403,7 +403,7 @@ def test_what_is_left_out_is_known_after_a_replacement() -> None:
 def test_numbers_and_flags_are_kept_as_they_are_given(value: Any) -> None:
     option = "previous_observer_tokens" if type(value) is int else "buffer_tokens"
     memory = ObservationalMemory(MODEL, observation=ObservationConfig(**{option: value}))
-    kept = getattr(memory.settings.observation, option)
+    kept = getattr(runner_of(memory).settings.observation, option)
     assert (type(kept), kept) == (type(value), value)
 
 
