@@ -29,8 +29,13 @@ from graph_fixtures import (
     uncovered,
     values,
 )
-from langgraph_om import ConfigurationError, MemoryRecord, ObservationalMemory, ObserverError
-from langgraph_om.memory import StepResult
+from langgraph_om import (
+    ConfigurationError,
+    MemoryRecord,
+    ObservationalMemory,
+    ObserverError,
+    StepResult,
+)
 from langgraph_om.testing import ExtractiveObserver
 
 CONFIG = on_thread()
