@@ -10,6 +10,7 @@ import inspect
 import time
 from collections.abc import Callable
 from concurrent.futures import wait
+from contextlib import closing
 from functools import partial
 from typing import Any, TypeVar
 
@@ -41,13 +42,14 @@ def drive(flow: RunFlow[ResultT], context: RunContext) -> Driven[ResultT]:
 
 def _run(requests: Requests[ResultT]) -> ResultT:
     reply: Any = None
-    while True:
-        try:
-            request = requests.send(reply)
-        except StopIteration as done:
-            result: ResultT = done.value
-            return result
-        reply = perform(request)
+    with closing(requests):
+        while True:
+            try:
+                request = requests.send(reply)
+            except StopIteration as done:
+                result: ResultT = done.value
+                return result
+            reply = perform(request)
 
 
 def perform(request: Request) -> Any:
@@ -94,13 +96,14 @@ async def adrive(flow: RunFlow[ResultT], context: RunContext) -> Driven[ResultT]
 
 async def _arun(requests: Requests[ResultT]) -> ResultT:
     reply: Any = None
-    while True:
-        try:
-            request = requests.send(reply)
-        except StopIteration as done:
-            result: ResultT = done.value
-            return result
-        reply = await aperform(request)
+    with closing(requests):
+        while True:
+            try:
+                request = requests.send(reply)
+            except StopIteration as done:
+                result: ResultT = done.value
+                return result
+            reply = await aperform(request)
 
 
 async def aperform(request: Request) -> Any:

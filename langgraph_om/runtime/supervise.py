@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
@@ -186,15 +187,16 @@ def supervise(flow: RunFlow[ResultT], context: RunContext) -> Requests[Driven[Re
 
 def _follow(flow: RunFlow[ResultT], context: RunContext, cycle: _Cycle) -> Requests[ResultT]:
     reply: Any = None
-    while True:
-        try:
-            effect = flow.send(reply)
-        except StopIteration as done:
-            result: ResultT = done.value
-            return result
-        reply = _REPLIES.get(type(effect), _take_event)(effect, context, cycle)
-        if isinstance(reply, Generator):  # there is something to wait for
-            reply = yield from reply
+    with closing(flow):
+        while True:
+            try:
+                effect = flow.send(reply)
+            except StopIteration as done:
+                result: ResultT = done.value
+                return result
+            reply = _REPLIES.get(type(effect), _take_event)(effect, context, cycle)
+            if isinstance(reply, Generator):  # there is something to wait for
+                reply = yield from reply
 
 
 def _ask_model(effect: AskModel, context: RunContext, cycle: _Cycle) -> Requests[ModelReply]:
