@@ -35,9 +35,10 @@ from langgraph_om.inspection import MemoryView
 from langgraph_om.integrations.agent import create_memory_agent
 from langgraph_om.integrations.state_graph import ObservationalMemoryState, add_observational_memory
 from langgraph_om.integrations.stream import MemoryTransformer
-from langgraph_om.memory import ObservationalMemory, StepResult
+from langgraph_om.memory import ObservationalMemory
 from langgraph_om.models.model_value import ModelByInputTokens
 from langgraph_om.runtime.executors import BackgroundBuffering, InlineBuffering, ParallelBuffering
+from langgraph_om.runtime.turn import StepResult
 
 if _typing.TYPE_CHECKING:
     from langgraph_om.archive import SQLAlchemyArchive

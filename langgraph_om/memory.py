@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from langchain_core.messages import BaseMessage, SystemMessage, convert_to_messages
+from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 
@@ -28,13 +27,11 @@ from langgraph_om.core.config.options import (
     RetrievalOptions,
 )
 from langgraph_om.core.config.thresholds import Thresholds
-from langgraph_om.core.events import to_part
-from langgraph_om.core.record.record import complete_record, log_tokens
-from langgraph_om.core.record.shared_log import without_thread
+from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.status import build_status
 from langgraph_om.core.tokens.counter import TokenCounter, count_messages
-from langgraph_om.core.wire import MemoryRecord, Part
+from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.inspection import (
     MemoryView,
@@ -48,30 +45,14 @@ from langgraph_om.models.model_value import ModelValue
 from langgraph_om.options import read_options, refuse_unknown_options
 from langgraph_om.recall.search import StoreIndex
 from langgraph_om.recall.tool import Recalling, build_recall_tool
-from langgraph_om.runtime.drivers import RunFlow, adrive, drive
+from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import record_of, values_of
-from langgraph_om.runtime.turn import turn
+from langgraph_om.runtime.turn import StepResult, take_step
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
-
-
-@dataclass(frozen=True, slots=True)
-class StepResult:
-    """What one step of memory came to, outside of any graph."""
-
-    record: MemoryRecord
-    """The memory to keep, and to hand in with the next step."""
-    events: list[Part]
-    """What happened, as `data-om-*` parts in order."""
-    messages: list[BaseMessage]
-    """What the Actor gets; empty when the turn was aborted."""
-    aborted: bool
-    """Whether a failure ended the turn (`on_error="abort"`)."""
-    evicted: list[str] = field(default_factory=list)
-    """With `evict=True`: ids of the messages that need not be handed in any more."""
 
 
 class ObservationalMemory:
@@ -385,19 +366,11 @@ class ObservationalMemory:
         Raises:
             ArchiveError: When the archive's storage fails.
         """
-        owner, writer, now = resource_id, self._runner.writer, self._runner.clock
-        if writer is not None:
-            known = writer.archive.thread(thread_id)
-            owner = known.resource_id if known is not None else resource_id
-            if owner is not None:
-                change = partial(without_thread, thread_id=thread_id)
-                writer.archive.rewrite_records(owner, change, now())
-            writer.archive.delete_thread(thread_id)
-            if owner is not None:  # what was at work on it may have come to the log meanwhile
-                writer.archive.rewrite_records(owner, change, now())
-            writer.forget(thread_id)
+        runner, owner = self._runner, resource_id
+        if runner.writer is not None:
+            owner = runner.writer.delete_thread(thread_id, resource_id, runner.clock)
         if store is not None:
-            (self._runner.index or StoreIndex()).delete_thread(thread_id, owner, store)
+            (runner.index or StoreIndex()).delete_thread(thread_id, owner, store)
 
     def delete_resource(self, resource_id: str, *, store: Any = None) -> None:
         """Delete what is kept of all threads of a resource outside of their checkpoints.
@@ -411,8 +384,7 @@ class ObservationalMemory:
         """
         writer = self._runner.writer
         if writer is not None:
-            writer.archive.delete_resource(resource_id)
-            writer.forget(None)
+            writer.delete_resource(resource_id)
         if store is not None:
             (self._runner.index or StoreIndex()).delete_resource(resource_id, store)
 
@@ -446,8 +418,9 @@ class ObservationalMemory:
             config: Configuration with callbacks for the Observer's and Reflector's calls.
             final: Whether the Actor has answered and no call follows; nothing is observed then.
         """
-        flow = self._take_step(record, messages, thread_id, config, is_final=final)
-        return drive(flow, self._runner.context(config)).result
+        runner = self._runner
+        flow = take_step(runner, record, messages, thread_id, config, is_final=final)
+        return drive(flow, runner.context(config)).result
 
     async def astep(
         self,
@@ -459,32 +432,9 @@ class ObservationalMemory:
         final: bool = False,
     ) -> StepResult:
         """Do the same as `step` without blocking the event loop."""
-        flow = self._take_step(record, messages, thread_id, config, is_final=final)
-        return (await adrive(flow, self._runner.context(config))).result
-
-    def _take_step(
-        self,
-        record: MemoryRecord | None,
-        messages: Sequence[BaseMessage],
-        thread_id: str,
-        config: RunnableConfig | None,
-        *,
-        is_final: bool,
-    ) -> RunFlow[StepResult]:
-        """Run a turn, and end with the Actor's input."""
         runner = self._runner
-        memory, conversation = complete_record(record), convert_to_messages(messages)
-        if not runner.is_on(config):
-            return StepResult(memory, [], list(conversation), aborted=False)
-        identity = runner.identity(config, thread_id=thread_id)
-        outcome = yield from turn(
-            runner, memory, conversation, identity, config=config, is_final=is_final
-        )
-        parts = [part for event in outcome.events if (part := to_part(event)) is not None]
-        view = [] if outcome.is_aborted else runner.actor_input(outcome.record, outcome.messages)
-        return StepResult(
-            outcome.record, parts, view, aborted=outcome.is_aborted, evicted=outcome.evicted
-        )
+        flow = take_step(runner, record, messages, thread_id, config, is_final=final)
+        return (await adrive(flow, runner.context(config))).result
 
     # --- Background work -------------------------------------------------------------------------
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from langchain_core.messages import BaseMessage, ToolMessage
@@ -19,6 +20,7 @@ from langgraph_om.archive import MessageArchive
 from langgraph_om.core.content.message_keys import Keyed
 from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.content.text import LARGE_INTEGER_BITS, write_repr, write_short_json
+from langgraph_om.core.record.shared_log import without_thread
 from langgraph_om.core.step.archive import ThreadMemory
 from langgraph_om.core.wire import Group
 from langgraph_om.errors import ConfigurationError
@@ -113,7 +115,43 @@ class ArchiveWriter:
         self._groups.update(dict.fromkeys((thread_id, group["id"]) for group in groups))
         _forget_oldest(self._groups)
 
-    def forget(self, thread_id: str | None) -> None:
+    def delete_thread(
+        self, thread_id: str, resource_id: str | None, clock: Callable[[], datetime]
+    ) -> str | None:
+        """Delete a thread, and what the log of its resource has of it.
+
+        Args:
+            thread_id: The thread.
+            resource_id: Whose it is, where the archive does not know.
+            clock: Tells the current time.
+
+        Returns:
+            The resource that it belonged to.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+        known = self.archive.thread(thread_id)
+        owner = known.resource_id if known is not None else resource_id
+        change = partial(without_thread, thread_id=thread_id)
+        if owner is not None:
+            self.archive.rewrite_records(owner, change, clock())
+        self.archive.delete_thread(thread_id)
+        if owner is not None:  # what was at work on it may have come to the log meanwhile
+            self.archive.rewrite_records(owner, change, clock())
+        self._forget(thread_id)
+        return owner
+
+    def delete_resource(self, resource_id: str) -> None:
+        """Delete a resource with all of its threads.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+        self.archive.delete_resource(resource_id)
+        self._forget(None)
+
+    def _forget(self, thread_id: str | None) -> None:
         """Forget what was archived of a thread, or of all, after it was deleted."""
         for key in [key for key in self._groups if thread_id in (None, key[0])]:
             del self._groups[key]

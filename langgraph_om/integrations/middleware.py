@@ -36,9 +36,10 @@ from langgraph_om.integrations.nodes import MemoryNodes, emit, make_searchable
 from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.recall.tool import refuse_second_recall_tool
-from langgraph_om.runtime.drivers import RunFlow, Work, adrive, drive
+from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import ParallelBuffering
 from langgraph_om.runtime.runner import StepRunner, only_folding
+from langgraph_om.runtime.supervise import RunFlow, Work
 from langgraph_om.runtime.turn import turn
 
 logger = logging.getLogger("langgraph_om")

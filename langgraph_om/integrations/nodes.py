@@ -20,9 +20,10 @@ from langgraph_om.core.events import to_part
 from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.wire import Event, MemoryRecord
-from langgraph_om.runtime.drivers import RunFlow, Work, adrive, drive
+from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import InlineBuffering, ParallelBuffering
 from langgraph_om.runtime.runner import StepRunner, only_folding
+from langgraph_om.runtime.supervise import RunFlow, Work
 
 STATUS = "om_status"
 """The gate: counts, decides, and states both windows once per agent step."""

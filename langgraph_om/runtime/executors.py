@@ -258,14 +258,8 @@ class BackgroundBuffering:
         Returns:
             Whether nothing is left.
         """
-        ends_at = None if timeout is None else time.monotonic() + timeout
         with self._lock:
-            while self._unfinished():
-                left = None if ends_at is None else ends_at - time.monotonic()
-                if left is not None and left <= 0:
-                    return False
-                self._lock.wait(left)
-        return True
+            return self._lock.wait_for(lambda: not self._unfinished(), timeout)
 
     def close(self, timeout: float = 5.0) -> bool:
         """Take no more jobs, drop those that wait, and wait for those at work.

@@ -131,16 +131,15 @@ class Leases:
 
     def leave_all(self, timeout: float) -> None:
         """Let all leases end, because this process does, and wait until the archive knows it."""
-        ends_at = time.monotonic() + timeout
+
+        def is_left() -> bool:
+            return all(lease.stage == "done" for lease in self._leases.values())
+
         with self._lock:
             for job_id, lease in list(self._leases.items()):
                 if lease.stage != "done":
                     self._end(job_id, "left")
-            while any(each.stage != "done" for each in self._leases.values()):
-                left = ends_at - time.monotonic()
-                if left <= 0:
-                    return
-                self._lock.wait(left)
+            self._lock.wait_for(is_left, timeout)
 
     def _end(self, job_id: str, stage: Literal["left", "released"]) -> None:
         with self._lock:

@@ -23,7 +23,7 @@ from langgraph_om.core.actor.prompt import assemble, count_extra
 from langgraph_om.core.config.checks import check_flag
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.cycles.buffering import build_deferred, run_job
-from langgraph_om.core.cycles.carry_out import carry_out, describe_work
+from langgraph_om.core.cycles.carry_out import carry_out, describe_job
 from langgraph_om.core.cycles.other_threads import build_nothing_left
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.events import to_part
@@ -40,16 +40,7 @@ from langgraph_om.models.ask import Calls
 from langgraph_om.models.pool import ModelPool
 from langgraph_om.recall.search import StoreIndex
 from langgraph_om.recall.tool import Recalling
-from langgraph_om.runtime.drivers import (
-    POLL_SECONDS,
-    RunContext,
-    RunFlow,
-    Show,
-    Work,
-    discard,
-    drive,
-    log_failures,
-)
+from langgraph_om.runtime.drivers import POLL_SECONDS, drive
 from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
 from langgraph_om.runtime.hooks import Hooks
 from langgraph_om.runtime.state import (
@@ -58,6 +49,7 @@ from langgraph_om.runtime.state import (
     record_of,
     values_of,
 )
+from langgraph_om.runtime.supervise import RunContext, RunFlow, Show, Work, discard, log_failures
 
 logger = logging.getLogger("langgraph_om")
 
@@ -203,7 +195,7 @@ class StepRunner:
             Its start event; a failure when the executor has no room for it now.
         """
         window = self._window(record, messages)
-        job = yield from describe_work(self.settings, record, window, decision, self.clock())
+        job = yield from describe_job(self.settings, record, window, decision, self.clock())
         if job is None:
             started = build_nothing_left(record)
         else:

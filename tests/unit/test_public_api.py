@@ -11,6 +11,8 @@ from types import ModuleType
 import pytest
 
 import langgraph_om
+from langgraph_om import ObservationalMemory
+from langgraph_om.testing import ScriptedChatModel
 
 NAMES = [name for name in langgraph_om.__all__ if not name.startswith("__")]
 
@@ -64,6 +66,20 @@ def test_star_import_gives_the_same_names() -> None:
     scope: dict[str, object] = {}
     exec("from langgraph_om import *", scope)  # noqa: S102 - a star import needs module level
     assert scope.keys() - {"__builtins__"} == set(langgraph_om.__all__)
+
+
+MEMBERS = {
+    *("thresholds", "recall_tool", "tools", "llm_input_messages", "step", "astep"),
+    *("status", "view", "recall", "arecall", "history", "observations_as_of", "restore"),
+    *("flush", "aflush", "close", "aclose"),
+    *("delete_thread", "adelete_thread", "delete_resource", "adelete_resource"),
+    *("archive", "buffering", "enabled", "messages_key"),
+}
+
+
+def test_the_members_of_a_memory_are_those_that_are_documented() -> None:
+    memory = ObservationalMemory(ScriptedChatModel())
+    assert {name for name in dir(memory) if not name.startswith("_")} == MEMBERS
 
 
 def test_version_is_that_of_the_distribution() -> None:

@@ -1,8 +1,8 @@
 """Buffering: observation and reflection ahead of need, beside the conversation.
 
-A job is described by its start event, which the record keeps as pending, and done by a flow whose
-last event is the result. Results are judged when they are collected; what fits is kept until
-`activation` makes it memory, without a model.
+The record keeps the start event of a job as pending. The event with which the job ends is its
+result, which is judged when it is taken in; what fits is kept until `activate` makes it memory,
+without a model.
 """
 
 from __future__ import annotations
@@ -11,14 +11,9 @@ from datetime import datetime
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import derive_id
-from langgraph_om.core.cycles.cycle import CycleInfo, Job, build_title_change
-from langgraph_om.core.cycles.observation import (
-    build_group,
-    describe_observation_job,
-    merge_hints,
-    observe_cycle,
-)
-from langgraph_om.core.cycles.reflection import describe_reflection_job, reflect_cycle
+from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, announce_title, run_ahead
+from langgraph_om.core.cycles.observation import build_group, merge_hints, observe_cycle
+from langgraph_om.core.cycles.reflection import reflect_cycle
 from langgraph_om.core.cycles.results import discarded_event, size_of, take_in_results
 from langgraph_om.core.effects import EffectFlow, JobState, WaitForJob
 from langgraph_om.core.plan import Decision, back_off
@@ -36,16 +31,7 @@ from langgraph_om.core.wire import Event, MemoryRecord
 # --- Starting ------------------------------------------------------------------------------------
 
 
-def describe_job(
-    settings: Settings, record: MemoryRecord, window: Window, decision: Decision, now: datetime
-) -> Job:
-    """Describe the job that a decision to buffer asks for."""
-    if decision.operation == "observation":
-        return describe_observation_job(settings, record, window, decision.count, now)
-    return describe_reflection_job(settings, record, now)
-
-
-def build_deferred(settings: Settings, record: MemoryRecord, window: Window, job: Job) -> Event:
+def build_deferred(settings: Settings, record: MemoryRecord, window: Window, job: Cycle) -> Event:
     """Say that the executor has no room for a job now; it is tried again after some growth."""
     operation = job.start["operation"]
     size = size_of(operation, record, window)
@@ -63,25 +49,24 @@ def build_deferred(settings: Settings, record: MemoryRecord, window: Window, job
 
 
 def buffer_in_place(
-    settings: Settings, record: MemoryRecord, window: Window, job: Job, now: datetime
+    settings: Settings, record: MemoryRecord, window: Window, job: Cycle, now: datetime
 ) -> EffectFlow[None]:
     """Do a job where it is due, without an executor: its start, its calls, its result."""
     yield job.start
-    operation = job.start["operation"]
     states: dict[str, JobState] = dict.fromkeys(record["pending"], "running")
-    states[operation] = yield from job.flow
+    states[job.info.operation] = yield from run_ahead(job)
     yield from take_in_results(settings, fold(record, [job.start]), window, states, now)
 
 
-def run_job(job: Job) -> EffectFlow[None]:
+def run_job(job: Cycle) -> EffectFlow[None]:
     """Do a job in the background; its only event is its result."""
-    yield (yield from job.flow)
+    yield (yield from run_ahead(job))
 
 
 # --- Waiting -------------------------------------------------------------------------------------
 
 
-def run_blocking(
+def wait_or_work(
     settings: Settings, record: MemoryRecord, window: Window, decision: Decision, now: datetime
 ) -> EffectFlow[None]:
     """Observe or reflect while the turn waits; a job that is at work on it is waited for first.
@@ -145,7 +130,7 @@ def activate(
         thread_title=title,
         **merge_hints(record, chunks),
     )
-    yield from build_title_change(cycle, now, title)
+    yield from announce_title(cycle, now, title)
 
 
 def _activate_reflection(settings: Settings, record: MemoryRecord, now: datetime) -> Event:
