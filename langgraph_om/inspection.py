@@ -14,6 +14,7 @@ from html import escape
 from typing import Any
 
 from langgraph_om.archive import MessageArchive
+from langgraph_om.core.content.text import show_key
 from langgraph_om.core.record.record import complete_record, write_log
 from langgraph_om.core.record.shared_log import to_record
 from langgraph_om.core.wire import MemoryRecord
@@ -233,7 +234,7 @@ class MemoryView:
 
     def _write_title(self) -> str:
         named = self.record["thread_title"] or self.record["thread_id"] or "(no thread id)"
-        return f"memory of {named}, generation {self.record['generation']}"
+        return f"memory of {show_key(named)}, generation {self.record['generation']}"
 
     def _list_windows(self) -> list[tuple[str, int, int]]:
         active = self.status["windows"]["active"]

@@ -6,7 +6,7 @@ Nothing here changes a record; `fold` does.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from langgraph_om.core.content.text import show_key
 from langgraph_om.core.wire import Group, MemoryRecord
@@ -138,10 +138,21 @@ def write_log(groups: Sequence[Group]) -> str:
     return "\n\n".join(group["text"] for group in groups if group["text"])
 
 
+MAX_SHOWN_RANGES: Final = 5
+"""Of one group; with more, the line would soon be longer than the text above it."""
+
+
 def write_range(group: Group) -> str:
-    """Return the line that names the messages of a group; empty when it has no ranges."""
-    ranges = ",".join(f"{show_key(first)}:{show_key(last)}" for first, last in group["ranges"])
-    return f"_range: `{ranges}`_" if ranges else ""
+    """Return the line that names the messages of a group; empty when it has no ranges.
+
+    Of many ranges, neighbours are shown as one; any id in the line is a place to read from.
+    """
+    ranges = group["ranges"]
+    size = len(ranges)
+    parts = min(size, MAX_SHOWN_RANGES)
+    runs = (ranges[size * at // parts : size * (at + 1) // parts] for at in range(parts))
+    shown = ",".join(f"{show_key(run[0][0])}:{show_key(run[-1][1])}" for run in runs)
+    return f"_range: `{shown}`_" if shown else ""
 
 
 def group_by_thread(groups: Sequence[Group]) -> dict[str, list[Group]]:
