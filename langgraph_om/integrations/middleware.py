@@ -1,4 +1,4 @@
-"""Memory as a middleware of `create_agent`, and so of deepagents.
+"""For `create_agent`: memory as a middleware, and so of deepagents.
 
 The gate runs in the hook before each model call; a graph of its own is entered only when there is
 work to do, because entering one costs checkpoints. Its events come back through its state, so that

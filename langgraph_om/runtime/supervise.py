@@ -119,6 +119,8 @@ class Driven(Generic[ResultT]):
     result: ResultT
     events: list[Event]
     """Those of its cycles, in order; those that change memory have yet to be folded."""
+    tally: Tally
+    """What its questions cost, since the start of its cycle."""
 
 
 @dataclass(slots=True)
@@ -175,25 +177,30 @@ Request = Call | Pause | SideBySide
 Requests = Generator[Request, Any, ResultT]
 
 
-def supervise(flow: RunFlow[ResultT], context: RunContext) -> Requests[Driven[ResultT]]:
-    """Turn what a flow wants into requests, and show its events."""
-    cycle = _Cycle(time.monotonic() + context.calls.deadline)
-    if context.opening is not None:
-        yield from _tell(context.opening, context, cycle)
-    result = yield from _follow(flow, context, cycle)
-    log_failures(cycle.events)
-    return Driven(result, cycle.events)
+def supervise(
+    flow: RunFlow[ResultT], context: RunContext, beside: _Cycle | None = None
+) -> Requests[Driven[ResultT]]:
+    """Turn what a flow wants into requests, and show its events.
 
-
-def _follow(flow: RunFlow[ResultT], context: RunContext, cycle: _Cycle) -> Requests[ResultT]:
+    Args:
+        flow: The flow.
+        context: What it is run with.
+        beside: The cycle of which it is a part, with others side by side.
+    """
+    if beside is None:
+        cycle = _Cycle(time.monotonic() + context.calls.deadline)
+        if context.opening is not None:
+            yield from _tell(context.opening, context, cycle)
+    else:
+        cycle = _Cycle(beside.ends_at, beside.about)
     reply: Any = None
     with closing(flow):
         while True:
             try:
                 effect = flow.send(reply)
             except StopIteration as done:
-                result: ResultT = done.value
-                return result
+                log_failures(cycle.events)
+                return Driven(done.value, cycle.events, cycle.tally)
             reply = _REPLIES.get(type(effect), _take_event)(effect, context, cycle)
             if isinstance(reply, Generator):  # there is something to wait for
                 reply = yield from reply
@@ -282,12 +289,12 @@ def _wait_for_job(effect: WaitForJob, context: RunContext, cycle: _Cycle) -> Req
 
 
 def _run_together(effect: Together, context: RunContext, cycle: _Cycle) -> Requests[list[Any]]:
-    parts = [_Cycle(cycle.ends_at, cycle.about) for _ in effect.flows]
-    flows = [_follow(flow, context, part) for flow, part in zip(effect.flows, parts, strict=True)]
-    results: list[Any] = yield SideBySide(flows)
+    parts: list[Driven[Any]] = yield SideBySide(
+        [supervise(flow, context, cycle) for flow in effect.flows]
+    )
     for part in parts:
         cycle.tally.add(part.tally)
-    return results
+    return [part.result for part in parts]
 
 
 def _do_work(effect: Work, context: RunContext, cycle: _Cycle) -> Requests[list[Event]]:
