@@ -17,6 +17,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, ToolMessage
 
 from langgraph_om.archive import MessageArchive
+from langgraph_om.archive.after_fork import begin_anew_after_fork
 from langgraph_om.core.content.message_keys import Keyed
 from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.content.text import LARGE_INTEGER_BITS, write_repr, write_short_json
@@ -35,7 +36,7 @@ MAX_GROUPS_REMEMBERED = 10_000
 """
 
 
-@dataclass
+@dataclass(eq=False)
 class ArchiveWriter:
     """Writes one memory's threads into its archive."""
 
@@ -46,6 +47,13 @@ class ArchiveWriter:
     """Per thread, the request of the turn that has waited in vain."""
     _missed: dict[str, frozenset[str]] = field(default_factory=dict, repr=False)
     """Per thread, what was new or edited when the archive failed."""
+
+    def __post_init__(self) -> None:
+        begin_anew_after_fork(self)
+
+    def begin_anew(self) -> None:
+        """Ask the archive again in a forked process: one in memory is not the parent's any more."""
+        self.forget(None)
 
     def recall_thread(self, thread_id: str, groups: Sequence[Group]) -> ThreadMemory:
         """Return what this process remembers of a thread, and which of its groups are new."""

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar
 from langchain_core.messages import BaseMessage
 from langgraph.store.base import BaseStore, GetOp, PutOp
 
+from langgraph_om.archive.after_fork import begin_anew_after_fork
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import derive_id, keyed_messages
 from langgraph_om.core.content.parts import part_text, parts_of
@@ -94,6 +95,11 @@ class StoreIndex:
     """The index of one memory over any number of stores."""
 
     def __init__(self) -> None:
+        self.begin_anew()
+        begin_anew_after_fork(self)
+
+    def begin_anew(self) -> None:
+        """Begin without tasks; in a forked process the stores say what they have already."""
         self._lock = threading.Condition()
         # An in-memory store cannot be searched while it is written.
         self._store_lock = threading.Lock()

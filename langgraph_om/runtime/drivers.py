@@ -138,8 +138,13 @@ async def _acall(call: Call) -> Any:
         return await call.function()
     result = await asyncio.wrap_future(in_thread(call.function, call.name))
     if isinstance(result, ReadyQuestion):
-        result = result.ainvoke()
+        result = _invoke_in_thread(result, call) if result.only_blocks else result.ainvoke()
     return await result if inspect.isawaitable(result) else result
+
+
+def _invoke_in_thread(question: ReadyQuestion, call: Call) -> asyncio.Future[Any]:
+    """Ask in a thread of our own, which nobody else needs when the call is given up on."""
+    return asyncio.wrap_future(in_thread(question.invoke, call.name))
 
 
 def _read_outcome(get: Callable[[], Any]) -> Done:

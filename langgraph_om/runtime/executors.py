@@ -15,10 +15,11 @@ import time
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from langgraph_om.archive import Claim, MessageArchive
+from langgraph_om.archive.after_fork import begin_anew_after_fork
 from langgraph_om.core.config.checks import check_seconds
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import Event
@@ -116,15 +117,25 @@ class BackgroundBuffering:
             raise ConfigurationError(msg)
         self._workers = workers
         self._queue = queue
-        self._lock = threading.Condition()
+        self._exit_timeout = exit_timeout
         self._jobs: OrderedDict[str, _Job] = OrderedDict()
+        self._closed = False
+        self._leases: Leases | None = None
+        self.begin_anew()
+        begin_anew_after_fork(self)
+        _close_at_exit(self)
+
+    def begin_anew(self) -> None:
+        """Begin without work; in a forked process the results of finished jobs are known still."""
+        self._lock = threading.Condition()
+        done = [job for job in self._jobs.values() if job.result is not None]
+        self._jobs = OrderedDict(
+            (job.cycle_id, replace(job, done=_make_set_event())) for job in done
+        )
         self._asked: set[_Job] = set()
         self._waiting: deque[_Job] = deque()
         self._running: set[str] = set()
         self._threads = 0
-        self._closed = False
-        self._leases: Leases | None = None
-        atexit.register(_close_at_exit, weakref.ref(self), exit_timeout)
 
     def share(self, archive: MessageArchive, seconds: float = 120.0) -> None:
         """Run jobs for, and take results from, all workers with this archive.
@@ -343,11 +354,27 @@ def _has_failed(job: _Job) -> bool:
     return job.result is not None and job.result.get("type") == "buffering-failed"
 
 
-def _close_at_exit(executor: weakref.ref[BackgroundBuffering], timeout: float) -> None:
-    alive = executor()
-    if alive is not None:
-        alive.close(timeout)
-        alive.leave()
+def _make_set_event() -> threading.Event:
+    event = threading.Event()
+    event.set()
+    return event
+
+
+_alive: weakref.WeakSet[BackgroundBuffering] = weakref.WeakSet()
+
+
+def _close_at_exit(executor: BackgroundBuffering) -> None:
+    """Have an executor closed when the interpreter exits, if there is still one then."""
+    if not _alive:
+        atexit.unregister(_close_all)
+        atexit.register(_close_all)
+    _alive.add(executor)
+
+
+def _close_all() -> None:
+    for executor in list(_alive):
+        executor.close(executor._exit_timeout)  # noqa: SLF001 its own module
+        executor.leave()
 
 
 Buffering = BackgroundBuffering | InlineBuffering | ParallelBuffering

@@ -18,6 +18,7 @@ from typing import Literal, TypeVar
 from uuid import uuid4
 
 from langgraph_om.archive import Claim, JobView, MessageArchive
+from langgraph_om.archive.after_fork import begin_anew_after_fork
 from langgraph_om.core.cycles.results import FarEnd, judge_lease
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import Event
@@ -77,6 +78,11 @@ class Leases:
         self.archive = archive
         self.seconds = seconds
         self._token = uuid4().hex
+        self.begin_anew()
+        begin_anew_after_fork(self)
+
+    def begin_anew(self) -> None:
+        """Begin without jobs; those of a process that forked stay its own."""
         self._lock = threading.Condition()
         self._leases: dict[str, _Lease] = {}
         self._watches: dict[str, _Watch] = {}

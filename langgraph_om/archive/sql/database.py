@@ -6,7 +6,6 @@ other and never stand in each other's way; writers in PostgreSQL lock the rows t
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -25,6 +24,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import FunctionElement
 from sqlalchemy.types import Float
 
+from langgraph_om.archive.after_fork import begin_anew_after_fork
 from langgraph_om.archive.sql.engine import MAX_WAIT_SECONDS, check_dialect, make_engine
 from langgraph_om.archive.sql.migrations import VERSION, migrate, read_version
 from langgraph_om.errors import ArchiveError
@@ -123,7 +123,14 @@ class Database:
         self._begins = _choose_begins(engine, is_own=self._is_own)
         self._is_ready = False
         self._lock = threading.Lock()
-        self._process = os.getpid()
+        begin_anew_after_fork(self)
+
+    def begin_anew(self) -> None:
+        """Leave the parent's connections to the parent, unless the engine is the caller's."""
+        self._lock = threading.Lock()
+        if self._is_own:
+            self.engine.dispose(close=False)
+            self._is_ready = False
 
     @contextmanager
     def read(self, operation: str) -> Iterator[Connection]:
@@ -200,10 +207,6 @@ class Database:
         return connection
 
     def _make_ready(self) -> None:
-        if self._is_own and self._process != os.getpid():
-            # A forked process must not speak through its parent's connections.
-            self.engine.dispose(close=False)
-            self._process = os.getpid()
         if self._is_ready:
             return
         with self._lock:

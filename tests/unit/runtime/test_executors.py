@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextvars
 import threading
 import time
@@ -163,3 +164,12 @@ def test_executor_shares_one_archive(tmp_path: Path) -> None:
     executor.share(one)
     with pytest.raises(ConfigurationError, match="give each its own BackgroundBuffering"):
         executor.share(other)
+
+
+def test_executors_share_one_entry_for_the_exit_of_the_interpreter() -> None:
+    first = BackgroundBuffering()
+    before = atexit._ncallbacks()
+    others = [BackgroundBuffering() for _ in range(20)]
+    assert atexit._ncallbacks() == before
+    assert first.close()
+    assert all(other.close() for other in others)
