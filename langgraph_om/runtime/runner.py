@@ -56,6 +56,7 @@ from langgraph_om.runtime.state import (
     conversation_of,
     read_stored_record,
     record_of,
+    record_seen_from_outside,
     values_of,
 )
 
@@ -122,8 +123,12 @@ class StepRunner:
         )
 
     def conversation(self, state: Any) -> list[BaseMessage]:
-        """Return the messages of a state."""
-        return conversation_of(state, self.messages_key)
+        """Return the messages of a state of any kind."""
+        return conversation_of(values_of(state, self.messages_key), self.messages_key)
+
+    def record(self, state: Any) -> MemoryRecord:
+        """Return the memory in a state of any kind; a blank one where nothing ran yet."""
+        return record_seen_from_outside(state, self.messages_key)
 
     @property
     def buffers_in_background(self) -> bool:
@@ -295,7 +300,7 @@ class StepRunner:
         if self.recalling is None:
             msg = "`retrieval` is off, so there is nothing to recall from; write retrieval=True"
             raise ConfigurationError(msg)
-        values, who = values_of(state), self.identity(config)
+        values, who = values_of(state, self.messages_key), self.identity(config)
         record = complete_record(read_stored_record(values))
         try:
             if who.thread_id and self.archive is not None:
