@@ -38,6 +38,7 @@ from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory, StepResult
 from langgraph_om.models.model_value import ModelByInputTokens
 from langgraph_om.runtime.executors import BackgroundBuffering, InlineBuffering, ParallelBuffering
+from langgraph_om.runtime.run import MemoryContext
 
 if _typing.TYPE_CHECKING:
     from langgraph_om.archive import SQLAlchemyArchive
@@ -53,6 +54,7 @@ __all__ = [
     "ConfigurationError",
     "EstimatingCounter",
     "InlineBuffering",
+    "MemoryContext",
     "MemoryRecord",
     "MemoryTransformer",
     "MemoryView",

@@ -97,7 +97,8 @@ class ObservationalMemory:
             `MessageArchive`.
         evict: Whether observed messages are removed from the conversation once the archive has
             them, so that a thread's state stays small however long it gets.
-        resource_id: The user or entity a thread belongs to; `None`: `configurable["resource_id"]`.
+        resource_id: The user or entity a thread belongs to; `None`: the run's
+            `resource_id`, in `context` or `configurable`.
         messages_key: The state's key of the conversation.
         token_counter: What counts tokens; `None`: `EstimatingCounter()`.
         max_input_tokens: Tokens of observations and messages together, above which messages are
