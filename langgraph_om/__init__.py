@@ -38,6 +38,7 @@ from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory
 from langgraph_om.models.model_value import ModelByInputTokens
 from langgraph_om.runtime.executors import BackgroundBuffering, InlineBuffering, ParallelBuffering
+from langgraph_om.runtime.run import MemoryContext
 from langgraph_om.runtime.turn import StepResult
 
 if _typing.TYPE_CHECKING:
@@ -54,6 +55,7 @@ __all__ = [
     "ConfigurationError",
     "EstimatingCounter",
     "InlineBuffering",
+    "MemoryContext",
     "MemoryRecord",
     "MemoryTransformer",
     "MemoryView",

@@ -19,7 +19,7 @@ from langgraph_om.core.record.record import complete_record, write_log
 from langgraph_om.core.record.shared_log import to_record
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
-from langgraph_om.runtime.state import values_of
+from langgraph_om.runtime.state import read_stored_record, values_of
 
 _MAX_TRIES = 50
 _MAX_GENERATIONS = 1000
@@ -124,11 +124,15 @@ def _read_records(source: Any) -> Iterator[_Dated]:
         )
         raise ConfigurationError(msg)
     for state in [source] if is_state else source:
-        created = None if is_state else getattr(state, "created_at", None)
-        values = values_of(state)
-        stored = values.get("om") if isinstance(values, Mapping) else getattr(values, "om", None)
+        created = None if is_state else _read_saving_time(state)
         at = datetime.fromisoformat(created) if isinstance(created, str) else None
-        yield at, complete_record(stored)
+        yield at, complete_record(read_stored_record(values_of(state, "messages")))
+
+
+def _read_saving_time(state: Any) -> Any:
+    """Return when a snapshot, or a server's state, was saved; `None` for bare values."""
+    is_mapping = isinstance(state, Mapping)
+    return state.get("created_at") if is_mapping else getattr(state, "created_at", None)
 
 
 def _read_moment(time: object, timezone: tzinfo) -> datetime:

@@ -48,7 +48,6 @@ from langgraph_om.recall.tool import Recalling, build_recall_tool
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
 from langgraph_om.runtime.runner import StepRunner
-from langgraph_om.runtime.state import record_of, values_of
 from langgraph_om.runtime.turn import StepResult, take_step
 
 if TYPE_CHECKING:
@@ -79,7 +78,8 @@ class ObservationalMemory:
             `MessageArchive`.
         evict: Whether observed messages are removed from the conversation once the archive has
             them, so that a thread's state stays small however long it gets.
-        resource_id: The user or entity a thread belongs to; `None`: `configurable["resource_id"]`.
+        resource_id: The user or entity a thread belongs to; `None`: the run's
+            `resource_id`, in `context` or `configurable`.
         messages_key: The state's key of the conversation.
         token_counter: What counts tokens; `None`: `EstimatingCounter()`.
         max_input_tokens: Tokens of observations and messages together, above which messages are
@@ -203,7 +203,8 @@ class ObservationalMemory:
         """Return what the Actor's model is called with.
 
         Args:
-            state: The graph's state: a mapping or an object with the conversation and `om`.
+            state: The graph's state, with the conversation and `om`: what a node is given, a
+                `StateSnapshot`, or what a server's client returns.
             system: The agent's own system prompt, when it is not among the messages.
             config: The run's configuration; inside a node it is found without being passed.
 
@@ -220,7 +221,7 @@ class ObservationalMemory:
         if not self._runner.is_on(config):
             head = SystemMessage(system) if isinstance(system, str) else system
             return [*([head] if head is not None else []), *messages]
-        record = record_of(state)
+        record = self._runner.record(state)
         if not record["id"] and messages:
             msg = (
                 "the memory's gate did not run before this node; draw the edges into it: "
@@ -231,17 +232,23 @@ class ObservationalMemory:
         return self._runner.actor_input(record, messages, system)
 
     def status(self, state: Any) -> dict[str, Any]:
-        """Return the `data` of `data-om-status` for a state; asks no model."""
-        values = values_of(state)
-        record = record_of(values)
-        return self._build_status(record, self._open_window(record, values))
+        """Return the `data` of `data-om-status` for a state; asks no model.
+
+        Args:
+            state: As for `llm_input_messages`; blank for a thread that never ran.
+        """
+        record = self._runner.record(state)
+        return self._build_status(record, self._open_window(record, state))
 
     def view(self, state: Any) -> MemoryView:
-        """Return a readable summary of a state's memory; asks no model."""
-        values = values_of(state)
-        record = record_of(values)
-        window = self._open_window(record, values)
-        messages = self._runner.conversation(values)
+        """Return a readable summary of a state's memory; asks no model.
+
+        Args:
+            state: As for `llm_input_messages`; blank for a thread that never ran.
+        """
+        record = self._runner.record(state)
+        window = self._open_window(record, state)
+        messages = self._runner.conversation(state)
         return MemoryView(
             record=record,
             status=self._build_status(record, window),
@@ -260,7 +267,7 @@ class ObservationalMemory:
         """Answer as the tool `recall` does, without a graph.
 
         Args:
-            state: The graph's state, or a mapping with the conversation.
+            state: As for `llm_input_messages`, or a mapping with the conversation alone.
             config: The run's configuration, which says whose conversation it is.
             store: The LangGraph store that is searched, with `retrieval={"vector": True}`.
             args: What the tool takes: `mode`, `query`, `cursor`, `threadId`, `page`, `limit`,
@@ -293,8 +300,9 @@ class ObservationalMemory:
         anew.
 
         Args:
-            states: `graph.get_state_history(config)`, or any states, newest first; with
-                `scope="resource"` the id of a resource.
+            states: `graph.get_state_history(config)`, what a server's client returns for a
+                thread's history, or any states, newest first; with `scope="resource"` the id of a
+                resource.
             limit: How many generations to return at most.
         """
         check_count("limit", limit)

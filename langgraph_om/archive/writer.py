@@ -53,7 +53,7 @@ class ArchiveWriter:
 
     def begin_anew(self) -> None:
         """Ask the archive again in a forked process: one in memory is not the parent's any more."""
-        self.forget(None)
+        self._forget(None)
 
     def recall_thread(self, thread_id: str, groups: Sequence[Group]) -> ThreadMemory:
         """Return what this process remembers of a thread, and which of its groups are new."""

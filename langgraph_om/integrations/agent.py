@@ -23,6 +23,7 @@ from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.models.providers import chat_model, check_model
 from langgraph_om.recall.tool import refuse_second_recall_tool
+from langgraph_om.runtime.run import MemoryContext
 
 
 def create_memory_agent(
@@ -36,6 +37,8 @@ def create_memory_agent(
     name: str | None = None,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Build an agent that talks without end: model, tools, memory.
+
+    A run may say `context={"om_enabled": False}` or `{"resource_id": ...}` (`MemoryContext`).
 
     Args:
         model: The Actor's model, a chat model or `"provider/model"`.
@@ -83,7 +86,7 @@ def create_memory_agent(
             answer = await actor.ainvoke(shorter(state, error))
         return {"messages": [answer]}
 
-    builder = StateGraph(ObservationalMemoryState)
+    builder = StateGraph(ObservationalMemoryState, context_schema=MemoryContext)
     builder.add_node("agent", RunnableLambda(agent, aagent, name="agent"))
     gate = add_observational_memory(builder, memory, before="agent")
     builder.add_edge(START, gate)

@@ -11,19 +11,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import (
-    AIMessage,
     AnyMessage,
     BaseMessage,
     BaseMessageChunk,
-    HumanMessage,
     RemoveMessage,
-    SystemMessage,
-    ToolMessage,
     convert_to_messages,
     message_chunk_to_message,
 )
 
 from langgraph_om.core.content.message_keys import content_digest, derive_id
+from langgraph_om.runtime.state import restore_messages
 
 REMOVE_ALL = "__remove_all__"
 """The id with which a `RemoveMessage` clears the conversation (LangGraph's `REMOVE_ALL_MESSAGES`).
@@ -84,25 +81,5 @@ def _read_update(update: Any) -> list[BaseMessage]:
     items = update if isinstance(update, list) else [update]
     return [
         message_chunk_to_message(message) if isinstance(message, BaseMessageChunk) else message
-        for message in convert_to_messages([_restore(item) for item in items])
+        for message in convert_to_messages(restore_messages(items))
     ]
-
-
-_CLASSES: dict[str, type[BaseMessage]] = {
-    "ai": AIMessage,
-    "human": HumanMessage,
-    "system": SystemMessage,
-    "tool": ToolMessage,
-}
-
-
-def _restore(item: Any) -> Any:
-    """Return the message that `model_dump` was called on, with its usage and all other fields."""
-    if not isinstance(item, Mapping):
-        return item
-    kind = str(item.get("type"))
-    if kind == "remove" and item.get("id"):
-        return RemoveMessage(id=str(item["id"]))
-    if kind in _CLASSES and "additional_kwargs" in item:
-        return _CLASSES[kind].model_validate(dict(item))
-    return item

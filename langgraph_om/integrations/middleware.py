@@ -66,6 +66,9 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     The conversation in the state stays as it is; the model is given the observations and the
     messages that are not observed yet. Put it last, so that it sees what the others leave.
 
+    A run may say `context={"om_enabled": False}`; a form for that is shown by a server with
+    `create_agent(context_schema=MemoryContext)`, which a middleware cannot set.
+
     Args:
         memory: The memory.
         options: Instead of `memory`: what `ObservationalMemory` takes.

@@ -23,6 +23,7 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.channels import messages_reducer
 from langgraph_om.integrations.nodes import FINISH, STATUS, MemoryNodes
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
+from langgraph_om.runtime.run import MemoryContext
 
 DeltaMemory = Annotated[MemoryRecord, DeltaChannel(fold)]
 """The `om` channel beside a `messages` channel that is kept as deltas."""
@@ -56,6 +57,9 @@ def add_observational_memory(
     The caller draws the edges into the gate: `START -> om_status`, and `tools -> om_status`. With
     an archive there is a node `om_finish` too: draw `agent -> om_finish` instead of `agent -> END`,
     so that the archive has the Actor's answer at once and not only in the next turn.
+
+    A builder without a `context_schema` is given `MemoryContext`, so that a run may say
+    `context={"om_enabled": False}` and a server shows a form.
 
     Args:
         builder: The graph; its node `before` should have been added already, so that it is given
@@ -104,6 +108,8 @@ def add_observational_memory(
     route = RunnableLambda(cast("Any", nodes.route), name="om_route")
     builder.add_conditional_edges(STATUS, route, cast("Any", targets))
     _keep_out_of_input(builder)
+    if builder.context_schema is None:
+        builder.context_schema = MemoryContext
     if before in builder.nodes:
         _show_memory(builder, before)
     return STATUS

@@ -14,13 +14,12 @@ from datetime import datetime
 from typing import Any, cast
 
 from langchain_core.messages import BaseMessage, SystemMessage
-from langchain_core.runnables import RunnableConfig, ensure_config
+from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.archive import MessageArchive
 from langgraph_om.archive.log_cache import LogCache
 from langgraph_om.archive.writer import ArchiveWriter
 from langgraph_om.core.actor.prompt import assemble, count_extra
-from langgraph_om.core.config.checks import check_flag
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.cycles.buffering import build_deferred, run_job
 from langgraph_om.core.cycles.carry_out import carry_out, describe_job
@@ -43,10 +42,12 @@ from langgraph_om.recall.tool import Recalling
 from langgraph_om.runtime.drivers import POLL_SECONDS, drive
 from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
 from langgraph_om.runtime.hooks import Hooks
+from langgraph_om.runtime.run import ResourceId, Runs
 from langgraph_om.runtime.state import (
     conversation_of,
     read_stored_record,
     record_of,
+    record_seen_from_outside,
     values_of,
 )
 from langgraph_om.runtime.supervise import RunContext, RunFlow, Show, Work, discard, log_failures
@@ -69,7 +70,7 @@ class StepRunner:
     deadline: float
     """Seconds that one cycle may take."""
     messages_key: str = "messages"
-    resource_id: str | Callable[[RunnableConfig], str | None] | None = None
+    resource_id: ResourceId = None
     enabled: bool = True
     archive: MessageArchive | None = None
     index: StoreIndex | None = None
@@ -78,44 +79,30 @@ class StepRunner:
     """What answers recall; `None` without it."""
     writer: ArchiveWriter | None = field(init=False, default=None)
     log_cache: LogCache | None = field(init=False, default=None)
-    _warned_no_thread: bool = field(init=False, default=False)
+    runs: Runs = field(init=False)
 
     def __post_init__(self) -> None:
+        self.runs = Runs(self.resource_id)
         if self.archive is not None:
             self.writer, self.log_cache = ArchiveWriter(self.archive), LogCache(self.archive)
 
     # --- The run ---------------------------------------------------------------------------------
 
     def is_on(self, config: RunnableConfig | None = None) -> bool:
-        """Return whether memory is in force for this run (`configurable["om_enabled"]`)."""
-        if not self.enabled:
-            return False
-        flag = ensure_config(config).get("configurable", {}).get("om_enabled", True)
-        return check_flag('configurable["om_enabled"]', flag)
+        """Return whether memory is in force for this run (`om_enabled`)."""
+        return self.enabled and self.runs.is_on(config)
 
     def identity(self, config: RunnableConfig | None = None, *, thread_id: str = "") -> Identity:
         """Tell whose conversation a run is about."""
-        resolved = ensure_config(config)
-        configurable = resolved.get("configurable", {})
-        thread = str(thread_id or configurable.get("thread_id") or "")
-        if not thread and not self._warned_no_thread:
-            self._warned_no_thread = True
-            logger.warning(
-                "no `thread_id` in the run's configuration; memory works within the run, "
-                "and its record and events carry an empty thread id"
-            )
-        resource = self.resource_id
-        if resource is None:
-            resource = configurable.get("resource_id")
-        elif callable(resource):
-            resource = resource(resolved)
-        return Identity(
-            thread, None if resource is None else str(resource), _read_place(configurable)
-        )
+        return self.runs.identity(config, thread_id)
 
     def conversation(self, state: Any) -> list[BaseMessage]:
-        """Return the messages of a state."""
-        return conversation_of(state, self.messages_key)
+        """Return the messages of a state of any kind."""
+        return conversation_of(values_of(state, self.messages_key), self.messages_key)
+
+    def record(self, state: Any) -> MemoryRecord:
+        """Return the memory in a state of any kind; a blank one where nothing ran yet."""
+        return record_seen_from_outside(state, self.messages_key)
 
     @property
     def buffers_in_background(self) -> bool:
@@ -287,7 +274,7 @@ class StepRunner:
         if self.recalling is None:
             msg = "`retrieval` is off, so there is nothing to recall from; write retrieval=True"
             raise ConfigurationError(msg)
-        values, who = values_of(state), self.identity(config)
+        values, who = values_of(state, self.messages_key), self.identity(config)
         record = complete_record(read_stored_record(values))
         try:
             if who.thread_id and self.archive is not None:
@@ -356,12 +343,6 @@ class StepRunner:
             return True
         left = None if timeout is None else max(0.0, timeout - (time.monotonic() - begun))
         return self.index.flush(left)
-
-
-def _read_place(configurable: Mapping[str, Any]) -> tuple[str, ...]:
-    """Name the nodes around the agent, without the ids of their tasks and the gate's own."""
-    space = str(configurable.get("checkpoint_ns") or "")
-    return tuple(part.partition(":")[0] for part in space.split("|")[:-1] if not part.isdigit())
 
 
 def only_folding(events: Sequence[Event]) -> list[Event]:

@@ -11,8 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from clock import Clock
-from graph_fixtures import remembering, scripted
 
 from langgraph_om import InlineBuffering
 from langgraph_om.core.effects import (
@@ -31,6 +29,8 @@ from langgraph_om.memory import runner_of
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.supervise import Driven, RunContext, Show
 from langgraph_om.testing import ScriptedChatModel
+from support.agents import remembering, scripted
+from support.clock import Clock
 
 START = {
     "type": "observation-start",

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from simulation import settings
 
 from langgraph_om.archive.log_cache import LogCache
 from langgraph_om.archive.protocol import MessageArchive
@@ -32,6 +31,7 @@ from langgraph_om.core.step.shared_log import (
 from langgraph_om.core.wire import MemoryRecord, SharedLog
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.testing import FlowRun, drive
+from support.simulation import settings
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 SETTINGS = replace(settings(), archives=True)
