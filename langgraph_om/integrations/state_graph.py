@@ -20,7 +20,7 @@ from typing_extensions import TypedDict
 from langgraph_om.core.record.fold import fold, fold_one
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.integrations.channels import messages_reducer
+from langgraph_om.integrations.channels import check_removal, messages_reducer
 from langgraph_om.integrations.nodes import FINISH, STATUS, MemoryNodes
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 
@@ -68,7 +68,8 @@ def add_observational_memory(
         The name of the gate, `"om_status"`.
 
     Raises:
-        ConfigurationError: When the builder has no such list of messages, or has memory already.
+        ConfigurationError: When the builder has no such list of messages, or has memory already,
+            or the list cannot be shortened, as `evict` would.
     """
     if STATUS in builder.nodes:
         msg = f"the builder has a node `{STATUS}` already; add memory to a graph once"
@@ -81,6 +82,8 @@ def add_observational_memory(
             f"{', '.join(sorted(builder.channels))}. Set `messages_key` on the memory"
         )
         raise ConfigurationError(msg)
+    if runner_of(memory).settings.evicts:
+        check_removal(channel, memory.messages_key)
     is_delta = isinstance(channel, DeltaChannel)
     has_archive = memory.archive is not None
     leave = FINISH if has_archive else end
