@@ -6,7 +6,7 @@ events in the order in which the world should see them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from langgraph_om.core.effects import EffectFlow, Tally
 from langgraph_om.core.events import describe_cycle, iso
 from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.plan import Operation, back_off
-from langgraph_om.core.record.record import count_failures
+from langgraph_om.core.record.record import count_failures, group_by_thread
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ModelTierError, ObserverError
 
@@ -158,6 +158,8 @@ class Job:
     start: Event
     flow: EffectFlow[Event]
     """Returns the result: a `buffering-end` or `buffering-failed` event."""
+    about: Sequence[str] = ()
+    """The threads that the result tells of, beside the one that asked."""
 
 
 def build_job(
@@ -165,4 +167,9 @@ def build_job(
 ) -> Job:
     """Describe the job of a cycle."""
     key = f"{cycle.record['id']}:{cycle.operation}"
-    return Job(cycle.cycle_id, key, cycle.start("buffering-start", covers=covers, **fields), flow)
+    about = list(fields.get("thread_ids", ()))
+    if cycle.operation == "reflection":
+        about += group_by_thread(cycle.record["log"])
+    start = cycle.start("buffering-start", covers=covers, **fields)
+    others = [thread_id for thread_id in about if thread_id != cycle.record["thread_id"]]
+    return Job(cycle.cycle_id, key, start, flow, others)
