@@ -21,6 +21,8 @@ from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AnyMessage, BaseMessage, RemoveMessage, SystemMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.channels import DeltaChannel
+from langgraph.channels.base import BaseChannel
+from langgraph.config import get_config
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
@@ -31,7 +33,7 @@ from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.window import select_needed
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.integrations.channels import messages_reducer
+from langgraph_om.integrations.channels import check_removal, messages_reducer
 from langgraph_om.integrations.nodes import MemoryNodes, emit, make_searchable
 from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
@@ -212,6 +214,9 @@ _Hook = Callable[[Any, Runtime[Any]], _Update | None]
 _AsyncHook = Callable[[Any, Runtime[Any]], Awaitable[_Update | None]]
 _WorkGraph = CompiledStateGraph[Any, Any, Any, Any]
 
+_READ = "__pregel_read"
+"""Where LangGraph keeps, in a node's configuration, what reads the state's channels."""
+
 _SHOWN_AND_KEPT = ["custom", "values"]
 
 
@@ -265,6 +270,8 @@ def _prepare_model(
     if not runner.is_on():
         return None
     neighbours.look_at(state)
+    if runner.settings.evicts:
+        _check_removal(runner.messages_key)
     record, messages = complete_record(state.get("om")), runner.conversation(state)
     identity = runner.identity()
     index = partial(make_searchable, runner, identity)
@@ -275,6 +282,21 @@ def _prepare_model(
     if outcome.is_aborted:
         update["jump_to"] = "end"
     return update
+
+
+def _check_removal(messages_key: str) -> None:
+    """Check that messages can leave the agent's conversation.
+
+    Which reducer it has is known in a run only: `create_agent` joins the schemas of all middleware.
+
+    Raises:
+        ConfigurationError: When they cannot.
+    """
+    read = get_config().get("configurable", {}).get(_READ)
+    for value in read.args if isinstance(read, partial) else ():
+        channel = value.get(messages_key) if isinstance(value, Mapping) else None
+        if isinstance(channel, BaseChannel):
+            check_removal(channel, messages_key)
 
 
 class _WorkState(TypedDict):

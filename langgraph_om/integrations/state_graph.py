@@ -12,6 +12,7 @@ from typing import Annotated, Any, NotRequired, cast, get_type_hints
 from langchain_core.messages import AnyMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.channels import DeltaChannel
+from langgraph.channels.base import BaseChannel
 from langgraph.graph import END, StateGraph
 from langgraph.managed import RemainingSteps
 from pydantic import BaseModel, create_model
@@ -20,7 +21,7 @@ from typing_extensions import TypedDict
 from langgraph_om.core.record.fold import fold, fold_one
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.integrations.channels import messages_reducer
+from langgraph_om.integrations.channels import check_removal, messages_reducer
 from langgraph_om.integrations.nodes import FINISH, STATUS, MemoryNodes
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.runtime.run import MemoryContext
@@ -72,19 +73,10 @@ def add_observational_memory(
         The name of the gate, `"om_status"`.
 
     Raises:
-        ConfigurationError: When the builder has no such list of messages, or has memory already.
+        ConfigurationError: When the builder has no such list of messages, or has memory already,
+            or the list cannot be shortened, as `evict` would.
     """
-    if STATUS in builder.nodes:
-        msg = f"the builder has a node `{STATUS}` already; add memory to a graph once"
-        raise ConfigurationError(msg)
-    memory = check_memory(memory)
-    channel = builder.channels.get(memory.messages_key)
-    if channel is None:
-        msg = (
-            f"the graph's state has no `{memory.messages_key}`; its keys are "
-            f"{', '.join(sorted(builder.channels))}. Set `messages_key` on the memory"
-        )
-        raise ConfigurationError(msg)
+    channel = _find_channel(builder, check_memory(memory))
     is_delta = isinstance(channel, DeltaChannel)
     has_archive = memory.archive is not None
     leave = FINISH if has_archive else end
@@ -113,6 +105,25 @@ def add_observational_memory(
     if before in builder.nodes:
         _show_memory(builder, before)
     return STATUS
+
+
+def _find_channel(
+    builder: StateGraph[Any, Any, Any, Any], memory: ObservationalMemory
+) -> BaseChannel[Any, Any, Any]:
+    """Return the channel of the conversation, checked for what memory needs of the graph."""
+    if STATUS in builder.nodes:
+        msg = f"the builder has a node `{STATUS}` already; add memory to a graph once"
+        raise ConfigurationError(msg)
+    channel = builder.channels.get(memory.messages_key)
+    if channel is None:
+        msg = (
+            f"the graph's state has no `{memory.messages_key}`; its keys are "
+            f"{', '.join(sorted(builder.channels))}. Set `messages_key` on the memory"
+        )
+        raise ConfigurationError(msg)
+    if runner_of(memory).settings.evicts:
+        check_removal(channel, memory.messages_key)
+    return channel
 
 
 def _view(messages_key: str, channel: Any) -> Any:

@@ -14,7 +14,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -166,6 +166,7 @@ class BackgroundBuffering:
         *,
         thread_id: str = "",
         resource_id: str | None = None,
+        about: Sequence[str] = (),
     ) -> bool:
         """Start a job, unless it is known already; never waits for the archive.
 
@@ -175,6 +176,7 @@ class BackgroundBuffering:
             work: What to run; it must not raise.
             thread_id: The thread it works for.
             resource_id: The resource it works for.
+            about: Other threads that its result tells of.
 
         Returns:
             Whether the job is known now, here or to another worker; `False` when there is no room
@@ -197,7 +199,8 @@ class BackgroundBuffering:
                 self._enqueue(job)
             else:
                 self._asked.add(job)
-                self._leases.ask(cycle_id, thread_id, resource_id, partial(self._answered, job))
+                tell = partial(self._answered, job)
+                self._leases.ask(cycle_id, thread_id, resource_id, tell, about=about)
             return True
 
     def _answered(self, job: _Job, claim: Claim) -> bool:

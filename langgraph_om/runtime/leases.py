@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, TypeVar
@@ -48,6 +48,7 @@ class _Lease:
     thread_id: str
     resource_id: str | None
     tell: Tell
+    about: Sequence[str] = ()
     stage: Literal["asked", "run", "done", "left", "released"] = "asked"
     is_held: bool = False
     """Whether the archive has said so; work goes on without it where the archive fails."""
@@ -100,10 +101,18 @@ class Leases:
 
     # --- Jobs of this worker ---------------------------------------------------------------------
 
-    def ask(self, job_id: str, thread_id: str, resource_id: str | None, tell: Tell) -> None:
+    def ask(
+        self,
+        job_id: str,
+        thread_id: str,
+        resource_id: str | None,
+        tell: Tell,
+        *,
+        about: Sequence[str] = (),
+    ) -> None:
         """Ask for a job, in the background; it is this worker's where the archive fails."""
         with self._lock:
-            self._leases[job_id] = _Lease(job_id, thread_id, resource_id, tell)
+            self._leases[job_id] = _Lease(job_id, thread_id, resource_id, tell, about)
             self._wake()
 
     def finish(self, job_id: str, result: Event) -> Event | None:
@@ -294,6 +303,7 @@ class Leases:
                 seconds=self.seconds,
                 thread_id=lease.thread_id,
                 resource_id=lease.resource_id,
+                about=lease.about,
             )
         )
         lease.is_held = claim == "mine"

@@ -195,6 +195,7 @@ class StepRunner:
                 lambda: drive(run_job(job), context).events[-1],
                 thread_id=record["thread_id"],
                 resource_id=record["resource_id"],
+                about=job.about,
             )
             started = job.start if is_taken else build_deferred(self.settings, record, window, job)
         yield Show([started])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import (
@@ -161,6 +161,16 @@ class Database:
             self._make_ready()
             with self._open_transaction(self._begins.write) as connection:
                 yield connection
+
+    def forget_deleted(self) -> None:
+        """Take deleted text out of SQLite's log of changes too, as far as no reader needs it."""
+        if self.engine.dialect.name != "sqlite":
+            return
+        with suppress(SQLAlchemyError), self.engine.connect() as connection:
+            patience = connection.exec_driver_sql("PRAGMA busy_timeout").scalar()
+            connection.exec_driver_sql("PRAGMA busy_timeout=1000").close()
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").close()
+            connection.exec_driver_sql(f"PRAGMA busy_timeout={patience}").close()
 
     def setup(self) -> None:
         """Make the tables, or bring them to the present version.

@@ -116,3 +116,21 @@ job_rows = Table(  # of threads that may have no row yet
     Index("om_jobs_of_thread", "thread_id"),
     Index("om_jobs_of_resource", "resource_id"),
 )
+
+job_thread_rows = Table(  # what the result of a job is about, beside the thread it works for
+    "om_job_threads",
+    metadata,
+    Column("job_id", EscapedText, primary_key=True),
+    Column("thread_id", EscapedText, primary_key=True),
+    Index("om_job_threads_of_thread", "thread_id"),
+)
+
+deletion_rows = Table(  # ids only, never a text; no foreign keys, as what they name is gone
+    "om_deletions",
+    metadata,
+    Column("kind", Text, primary_key=True),  # "thread" or "resource"
+    Column("id", EscapedText, primary_key=True),
+    Column("resource_id", EscapedText),  # whose a thread was, as far as anything knew
+    Column("number", Integer, nullable=False),  # how often it was deleted
+    Index("om_deletions_of_resource", "resource_id"),
+)

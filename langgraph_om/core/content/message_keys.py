@@ -119,13 +119,18 @@ CONTINUATION_ID = "om-continuation"
 MAX_ID_CHARACTERS = 500
 """A database takes no longer key, and every checkpoint holds a message's key several times."""
 
+_NEVER_SAID: Final = frozenset({"system", "remove"})
+
 Keyed = list[tuple[str, BaseMessage]]
 """Messages, each with its key."""
 
 
 def is_conversation(message: BaseMessage) -> bool:
-    """Return whether a message was said in the conversation, and is not an instruction or ours."""
-    return message.type != "system" and message.id != CONTINUATION_ID
+    """Return whether a message was said in the conversation.
+
+    Instructions were not, nor was our reminder, nor a request to remove a message.
+    """
+    return message.type not in _NEVER_SAID and message.id != CONTINUATION_ID
 
 
 def keyed_messages(messages: Sequence[BaseMessage]) -> Keyed:

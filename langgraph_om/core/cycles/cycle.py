@@ -7,6 +7,7 @@ ahead of need, beside the conversation.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -16,7 +17,7 @@ from langgraph_om.core.effects import EffectFlow, ReadTally, Tally
 from langgraph_om.core.events import describe_cycle, iso
 from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.plan import Operation, back_off
-from langgraph_om.core.record.record import count_failures
+from langgraph_om.core.record.record import count_failures, group_by_thread
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ModelTierError, ObserverError
 
@@ -142,6 +143,15 @@ class Cycle:
     def key(self) -> str:
         """Of cycles with the same key, one runs ahead at a time."""
         return f"{self.info.record['id']}:{self.info.operation}"
+
+    @property
+    def about(self) -> Sequence[str]:
+        """The threads that its result tells of, beside the one that asked."""
+        record = self.info.record
+        told = list(self.start["thread_ids"])
+        if self.info.operation == "reflection":
+            told += group_by_thread(record["log"])
+        return [thread_id for thread_id in told if thread_id != record["thread_id"]]
 
 
 def run_blocking(cycle: Cycle, size: int, last_message: str | None) -> EffectFlow[Event | None]:
