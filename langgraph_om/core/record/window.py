@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, cast
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langgraph_om.core.content.message_keys import (
-    CONTINUATION_ID,
     Keyed,
     content_digest,
     is_conversation,
+    is_reminder,
     key_of,
     keyed_messages,
 )
@@ -185,7 +185,7 @@ def _find_newest_human(messages: Sequence[BaseMessage], request: str | None = No
             if key_of(messages[at]) == request:
                 return at
     for at in range(len(messages) - 1, -1, -1):
-        if isinstance(messages[at], HumanMessage) and messages[at].id != CONTINUATION_ID:
+        if isinstance(messages[at], HumanMessage) and not is_reminder(messages[at]):
             return at
     return None
 
