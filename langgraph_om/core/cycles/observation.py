@@ -54,7 +54,9 @@ def observe_cycle(
     cycle = CycleInfo(settings, record, "observation", cycle_id, tokens, started)
     yield cycle.start("observation-start")
     try:
-        parsed = yield from ask_observer(cycle, entries, known=record["log"], hints=record)
+        parsed = yield from ask_observer(
+            cycle, entries, _read_times(cycle, window), known=record["log"], hints=record
+        )
     except ObserverError as error:
         tally = yield ReadTally()
         yield from build_failed(cycle, tally, error, window.tokens, window.last_key)
@@ -88,6 +90,7 @@ def observe_cycle(
 def ask_observer(
     cycle: CycleInfo,
     entries: Sequence[Entry],
+    times: Sequence[datetime | None],
     *,
     known: Sequence[Group],
     hints: Mapping[str, Any],
@@ -97,6 +100,7 @@ def ask_observer(
     Args:
         cycle: The cycle.
         entries: The messages to observe.
+        times: When they were written, and perhaps those behind them.
         known: The observations that it shall not repeat.
         hints: Where the continuation hints stand.
 
@@ -106,7 +110,8 @@ def ask_observer(
     Raises:
         ObserverError: When there is no usable answer, or a hook failed.
     """
-    shown = yield from _time_entries(cycle, entries)
+    timed = [TimedMessage(entry.message, at) for entry, at in zip(entries, times, strict=False)]
+    shown = yield from pass_through_hook(cycle, entries, timed)
     if not shown:  # a hook left nothing of them: they are observed, and hold nothing worth noting
         return Parsed("none")
     request = _build_observer_input(cycle, shown, known, hints)
@@ -119,14 +124,11 @@ def ask_observer(
     return (yield from check_input(cycle, parsed))
 
 
-def _time_entries(cycle: CycleInfo, entries: Sequence[Entry]) -> EffectFlow[list[TimedMessage]]:
-    """Return the messages as the Observer is shown them, with their times."""
-    settings, stamps = cycle.settings, cycle.record["stamps"]
-    timed = [
-        TimedMessage(entry.message, settings.time_of(entry.key, entry.message, stamps))
-        for entry in entries
-    ]
-    return (yield from pass_through_hook(cycle, entries, timed))
+def _read_times(cycle: CycleInfo, window: Window) -> list[datetime | None]:
+    """Return when each message of the window was written, as its neighbours tell it too."""
+    keyed = [*window.observed, *((entry.key, entry.message) for entry in window.entries)]
+    times = cycle.settings.times_of(keyed, cycle.record["stamps"])
+    return times[len(window.observed) :]
 
 
 def _build_observer_input(
@@ -167,7 +169,9 @@ def describe_observation_job(
     tokens = window.weight(start, stop)
     cycle = CycleInfo(settings, record, "observation", cycle_id, tokens, now, "buffer")
     covers = {"ids": [entry.key for entry in entries], "digest": digest}
-    return build_job(cycle, covers, _observe_ahead(cycle, entries, digest, [p.chunk for p in live]))
+    times = _read_times(cycle, window)[start:stop]
+    chunks = [part.chunk for part in live]
+    return build_job(cycle, covers, _observe_ahead(cycle, entries, times, digest, chunks))
 
 
 # --- The work ------------------------------------------------------------------------------------
@@ -176,6 +180,7 @@ def describe_observation_job(
 def _observe_ahead(
     cycle: CycleInfo,
     entries: Sequence[Entry],
+    times: Sequence[datetime | None],
     digest: str,
     chunks: Sequence[Mapping[str, Any]],
 ) -> EffectFlow[Event]:
@@ -183,7 +188,7 @@ def _observe_ahead(
     known = [*_apply_reflection(record), *map(build_group, chunks)]
     hints = merge_hints(record, chunks)
     try:
-        parsed = yield from ask_observer(cycle, entries, known=known, hints=hints)
+        parsed = yield from ask_observer(cycle, entries, times, known=known, hints=hints)
     except ObserverError as error:
         partial = error.observations or None
         tally = yield ReadTally()
