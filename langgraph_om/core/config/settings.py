@@ -11,8 +11,8 @@ from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
 from langgraph_om.core.config.thresholds import Thresholds
-from langgraph_om.core.content.message_keys import hidden_id
-from langgraph_om.core.content.message_time import message_time
+from langgraph_om.core.content.message_keys import Keyed, hidden_id
+from langgraph_om.core.content.message_time import message_time, times_of
 from langgraph_om.core.tokens.counter import TokenCounter
 
 
@@ -53,8 +53,12 @@ class Settings:
         }
 
     def time_of(self, key: str, message: BaseMessage, stamps: Mapping[str, str]) -> datetime | None:
-        """Return when a message was written, as far as anything knows."""
+        """Return the time of a message of its own, or else when it was first seen."""
         return message_time(message, key, stamps, timezone=self.timezone, custom=self.message_time)
+
+    def times_of(self, messages: Keyed, stamps: Mapping[str, str]) -> list[datetime | None]:
+        """Return when each message of a stretch was written; see `content.message_time`."""
+        return times_of(messages, stamps, timezone=self.timezone, custom=self.message_time)
 
 
 @dataclass(frozen=True, slots=True)

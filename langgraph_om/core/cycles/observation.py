@@ -73,13 +73,15 @@ def describe_observation(
         cycle_id, fields = derive_id("observe", record["id"], after, attempt, *parts), {}
     tokens = window.weight(start, stop)
     info = CycleInfo(settings, record, "observation", cycle_id, tokens, now, mode)
-    work = _observe(info, entries, [part.chunk for part in live], window.cursor_after(stop))
+    times = _read_times(info, window)[start:stop]
+    work = _observe(info, entries, times, [part.chunk for part in live], window.cursor_after(stop))
     return Cycle(info, info.start(**fields), work)
 
 
 def _observe(
     info: CycleInfo,
     entries: Sequence[Entry],
+    times: Sequence[datetime | None],
     chunks: Sequence[Mapping[str, Any]],
     cursor: Sequence[str],
 ) -> EffectFlow[Event]:
@@ -88,13 +90,16 @@ def _observe(
     Args:
         info: The cycle.
         entries: The messages.
+        times: When they were written.
         chunks: What was observed ahead of the messages before them.
         cursor: The newest messages that are observed then.
     """
     settings, record = info.settings, info.record
     is_ahead = info.mode == "ahead"
     known = [*_apply_reflection(record), *map(build_group, chunks)] if is_ahead else record["log"]
-    parsed = yield from ask_observer(info, entries, known=known, hints=merge_hints(record, chunks))
+    parsed = yield from ask_observer(
+        info, entries, times, known=known, hints=merge_hints(record, chunks)
+    )
     tally: Tally = yield ReadTally()
     text = parsed.observations
     tokens = settings.counter.count_text(text)
@@ -128,6 +133,7 @@ def _observe(
 def ask_observer(
     info: CycleInfo,
     entries: Sequence[Entry],
+    times: Sequence[datetime | None],
     *,
     known: Sequence[Group],
     hints: Mapping[str, Any],
@@ -137,6 +143,7 @@ def ask_observer(
     Args:
         info: The cycle.
         entries: The messages to observe.
+        times: When they were written.
         known: The observations that it shall not repeat.
         hints: Where the continuation hints stand.
 
@@ -146,8 +153,7 @@ def ask_observer(
     Raises:
         ObserverError: When there is no usable answer, or a hook failed.
     """
-    settings, stamps = info.settings, info.record["stamps"]
-    times = [settings.time_of(entry.key, entry.message, stamps) for entry in entries]
+    settings = info.settings
     shown = yield from show_messages(info, entries, times)
     if shown is None:  # they are observed, and hold nothing worth noting
         return Parsed("none")
@@ -159,6 +165,13 @@ def ask_observer(
             error.observations = ""  # no hook has seen what there is of an answer
         raise
     return (yield from rewrite_answer(info, parsed))
+
+
+def _read_times(info: CycleInfo, window: Window) -> list[datetime | None]:
+    """Return when each message of the window was written, as its neighbours tell it too."""
+    keyed = [*window.observed, *((entry.key, entry.message) for entry in window.entries)]
+    times = info.settings.times_of(keyed, info.record["stamps"])
+    return times[len(window.observed) :]
 
 
 def _build_observer_input(

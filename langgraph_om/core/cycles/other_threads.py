@@ -140,9 +140,7 @@ def _time_messages(
         for archived in read
         if is_conversation(archived.message)
     ]
-    return entries, _fill_times(
-        [settings.time_of(entry.key, entry.message, {}) for entry in entries]
-    )
+    return entries, settings.times_of([(entry.key, entry.message) for entry in entries], {})
 
 
 def _read_end(settings: Settings, thread: OtherThread, last: int) -> EffectFlow[OtherThread]:
@@ -190,19 +188,6 @@ def _find_behind(thread_id: str, key: str) -> EffectFlow[int]:
     """Return the position behind a message; 0 when it is not on the current branch."""
     found = yield from call_storage("find", key, thread_id=thread_id)
     return found.position + 1 if found is not None and found.is_current else 0
-
-
-def _fill_times(times: Sequence[datetime | None]) -> list[datetime | None]:
-    """Give a message of unknown time that of the next one with a time, or of the last one.
-
-    When a message was first seen, only its own thread knows; answers of models carry a time.
-    """
-    filled, known = list(times), None
-    for at in reversed(range(len(filled))):
-        known = filled[at] = filled[at] or known
-    for at in range(1, len(filled)):
-        filled[at] = filled[at] or filled[at - 1]
-    return filled
 
 
 # --- Observing -----------------------------------------------------------------------------------

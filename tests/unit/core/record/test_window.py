@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
+    ChatMessage,
     HumanMessage,
     InvalidToolCall,
     SystemMessage,
@@ -19,6 +20,7 @@ from langchain_core.messages import (
 
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.core.content.message_time import message_time
+from langgraph_om.core.prompts import load
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import CURSOR_TAIL, blank_record
 from langgraph_om.core.record.window import Entry, Window, find_safe_cuts, open_window
@@ -151,7 +153,7 @@ def test_system_messages_and_the_reminder_are_no_part_of_the_window() -> None:
         SystemMessage("be kind", id="s0"),
         *conversation[:2],
         SystemMessage("be brief", id="s1"),
-        HumanMessage("reminder", id=CONTINUATION_ID),
+        HumanMessage(load("continuation"), id=CONTINUATION_ID),
         *conversation[2:],
         SystemMessage("be quick", id="s2"),
     ]
@@ -229,10 +231,23 @@ def test_the_live_request_is_found_in_and_before_the_window(
 
 
 def test_the_reminder_is_no_request() -> None:
-    messages = [*talk(2), HumanMessage("reminder", id=CONTINUATION_ID)]
+    messages = [*talk(2), HumanMessage(load("continuation"), id=CONTINUATION_ID)]
     assert look(blank_record(), messages).request == "m0"
     only = [AIMessage("hello", id="a")]
     assert look(blank_record(), only).request is None
+
+
+@pytest.mark.parametrize("role", ["system", "developer", "System"])
+def test_a_message_in_the_role_of_the_system_is_no_part_of_the_window(role: str) -> None:
+    messages = [*talk(2), ChatMessage(content="be kind", role=role, id="c"), *talk(4)[2:]]
+    assert keys(look(blank_record(), messages)) == ["m0", "m1", "m2", "m3"]
+
+
+def test_a_users_message_with_the_id_of_the_reminder_is_in_the_window() -> None:
+    messages = [*talk(2), HumanMessage("pay bob", id=CONTINUATION_ID)]
+    window = look(blank_record(), messages)
+    assert keys(window) == ["m0", "m1", CONTINUATION_ID]
+    assert window.request == CONTINUATION_ID
 
 
 def test_a_thread_seen_for_the_first_time_is_new_from_its_request_on() -> None:
