@@ -199,6 +199,8 @@ class MemoryView:
     """Tokens of the whole conversation."""
     prompt_tokens: int
     """Tokens of observations and unobserved messages, which is what the Actor is sent of it."""
+    is_closed: bool = False
+    """Whether the memory was closed, so that nothing is buffered any more."""
 
     @property
     def compression_ratio(self) -> float:
@@ -257,6 +259,7 @@ class MemoryView:
             "of messages"
             + (", a reflection" if reflection["inputObservationTokens"] else "")
             + (f"; at work: {' and '.join(working)}" if working else "")
+            + ("; the memory is closed, no more is buffered" if self.is_closed else "")
         )
 
     def _describe_compression(self) -> str:
@@ -271,7 +274,7 @@ class MemoryView:
         failures = [
             (f"last failure of {name}", f"{last['error']} ({last['failures']} in a row)")
             for name, last in self.record["attempts"].items()
-            if last.get("error")
+            if last.get("error") and last["failures"]
         ]
         return [*failures, *((title, values[key]) for key, title in names.items() if values[key])]
 

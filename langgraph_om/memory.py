@@ -254,6 +254,7 @@ class ObservationalMemory:
             status=self._build_status(record, window),
             conversation_tokens=count_messages(self._runner.settings.counter, messages),
             prompt_tokens=window.tokens + log_tokens(record),
+            is_closed=self._runner.is_closed,
         )
 
     def recall(

@@ -44,7 +44,7 @@ PART_FIELDS: dict[str, dict[str, str]] = {
         "tokens": "tokensBuffered",
         "observation_tokens": "bufferedTokens",
     },
-    "buffering-failed": _FAILED,
+    "buffering-failed": {**_FAILED, "discarded": "discarded", "reason": "reason"},
     "activation": {
         **_CYCLE,
         "at": "activatedAt",

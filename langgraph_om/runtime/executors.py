@@ -293,6 +293,11 @@ class BackgroundBuffering:
             self._asked.clear()
         return self.flush(timeout)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether no more jobs are taken."""
+        return self._closed
+
     def leave(self, timeout: float = 1.0) -> None:
         """Let other workers begin again what is at work here, because the process ends.
 

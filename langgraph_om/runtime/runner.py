@@ -80,6 +80,7 @@ class StepRunner:
     writer: ArchiveWriter | None = field(init=False, default=None)
     log_cache: LogCache | None = field(init=False, default=None)
     runs: Runs = field(init=False)
+    _warned_closed: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         self.runs = Runs(self.resource_id)
@@ -108,6 +109,25 @@ class StepRunner:
     def buffers_in_background(self) -> bool:
         """Whether jobs run in threads beside the conversation."""
         return isinstance(self.buffering, BackgroundBuffering)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether background jobs are not taken any more."""
+        return isinstance(self.buffering, BackgroundBuffering) and self.buffering.is_closed
+
+    @property
+    def settings_in_force(self) -> Settings:
+        """The settings of a step: once closed, those of a memory that buffers nothing."""
+        if not self.is_closed or self.settings.thresholds.buffer_tokens is None:
+            return self.settings
+        if not self._warned_closed:
+            self._warned_closed = True
+            logger.warning(
+                "the memory is closed and goes on without background work; a turn waits where its "
+                "messages or observations exceed `block_after`"
+            )
+        thresholds = self.settings.thresholds.without_buffering()
+        return replace(self.settings, thresholds=thresholds)
 
     def context(
         self,
@@ -143,7 +163,7 @@ class StepRunner:
         """Inspect the conversation, log what failed, and show what happened."""
         waits = not self.buffers_in_background if buffering_waits is None else buffering_waits
         seen = yield from inspect(
-            self.settings,
+            self.settings_in_force,
             record,
             messages,
             identity,
@@ -162,12 +182,12 @@ class StepRunner:
     def decide(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
         """Decide what is next, from a record in which everything is counted already."""
         window = self._window(record, messages)
-        return plan(record, window, self.settings.thresholds, self.clock())
+        return plan(record, window, self.settings_in_force.thresholds, self.clock())
 
     def carry_out(self, work: Work) -> EffectFlow[None]:
         """Return the cycle that carries out a decision, waiting for what it needs."""
         window = self._window(work.record, work.messages)
-        return carry_out(self.settings, work.record, window, work.decision, self.clock())
+        return carry_out(self.settings_in_force, work.record, window, work.decision, self.clock())
 
     def start_job(
         self,

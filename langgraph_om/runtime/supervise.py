@@ -362,6 +362,9 @@ def _unwrap(done: Done) -> Any:
     return done.answer
 
 
+_FAILURES = ("observation-failed", "buffering-failed")
+
+
 def log_failures(events: Sequence[Event]) -> None:
     """Log what the stream shows too, for those who do not watch it."""
     for event in events:
@@ -371,7 +374,7 @@ def log_failures(events: Sequence[Event]) -> None:
                 event["thread_id"],
                 event["reason"],
             )
-        elif event["type"] in ("observation-failed", "buffering-failed") and event.get("failures"):
+        elif event["type"] in _FAILURES and event.get("failures") and not event.get("discarded"):
             logger.warning(
                 "thread %r: %s failed (%d in a row), its messages stay as they are: %s",
                 event["thread_id"],

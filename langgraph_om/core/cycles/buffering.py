@@ -14,8 +14,13 @@ from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, announce_title, run_ahead
 from langgraph_om.core.cycles.observation import build_group, merge_hints, observe_cycle
 from langgraph_om.core.cycles.reflection import reflect_cycle
-from langgraph_om.core.cycles.results import discarded_event, size_of, take_in_results
-from langgraph_om.core.effects import EffectFlow, JobState, WaitForJob
+from langgraph_om.core.cycles.results import (
+    discarded_event,
+    mark_discarded,
+    size_of,
+    take_in_results,
+)
+from langgraph_om.core.effects import EffectFlow, JobState, Tally, WaitForJob
 from langgraph_om.core.plan import Decision, back_off
 from langgraph_om.core.record.chunks import count_covered, select_live_chunks
 from langgraph_om.core.record.fold import fold
@@ -36,12 +41,14 @@ def build_deferred(settings: Settings, record: MemoryRecord, window: Window, job
     operation = job.start["operation"]
     size = size_of(operation, record, window)
     threshold = settings.thresholds.due(operation)
+    why = "deferred: the executor is closed, or has no room for this job now"
     return {
         **{key: value for key, value in job.start.items() if key not in ("config", "covers")},
         "type": "buffering-failed",
-        "error": "deferred: the executor is closed, or has no room for this job now",
+        "error": why,
+        **mark_discarded(why),
         "duration_ms": 0,
-        "usage": {},
+        "usage": Tally().usage(),
         "failures": count_failures(record, operation),
         "at_tokens": size,
         "retry_at_tokens": back_off(1, size, threshold),
@@ -80,7 +87,9 @@ def wait_or_work(
         state = yield WaitForJob(pending["cycle_id"])
         if state == "running":
             why = "overtaken: the turn could not wait for the job any longer"
-            events = [discarded_event(record, operation, pending, now, why)]
+            took = now - datetime.fromisoformat(pending["at"])
+            paid = {"duration_ms": max(0, round(took.total_seconds() * 1000))}
+            events = [discarded_event(record, operation, pending, now, why, paid=paid)]
         else:
             states: dict[str, JobState] = dict.fromkeys(record["pending"], "running")
             states[operation] = state if isinstance(state, dict) else None

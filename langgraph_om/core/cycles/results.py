@@ -14,7 +14,7 @@ from typing import Any
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.cycles.cycle import CycleInfo
-from langgraph_om.core.effects import JobState
+from langgraph_om.core.effects import JobState, Tally
 from langgraph_om.core.events import iso
 from langgraph_om.core.plan import count_others_tokens
 from langgraph_om.core.record.chunks import count_covered, digest_entries, select_live_chunks
@@ -60,10 +60,7 @@ def take_in_results(
             continue
         misfit = _find_misfit(record, window, operation, pending)
         if misfit:
-            usage = state.get("usage")
-            events.append(
-                {**discarded_event(record, operation, pending, now, misfit), "usage": usage}
-            )
+            events.append(discarded_event(record, operation, pending, now, misfit, paid=state))
         elif state["type"] == "buffering-failed":
             info = CycleInfo(settings, record, state["operation"], pending["cycle_id"], 0, now)
             size = size_of(operation, record, window)
@@ -104,7 +101,6 @@ def _build_lost(
     why = "lost: the job is not known here, it ended with its process or belongs to another"
     return {
         **discarded_event(record, operation, pending, now, why),
-        "usage": {},
         "failures": count_failures(record, operation),
         "at_tokens": size,
         "retry_at_tokens": min(
@@ -135,7 +131,13 @@ def _find_misfit(
 
 
 def discarded_event(
-    record: MemoryRecord, operation: str, job: Mapping[str, Any], now: datetime, why: str
+    record: MemoryRecord,
+    operation: str,
+    job: Mapping[str, Any],
+    now: datetime,
+    why: str,
+    *,
+    paid: Mapping[str, Any] | None = None,
 ) -> Event:
     """Say that a job or its result is of no use; this is no failure of the model.
 
@@ -145,7 +147,9 @@ def discarded_event(
         job: The pending job, the chunk or the buffered reflection.
         now: The current time.
         why: One word that names the case, a colon, and the reason.
+        paid: What says how long the work took and what it cost, where no other event does.
     """
+    spent = paid or {}
     return {
         "type": "buffering-failed",
         "operation": operation,
@@ -154,9 +158,16 @@ def discarded_event(
         "record_id": record["id"],
         "thread_id": record["thread_id"],
         "tokens": job["tokens"],
-        "duration_ms": 0,
+        "duration_ms": spent.get("duration_ms", 0),
+        "usage": spent.get("usage") or Tally().usage(),
         "error": why,
+        **mark_discarded(why),
     }
+
+
+def mark_discarded(why: str) -> dict[str, Any]:
+    """Return the fields that tell work which was let go from work that failed."""
+    return {"discarded": True, "reason": why.partition(":")[0]}
 
 
 def drop_stale_buffers(record: MemoryRecord, window: Window, now: datetime) -> list[Event]:

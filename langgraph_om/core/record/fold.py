@@ -195,12 +195,15 @@ def _finish_others(record: _Draft, event: Mapping[str, Any]) -> None:
 
 
 def _note_failure(record: _Draft, event: Mapping[str, Any]) -> None:
-    """Count a failure; the next attempt waits for growth."""
+    """Count a failure; the next attempt waits for growth, also after work that was let go."""
     operation = event["operation"]
-    if record["attempts"].get(operation, {}).get("cycle_id") == event["cycle_id"]:
+    former = record["attempts"].get(operation, {})
+    if former.get("cycle_id") == event["cycle_id"]:
         return
     keys = ("failures", "at_tokens", "retry_at_tokens", "cycle_id", "error")
     attempt = {key: event[key] for key in keys}
+    if event.get("discarded"):  # what failed before is what there is to say
+        attempt["error"] = former.get("error")
     attempt["last_message"] = event.get("last_message")
     record["attempts"] = {**record["attempts"], operation: attempt}
     _add_usage(record, event)
