@@ -54,6 +54,14 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
 
+_NO_GATE = (
+    "the memory's gate did not run before this call, so the model is given the conversation as it "
+    "is. A run that began with memory switched off and is resumed with it is like that; otherwise "
+    "draw the edges into the gate: `builder.add_edge(START, 'om_status')`, and "
+    "`builder.add_edge('tools', 'om_status')` where there are tools"
+)
+
+
 class ObservationalMemory:
     """Long-term memory for an agent's conversation.
 
@@ -210,26 +218,22 @@ class ObservationalMemory:
 
         Returns:
             One system message with the observations, a reminder, and the messages that are not
-            observed yet. Without observations, or with memory switched off: the conversation as it
-            is.
+            observed yet. Without observations, with memory switched off, or when the gate did not
+            run before, of which a warning is logged: the conversation as it is.
 
         Raises:
             ConfigurationError: When the state has no `om`, so that the node does not see the
-                memory, or when the gate did not run before.
+                memory.
         """
-        messages = self._runner.conversation(state)
-        if not self._runner.is_on(config):
-            head = SystemMessage(system) if isinstance(system, str) else system
-            return [*([head] if head is not None else []), *messages]
-        record = self._runner.record(state)
-        if not record["id"] and messages:
-            msg = (
-                "the memory's gate did not run before this node; draw the edges into it: "
-                "`builder.add_edge(START, 'om_status')`, and `builder.add_edge('tools', "
-                "'om_status')` where there are tools"
-            )
-            raise ConfigurationError(msg)
-        return self._runner.actor_input(record, messages, system)
+        runner = self._runner
+        messages, is_on = runner.conversation(state), runner.is_on(config)
+        record = runner.record(state) if is_on else None
+        if record is not None and record["id"]:
+            return runner.actor_input(record, messages, system)
+        if is_on and messages:
+            runner.runs.warn_once(_NO_GATE)
+        head = SystemMessage(system) if isinstance(system, str) else system
+        return [*([head] if head is not None else []), *messages]
 
     def status(self, state: Any) -> dict[str, Any]:
         """Return the `data` of `data-om-status` for a state; asks no model.

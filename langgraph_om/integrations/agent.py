@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableLambda
@@ -22,6 +21,7 @@ from langgraph_om.integrations.state_graph import ObservationalMemoryState, add_
 from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.models.providers import chat_model, check_model
+from langgraph_om.models.retries import is_context_overflow
 from langgraph_om.recall.tool import refuse_second_recall_tool
 from langgraph_om.runtime.run import MemoryContext
 
@@ -53,7 +53,6 @@ def create_memory_agent(
         ConfigurationError: When the model cannot be used.
     """
     memory = check_memory(memory) if memory is not None else ObservationalMemory()
-    runner = runner_of(memory)
     check_model("model", model)
     chat = chat_model(model) if isinstance(model, str) else model
     refuse_second_recall_tool(_check_tools(tools), memory.recall_tool)
@@ -63,31 +62,8 @@ def create_memory_agent(
         raise ConfigurationError(msg)
     actor: Runnable[Any, BaseMessage] = chat.bind_tools(all_tools) if all_tools else chat
 
-    def shorter(state: ObservationalMemoryState, error: Exception) -> list[BaseMessage]:
-        view, notice = runner.shortened_input(state, system=prompt)
-        if notice is None or not runner.is_on():
-            raise error
-        get_stream_writer()(notice)
-        return view
-
-    def agent(state: ObservationalMemoryState) -> dict[str, Any]:
-        view = memory.llm_input_messages(state, system=prompt)
-        try:
-            answer = actor.invoke(view)
-        except ContextOverflowError as error:
-            answer = actor.invoke(shorter(state, error))
-        return {"messages": [answer]}
-
-    async def aagent(state: ObservationalMemoryState) -> dict[str, Any]:
-        view = memory.llm_input_messages(state, system=prompt)
-        try:
-            answer = await actor.ainvoke(view)
-        except ContextOverflowError as error:
-            answer = await actor.ainvoke(shorter(state, error))
-        return {"messages": [answer]}
-
     builder = StateGraph(ObservationalMemoryState, context_schema=MemoryContext)
-    builder.add_node("agent", RunnableLambda(agent, aagent, name="agent"))
+    builder.add_node("agent", _build_actor_node(actor, memory, prompt))
     gate = add_observational_memory(builder, memory, before="agent")
     builder.add_edge(START, gate)
     leave = FINISH if memory.archive is not None else END
@@ -101,6 +77,44 @@ def create_memory_agent(
     return builder.compile(
         checkpointer=checkpointer, store=store, name=name, transformers=[MemoryTransformer]
     )
+
+
+def _build_actor_node(
+    actor: Runnable[Any, BaseMessage],
+    memory: ObservationalMemory,
+    prompt: str | SystemMessage | None,
+) -> RunnableLambda[Any, Any]:
+    """Build the node that calls the Actor, once more with less when the prompt is too long."""
+    runner = runner_of(memory)
+
+    def shorter(state: ObservationalMemoryState, error: Exception) -> list[BaseMessage]:
+        view, notice = runner.shortened_input(state, system=prompt)
+        if notice is None or not runner.is_on():
+            raise error
+        get_stream_writer()(notice)
+        return view
+
+    def agent(state: ObservationalMemoryState) -> dict[str, Any]:
+        view = memory.llm_input_messages(state, system=prompt)
+        try:
+            answer = actor.invoke(view)
+        except Exception as error:
+            if not is_context_overflow(error):
+                raise
+            answer = actor.invoke(shorter(state, error))
+        return {"messages": [answer]}
+
+    async def aagent(state: ObservationalMemoryState) -> dict[str, Any]:
+        view = memory.llm_input_messages(state, system=prompt)
+        try:
+            answer = await actor.ainvoke(view)
+        except Exception as error:
+            if not is_context_overflow(error):
+                raise
+            answer = await actor.ainvoke(shorter(state, error))
+        return {"messages": [answer]}
+
+    return RunnableLambda(agent, aagent, name="agent")
 
 
 def _check_tools(tools: object) -> Sequence[Any]:

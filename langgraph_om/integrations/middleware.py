@@ -17,7 +17,6 @@ from langchain.agents import AgentState
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse, hook_config
 from langchain.agents.middleware.internal_call_transformer import InternalCallTransformer
 from langchain.agents.middleware.types import OmitFromInput
-from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AnyMessage, BaseMessage, RemoveMessage, SystemMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.channels import DeltaChannel
@@ -37,6 +36,7 @@ from langgraph_om.integrations.channels import check_removal, messages_reducer
 from langgraph_om.integrations.nodes import MemoryNodes, emit, make_searchable
 from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
+from langgraph_om.models.retries import is_context_overflow
 from langgraph_om.recall.tool import refuse_second_recall_tool
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import ParallelBuffering
@@ -133,7 +133,9 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         """Call the model with observations and recent messages in the place of all messages."""
         try:
             return handler(self._projected(request))
-        except ContextOverflowError as error:
+        except Exception as error:
+            if not is_context_overflow(error):
+                raise
             return handler(self._shortened(request, error))
 
     async def awrap_model_call(
@@ -144,7 +146,9 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         """Do the same as `wrap_model_call` without blocking the event loop."""
         try:
             return await handler(self._projected(request))
-        except ContextOverflowError as error:
+        except Exception as error:
+            if not is_context_overflow(error):
+                raise
             return await handler(self._shortened(request, error))
 
     def _projected(self, request: ModelRequest[Any]) -> ModelRequest[Any]:

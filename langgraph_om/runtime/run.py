@@ -26,6 +26,8 @@ ResourceId = str | Callable[[RunnableConfig], str | None] | None
 _RUNTIME = "__pregel_runtime"
 """Where LangGraph keeps what `langgraph.runtime.get_runtime` returns; read from the configuration
 at hand, because that may be of another run than the one around the call."""
+_CHECKPOINTER = "__pregel_checkpointer"
+"""Where it keeps a graph's checkpointer."""
 
 
 class MemoryContext(TypedDict, total=False):
@@ -73,7 +75,28 @@ class Runs:
                 "no `thread_id` in the run's configuration; memory works within the run, "
                 "and its record and events carry an empty thread id"
             )
+        elif _CHECKPOINTER in configurable and configurable[_CHECKPOINTER] is None:
+            self.warn_once(
+                "thread %r: the graph has no checkpointer, so that its memory is lost when the run "
+                "ends, whatever the `thread_id`; compile the graph with a checkpointer",
+                thread,
+            )
         return Identity(thread, self._find_resource(resolved), _read_place(configurable))
+
+    def warn_of_repetition(self, config: RunnableConfig | None, thread_id: str) -> None:
+        """Warn where an agent in another graph has a long history, and memory begins with it."""
+        configurable = ensure_config(config).get("configurable", {})
+        around = _split_space(configurable)
+        # A task's id in the name: LangGraph keeps no state of this agent from run to run.
+        if configurable.get(_CHECKPOINTER) is not None and any(":" in part for part in around):
+            self.warn_once(
+                "thread %r: the agent in the node %r begins with a long history and without "
+                "memory: as a node of another graph it starts anew in each run, and observes the "
+                "whole history again. Compile the agent with `checkpointer=True`, or put memory on "
+                "the graph around it",
+                thread_id,
+                around[-1].partition(":")[0],
+            )
 
     def _find_resource(self, config: RunnableConfig) -> str | None:
         if isinstance(self.resource_id, str):
@@ -134,5 +157,10 @@ def _agree(said: Mapping[str, ValueT]) -> ValueT | None:
 
 def _read_place(configurable: Mapping[str, Any]) -> tuple[str, ...]:
     """Name the nodes around the agent, without the ids of their tasks and the gate's own."""
+    return tuple(part.partition(":")[0] for part in _split_space(configurable))
+
+
+def _split_space(configurable: Mapping[str, Any]) -> list[str]:
+    """Return the nodes around the agent, as LangGraph writes them into its checkpoints' space."""
     space = str(configurable.get("checkpoint_ns") or "")
-    return tuple(part.partition(":")[0] for part in space.split("|")[:-1] if not part.isdigit())
+    return [part for part in space.split("|")[:-1] if not part.isdigit()]

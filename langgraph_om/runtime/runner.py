@@ -173,11 +173,22 @@ class StepRunner:
             is_final=is_final,
         )
         log_failures(seen.events)
+        if not record["id"]:
+            self._look_at_history(seen, identity)
         for event in seen.events:
             if event["type"] == "status":
                 self.hooks.tell(event)
         yield Show(seen.events)
         return seen
+
+    def _look_at_history(self, seen: Inspection, identity: Identity) -> None:
+        """Look, where memory begins, whether it will begin again with as much in each run."""
+        thresholds = self.settings.thresholds
+        is_long = seen.window.tokens >= (thresholds.buffer_tokens or thresholds.message_tokens)
+        if is_long and any(
+            entry.message.type == "ai" for entry in seen.window.entries[: seen.window.fresh_from]
+        ):
+            self.runs.warn_of_repetition(None, identity.thread_id)
 
     def decide(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
         """Decide what is next, from a record in which everything is counted already."""
