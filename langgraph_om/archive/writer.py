@@ -43,6 +43,8 @@ class ArchiveWriter:
     archive: MessageArchive
     _groups: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict, repr=False)
     _threads: OrderedDict[str, None] = field(default_factory=OrderedDict, repr=False)
+    _lost: OrderedDict[str, None] = field(default_factory=OrderedDict, repr=False)
+    """The resources and threads of which the archive lacked something."""
     _waited: dict[str, str] = field(default_factory=dict, repr=False)
     """Per thread, the request of the turn that has waited in vain."""
     _missed: dict[str, frozenset[str]] = field(default_factory=dict, repr=False)
@@ -122,6 +124,13 @@ class ArchiveWriter:
         self.archive.add_groups(thread_id, resource_id, groups, now)
         self._groups.update(dict.fromkeys((thread_id, group["id"]) for group in groups))
         _forget_oldest(self._groups)
+
+    def note_loss(self, name: str) -> bool:
+        """Remember that the archive lacks what it had, and return whether that is news."""
+        is_news = name not in self._lost
+        self._lost[name] = None
+        _forget_oldest(self._lost)
+        return is_news
 
     def delete_thread(
         self, thread_id: str, resource_id: str | None, clock: Callable[[], datetime]

@@ -76,6 +76,11 @@ class MemoryRecord(TypedDict, total=False):
     """The last message that the archive has; `None` without an archive."""
     evicted: str | None
     """The last message that was removed from the conversation because the archive has it."""
+    deletion: int
+    """How often thread and resource had been deleted when the record last looked; 0 if missing."""
+    floor: dict[str, Any]
+    """After a deletion that the record survived: the last `message` that was archived then, and the
+    `starts` of the ranges of its groups. Nothing of it is archived again."""
 
 
 class SharedThread(TypedDict):

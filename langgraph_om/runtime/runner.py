@@ -311,7 +311,8 @@ class StepRunner:
         try:
             if who.thread_id and self.archive is not None:
                 conversation = self.conversation(values)
-                flow = complete_thread(who.thread_id, who.resource_id, conversation, self.clock())
+                whose = (who.thread_id, who.resource_id)
+                flow = complete_thread(record, *whose, conversation, self.clock())
                 drive(flow, self.context(config))
         except ArchiveError as error:
             return self.recalling.unreadable(who, error)

@@ -93,6 +93,9 @@ def _open(record: _Draft, event: Mapping[str, Any]) -> None:
     """Start the record of a thread, or give it a new identity (a copied thread, another scope)."""
     if record["thread_id"] != event["thread_id"]:
         record["archived"] = None  # nothing of it is archived under its new id yet
+    if (record["thread_id"], record["resource_id"]) != (event["thread_id"], event["resource_id"]):
+        for key in ("deletion", "floor"):
+            record.pop(key, None)
     if event["scope"] == "resource":
         _join(record, event)
     elif record["scope"] == "resource":
@@ -281,6 +284,23 @@ def _note_archived(record: _Draft, event: Mapping[str, Any]) -> None:
     record["archived"] = event["last"]
 
 
+def _note_deletion(record: _Draft, event: Mapping[str, Any]) -> None:
+    """Note how often the thread was deleted; what it had in a shared log then, it has no more."""
+    record["deletion"] = event["number"]
+    if event["floor"] is None:
+        return
+    record["floor"] = event["floor"]
+    if record["scope"] != "resource":
+        return
+    own, is_all = record["thread_id"], event["of_resource"]
+    for key in ("log", "outbox"):
+        record[key] = [
+            item for item in record[key] if not is_all and item.get("thread_id") not in (None, own)
+        ]
+    record.update(cursor=[], chunks=[], reflection=None, pending={}, revision=0)
+    record.update(dict.fromkeys(HINTS))
+
+
 def _note_evicted(record: _Draft, event: Mapping[str, Any]) -> None:
     """Note up to where observed messages were removed from the conversation."""
     record["evicted"] = event["last"]
@@ -307,6 +327,7 @@ _EFFECTS: dict[str, Callable[[_Draft, Mapping[str, Any]], None]] = {
     "tripped": _trip,
     "archived": _note_archived,
     "evicted": _note_evicted,
+    "deletion": _note_deletion,
     "tripwire": _ignore,
     "synced": _sync,
     "others": _set_others,

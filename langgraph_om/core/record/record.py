@@ -56,7 +56,13 @@ def blank_record() -> MemoryRecord:
     }
 
 
-RECORD_KEYS = frozenset(blank_record())
+_FIRST_KEYS = frozenset(blank_record())
+"""What each record has."""
+
+LATER_KEYS = frozenset({"deletion", "floor"})
+"""What a record has only once there is something to note."""
+
+RECORD_KEYS = _FIRST_KEYS | LATER_KEYS
 
 
 def log_tokens(record: MemoryRecord) -> int:
@@ -106,7 +112,7 @@ def complete_record(value: object) -> MemoryRecord:
     if unknown:
         msg = f"`om` has the key {unknown[0]!r}, which is no key of a memory record"
         raise ConfigurationError(msg)
-    if len(value) == len(RECORD_KEYS):
+    if value.keys() >= _FIRST_KEYS:
         return cast("MemoryRecord", value)
     return cast("MemoryRecord", {**blank_record(), **value})
 

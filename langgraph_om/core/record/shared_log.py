@@ -16,7 +16,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from langgraph_om.core.record.record import HINTS, blank_record, find_groups, find_newest_observed
+from langgraph_om.core.content.message_keys import derive_id
+from langgraph_om.core.record.record import (
+    HINTS,
+    blank_record,
+    find_groups,
+    find_newest_observed,
+    select_own_groups,
+)
 from langgraph_om.core.wire import Group, MemoryRecord, SharedLog, SharedThread
 
 
@@ -84,6 +91,47 @@ def diff_record(
     return event
 
 
+def lacks_groups(shared: SharedLog, revision: int, record: MemoryRecord) -> bool:
+    """Return whether a log lost what a thread's copy of it had: it is another one, or an older one.
+
+    Args:
+        shared: The log of its resource.
+        revision: The revision of that log.
+        record: The memory of the thread.
+    """
+    if revision < record["revision"]:
+        return True
+    if not record["revision"] or shared["generation"] > record["generation"]:
+        return False
+    unsent = {group["id"] for change in record["outbox"] for group in change["groups"]}
+    present = {group["id"] for group in shared["log"]} | unsent
+    if record["thread_id"] not in shared["threads"]:
+        return any(group["id"] not in present for group in select_own_groups(record))
+    if revision > record["revision"] or shared["generation"] < record["generation"]:
+        return False
+    return any(group["id"] not in present for group in record["log"])
+
+
+def join_again(record: MemoryRecord) -> list[dict[str, Any]]:
+    """Return the changes with which a thread brings what it has to a log that lost it."""
+    copy: Mapping[str, Any] = record
+    own: dict[str, Any] = {
+        "id": derive_id("join", record["id"], record["revision"]),
+        "kind": "join",
+        "is_newer": True,
+        "thread_id": record["thread_id"],
+        "groups": select_own_groups(record),
+        "cursor": record["cursor"],
+        "hints": {name: copy[name] for name in HINTS},
+    }
+    others = [
+        change
+        for change in record["outbox"]
+        if change["kind"] == "extend" and change["thread_id"] != record["thread_id"]
+    ]
+    return [own, *others]
+
+
 def to_record(stored: Mapping[str, Any], resource_id: str, revision: int) -> MemoryRecord:
     """Return a stored log as the record of a resource, without what belongs to one thread."""
     shared = complete_log(stored)
@@ -113,13 +161,14 @@ def _join(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
     """Add a thread that had a log of its own, or was copied.
 
     The observations of a thread that took part before replace those that it left behind, unless
-    others have observed more of it meanwhile.
+    others have observed more of it meanwhile. What a lost log had of it is older in any case.
     """
     thread_id = change["thread_id"]
     known = shared["threads"].get(thread_id)
     if known is not None:
         ends = {last for group in change["groups"] for _, last in group["ranges"]}
-        if find_newest_observed(known) not in {*ends, *change["cursor"]} or not change["groups"]:
+        goes_on = find_newest_observed(known) in {*ends, *change["cursor"]} and change["groups"]
+        if not goes_on and not change.get("is_newer"):
             return shared
         others = [group for group in shared["log"] if group["thread_id"] != thread_id]
         brought = {group["id"] for group in change["groups"]}

@@ -7,7 +7,7 @@ shared log, what is due is decided, and the state of both windows is told.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -94,7 +94,9 @@ def inspect(
             changed=found.changed,
             request=found.window.request,
         )
-        found = replace(found, record=archived, events=[*found.events, *events])
+        is_same = archived["cursor"] == found.record["cursor"]
+        window = found.window if is_same else open_window(archived, messages, settings.counter)
+        found = Inspection(archived, window, PROCEED, [*found.events, *events])
     if is_shared and identity.thread_id:
         synced, events = yield from exchange(settings, found.record, messages, found.window, now)
         if events:

@@ -21,8 +21,16 @@ from langgraph_om.core.effects import EffectFlow, Storage, StorageReply, Warn, c
 from langgraph_om.core.observe.other_threads import build_excerpts
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import CURSOR_TAIL
-from langgraph_om.core.record.shared_log import apply_changes, complete_log, diff_record, rewind
+from langgraph_om.core.record.shared_log import (
+    apply_changes,
+    complete_log,
+    diff_record,
+    join_again,
+    lacks_groups,
+    rewind,
+)
 from langgraph_om.core.record.window import Window, open_window
+from langgraph_om.core.step.deletion import look_for_deletion, warn_of_loss
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Event, Group, MemoryRecord, SharedLog
 from langgraph_om.errors import ArchiveError, ConfigurationError
@@ -101,30 +109,39 @@ def _exchange_log(
         revision = yield from call_storage("record_revision", resource)
         if revision == record["revision"]:
             return record, []
-    shared, revision = yield from _commit_changes(settings, record, messages, now)
-    yield from _archive_groups(resource, record, shared, now)
-    event = diff_record(record, shared, revision, changes)
-    synced = fold(record, [event])
-    return (synced, [event]) if synced != record else (record, [])
+    shared, revision, noted = yield from _commit_changes(settings, record, messages, now)
+    kept = fold(record, [noted])
+    yield from _archive_groups(resource, kept, shared, now)
+    events = [*noted, diff_record(kept, shared, revision, changes)]
+    synced = fold(record, [events])
+    return (synced, events) if synced != record else (record, [])
 
 
 def _commit_changes(
     settings: Settings, record: MemoryRecord, messages: Sequence[BaseMessage], now: datetime
-) -> EffectFlow[tuple[SharedLog, int]]:
+) -> EffectFlow[tuple[SharedLog, int, list[Event]]]:
     """Put the thread's changes into the log, whatever that is by now.
 
     Returns:
-        The log and its revision.
+        The log, its revision, and what to note of a deletion.
 
     Raises:
         ArchiveError: When the storage fails, or the log changes all the time.
     """
-    resource, changes = str(record["resource_id"]), record["outbox"]
+    resource = str(record["resource_id"])
     for _ in range(MAX_COMMITS):
         stored, revision = yield from call_storage("load_record", resource)
         before = complete_log(stored)
-        own = rewind_if_forked(before, record, messages, settings.counter)
-        shared = apply_changes(own, (yield from drop_deleted_threads(record, changes)))
+        # Asked last: what is missing in the log because of a deletion is never taken for lost.
+        noted = yield from look_for_deletion(record)
+        kept = fold(record, [noted])
+        changes = kept["outbox"]
+        if lacks_groups(before, revision, kept):
+            yield from warn_of_loss(record)
+            own, changes = before, join_again(kept)
+        else:
+            own = rewind_if_forked(before, kept, messages, settings.counter)
+        shared = apply_changes(own, (yield from drop_deleted_threads(kept, changes)))
         if shared != before:
             is_ours = yield from call_storage(
                 "commit_record", resource, dict(shared), expected=revision, now=now
@@ -133,7 +150,7 @@ def _commit_changes(
                 continue
             revision += 1
         yield Storage("remember_log", (resource, revision, shared))
-        return shared, revision
+        return shared, revision, noted
     msg = f"the shared log of {resource!r} changed {MAX_COMMITS} times while it was read"
     raise ArchiveError(msg)
 
