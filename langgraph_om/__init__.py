@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re as _re
 import typing as _typing
+from importlib.metadata import PackageNotFoundError as _PackageNotFoundError
 from importlib.metadata import version as _version
 
 from langgraph_om.archive import MessageArchive
@@ -95,7 +97,7 @@ def __getattr__(name: str) -> _typing.Any:
     """Import what is heavy or optional when it is asked for: the middleware, the SQL archive.
 
     Raises:
-        ImportError: When langchain is not installed, which the middleware needs.
+        ImportError: When langchain, which the middleware needs, is not installed or too old.
     """
     if name == "SQLAlchemyArchive":
         from langgraph_om import archive  # noqa: PLC0415 SQLAlchemy takes a while to import
@@ -106,12 +108,34 @@ def __getattr__(name: str) -> _typing.Any:
         raise AttributeError(msg)
     try:
         from langgraph_om.integrations import middleware  # noqa: PLC0415 langchain takes a second to import
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "langchain":
+    except ImportError as error:
+        problem = _describe_missing_langchain()
+        if problem is None or (error.name or "").partition(".")[0] != "langchain":
             raise
         msg = (
-            f"{name} needs the package 'langchain'; install it with "
-            f"`pip install 'langgraph-om[agents]'`"
+            f"{name} needs the package 'langchain' from version {_LANGCHAIN_FLOOR} on, and "
+            f"{problem}; install it with `pip install --upgrade 'langgraph-om[agents]'`"
         )
         raise ImportError(msg) from error
     return getattr(middleware, name)
+
+
+_LANGCHAIN_FLOOR = "1.3.15"
+"""The first version of langchain that has all that the middleware is built on."""
+
+
+def _describe_missing_langchain() -> str | None:
+    """Say what is wrong with the langchain that is installed; `None` when it is recent enough."""
+    try:
+        installed = _version("langchain")
+    except _PackageNotFoundError:
+        return "it is not installed"
+    if _read_release(installed) < _read_release(_LANGCHAIN_FLOOR):
+        return f"{installed} is installed"
+    return None
+
+
+def _read_release(version: str) -> tuple[int, ...]:
+    """Return the numbers that a version begins with: (1, 3, 15) of 1.3.15rc1."""
+    release = _re.match(r"[0-9]+(?:\.[0-9]+)*", version)
+    return tuple(map(int, release[0].split("."))) if release else ()
