@@ -6,6 +6,7 @@ schema is left as it is.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field, is_dataclass, make_dataclass, replace
 from typing import Annotated, Any, NotRequired, cast, get_type_hints
 
@@ -13,6 +14,7 @@ from langchain_core.messages import AnyMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.channels import DeltaChannel
 from langgraph.graph import END, StateGraph
+from langgraph.graph.message import add_messages
 from langgraph.managed import RemainingSteps
 from pydantic import BaseModel, create_model
 from typing_extensions import TypedDict
@@ -45,6 +47,13 @@ class ObservationalMemoryState(TypedDict):
     """The memory; readable in Studio, never asked for as input."""
 
 
+class PlainMemoryState(TypedDict):
+    """The same in plain channels: each checkpoint holds all of both."""
+
+    messages: Annotated[list[AnyMessage], add_messages]
+    om: NotRequired[PlainMemory]
+
+
 def add_observational_memory(
     builder: StateGraph[Any, Any, Any, Any],
     memory: ObservationalMemory,
@@ -72,7 +81,8 @@ def add_observational_memory(
         The name of the gate, `"om_status"`.
 
     Raises:
-        ConfigurationError: When the builder has no such list of messages, or has memory already.
+        ConfigurationError: When the builder has no such list of messages, or has memory already;
+            when it is compiled, that it has no node `before`.
     """
     if STATUS in builder.nodes:
         msg = f"the builder has a node `{STATUS}` already; add memory to a graph once"
@@ -112,7 +122,22 @@ def add_observational_memory(
         builder.context_schema = MemoryContext
     if before in builder.nodes:
         _show_memory(builder, before)
+    _check_when_compiled(builder, before)
     return STATUS
+
+
+def _check_when_compiled(builder: StateGraph[Any, Any, Any, Any], before: str) -> None:
+    """Let the builder, when it is compiled, say which node is missing; it may still be added."""
+    validate = builder.validate
+
+    def check_and_validate(interrupt: Sequence[str] | None = None) -> Any:
+        if before not in builder.nodes:
+            known = ", ".join(repr(name) for name in builder.nodes if not name.startswith("om_"))
+            msg = f"`before` is {before!r}, and the graph's nodes are {known or 'none'}"
+            raise ConfigurationError(msg)
+        return validate(interrupt)
+
+    vars(builder)["validate"] = check_and_validate
 
 
 def _view(messages_key: str, channel: Any) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import subprocess
+import sys
 from importlib.metadata import version
 from importlib.resources import files
 from types import ModuleType
@@ -77,3 +79,23 @@ def test_module_can_be_imported_by_its_path(name: str) -> None:
 
 def test_type_information_is_packaged() -> None:
     assert files("langgraph_om").joinpath("py.typed").is_file()
+
+
+def test_dir_shows_what_is_public_and_nothing_else() -> None:
+    assert set(dir(langgraph_om)) == {*langgraph_om.__all__, "__version__"}
+    assert "ObservationalMemoryMiddleware" in dir(langgraph_om)
+
+
+def test_star_import_works_without_langchain() -> None:
+    program = (
+        "import sys; sys.modules['langchain'] = None\n"
+        "import importlib.util as util; find = util.find_spec\n"
+        "util.find_spec = lambda name, *a: None if name == 'langchain' else find(name, *a)\n"
+        "from langgraph_om import *\n"
+        "import langgraph_om\n"
+        "print(ObservationalMemory.__name__, 'ObservationalMemoryMiddleware' in dir(langgraph_om))"
+    )
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "ObservationalMemory False\n", done.stderr
