@@ -6,6 +6,7 @@ import re as _re
 import typing as _typing
 from importlib.metadata import PackageNotFoundError as _PackageNotFoundError
 from importlib.metadata import version as _version
+from importlib.util import find_spec as _find_spec
 
 from langgraph_om.archive import MessageArchive
 from langgraph_om.core.config.options import (
@@ -91,6 +92,14 @@ __all__ = [
 __version__ = _version("langgraph-om")
 
 _OF_THE_MIDDLEWARE = ("ObservationalMemoryAgentState", "ObservationalMemoryMiddleware")
+
+if _find_spec("langchain") is None:  # a star import takes what can be imported
+    __all__ = [name for name in __all__ if name not in _OF_THE_MIDDLEWARE]
+
+
+def __dir__() -> list[str]:
+    """List what is public, also what is imported only when it is asked for."""
+    return sorted([*__all__, "__version__"])
 
 
 def __getattr__(name: str) -> _typing.Any:

@@ -42,7 +42,7 @@ from langgraph_om.inspection import (
     restore_resource,
 )
 from langgraph_om.models.model_value import ModelValue
-from langgraph_om.options import read_options, refuse_unknown_options
+from langgraph_om.options import NoMiddleware, read_options, refuse_unknown_options
 from langgraph_om.recall.search import StoreIndex
 from langgraph_om.recall.tool import Recalling, build_recall_tool
 from langgraph_om.runtime.drivers import adrive, drive
@@ -62,7 +62,7 @@ _NO_GATE = (
 )
 
 
-class ObservationalMemory:
+class ObservationalMemory(metaclass=NoMiddleware):
     """Long-term memory for an agent's conversation.
 
     Args:

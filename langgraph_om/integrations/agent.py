@@ -17,7 +17,11 @@ from langgraph.store.base import BaseStore
 
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.nodes import FINISH
-from langgraph_om.integrations.state_graph import ObservationalMemoryState, add_observational_memory
+from langgraph_om.integrations.state_graph import (
+    ObservationalMemoryState,
+    PlainMemoryState,
+    add_observational_memory,
+)
 from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.models.providers import chat_model, check_model
@@ -35,6 +39,7 @@ def create_memory_agent(
     checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
     store: BaseStore | None = None,
     name: str | None = None,
+    delta: bool = True,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Build an agent that talks without end: model, tools, memory.
 
@@ -48,6 +53,8 @@ def create_memory_agent(
         checkpointer: Where threads are kept; `None` under a server or Studio, which brings its own.
         store: A LangGraph store for the tools and for semantic search.
         name: The graph's name.
+        delta: Whether a checkpoint holds only what changed. With `False` each one holds the whole
+            conversation and memory, which `checkpointer.prune(..., strategy="keep_latest")` needs.
 
     Raises:
         ConfigurationError: When the model cannot be used.
@@ -62,7 +69,8 @@ def create_memory_agent(
         raise ConfigurationError(msg)
     actor: Runnable[Any, BaseMessage] = chat.bind_tools(all_tools) if all_tools else chat
 
-    builder = StateGraph(ObservationalMemoryState, context_schema=MemoryContext)
+    schema = ObservationalMemoryState if delta else PlainMemoryState
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(schema, context_schema=MemoryContext)
     builder.add_node("agent", _build_actor_node(actor, memory, prompt))
     gate = add_observational_memory(builder, memory, before="agent")
     builder.add_edge(START, gate)

@@ -14,6 +14,7 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.channels import DeltaChannel
 from langgraph.channels.base import BaseChannel
 from langgraph.graph import END, StateGraph
+from langgraph.graph.message import add_messages
 from langgraph.managed import RemainingSteps
 from pydantic import BaseModel, create_model
 from typing_extensions import TypedDict
@@ -44,6 +45,13 @@ class ObservationalMemoryState(TypedDict):
     """The conversation."""
     om: NotRequired[DeltaMemory]
     """The memory; readable in Studio, never asked for as input."""
+
+
+class PlainMemoryState(TypedDict):
+    """The same in plain channels: each checkpoint holds all of both."""
+
+    messages: Annotated[list[AnyMessage], add_messages]
+    om: NotRequired[PlainMemory]
 
 
 def add_observational_memory(

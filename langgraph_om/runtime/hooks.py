@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -117,6 +118,8 @@ HOOKS = (*LIFECYCLE, *TRANSFORMS)
 
 # --- Lifecycle -----------------------------------------------------------------------------------
 
+_CAPITAL = re.compile("[A-Z]")
+
 _STARTS = ("observation-start", "buffering-start")
 _ENDS = ("observation-end", "buffering-end", "observation-failed", "buffering-failed")
 _TOLD = ("tokens",)
@@ -144,9 +147,18 @@ def build_lifecycle_call(event: Mapping[str, Any]) -> CallHook | None:
 def build_debug_event(event: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what `on_debug_event` is told of an event: its `type` and its facts."""
     if event["type"] == "status":
-        return {"type": "step_progress", **deepcopy(event["data"])}
+        return {"type": "step_progress", **_in_snake_case(event["data"])}
     told = _describe_moment(event)
     if told is None:
         return None
     moment = "triggered" if event["type"] in _STARTS else "complete"
     return {"type": f"{told['operation']}_{moment}", **told}
+
+
+def _in_snake_case(value: Any) -> Any:
+    """Copy the data of a stream part with its keys as hooks are told them."""
+    if isinstance(value, Mapping):
+        return {
+            _CAPITAL.sub(r"_\g<0>", key).lower(): _in_snake_case(of) for key, of in value.items()
+        }
+    return deepcopy(value)

@@ -959,9 +959,32 @@ def test_debug_callback_is_told_of_each_event(executor: str) -> None:
         ]
     )
     steps = [event for event in events if event["type"] == "step_progress"]
-    assert [{**step, "type": None} for step in steps] == [
-        {**data, "type": None} for data in of_kind(parts, "status")
+    statuses = of_kind(parts, "status")
+    assert [step["step_number"] for step in steps] == [data["stepNumber"] for data in statuses]
+    assert [step["windows"]["active"] for step in steps] == [
+        data["windows"]["active"] for data in statuses
     ]
+
+
+def test_debug_callback_is_told_everything_in_snake_case() -> None:
+    events: list[dict[str, Any]] = []
+    agent = agent_with({}, "", log=130, on_debug_event=events.append)
+    converse(agent, 16)
+    assert len({event["type"] for event in events}) == 5
+
+    def keys_of(value: Any) -> list[str]:
+        inner = value if isinstance(value, dict) else {}
+        return [
+            *inner,
+            *(name for key, of in inner.items() if key != "usage" for name in keys_of(of)),
+        ]
+
+    for event in events:
+        assert event["record_id"]
+        assert event["thread_id"]
+        assert [key for key in keys_of(event) if not key.islower()] == []
+    step = next(event for event in events if event["type"] == "step_progress")
+    assert step["windows"]["buffered"]["observations"]["message_tokens"] == 0
 
 
 def test_debug_callback_of_steps_without_a_graph_and_of_failures() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import subprocess
 import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError, version
@@ -176,3 +177,23 @@ def test_what_is_not_the_age_of_langchain_is_told_as_it_is(
 
 def test_the_middleware_can_be_imported_again(monkeypatch: pytest.MonkeyPatch) -> None:
     import_middleware(monkeypatch, FLOOR, "a.module.that.nobody.needs")
+
+
+def test_dir_shows_what_is_public_and_nothing_else() -> None:
+    assert set(dir(langgraph_om)) == {*langgraph_om.__all__, "__version__"}
+    assert "ObservationalMemoryMiddleware" in dir(langgraph_om)
+
+
+def test_star_import_works_without_langchain() -> None:
+    program = (
+        "import sys; sys.modules['langchain'] = None\n"
+        "import importlib.util as util; find = util.find_spec\n"
+        "util.find_spec = lambda name, *a: None if name == 'langchain' else find(name, *a)\n"
+        "from langgraph_om import *\n"
+        "import langgraph_om\n"
+        "print(ObservationalMemory.__name__, 'ObservationalMemoryMiddleware' in dir(langgraph_om))"
+    )
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "ObservationalMemory False\n", done.stderr

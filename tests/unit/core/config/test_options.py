@@ -626,3 +626,17 @@ def test_the_environment_chooses_the_prompt_that_is_left_open(
     assert runner_of(memory).settings.observation.prompt == expected, (
         "it is read once, at construction"
     )
+
+
+def test_retrieval_without_an_archive_says_what_it_reaches(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level("INFO", "langgraph_om"):
+        ObservationalMemory(ScriptedChatModel(), retrieval=True)
+    assert [line.levelname for line in caplog.records] == ["INFO"]
+    assert "the current thread alone" in caplog.text
+    caplog.clear()
+    with caplog.at_level("INFO", "langgraph_om"):
+        ObservationalMemory(ScriptedChatModel(), retrieval=True, archive="sqlite:///:memory:")
+        ObservationalMemory(ScriptedChatModel())
+    assert caplog.records == []

@@ -76,10 +76,12 @@ def test_nothing_is_archived_without_a_thread_id() -> None:
 
 def test_what_is_new_is_appended_and_the_record_says_so() -> None:
     record = opened()
-    run = drive(archive_new(SETTINGS, record, said("h1", "a1"), NOW), [ThreadMemory(), None, None])
+    run = drive(
+        archive_new(SETTINGS, record, said("h1", "a1"), NOW), [ThreadMemory(), {}, None, None]
+    )
     archived, events = run.result
-    assert calls(run) == ["recall_thread", "append_messages", "note_archived"]
-    assert [key for key, _ in run.effects[1].arguments[2]] == ["h1", "a1"]
+    assert calls(run) == ["recall_thread", "deletions", "append_messages", "note_archived"]
+    assert [key for key, _ in run.effects[2].arguments[2]] == ["h1", "a1"]
     assert events == [{"type": "archived", "last": "a1"}]
     assert archived["archived"] == "a1"
     assert fold(record, [events]) == archived
@@ -95,10 +97,14 @@ def test_an_idle_step_of_a_known_thread_makes_one_call() -> None:
 
 def test_an_archive_without_what_the_record_says_is_given_everything() -> None:
     record = opened(archived="a1")
-    answers = [ThreadMemory(), set(), None, None]
+    answers = [ThreadMemory(), set(), {}, True, None, None]
     run = drive(archive_new(SETTINGS, record, said("h1", "a1", "h2"), NOW), answers)
-    assert calls(run) == ["recall_thread", "contains", "append_messages", "note_archived"]
-    assert [key for key, _ in run.effects[2].arguments[2]] == ["h1", "a1", "h2"]
+    asked = ["recall_thread", "contains", "deletions", "note_loss"]
+    assert calls(run) == [*asked, "append_messages", "note_archived"]
+    [appended] = [each for each in run.effects if getattr(each, "method", "") == "append_messages"]
+    assert [key for key, _ in appended.arguments[2]] == ["h1", "a1", "h2"]
+    [warning] = warnings(run)
+    assert "the archive lacks what it had" in warning
 
 
 @pytest.mark.parametrize(
@@ -169,22 +175,23 @@ def test_what_the_archive_lacks_or_has_otherwise_is_archived_before_it_is_remove
     evicting = replace(SETTINGS, evicts=True)
     first = [str(message.id) for message in messages[:22]]
     stored = [*messages[:3], HumanMessage("before the edit", id="h1"), *messages[4:22]]
-    answers = [ThreadMemory(is_known=True), set(first[:5]), None, set(first), stored, None]
+    known = ThreadMemory(is_known=True)
+    answers = [known, set(first[:5]), {}, False, None, set(first), stored, None]
     run = drive(archive_new(evicting, record, messages, NOW, request="h19"), answers)
-    again = ["append_messages", "contains", "branch", "append_messages"]
-    assert calls(run) == ["recall_thread", "contains", *again]
+    asked = ["recall_thread", "contains", "deletions", "note_loss"]
+    assert calls(run) == [*asked, "append_messages", "contains", "branch", "append_messages"]
     assert [key for key, _ in run.effects[-1].arguments[2]] == [first[3]]
     assert run.result[1][0]["ids"] == first
 
 
 def test_a_conversation_without_a_record_is_completed_from_its_end() -> None:
     messages = said("h1", "a1", "h2", "a2")
-    run = drive(complete_thread("t", "ana", messages, NOW), [{"h1", "a1"}, None])
+    run = drive(complete_thread(blank_record(), "t", "ana", messages, NOW), [{"h1", "a1"}, None])
     assert calls(run) == ["contains", "append_messages"]
     assert [key for key, _ in run.effects[1].arguments[2]] == ["h2", "a2"]
     assert run.effects[1].options["after"] == "a1"
-    assert drive(complete_thread("t", "ana", messages, NOW), [{"a2"}]).effects != []
-    assert drive(complete_thread("", "ana", messages, NOW)).effects == []
+    assert drive(complete_thread(blank_record(), "t", "ana", messages, NOW), [{"a2"}]).effects != []
+    assert drive(complete_thread(blank_record(), "", "ana", messages, NOW)).effects == []
 
 
 # --- The shared log ------------------------------------------------------------------------------
@@ -237,7 +244,7 @@ def test_changes_are_committed_on_top_of_what_others_committed_meanwhile() -> No
         "log": [cast("Any", group_of("work", "g0", first="w1", last="w2"))],
         "threads": {"work": {"cursor": ["w2"], "hints": {}}},
     }
-    answers = [(None, 0), False, (theirs, 1), True, None, theirs, ([], False), []]
+    answers = [(None, 0), {}, False, (theirs, 1), {}, True, None, theirs, ([], False), []]
     run = exchanging(record, answers)
     commits = [each for each in run.effects if getattr(each, "method", "") == "commit_record"]
     assert [each.options["expected"] for each in commits] == [0, 1]
@@ -249,7 +256,7 @@ def test_changes_are_committed_on_top_of_what_others_committed_meanwhile() -> No
 
 def test_a_log_that_changes_all_the_time_is_left_for_the_next_step() -> None:
     record = opened("resource", outbox=[extension("t", "g1")])
-    run = exchanging(record, [(None, 0), False] * MAX_COMMITS)
+    run = exchanging(record, [(None, 0), {}, False] * MAX_COMMITS)
     assert run.result[1] == []
     assert run.result[0]["outbox"] == record["outbox"]
     [warning] = warnings(run)
