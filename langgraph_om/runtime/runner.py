@@ -22,6 +22,7 @@ from langgraph_om.archive.writer import ArchiveWriter
 from langgraph_om.core.actor.prompt import assemble, count_extra
 from langgraph_om.core.config.checks import check_flag
 from langgraph_om.core.config.settings import Identity, Settings
+from langgraph_om.core.content.message_keys import find_parent_thread, nest_thread_id
 from langgraph_om.core.cycles.buffering import build_deferred, run_job
 from langgraph_om.core.cycles.carry_out import carry_out, describe_work
 from langgraph_om.core.cycles.other_threads import build_nothing_left
@@ -117,9 +118,10 @@ class StepRunner:
             resource = configurable.get("resource_id")
         elif callable(resource):
             resource = resource(resolved)
-        return Identity(
-            thread, None if resource is None else str(resource), _read_place(configurable)
-        )
+        place = _read_place(configurable)
+        if self.archive is not None:  # where the agent around it may have the thread's own place
+            thread = nest_thread_id(thread, place)
+        return Identity(thread, None if resource is None else str(resource), place)
 
     def conversation(self, state: Any) -> list[BaseMessage]:
         """Return the messages of a state."""
@@ -298,6 +300,8 @@ class StepRunner:
             raise ConfigurationError(msg)
         values, who = values_of(state), self.identity(config)
         record = complete_record(read_stored_record(values))
+        if who.thread_id and who.thread_id == find_parent_thread(record["thread_id"]):
+            who = replace(who, thread_id=record["thread_id"])
         try:
             if who.thread_id and self.archive is not None:
                 conversation = self.conversation(values)
