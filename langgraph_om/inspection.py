@@ -196,7 +196,7 @@ class MemoryView:
     status: Mapping[str, Any]
     """The `data` of `data-om-status`."""
     conversation_tokens: int
-    """Tokens of the whole conversation."""
+    """Tokens of the whole conversation, with what `evict` removed of it."""
     prompt_tokens: int
     """Tokens of observations and unobserved messages, which is what the Actor is sent of it."""
     is_closed: bool = False

@@ -256,7 +256,8 @@ class ObservationalMemory(metaclass=NoMiddleware):
         return MemoryView(
             record=record,
             status=self._build_status(record, window),
-            conversation_tokens=count_messages(self._runner.settings.counter, messages),
+            conversation_tokens=record.get("evicted_tokens", 0)
+            + count_messages(self._runner.settings.counter, messages),
             prompt_tokens=window.tokens + log_tokens(record),
             is_closed=self._runner.is_closed,
         )

@@ -92,6 +92,7 @@ class MessageArchive(Protocol):
         after: str | None,
         now: datetime,
         title: str | None = None,
+        parent: str | None = None,
     ) -> None:
         """Add messages to a thread, and the thread if it is new.
 
@@ -110,6 +111,8 @@ class MessageArchive(Protocol):
                 conversation. One that is unknown stands for the end of the current branch.
             now: The current time, noted if something is new.
             title: The thread's new title.
+            parent: The thread within which this one runs, as a subagent's does. It is then deleted
+                with that one, and not listed beside it.
 
         Raises:
             ConfigurationError: When the thread belongs to another resource, which the error does
@@ -132,6 +135,8 @@ class MessageArchive(Protocol):
         after: datetime | None = None,
     ) -> tuple[list[ArchivedThread], bool]:
         """Return a page of a resource's threads, newest updated first, and whether more follow.
+
+        A thread that runs within another one, which is there too, is left out.
 
         Args:
             resource_id: The resource.
@@ -320,6 +325,8 @@ class MessageArchive(Protocol):
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete a thread with its messages, groups and jobs; running ones cannot finish.
+
+        Threads that run within it are deleted too.
 
         That it was deleted stays known, by its id alone: see `deletions`.
         """

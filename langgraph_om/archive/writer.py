@@ -18,7 +18,7 @@ from langchain_core.messages import BaseMessage, ToolMessage
 
 from langgraph_om.archive import MessageArchive
 from langgraph_om.archive.after_fork import begin_anew_after_fork
-from langgraph_om.core.content.message_keys import Keyed
+from langgraph_om.core.content.message_keys import Keyed, find_parent_thread
 from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.content.text import LARGE_INTEGER_BITS, write_repr, write_short_json
 from langgraph_om.core.record.shared_log import without_thread
@@ -106,11 +106,15 @@ class ArchiveWriter:
             ConfigurationError: When the thread belongs to another resource.
         """
         rows = _to_rows(entries)
+        parent = find_parent_thread(thread_id)
+        options: dict[str, Any] = {"after": after, "now": now, "title": title}
+        if parent is not None:
+            options["parent"] = parent
         try:
-            self.archive.append(thread_id, resource_id, rows, after=after, now=now, title=title)
+            self.archive.append(thread_id, resource_id, rows, **options)
         except ConfigurationError:  # a message that is no JSON, or a thread of somebody else
             plain = [(key, _make_plain(message), seen) for key, message, seen in rows]
-            self.archive.append(thread_id, resource_id, plain, after=after, now=now, title=title)
+            self.archive.append(thread_id, resource_id, plain, **options)
 
     def add_new_groups(
         self, thread_id: str, resource_id: str | None, groups: Sequence[Group], now: datetime
@@ -170,9 +174,13 @@ class ArchiveWriter:
 
     def _forget(self, thread_id: str | None) -> None:
         """Forget what was archived of a thread, or of all, after it was deleted."""
-        for key in [key for key in self._groups if thread_id in (None, key[0])]:
-            del self._groups[key]
-        for known in [known for known in self._threads if thread_id in (None, known)]:
+
+        def is_it(key: str) -> bool:
+            return thread_id in (None, key, find_parent_thread(key))
+
+        for group in [group for group in self._groups if is_it(group[0])]:
+            del self._groups[group]
+        for known in [known for known in self._threads if is_it(known)]:
             del self._threads[known]
 
 

@@ -76,6 +76,8 @@ class MemoryRecord(TypedDict, total=False):
     """The last message that the archive has; `None` without an archive."""
     evicted: str | None
     """The last message that was removed from the conversation because the archive has it."""
+    evicted_tokens: int
+    """The tokens of all messages that were removed; 0 if missing."""
     deletion: int
     """How often thread and resource had been deleted when the record last looked; 0 if missing."""
     floor: dict[str, Any]

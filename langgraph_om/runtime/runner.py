@@ -21,6 +21,7 @@ from langgraph_om.archive.log_cache import LogCache
 from langgraph_om.archive.writer import ArchiveWriter
 from langgraph_om.core.actor.prompt import assemble, count_extra
 from langgraph_om.core.config.settings import Identity, Settings
+from langgraph_om.core.content.message_keys import find_parent_thread, nest_thread_id
 from langgraph_om.core.cycles.buffering import build_deferred, run_job
 from langgraph_om.core.cycles.carry_out import carry_out, describe_job
 from langgraph_om.core.cycles.other_threads import build_nothing_left
@@ -95,7 +96,11 @@ class StepRunner:
 
     def identity(self, config: RunnableConfig | None = None, *, thread_id: str = "") -> Identity:
         """Tell whose conversation a run is about."""
-        return self.runs.identity(config, thread_id)
+        who = self.runs.identity(config, thread_id)
+        if self.archive is None:
+            return who
+        # Where the agent around it may have the thread's own place.
+        return replace(who, thread_id=nest_thread_id(who.thread_id, who.place))
 
     def conversation(self, state: Any) -> list[BaseMessage]:
         """Return the messages of a state of any kind."""
@@ -308,6 +313,8 @@ class StepRunner:
             raise ConfigurationError(msg)
         values, who = values_of(state, self.messages_key), self.identity(config)
         record = complete_record(read_stored_record(values))
+        if who.thread_id and who.thread_id == find_parent_thread(record["thread_id"]):
+            who = replace(who, thread_id=record["thread_id"])
         try:
             if who.thread_id and self.archive is not None:
                 conversation = self.conversation(values)

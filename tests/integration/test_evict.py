@@ -87,3 +87,13 @@ def test_every_door_can_evict(door: str) -> None:
 def test_request_to_remove_a_message_is_no_conversation() -> None:
     assert not is_conversation(RemoveMessage(id="h1"))
     assert is_conversation(HumanMessage("hello", id="h1"))
+
+
+def test_view_counts_what_was_evicted_as_conversation() -> None:
+    seen = []
+    for evict in (False, True):
+        agent = make_agent("agent", InMemorySaver(), messages=200, archive="sqlite://", evict=evict)
+        talk(agent.graph, on_thread(), turns(16))
+        seen.append(agent.memory.view(values(agent.graph, on_thread())).conversation_tokens)
+    whole, evicted = seen
+    assert abs(whole - evicted) < whole / 100

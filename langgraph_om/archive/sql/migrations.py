@@ -24,7 +24,7 @@ def _drop_message_versions(connection: Connection) -> None:
 
 
 def _add_deletions(connection: Connection) -> None:
-    """Keep which threads and resources were deleted, and which threads a job is about."""
+    """Keep what was deleted, which threads a job is about, and which run within others."""
     for statement in (
         """
         CREATE TABLE om_deletions (
@@ -44,6 +44,8 @@ def _add_deletions(connection: Connection) -> None:
         )
         """,
         "CREATE INDEX om_job_threads_of_thread ON om_job_threads (thread_id)",
+        "ALTER TABLE om_threads ADD COLUMN parent TEXT",
+        "CREATE INDEX om_threads_within ON om_threads (parent)",
     ):
         connection.exec_driver_sql(statement)
 

@@ -37,6 +37,8 @@ thread_rows = Table(
     Column("title", EscapedText),
     Column("created", Moment, nullable=False),
     Column("updated", Moment, nullable=False),
+    Column("parent", EscapedText),  # the thread within which it runs, as a subagent's does
+    Index("om_threads_within", "parent"),
 )
 Index(
     "om_threads_of_resource",

@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, or_, select, update
+from sqlalchemy import Connection, delete, exists, func, or_, select, update
 
 from langgraph_om.archive.protocol import ArchivedThread, Deleted
 from langgraph_om.archive.sql.database import Database, insert_into
@@ -35,7 +35,12 @@ def split_into_chunks(values: list[str]) -> list[list[str]]:
 
 
 def lock_thread(
-    connection: Connection, thread_id: str, resource_id: str | None, now: datetime
+    connection: Connection,
+    thread_id: str,
+    resource_id: str | None,
+    now: datetime,
+    *,
+    parent: str | None = None,
 ) -> str | None:
     """Lock a thread for this transaction, made if it is new, and return its title.
 
@@ -43,7 +48,7 @@ def lock_thread(
         ConfigurationError: When it belongs to another resource.
     """
     new = insert_into(connection, thread_rows).values(
-        id=thread_id, resource_id=resource_id, created=now, updated=now
+        id=thread_id, resource_id=resource_id, created=now, updated=now, parent=parent
     )
     # An update that changes nothing locks the row, in the same statement that may insert it.
     same = {"updated": thread_rows.c.updated}
@@ -113,9 +118,12 @@ class SQLThreads:
         check_count("limit", limit)
         check_time("before", before)
         check_time("after", after)
+        outer = thread_rows.alias("outer_threads")
+        is_within = exists().where(outer.c.id == thread_rows.c.parent)
         query = (
             select(thread_rows)
             .where(thread_rows.c.resource_id == resource_id)
+            .where(or_(thread_rows.c.parent.is_(None), ~is_within))
             .order_by(thread_rows.c.updated.desc(), thread_rows.c.id)
             .offset(page * limit)
             .limit(limit + 1)
@@ -131,11 +139,13 @@ class SQLThreads:
     def delete_thread(self, thread_id: str) -> None:
         """Delete a thread with its messages, groups and jobs; running ones cannot finish."""
         with self._database.write("delete a thread") as connection:
-            row = connection.execute(_select_for_update(thread_id)).one_or_none()
-            _delete_threads(connection, [thread_id])
-            _note_deletion(
-                connection, "thread", thread_id, None if row is None else row.resource_id
-            )
+            within = or_(thread_rows.c.id == thread_id, thread_rows.c.parent == thread_id)
+            query = select(thread_rows).where(within).order_by(thread_rows.c.id).with_for_update()
+            owners = {row.id: row.resource_id for row in connection.execute(query)}
+            owners.setdefault(thread_id, None)
+            _delete_threads(connection, [*owners])
+            for key, owner in owners.items():
+                _note_deletion(connection, "thread", key, owner)
         self._database.forget_deleted()
 
     def delete_resource(self, resource_id: str) -> None:

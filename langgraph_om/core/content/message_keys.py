@@ -124,6 +124,20 @@ def hidden_id(thread_id: str) -> str:
     return derive_id("thread", thread_id)
 
 
+_NESTED: Final = "|>"
+
+
+def nest_thread_id(thread_id: str, place: Sequence[str]) -> str:
+    """Name the conversation of an agent that runs within another graph on that one's thread."""
+    return f"{thread_id}{_NESTED}{'|'.join(place)}" if thread_id and place else thread_id
+
+
+def find_parent_thread(thread_id: str) -> str | None:
+    """Return the thread within which a nested conversation runs; `None` for any other thread."""
+    parent, mark, _ = thread_id.partition(_NESTED)
+    return parent if mark and parent else None
+
+
 CONTINUATION_ID = "om-continuation"
 """Id of the reminder that stands for the observed part of the conversation in the Actor's prompt.
 """

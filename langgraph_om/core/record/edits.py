@@ -41,6 +41,7 @@ _FORMS: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
     "tripwire": ((dict, type(None)), "None or a mapping"),
     "archived": _TEXT_OR_NONE,
     "evicted": _TEXT_OR_NONE,
+    "evicted_tokens": _NUMBER,
     "deletion": _NUMBER,
     "floor": ((dict,), "a mapping"),
 }

@@ -304,6 +304,9 @@ def _note_deletion(record: _Draft, event: Mapping[str, Any]) -> None:
 def _note_evicted(record: _Draft, event: Mapping[str, Any]) -> None:
     """Note up to where observed messages were removed from the conversation."""
     record["evicted"] = event["last"]
+    tokens = event.get("tokens")
+    if tokens:
+        record["evicted_tokens"] = record.get("evicted_tokens", 0) + tokens
 
 
 def _ignore(record: _Draft, event: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from langgraph_om.core.content.message_keys import derive_id
+from langgraph_om.core.content.message_keys import derive_id, find_parent_thread
 from langgraph_om.core.record.record import (
     HINTS,
     blank_record,
@@ -54,12 +54,16 @@ def rewind(shared: SharedLog, thread_id: str, cursor: Sequence[str]) -> SharedLo
 
 
 def without_thread(stored: Mapping[str, Any], thread_id: str) -> dict[str, Any]:
-    """Return a stored log without one thread."""
+    """Return a stored log without one thread, and without what runs within it."""
     shared = complete_log(stored)
+
+    def is_it(key: str | None) -> bool:
+        return key is not None and thread_id in (key, find_parent_thread(key))
+
     return {
         **stored,
-        "log": [group for group in shared["log"] if group["thread_id"] != thread_id],
-        "threads": {key: value for key, value in shared["threads"].items() if key != thread_id},
+        "log": [group for group in shared["log"] if not is_it(group["thread_id"])],
+        "threads": {key: value for key, value in shared["threads"].items() if not is_it(key)},
     }
 
 

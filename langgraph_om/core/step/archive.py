@@ -35,6 +35,7 @@ from langgraph_om.core.step.deletion import (
     look_for_deletion,
     warn_of_loss,
 )
+from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Event, Group, MemoryRecord
 from langgraph_om.errors import ArchiveError
 
@@ -100,7 +101,9 @@ def archive_new(
         events = yield from _append_new(archive, record, messages, missed, memory)
         archived = fold(record, [events]) if events else record
         if settings.evicts:
-            evicted = yield from _find_removable(archive, archived, messages, request)
+            evicted = yield from _find_removable(
+                archive, archived, messages, request, settings.counter
+            )
             archived, events = fold(archived, [evicted]), [*events, *evicted]
     except ArchiveError as error:
         is_long = request is not None and archive.seconds >= LONG_SECONDS
@@ -180,6 +183,7 @@ def _find_removable(
     record: MemoryRecord,
     messages: Sequence[BaseMessage],
     request: str | None,
+    counter: TokenCounter,
 ) -> EffectFlow[list[Event]]:
     """Tell what may be removed; what was edited since it was archived is archived anew."""
     keys = find_evictable(record, messages, request)
@@ -202,7 +206,8 @@ def _find_removable(
         if content_digest(message) != content_digest(known[key]):
             yield from archive.append([(key, known[key])], after=before)
         before = key
-    return [{"type": "evicted", "last": ids[-1], "ids": ids}]
+    tokens = sum(counter.count_message(known[key]) for key in ids)
+    return [{"type": "evicted", "last": ids[-1], "ids": ids, "tokens": tokens}]
 
 
 def complete_thread(

@@ -166,7 +166,9 @@ def test_what_is_observed_and_archived_may_be_removed() -> None:
     run = drive(archive_new(evicting, record, messages, NOW, request="h19"), answers)
     archived, events = run.result
     assert calls(run) == ["recall_thread", "contains", "branch"]
-    assert events == [{"type": "evicted", "last": first[-1], "ids": first}]
+    [evicted] = events
+    assert (evicted["type"], evicted["last"], evicted["ids"]) == ("evicted", first[-1], first)
+    assert evicted["tokens"] > 0
     assert archived["evicted"] == first[-1]
 
 
