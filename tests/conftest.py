@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
@@ -72,6 +73,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def fixed_clock() -> Clock:
     """A clock at 2026-03-02 09:00 UTC that moves only by `advance`."""
     return Clock()
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Opens at the end of the test, so that no thread that waits for it outlives it for long."""
+    opened = threading.Event()
+    yield opened
+    opened.set()
 
 
 @pytest.fixture(scope="session")
