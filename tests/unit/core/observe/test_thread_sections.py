@@ -265,7 +265,6 @@ FLOODS: dict[str, Callable[[], str]] = {
 
 
 @pytest.mark.parametrize("name", FLOODS)
-@pytest.mark.timeout(60)
 def test_a_flood_ends(name: str) -> None:
     flood = FLOODS[name]()
     for cut_off in (False, True):
