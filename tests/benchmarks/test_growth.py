@@ -15,6 +15,7 @@ from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.actor.relative_dates import annotate
 from langgraph_om.core.content.dates import parse_date
 from langgraph_om.core.observe.log_excerpt import select_previous
+from langgraph_om.core.observe.parse_answer import parse_output
 from langgraph_om.core.observe.transcript import TimedMessage, transcribe
 from langgraph_om.core.reflect.regroup import regroup
 from langgraph_om.core.tokens.counters import TokenxCounter
@@ -23,6 +24,7 @@ from langgraph_om.core.wire import Group
 from langgraph_om.recall.answer import recall
 from langgraph_om.recall.source import RecallScope, StateSource
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector
+from support.floods import FLOODS, flood
 from support.growth import check_growth, seconds
 from support.words import Words
 
@@ -83,6 +85,15 @@ def test_a_long_log_is_cut_and_reflected() -> None:
         return work
 
     check_growth(prepare, 100)
+
+
+@pytest.mark.parametrize("name", FLOODS)
+def test_a_flood_is_read_to_its_end(name: str) -> None:
+    def prepare(size: int) -> Work:
+        text = flood(name, size)
+        return lambda: parse_output(text)
+
+    check_growth(prepare, 5_000_000)
 
 
 def transcript_of(*messages: BaseMessage) -> object:

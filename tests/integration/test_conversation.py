@@ -185,7 +185,6 @@ def kept_by(door: str) -> tuple[list[Part], dict[str, Any]]:
     return parts, record_of(agent.graph, CONFIG)
 
 
-@pytest.mark.xdist_group("kept_by")
 @pytest.mark.parametrize("door", [door for door in DOORS if door != "agent"])
 def test_every_door_keeps_the_same_record(door: str) -> None:
     assert kept_by(door) == kept_by("agent")

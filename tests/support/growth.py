@@ -1,6 +1,6 @@
 """How the time of some work grows with its size, as a ratio within one run.
 
-Time is that of the thread on a processor, and the best of three tries counts: what else the
+Time is that of this process on a processor, and the best of three tries counts: what else the
 machine does makes no difference.
 """
 
@@ -16,9 +16,9 @@ MIN_SECONDS = 0.05
 
 def seconds(work: Callable[[], object]) -> float:
     """What some work takes of a processor."""
-    begun = time.thread_time()
+    begun = time.process_time()
     work()
-    return time.thread_time() - begun
+    return time.process_time() - begun
 
 
 def check_growth(prepare: Callable[[int], Callable[[], object]], size: int) -> None:

@@ -45,13 +45,26 @@ CONFIG = on_thread(resource_id="ana")
 SAID = turns(14, lookups=("", "2,1", "1"))
 
 every_door = pytest.mark.parametrize("door", DOORS)
+every_door_and_database = pytest.mark.parametrize(
+    ("door", "database"),
+    [
+        ("plain", "sqlite"),
+        ("delta", "postgres"),
+        ("agent", "sqlite"),
+        ("middleware", "postgres"),
+        ("middleware-delta", "sqlite"),
+    ],
+)
+"""Each door once, and each database behind more than one of them."""
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SQLAlchemyArchive]:
-    """An empty archive of each kind."""
+@pytest.fixture
+def archive(
+    database: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[SQLAlchemyArchive]:
+    """An empty archive of a kind."""
     url = f"sqlite:///{tmp_path / 'archive.db'}"
-    if request.param == "postgres":
+    if database == "postgres":
         url = request.getfixturevalue("postgres_sqlalchemy_url")
     opened = SQLAlchemyArchive(url)
     yield opened
@@ -68,7 +81,7 @@ def archived(archive: SQLAlchemyArchive, thread: str = "t") -> list[BaseMessage]
     return [row.message for row in rows]
 
 
-@every_door
+@every_door_and_database
 def test_archive_has_every_message_and_group(door: str, archive: SQLAlchemyArchive) -> None:
     agent = ready(door, archive)
     talk(agent.graph, CONFIG, SAID)
@@ -98,7 +111,7 @@ async def test_asynchronous_runs_archive_the_same(door: str, tmp_path: Path) -> 
     assert record_of(agents[0].graph, CONFIG) == record_of(agents[1].graph, CONFIG)
 
 
-@every_door
+@every_door_and_database
 def test_evicted_messages_leave_the_checkpoint_and_nothing_is_lost(
     door: str, archive: SQLAlchemyArchive
 ) -> None:
@@ -122,7 +135,7 @@ def test_evicted_messages_leave_the_checkpoint_and_nothing_is_lost(
     assert {key: state["om"][key] for key in own} == {key: record[key] for key in own}
 
 
-@every_door
+@pytest.mark.parametrize("door", ["plain", "middleware-delta"])
 def test_size_of_the_state_stays_the_same(door: str, tmp_path: Path) -> None:
     agent = ready(door, f"sqlite:///{tmp_path / 'archive.db'}", evict=True)
     sizes = []
