@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from langchain_core.messages import BaseMessage, SystemMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig
@@ -34,7 +34,7 @@ from langgraph_om.core.record.shared_log import without_thread
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.status import build_status
 from langgraph_om.core.tokens.counter import TokenCounter, count_messages
-from langgraph_om.core.wire import MemoryRecord, Part
+from langgraph_om.core.wire import MemoryRecord, Part, StatusData
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.inspection import (
     MemoryView,
@@ -253,7 +253,7 @@ class ObservationalMemory:
         """Return the `data` of `data-om-status` for a state; asks no model."""
         values = values_of(state)
         record = record_of(values)
-        return self._build_status(record, self._open_window(record, values))
+        return cast("dict[str, Any]", self._build_status(record, self._open_window(record, values)))
 
     def view(self, state: Any) -> MemoryView:
         """Return a readable summary of a state's memory; asks no model."""
@@ -363,7 +363,7 @@ class ObservationalMemory:
         runner = self._runner
         return open_window(record, runner.conversation(state), runner.settings.counter)
 
-    def _build_status(self, record: MemoryRecord, window: Window) -> dict[str, Any]:
+    def _build_status(self, record: MemoryRecord, window: Window) -> StatusData:
         step = max(0, record["turn"]["step"])
         return build_status(record, window, self.thresholds, step=step)
 

@@ -40,7 +40,7 @@ from langgraph_om.core.effects import (
 )
 from langgraph_om.core.events import describe_cycle
 from langgraph_om.core.plan import Decision
-from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.core.wire import CycleStarted, Event, MemoryRecord
 from langgraph_om.models.ask import (
     BackOff,
     Calls,
@@ -140,7 +140,7 @@ class _Cycle:
     """The cycles that it said the start of."""
     events: list[Event] = field(default_factory=list)
 
-    def begin(self, event: Event) -> None:
+    def begin(self, event: CycleStarted) -> None:
         """Take in the start of a cycle."""
         self.begun.add(event["cycle_id"])
         self.about, self.tally = describe_cycle(event), Tally()
@@ -328,7 +328,7 @@ def _tell(event: Event, context: RunContext, cycle: _Cycle) -> Requests[None]:
     Only of cycles that began in this flow: whoever runs a background job tells of its end.
     """
     began = time.monotonic()
-    if event["type"].endswith("-start"):
+    if event["type"] in ("observation-start", "buffering-start"):
         cycle.begin(event)
     elif event.get("cycle_id") not in cycle.begun:
         return

@@ -21,13 +21,13 @@ from functools import partial
 from langgraph_om.archive import Claim, MessageArchive
 from langgraph_om.core.config.checks import check_seconds
 from langgraph_om.core.effects import JobState
-from langgraph_om.core.wire import Event
+from langgraph_om.core.wire import JobResult
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.leases import Leases
 
 logger = logging.getLogger("langgraph_om")
 
-Work = Callable[[], Event]
+Work = Callable[[], JobResult]
 """A job to run; it returns the event that is its result."""
 
 _KEPT_RESULTS = 1024
@@ -82,10 +82,10 @@ class _Job:
 
     cycle_id: str
     key: str
-    work: Callable[[], Event] | None
+    work: Callable[[], JobResult] | None
     """What to run, in the context of the run that asked for it; dropped once it is done, because
     it holds the whole conversation."""
-    result: Event | None = None
+    result: JobResult | None = None
     done: threading.Event = field(default_factory=threading.Event)
 
 
@@ -298,7 +298,7 @@ class BackgroundBuffering:
         if self._leases is not None:
             self._leases.leave(job.cycle_id)
 
-    def _end(self, job: _Job, result: Event | None) -> None:
+    def _end(self, job: _Job, result: JobResult | None) -> None:
         """Note what came of a job; one without a result is forgotten."""
         job.work, job.result = None, result
         if result is None:
@@ -329,7 +329,7 @@ class BackgroundBuffering:
                 self._running.discard(job.key)
                 self._end(job, result)
 
-    def _run(self, job: _Job) -> Event | None:
+    def _run(self, job: _Job) -> JobResult | None:
         """Run a job, and keep its result for all workers."""
         work, job.work = job.work, None
         try:

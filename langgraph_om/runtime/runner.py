@@ -34,7 +34,7 @@ from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.archive import complete_thread
 from langgraph_om.core.step.inspect import Inspection, inspect
 from langgraph_om.core.step.status import build_trim_notice
-from langgraph_om.core.wire import Event, MemoryRecord, Part
+from langgraph_om.core.wire import Event, JobResult, MemoryRecord, Part
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.models.ask import Calls
 from langgraph_om.models.pool import ModelPool
@@ -205,7 +205,7 @@ class StepRunner:
         window = self._window(record, messages)
         job = yield from describe_work(self.settings, record, window, decision, self.clock())
         if job is None:
-            started = build_nothing_left(record)
+            started: Event = build_nothing_left(record)
         else:
             context = self.context(config)
             calls = replace(context.calls, deadline=self.deadline * JOB_DEADLINES)
@@ -213,7 +213,7 @@ class StepRunner:
             is_taken = cast("BackgroundBuffering", self.buffering).submit(
                 job.cycle_id,
                 job.key,
-                lambda: drive(run_job(job), context).events[-1],
+                lambda: cast("JobResult", drive(run_job(job), context).events[-1]),
                 thread_id=record["thread_id"],
                 resource_id=record["resource_id"],
             )

@@ -8,6 +8,7 @@ last event is the result. Results are judged when they are collected; what fits 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import cast
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import derive_id
@@ -31,7 +32,14 @@ from langgraph_om.core.record.record import (
     write_log,
 )
 from langgraph_om.core.record.window import Window
-from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.core.wire import (
+    BufferedReflection,
+    BufferingFailed,
+    Event,
+    JobResult,
+    MemoryRecord,
+    Operation,
+)
 
 # --- Starting ------------------------------------------------------------------------------------
 
@@ -45,13 +53,16 @@ def describe_job(
     return describe_reflection_job(settings, record, now)
 
 
-def build_deferred(settings: Settings, record: MemoryRecord, window: Window, job: Job) -> Event:
+def build_deferred(
+    settings: Settings, record: MemoryRecord, window: Window, job: Job
+) -> BufferingFailed:
     """Say that the executor has no room for a job now; it is tried again after some growth."""
     operation = job.start["operation"]
     size = size_of(operation, record, window)
     threshold = settings.thresholds.due(operation)
-    return {
-        **{key: value for key, value in job.start.items() if key not in ("config", "covers")},
+    about = {key: value for key, value in job.start.items() if key not in ("config", "covers")}
+    event = {
+        **about,
         "type": "buffering-failed",
         "error": "deferred: the executor is closed, or has no room for this job now",
         "duration_ms": 0,
@@ -60,6 +71,7 @@ def build_deferred(settings: Settings, record: MemoryRecord, window: Window, job
         "at_tokens": size,
         "retry_at_tokens": back_off(1, size, threshold),
     }
+    return cast("BufferingFailed", event)
 
 
 def buffer_in_place(
@@ -68,8 +80,8 @@ def buffer_in_place(
     """Do a job where it is due, without an executor: its start, its calls, its result."""
     yield job.start
     operation = job.start["operation"]
-    states: dict[str, JobState] = dict.fromkeys(record["pending"], "running")
-    states[operation] = yield from job.flow
+    states: dict[Operation, JobState] = dict.fromkeys(record["pending"], "running")
+    states[operation] = cast("JobResult", (yield from job.flow))
     yield from take_in_results(settings, fold(record, [job.start]), window, states, now)
 
 
@@ -95,10 +107,10 @@ def run_blocking(
         state = yield WaitForJob(pending["cycle_id"])
         if state == "running":
             why = "overtaken: the turn could not wait for the job any longer"
-            events = [discarded_event(record, operation, pending, now, why)]
+            events: list[JobResult] = [discarded_event(record, operation, pending, now, why)]
         else:
-            states: dict[str, JobState] = dict.fromkeys(record["pending"], "running")
-            states[operation] = state if isinstance(state, dict) else None
+            states: dict[Operation, JobState] = dict.fromkeys(record["pending"], "running")
+            states[operation] = cast("JobResult", state) if isinstance(state, dict) else None
             events = take_in_results(settings, record, window, states, now)
         yield from events
         if any(event["type"] == "buffering-end" for event in events):
@@ -149,7 +161,7 @@ def activate(
 
 
 def _activate_reflection(settings: Settings, record: MemoryRecord, now: datetime) -> Event:
-    buffered = record["reflection"] or {}
+    buffered = cast("BufferedReflection", record["reflection"] or {})
     after = log_tokens(record) - buffered["input_tokens"] + buffered["tokens"]
     cycle_id = derive_id("activate", record["id"], buffered["cycle_id"])
     cycle = CycleInfo(settings, record, "reflection", cycle_id, buffered["input_tokens"], now)

@@ -6,18 +6,26 @@ events in the order in which the world should see them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.effects import EffectFlow, Tally
 from langgraph_om.core.events import describe_cycle, iso
 from langgraph_om.core.observe.parse_answer import Parsed
-from langgraph_om.core.plan import Operation, back_off
+from langgraph_om.core.plan import back_off
 from langgraph_om.core.record.record import count_failures
-from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.core.wire import (
+    Backoff,
+    Covers,
+    CycleEnded,
+    CycleStarted,
+    Event,
+    MemoryRecord,
+    Operation,
+    Stated,
+)
 from langgraph_om.errors import ModelTierError, ObserverError
 
 
@@ -38,11 +46,11 @@ class CycleInfo:
     def about(self) -> dict[str, Any]:
         """Say which cycle it is, for traces and hooks."""
         kind = "buffering-start" if self.trigger == "buffer" else "observation-start"
-        return describe_cycle(self.event(kind, self.started))
+        return describe_cycle(cast("CycleStarted", self.event(kind, self.started)))
 
     def event(self, kind: str, at: datetime, **fields: Any) -> Event:
         """Make an event of this cycle."""
-        return {
+        event = {
             "type": kind,
             "operation": self.operation,
             "cycle_id": self.cycle_id,
@@ -53,10 +61,13 @@ class CycleInfo:
             "tokens": self.tokens,
             **fields,
         }
+        return cast("Event", event)
 
-    def start(self, kind: Literal["observation-start", "buffering-start"], **fields: Any) -> Event:
+    def start(
+        self, kind: Literal["observation-start", "buffering-start"], **fields: Any
+    ) -> CycleStarted:
         """Make the event with which the cycle begins."""
-        return self.event(
+        event = self.event(
             kind,
             self.started,
             **{
@@ -65,20 +76,22 @@ class CycleInfo:
                 **fields,
             },
         )
+        return cast("CycleStarted", event)
 
-    def end(self, kind: str, tally: Tally, **fields: Any) -> Event:
+    def end(self, kind: str, tally: Tally, **fields: Any) -> CycleEnded:
         """Make the event with which the cycle ends, well or not."""
         at = self.last_reply(tally)
         took = (at - self.started).total_seconds()
-        return self.event(
+        event = self.event(
             kind, at, duration_ms=max(0, round(took * 1000)), usage=tally.usage(), **fields
         )
+        return cast("CycleEnded", event)
 
     def last_reply(self, tally: Tally) -> datetime:
         """Return when the last question was answered; the cycle's start when none was asked."""
         return tally.at or self.started
 
-    def failures(self, size: int) -> dict[str, int]:
+    def failures(self, size: int) -> Backoff:
         """Count one more failure, and tell at which size the operation is tried again."""
         threshold = self.settings.thresholds.due(self.operation)
         count = count_failures(self.record, self.operation) + 1
@@ -93,7 +106,8 @@ class CycleInfo:
         due = self.settings.thresholds.observation_tokens
         if size < due:
             return {}
-        times = self.record["attempts"].get(self.operation, {}).get("still_large", 0) + 1
+        attempt = self.record["attempts"].get(self.operation)
+        times = (attempt.get("still_large", 0) if attempt is not None else 0) + 1
         retry_at = back_off(times, size, due)
         return {
             "failures": 0,
@@ -103,7 +117,7 @@ class CycleInfo:
         }
 
 
-def select_hints(settings: Settings, parsed: Parsed) -> dict[str, str | None]:
+def select_hints(settings: Settings, parsed: Parsed) -> Stated:
     """Return the continuation hints of an answer; the title only where titles are asked for."""
     return {
         "current_task": parsed.current_task,
@@ -155,14 +169,12 @@ class Job:
     cycle_id: str
     key: str
     """Of jobs with the same key, one runs at a time."""
-    start: Event
-    flow: EffectFlow[Event]
+    start: CycleStarted
+    flow: EffectFlow[CycleEnded]
     """Returns the result: a `buffering-end` or `buffering-failed` event."""
 
 
-def build_job(
-    cycle: CycleInfo, covers: Mapping[str, Any], flow: EffectFlow[Event], **fields: Any
-) -> Job:
+def build_job(cycle: CycleInfo, covers: Covers, flow: EffectFlow[CycleEnded], **fields: Any) -> Job:
     """Describe the job of a cycle."""
     key = f"{cycle.record['id']}:{cycle.operation}"
     return Job(cycle.cycle_id, key, cycle.start("buffering-start", covers=covers, **fields), flow)

@@ -27,7 +27,7 @@ from langgraph_om.core.observe.transcript import TimedMessage
 from langgraph_om.core.record.chunks import count_covered, digest_entries, select_live_chunks
 from langgraph_om.core.record.record import count_failures, find_groups, find_newest_observed
 from langgraph_om.core.record.window import Entry, Window
-from langgraph_om.core.wire import Event, Group, MemoryRecord
+from langgraph_om.core.wire import Chunk, Covers, CycleEnded, Group, MemoryRecord
 from langgraph_om.errors import ObserverError
 
 # --- Observation ---------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def describe_observation_job(
     cycle_id = derive_id("buffer", record["id"], count_failures(record, "observation"), digest)
     tokens = window.weight(start, stop)
     cycle = CycleInfo(settings, record, "observation", cycle_id, tokens, now, "buffer")
-    covers = {"ids": [entry.key for entry in entries], "digest": digest}
+    covers: Covers = {"ids": [entry.key for entry in entries], "digest": digest}
     return build_job(cycle, covers, _observe_ahead(cycle, entries, digest, [p.chunk for p in live]))
 
 
@@ -177,8 +177,8 @@ def _observe_ahead(
     cycle: CycleInfo,
     entries: Sequence[Entry],
     digest: str,
-    chunks: Sequence[Mapping[str, Any]],
-) -> EffectFlow[Event]:
+    chunks: Sequence[Chunk],
+) -> EffectFlow[CycleEnded]:
     settings, record = cycle.settings, cycle.record
     known = [*_apply_reflection(record), *map(build_group, chunks)]
     hints = merge_hints(record, chunks)
@@ -191,7 +191,7 @@ def _observe_ahead(
     tally = yield ReadTally()
     text = parsed.observations
     tokens = settings.counter.count_text(text)
-    chunk = {
+    chunk: Chunk = {
         "id": cycle.cycle_id,
         "cycle_id": cycle.cycle_id,
         "ranges": [[entries[0].key, entries[-1].key]],
@@ -221,7 +221,7 @@ def _apply_reflection(record: MemoryRecord) -> Sequence[Group]:
     return [*record["log"][:start], *buffered["groups"], *record["log"][stop:]]
 
 
-def build_group(chunk: Mapping[str, Any]) -> Group:
+def build_group(chunk: Chunk) -> Group:
     """Return what a chunk becomes in the log."""
     return {
         "id": chunk["id"],
@@ -234,7 +234,7 @@ def build_group(chunk: Mapping[str, Any]) -> Group:
     }
 
 
-def merge_hints(record: MemoryRecord, chunks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def merge_hints(record: MemoryRecord, chunks: Sequence[Chunk]) -> dict[str, Any]:
     """Return the newest hints: those of the newest chunk that has them, else the record's."""
     hints = {}
     for name in ("current_task", "suggested_response"):

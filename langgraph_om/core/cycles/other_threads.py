@@ -41,7 +41,17 @@ from langgraph_om.core.record.record import (
 )
 from langgraph_om.core.record.shared_log import apply_changes
 from langgraph_om.core.record.window import Entry, Window
-from langgraph_om.core.wire import Event, Group, MemoryRecord, SharedLog
+from langgraph_om.core.wire import (
+    CycleEnded,
+    Excerpt,
+    Group,
+    Hints,
+    MemoryRecord,
+    OthersDescribed,
+    Section,
+    SharedLog,
+    ThreadUpdate,
+)
 from langgraph_om.errors import ArchiveError, ObserverError
 
 MAX_THREADS = 200
@@ -243,12 +253,12 @@ def observe_others_cycle(
     yield from _collect_titles(cycle, tally, threads, sections)
 
 
-def build_nothing_left(record: MemoryRecord) -> Event:
+def build_nothing_left(record: MemoryRecord) -> OthersDescribed:
     """Say that nothing of other threads is to be observed in this turn, after all.
 
     They were observed meanwhile, or cannot be read; the next turn looks at them anew.
     """
-    shown = [{**each, "observable": 0} for each in record["others"]]
+    shown: list[Excerpt] = [{**each, "observable": 0} for each in record["others"]]
     return {"type": "others", "others": shown}
 
 
@@ -264,7 +274,7 @@ def observe_others_ahead(
     return build_job(cycle, {"thread_ids": ids}, _run_ahead(cycle, parts), thread_ids=ids)
 
 
-def _run_ahead(cycle: CycleInfo, parts: Sequence[_Part]) -> EffectFlow[Event]:
+def _run_ahead(cycle: CycleInfo, parts: Sequence[_Part]) -> EffectFlow[CycleEnded]:
     sections, error = yield from _observe_batches(cycle, parts)
     tally = yield ReadTally()
     if not sections and error is not None:
@@ -298,7 +308,7 @@ def _run_cycle(
 
 def _observe_batches(
     cycle: CycleInfo, parts: Sequence[_Part]
-) -> EffectFlow[tuple[list[dict[str, Any]], ObserverError | None]]:
+) -> EffectFlow[tuple[list[Section], ObserverError | None]]:
     """Ask about all batches at once.
 
     Returns:
@@ -306,7 +316,7 @@ def _observe_batches(
     """
     batches = split_batches(parts, cycle.settings.observation.max_tokens_per_batch)
     asked: list[_Answered] = yield Together([_observe_batch(cycle, batch) for batch in batches])
-    sections: list[dict[str, Any]] = []
+    sections: list[Section] = []
     error: ObserverError | None = None
     for batch, answered in zip(batches, asked, strict=True):
         error = error or answered.error
@@ -328,7 +338,7 @@ def _observe_batch(cycle: CycleInfo, batch: Sequence[_Part]) -> EffectFlow[_Answ
 
 def _build_section(
     cycle: CycleInfo, thread: OtherThread, count: int, parsed: Parsed, tally: Tally
-) -> dict[str, Any]:
+) -> Section:
     """Write what was observed of one thread as a change of the shared log."""
     entries = thread.entries[:count]
     group: Group = {
@@ -346,11 +356,11 @@ def _build_section(
         "after": find_newest_observed({"cursor": thread.cursor}),
         "cursor": cursor,
         "groups": [group],
-        "hints": select_hints(cycle.settings, parsed),
+        "hints": cast("Hints", select_hints(cycle.settings, parsed)),
     }
 
 
-def _collect_told(sections: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _collect_told(sections: Sequence[Section]) -> dict[str, Any]:
     groups = [group for section in sections for group in section["groups"]]
     return {
         "sections": list(sections),
@@ -363,7 +373,7 @@ def _collect_titles(
     cycle: CycleInfo,
     tally: Tally,
     threads: Sequence[OtherThread],
-    sections: Sequence[dict[str, Any]],
+    sections: Sequence[Section],
 ) -> EffectFlow[None]:
     """Say which threads have a new title."""
     former = {thread.thread_id: thread.title for thread in threads}
@@ -373,7 +383,7 @@ def _collect_titles(
             event = cycle.event(
                 "thread-update", cycle.last_reply(tally), old_title=old, new_title=new
             )
-            yield {**event, "thread_id": section["thread_id"]}
+            yield {**cast("ThreadUpdate", event), "thread_id": section["thread_id"]}
 
 
 def ask_observer_of_threads(

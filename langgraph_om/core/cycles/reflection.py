@@ -23,7 +23,7 @@ from langgraph_om.core.reflect.reflector import (
     reflect_threads,
 )
 from langgraph_om.core.reflect.regroup import regroup, regroup_threads
-from langgraph_om.core.wire import Event, Group, MemoryRecord
+from langgraph_om.core.wire import BufferedReflection, CycleEnded, Group, MemoryRecord
 from langgraph_om.errors import ObserverError
 
 
@@ -104,7 +104,7 @@ def describe_reflection_job(settings: Settings, record: MemoryRecord, now: datet
     return build_job(cycle, {"group_ids": ids}, _reflect_ahead(cycle))
 
 
-def _reflect_ahead(cycle: CycleInfo) -> EffectFlow[Event]:
+def _reflect_ahead(cycle: CycleInfo) -> EffectFlow[CycleEnded]:
     groups = cycle.record["log"]
     try:
         written, text, _ = yield from find_condensed(cycle, groups)
@@ -114,7 +114,7 @@ def _reflect_ahead(cycle: CycleInfo) -> EffectFlow[Event]:
         return cycle.end("buffering-failed", tally, error=str(error), observations=partial)
     tally = yield ReadTally()
     tokens = sum(group["tokens"] for group in written)
-    buffered = {
+    buffered: BufferedReflection = {
         "cycle_id": cycle.cycle_id,
         "group_ids": [group["id"] for group in groups],
         "groups": written,

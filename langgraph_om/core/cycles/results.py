@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import cast
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.cycles.cycle import CycleInfo
@@ -20,16 +20,24 @@ from langgraph_om.core.plan import count_others_tokens
 from langgraph_om.core.record.chunks import count_covered, digest_entries, select_live_chunks
 from langgraph_om.core.record.record import count_failures, find_groups, log_tokens
 from langgraph_om.core.record.window import Window
-from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.core.wire import (
+    BufferedReflection,
+    BufferingFailed,
+    Chunk,
+    JobResult,
+    MemoryRecord,
+    Operation,
+    PendingJob,
+)
 
 
 def take_in_results(
     settings: Settings,
     record: MemoryRecord,
     window: Window,
-    states: Mapping[str, JobState],
+    states: Mapping[Operation, JobState],
     now: datetime,
-) -> list[Event]:
+) -> list[JobResult]:
     """Take in the results of pending jobs.
 
     Args:
@@ -43,7 +51,7 @@ def take_in_results(
         One event for each job that is over: its result where that still fits, else a failure that
         says `superseded`, `stale`, `abandoned` or `lost`.
     """
-    events: list[Event] = []
+    events: list[JobResult] = []
     # A copied thread collects the job of the thread it was copied from.
     here = {"record_id": record["id"], "thread_id": record["thread_id"]}
     for operation, pending in record["pending"].items():
@@ -71,20 +79,22 @@ def take_in_results(
             # A failing job must not keep the turn from asking at the blocking threshold.
             limit = max(size, _blocking_size(settings, record, window, operation))
             back_off["retry_at_tokens"] = min(back_off["retry_at_tokens"], limit)
-            events.append({**state, **here, **back_off})
+            events.append(cast("JobResult", {**state, **here, **back_off}))
         else:
-            events.append({**state, **here})
+            events.append(cast("JobResult", {**state, **here}))
     return events
 
 
-def size_of(operation: str, record: MemoryRecord, window: Window) -> int:
+def size_of(operation: Operation, record: MemoryRecord, window: Window) -> int:
     """Count what an operation is about: tokens of the window, of the log, or of other threads."""
     if operation == "others":
         return count_others_tokens(record["others"])
     return window.tokens if operation == "observation" else log_tokens(record)
 
 
-def _blocking_size(settings: Settings, record: MemoryRecord, window: Window, operation: str) -> int:
+def _blocking_size(
+    settings: Settings, record: MemoryRecord, window: Window, operation: Operation
+) -> int:
     if operation == "others":
         return sys.maxsize  # no turn waits for other threads while there is buffering
     if operation == "observation":
@@ -93,8 +103,8 @@ def _blocking_size(settings: Settings, record: MemoryRecord, window: Window, ope
 
 
 def _build_lost(
-    settings: Settings, record: MemoryRecord, window: Window, operation: str, now: datetime
-) -> Event:
+    settings: Settings, record: MemoryRecord, window: Window, operation: Operation, now: datetime
+) -> BufferingFailed:
     """Say that a job is not known here: its process ended, or another one runs it.
 
     The next one waits for as much growth again, or workers that take turns would each ask anew.
@@ -115,7 +125,7 @@ def _build_lost(
 
 
 def _find_misfit(
-    record: MemoryRecord, window: Window, operation: str, pending: Mapping[str, Any]
+    record: MemoryRecord, window: Window, operation: Operation, pending: PendingJob
 ) -> str | None:
     """Tell why a job's result cannot be used, if so."""
     covers = pending["covers"]
@@ -135,8 +145,12 @@ def _find_misfit(
 
 
 def discarded_event(
-    record: MemoryRecord, operation: str, job: Mapping[str, Any], now: datetime, why: str
-) -> Event:
+    record: MemoryRecord,
+    operation: Operation,
+    job: PendingJob | Chunk | BufferedReflection,
+    now: datetime,
+    why: str,
+) -> BufferingFailed:
     """Say that a job or its result is of no use; this is no failure of the model.
 
     Args:
@@ -159,9 +173,9 @@ def discarded_event(
     }
 
 
-def drop_stale_buffers(record: MemoryRecord, window: Window, now: datetime) -> list[Event]:
+def drop_stale_buffers(record: MemoryRecord, window: Window, now: datetime) -> list[JobResult]:
     """Drop buffered work that does not fit the conversation any more."""
-    events: list[Event] = []
+    events: list[JobResult] = []
     for chunk in record["chunks"][len(select_live_chunks(record, window)) :]:
         why = "stale: the messages of this chunk were changed or observed otherwise"
         events.append(discarded_event(record, "observation", chunk, now, why))
