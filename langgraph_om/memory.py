@@ -84,8 +84,9 @@ class ObservationalMemory:
             `{"model": ..., "max_retries": n}`. `"default"` is `google/gemini-2.5-flash`, and so is
             nothing at all.
         enabled: Whether memory does anything; an agent with `enabled=False` works as without it.
-        scope: `"thread"`: each thread has its own memory. `"resource"` is not available in this
-            version.
+        scope: Whose log it is. `"thread"`: each thread has its own. `"resource"`: all threads of
+            a `resource_id` share one, which the `archive` keeps; each thread adds what is observed
+            of its messages, and its Actor is also shown what the other threads said lately.
         share_token_budget: Whether messages may use the room that observations leave, and the other
             way round.
         retrieval: Whether the Actor gets the tool `recall`, with which it reads the messages behind
@@ -233,7 +234,7 @@ class ObservationalMemory:
 
         Raises:
             ConfigurationError: When the state has no `om`, so that the node does not see the
-                memory, or when the gate did not run before.
+                memory, or when `om_status` did not run before.
         """
         messages = self._runner.conversation(state)
         if not self._runner.is_on(config):

@@ -1,4 +1,4 @@
-"""Door 1: memory as flat nodes and conditional edges of any `StateGraph`.
+"""For `StateGraph`: memory as flat nodes and conditional edges of any graph.
 
 `add_observational_memory` brings the nodes, their edges and the `om` channel; the builder's own
 schema is left as it is.

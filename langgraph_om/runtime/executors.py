@@ -71,8 +71,8 @@ class ParallelBuffering(_InPlace):
 
     LangGraph checkpoints the result; no thread outlives the step. The superstep lasts as long as
     the slower of the two calls. When the Actor fails meanwhile, an asynchronous run cancels the
-    Observer and asks it again on resume; a synchronous one keeps its result. Not for the middleware
-    door, which has no such superstep.
+    Observer and asks it again on resume; a synchronous one keeps its result. Not for the
+    middleware, which has no such superstep.
     """
 
 

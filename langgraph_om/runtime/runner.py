@@ -367,11 +367,11 @@ class StepRunner:
 
 
 def _read_place(configurable: Mapping[str, Any]) -> tuple[str, ...]:
-    """Name the nodes around the agent, without the ids of their tasks and the gate's own."""
+    """Name the nodes around the agent, without the ids of their tasks and memory's own."""
     space = str(configurable.get("checkpoint_ns") or "")
     return tuple(part.partition(":")[0] for part in space.split("|")[:-1] if not part.isdigit())
 
 
 def only_folding(events: Sequence[Event]) -> list[Event]:
-    """Keep the events that change memory."""
+    """Return the events that change memory."""
     return [event for event in events if event["type"] in FOLDED_TYPES]

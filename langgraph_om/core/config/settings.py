@@ -1,4 +1,4 @@
-"""What the user set, resolved, in the form in which gate and cycles are handed it."""
+"""What the user set, resolved, in the form in which inspection and cycles are handed it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from langgraph_om.core.wire import Limits
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that gate and cycles need to know."""
+    """Everything that inspection and cycles need to know."""
 
     thresholds: Thresholds
     counter: TokenCounter

@@ -151,7 +151,9 @@ def discarded_event(
     now: datetime,
     why: str,
 ) -> BufferingFailed:
-    """Say that a job or its result is of no use; this is no failure of the model.
+    """Build the `buffering-failed` event for a job or a result that cannot be used.
+
+    It does not count as a failure of the model.
 
     Args:
         record: The memory of the thread.

@@ -67,7 +67,7 @@ def archive_new(
 
     Args:
         settings: The settings in force.
-        record: The memory of the thread, looked at in this step.
+        record: The memory of the thread, with what this step found folded in.
         messages: The whole conversation.
         now: The current time.
         changed: Keys of messages that are new or edited.

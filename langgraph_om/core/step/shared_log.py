@@ -45,7 +45,7 @@ def exchange(
 
     Args:
         settings: The settings in force.
-        record: The memory of the thread, looked at in this step.
+        record: The memory of the thread, with what this step found folded in.
         messages: The whole conversation.
         window: Its unobserved messages, by the thread's own copy.
         now: The current time.
