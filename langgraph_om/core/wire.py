@@ -266,7 +266,7 @@ class MemoryRecord(TypedDict, total=False):
     suggested_response: str | None
     thread_title: str | None
     stamps: dict[str, str]
-    """First-seen ISO times of window messages that carry no time themselves, by id."""
+    """First-seen ISO times of messages that carry no time themselves, by id."""
     token_cache: TokenCache
     turn: Turn
     attempts: dict[Operation, Attempt]
@@ -548,7 +548,7 @@ class Counted(TypedDict):
     counts: dict[str, TokenCount]
     """By id, of the messages that are new or changed."""
     stamps: dict[str, str]
-    """By id, the time at which a message without a time was first seen: now."""
+    """By id, first-seen ISO times of messages that carry no time themselves."""
     gone: list[str]
     """Ids of those that left the window."""
 

@@ -1,4 +1,4 @@
-"""For those without a graph: an agent loop with memory, ready to run, every node visible."""
+"""An agent loop with memory, ready to run, every node visible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""For `create_agent`, and so for deepagents: memory as a middleware.
+"""For `create_agent`: memory as a middleware, and so of deepagents.
 
 A turn of memory runs in the hook before each model call; a graph of its own is entered only when
 there is work to do, because entering one costs checkpoints. Its events come back through its state,
