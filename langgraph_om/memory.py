@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
@@ -31,7 +31,7 @@ from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.status import build_status
 from langgraph_om.core.tokens.counter import TokenCounter, count_messages
-from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.core.wire import MemoryRecord, StatusData
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.inspection import (
     MemoryView,
@@ -72,8 +72,9 @@ class ObservationalMemory(metaclass=NoMiddleware):
             `{"model": ..., "max_retries": n}`. `"default"` is `google/gemini-2.5-flash`, and so is
             nothing at all.
         enabled: Whether memory does anything; an agent with `enabled=False` works as without it.
-        scope: `"thread"`: each thread has its own memory. `"resource"` is not available in this
-            version.
+        scope: Whose log it is. `"thread"`: each thread has its own. `"resource"`: all threads of
+            a `resource_id` share one, which the `archive` keeps; each thread adds what is observed
+            of its messages, and its Actor is also shown what the other threads said lately.
         share_token_budget: Whether messages may use the room that observations leave, and the other
             way round.
         retrieval: Whether the Actor gets the tool `recall`, with which it reads the messages behind
@@ -242,7 +243,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
             state: As for `llm_input_messages`; blank for a thread that never ran.
         """
         record = self._runner.record(state)
-        return self._build_status(record, self._open_window(record, state))
+        return cast("dict[str, Any]", self._build_status(record, self._open_window(record, state)))
 
     def view(self, state: Any) -> MemoryView:
         """Return a readable summary of a state's memory; asks no model.
@@ -358,7 +359,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         runner = self._runner
         return open_window(record, runner.conversation(state), runner.settings.counter)
 
-    def _build_status(self, record: MemoryRecord, window: Window) -> dict[str, Any]:
+    def _build_status(self, record: MemoryRecord, window: Window) -> StatusData:
         step = max(0, record["turn"]["step"])
         return build_status(record, window, self.thresholds, step=step)
 

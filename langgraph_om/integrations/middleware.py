@@ -1,8 +1,8 @@
 """For `create_agent`: memory as a middleware, and so of deepagents.
 
-The gate runs in the hook before each model call; a graph of its own is entered only when there is
-work to do, because entering one costs checkpoints. Its events come back through its state, so that
-a run that is taken up after a crash has them too.
+A turn of memory runs in the hook before each model call; a graph of its own is entered only when
+there is work to do, because entering one costs checkpoints. Its events come back through its state,
+so that a run that is taken up after a crash has them too.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     @hook_config(can_jump_to=["end"])
     def before_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Run the gate, and the work it asks for, before the model is called."""
+        """Inspect the conversation, and do the work that is due, before the model is called."""
         return self._hook(state, runtime)
 
     @hook_config(can_jump_to=["end"])

@@ -1,7 +1,7 @@
 """The graph's memory nodes: each reads the state, carries out its decision, and returns events.
 
 `MemoryNodes` is what a graph is wired with. The router and the nodes decide anew from what they
-see, by the same function as the gate; a node whose turn it is not returns nothing.
+see, by the same function as `om_status`; a node whose turn it is not returns nothing.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class MemoryNodes:
 
     @property
     def buffering_waits(self) -> bool:
-        """Whether the gate looks again after `om_buffer`, because its result is there then."""
+        """Whether `om_status` is next after `om_buffer`, because its result is there then."""
         return isinstance(self.runner.buffering, InlineBuffering)
 
     @property

@@ -22,13 +22,13 @@ from langgraph_om.archive import Claim, MessageArchive
 from langgraph_om.archive.after_fork import begin_anew_after_fork
 from langgraph_om.core.config.checks import check_seconds
 from langgraph_om.core.effects import JobState
-from langgraph_om.core.wire import Event
+from langgraph_om.core.wire import JobResult
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.leases import Leases
 
 logger = logging.getLogger("langgraph_om")
 
-Work = Callable[[], Event]
+Work = Callable[[], JobResult]
 """A job to run; it returns the event that is its result."""
 
 _KEPT_RESULTS = 1024
@@ -72,8 +72,8 @@ class ParallelBuffering(_InPlace):
 
     LangGraph checkpoints the result; no thread outlives the step. The superstep lasts as long as
     the slower of the two calls. When the Actor fails meanwhile, an asynchronous run cancels the
-    Observer and asks it again on resume; a synchronous one keeps its result. Not for the middleware
-    door, which has no such superstep.
+    Observer and asks it again on resume; a synchronous one keeps its result. Not for the
+    middleware, which has no such superstep.
     """
 
 
@@ -83,10 +83,10 @@ class _Job:
 
     cycle_id: str
     key: str
-    work: Callable[[], Event] | None
+    work: Callable[[], JobResult] | None
     """What to run, in the context of the run that asked for it; dropped once it is done, because
     it holds the whole conversation."""
-    result: Event | None = None
+    result: JobResult | None = None
     done: threading.Event = field(default_factory=threading.Event)
 
 
@@ -311,7 +311,7 @@ class BackgroundBuffering:
         if self._leases is not None:
             self._leases.leave(job.cycle_id)
 
-    def _end(self, job: _Job, result: Event | None) -> None:
+    def _end(self, job: _Job, result: JobResult | None) -> None:
         """Note what came of a job; one without a result is forgotten."""
         job.work, job.result = None, result
         if result is None:
@@ -342,7 +342,7 @@ class BackgroundBuffering:
                 self._running.discard(job.key)
                 self._end(job, result)
 
-    def _run(self, job: _Job) -> Event | None:
+    def _run(self, job: _Job) -> JobResult | None:
         """Run a job, and keep its result for all workers."""
         work, job.work = job.work, None
         try:

@@ -34,7 +34,7 @@ from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.archive import complete_thread
 from langgraph_om.core.step.inspect import Inspection, inspect
 from langgraph_om.core.step.status import build_trim_notice
-from langgraph_om.core.wire import Event, MemoryRecord, Part
+from langgraph_om.core.wire import Event, JobResult, MemoryRecord, Part
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.models.ask import Calls
 from langgraph_om.models.pool import ModelPool
@@ -220,7 +220,7 @@ class StepRunner:
         window = self._window(record, messages)
         job = yield from describe_job(self.settings, record, window, decision, self.clock())
         if job is None:
-            started = build_nothing_left(record)
+            started: Event = build_nothing_left(record)
         else:
             context = self.context(config)
             calls = replace(context.calls, deadline=self.deadline * JOB_DEADLINES)
@@ -228,7 +228,7 @@ class StepRunner:
             is_taken = cast("BackgroundBuffering", self.buffering).submit(
                 job.cycle_id,
                 job.key,
-                lambda: drive(run_job(job), context).events[-1],
+                lambda: cast("JobResult", drive(run_job(job), context).events[-1]),
                 thread_id=record["thread_id"],
                 resource_id=record["resource_id"],
                 about=job.about,
@@ -386,5 +386,5 @@ class StepRunner:
 
 
 def only_folding(events: Sequence[Event]) -> list[Event]:
-    """Keep the events that change memory."""
+    """Return the events that change memory."""
     return [event for event in events if event["type"] in FOLDED_TYPES]

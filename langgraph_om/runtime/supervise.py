@@ -37,7 +37,7 @@ from langgraph_om.core.effects import (
 )
 from langgraph_om.core.events import describe_cycle
 from langgraph_om.core.plan import Decision
-from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.core.wire import CycleStarted, Event, MemoryRecord
 from langgraph_om.models.ask import (
     BackOff,
     Calls,
@@ -135,7 +135,7 @@ class _Cycle:
     """The cycles that it said the start of."""
     events: list[Event] = field(default_factory=list)
 
-    def begin(self, event: Event) -> None:
+    def begin(self, event: CycleStarted) -> None:
         """Take in the start of a cycle."""
         self.begun.add(event["cycle_id"])
         self.about, self.tally = describe_cycle(event), Tally()
@@ -329,7 +329,7 @@ def _tell(event: Event, context: RunContext, cycle: _Cycle) -> Requests[None]:
     Only of cycles that began in this flow: whoever runs a background job tells of its end.
     """
     began = time.monotonic()
-    if event["type"].endswith("-start"):
+    if event["type"] in ("observation-start", "buffering-start"):
         cycle.begin(event)
     elif event.get("cycle_id") not in cycle.begun:
         return
@@ -362,9 +362,6 @@ def _unwrap(done: Done) -> Any:
     return done.answer
 
 
-_FAILURES = ("observation-failed", "buffering-failed")
-
-
 def log_failures(events: Sequence[Event]) -> None:
     """Log what the stream shows too, for those who do not watch it."""
     for event in events:
@@ -374,7 +371,11 @@ def log_failures(events: Sequence[Event]) -> None:
                 event["thread_id"],
                 event["reason"],
             )
-        elif event["type"] in _FAILURES and event.get("failures") and not event.get("discarded"):
+        elif (
+            event["type"] in ("observation-failed", "buffering-failed")
+            and event.get("failures")
+            and not event.get("discarded")
+        ):
             logger.warning(
                 "thread %r: %s failed (%d in a row), its messages stay as they are: %s",
                 event["thread_id"],

@@ -8,6 +8,7 @@ without a model.
 from __future__ import annotations
 
 from datetime import datetime
+from typing import cast
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import derive_id
@@ -31,19 +32,29 @@ from langgraph_om.core.record.record import (
     write_log,
 )
 from langgraph_om.core.record.window import Window
-from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.core.wire import (
+    BufferedReflection,
+    BufferingFailed,
+    Event,
+    JobResult,
+    MemoryRecord,
+    Operation,
+)
 
 # --- Starting ------------------------------------------------------------------------------------
 
 
-def build_deferred(settings: Settings, record: MemoryRecord, window: Window, job: Cycle) -> Event:
+def build_deferred(
+    settings: Settings, record: MemoryRecord, window: Window, job: Cycle
+) -> BufferingFailed:
     """Say that the executor has no room for a job now; it is tried again after some growth."""
     operation = job.start["operation"]
     size = size_of(operation, record, window)
     threshold = settings.thresholds.due(operation)
     why = "deferred: the executor is closed, or has no room for this job now"
-    return {
-        **{key: value for key, value in job.start.items() if key not in ("config", "covers")},
+    about = {key: value for key, value in job.start.items() if key not in ("config", "covers")}
+    event = {
+        **about,
         "type": "buffering-failed",
         "error": why,
         **mark_discarded(why),
@@ -53,6 +64,7 @@ def build_deferred(settings: Settings, record: MemoryRecord, window: Window, job
         "at_tokens": size,
         "retry_at_tokens": back_off(1, size, threshold),
     }
+    return cast("BufferingFailed", event)
 
 
 def buffer_in_place(
@@ -60,8 +72,8 @@ def buffer_in_place(
 ) -> EffectFlow[None]:
     """Do a job where it is due, without an executor: its start, its calls, its result."""
     yield job.start
-    states: dict[str, JobState] = dict.fromkeys(record["pending"], "running")
-    states[job.info.operation] = yield from run_ahead(job)
+    states: dict[Operation, JobState] = dict.fromkeys(record["pending"], "running")
+    states[job.info.operation] = cast("JobResult", (yield from run_ahead(job)))
     yield from take_in_results(settings, fold(record, [job.start]), window, states, now)
 
 
@@ -89,10 +101,12 @@ def wait_or_work(
             why = "overtaken: the turn could not wait for the job any longer"
             took = now - datetime.fromisoformat(pending["at"])
             paid = {"duration_ms": max(0, round(took.total_seconds() * 1000))}
-            events = [discarded_event(record, operation, pending, now, why, paid=paid)]
+            events: list[JobResult] = [
+                discarded_event(record, operation, pending, now, why, paid=paid)
+            ]
         else:
-            states: dict[str, JobState] = dict.fromkeys(record["pending"], "running")
-            states[operation] = state if isinstance(state, dict) else None
+            states: dict[Operation, JobState] = dict.fromkeys(record["pending"], "running")
+            states[operation] = cast("JobResult", state) if isinstance(state, dict) else None
             events = take_in_results(settings, record, window, states, now)
         yield from events
         if any(event["type"] == "buffering-end" for event in events):
@@ -143,7 +157,7 @@ def activate(
 
 
 def _activate_reflection(settings: Settings, record: MemoryRecord, now: datetime) -> Event:
-    buffered = record["reflection"] or {}
+    buffered = cast("BufferedReflection", record["reflection"] or {})
     after = log_tokens(record) - buffered["input_tokens"] + buffered["tokens"]
     cycle_id = derive_id("activate", record["id"], buffered["cycle_id"])
     cycle = CycleInfo(settings, record, "reflection", cycle_id, buffered["input_tokens"], now)

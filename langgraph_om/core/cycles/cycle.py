@@ -10,15 +10,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.effects import EffectFlow, ReadTally, Tally
 from langgraph_om.core.events import describe_cycle, iso
 from langgraph_om.core.observe.parse_answer import Parsed
-from langgraph_om.core.plan import Operation, back_off
+from langgraph_om.core.plan import back_off
 from langgraph_om.core.record.record import count_failures, group_by_thread
-from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.core.wire import (
+    Backoff,
+    CycleEnded,
+    CycleStarted,
+    Event,
+    MemoryRecord,
+    Operation,
+    Stated,
+)
 from langgraph_om.errors import ModelTierError, ObserverError
 
 Mode = Literal["blocking", "ahead"]
@@ -44,11 +52,12 @@ class CycleInfo:
 
     def about(self) -> dict[str, Any]:
         """Say which cycle it is, for traces and hooks."""
-        return describe_cycle(self.event(f"{self._prefix}-start", self.started))
+        started = self.event(f"{self._prefix}-start", self.started)
+        return describe_cycle(cast("CycleStarted", started))
 
     def event(self, kind: str, at: datetime, **fields: Any) -> Event:
         """Make an event of this cycle."""
-        return {
+        event = {
             "type": kind,
             "operation": self.operation,
             "cycle_id": self.cycle_id,
@@ -59,10 +68,11 @@ class CycleInfo:
             "tokens": self.tokens,
             **fields,
         }
+        return cast("Event", event)
 
-    def start(self, **fields: Any) -> Event:
+    def start(self, **fields: Any) -> CycleStarted:
         """Make the event with which the cycle begins."""
-        return self.event(
+        event = self.event(
             f"{self._prefix}-start",
             self.started,
             **{
@@ -71,26 +81,28 @@ class CycleInfo:
                 **fields,
             },
         )
+        return cast("CycleStarted", event)
 
-    def end(self, tally: Tally, **fields: Any) -> Event:
+    def end(self, tally: Tally, **fields: Any) -> CycleEnded:
         """Make the event with which the cycle ends well."""
         return self._close("end", tally, **fields)
 
-    def fail(self, tally: Tally, error: ObserverError, **fields: Any) -> Event:
+    def fail(self, tally: Tally, error: ObserverError, **fields: Any) -> CycleEnded:
         """Make the event that says that nothing came of the cycle."""
         return self._close("failed", tally, error=str(error), **fields)
 
-    def _close(self, kind: str, tally: Tally, **fields: Any) -> Event:
+    def _close(self, kind: str, tally: Tally, **fields: Any) -> CycleEnded:
         at = self.last_reply(tally)
         took = max(0, round((at - self.started).total_seconds() * 1000))
         kind = f"{self._prefix}-{kind}"
-        return self.event(kind, at, duration_ms=took, usage=tally.usage(), **fields)
+        event = self.event(kind, at, duration_ms=took, usage=tally.usage(), **fields)
+        return cast("CycleEnded", event)
 
     def last_reply(self, tally: Tally) -> datetime:
         """Return when the last question was answered; the cycle's start when none was asked."""
         return tally.at or self.started
 
-    def failures(self, size: int) -> dict[str, int]:
+    def failures(self, size: int) -> Backoff:
         """Count one more failure, and tell at which size the operation is tried again."""
         threshold = self.settings.thresholds.due(self.operation)
         count = count_failures(self.record, self.operation) + 1
@@ -105,7 +117,8 @@ class CycleInfo:
         due = self.settings.thresholds.observation_tokens
         if size < due:
             return {}
-        times = self.record["attempts"].get(self.operation, {}).get("still_large", 0) + 1
+        attempt = self.record["attempts"].get(self.operation)
+        times = (attempt.get("still_large", 0) if attempt is not None else 0) + 1
         retry_at = back_off(times, size, due)
         return {
             "failures": 0,
@@ -115,7 +128,7 @@ class CycleInfo:
         }
 
 
-def select_hints(settings: Settings, parsed: Parsed) -> dict[str, str | None]:
+def select_hints(settings: Settings, parsed: Parsed) -> Stated:
     """Return the continuation hints of an answer; the title only where titles are asked for."""
     return {
         "current_task": parsed.current_task,
@@ -129,9 +142,9 @@ class Cycle:
     """A cycle that can be run."""
 
     info: CycleInfo
-    start: Event
+    start: CycleStarted
     """The event with which it begins; of one that runs ahead it says what the cycle covers."""
-    work: EffectFlow[Event]
+    work: EffectFlow[CycleEnded]
     """Asks, and returns the event with which the cycle ends; raises `ObserverError`."""
 
     @property
@@ -154,7 +167,9 @@ class Cycle:
         return [thread_id for thread_id in told if thread_id != record["thread_id"]]
 
 
-def run_blocking(cycle: Cycle, size: int, last_message: str | None) -> EffectFlow[Event | None]:
+def run_blocking(
+    cycle: Cycle, size: int, last_message: str | None
+) -> EffectFlow[CycleEnded | None]:
     """Run a cycle while the turn waits.
 
     A question that no tier of a `ModelByInputTokens` covers ends the turn: the next will not fit
@@ -191,7 +206,7 @@ def run_blocking(cycle: Cycle, size: int, last_message: str | None) -> EffectFlo
     return end
 
 
-def run_ahead(cycle: Cycle) -> EffectFlow[Event]:
+def run_ahead(cycle: Cycle) -> EffectFlow[CycleEnded]:
     """Run a cycle ahead of need, and return the event with which it ends, well or not."""
     try:
         return (yield from cycle.work)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import derive_id
@@ -26,7 +26,7 @@ from langgraph_om.core.observe.transcript import Transcript
 from langgraph_om.core.record.chunks import count_covered, digest_entries, select_live_chunks
 from langgraph_om.core.record.record import count_failures, find_groups, find_newest_observed
 from langgraph_om.core.record.window import Entry, Window
-from langgraph_om.core.wire import Event, Group, MemoryRecord
+from langgraph_om.core.wire import Chunk, CycleEnded, Group, MemoryRecord, ObservationEnd
 from langgraph_om.errors import ObserverError
 
 
@@ -46,7 +46,8 @@ def observe_cycle(
     end = yield from run_blocking(cycle, window.tokens, window.last_key)
     if end is not None:
         tally: Tally = yield ReadTally()
-        yield from announce_title(cycle.info, cycle.info.last_reply(tally), end["thread_title"])
+        title = cast("ObservationEnd", end)["thread_title"]
+        yield from announce_title(cycle.info, cycle.info.last_reply(tally), title)
 
 
 def describe_observation(
@@ -82,9 +83,9 @@ def _observe(
     info: CycleInfo,
     entries: Sequence[Entry],
     times: Sequence[datetime | None],
-    chunks: Sequence[Mapping[str, Any]],
+    chunks: Sequence[Chunk],
     cursor: Sequence[str],
-) -> EffectFlow[Event]:
+) -> EffectFlow[CycleEnded]:
     """Have messages observed; what is written goes to the log, or is kept until it is needed.
 
     Args:
@@ -104,7 +105,7 @@ def _observe(
     text = parsed.observations
     tokens = settings.counter.count_text(text)
     hints = select_hints(settings, parsed)
-    chunk = {
+    chunk: Chunk = {
         "id": info.cycle_id,
         "cycle_id": info.cycle_id,
         "ranges": [[entries[0].key, entries[-1].key]],
@@ -208,7 +209,7 @@ def _apply_reflection(record: MemoryRecord) -> Sequence[Group]:
     return [*record["log"][:start], *buffered["groups"], *record["log"][stop:]]
 
 
-def build_group(chunk: Mapping[str, Any]) -> Group:
+def build_group(chunk: Chunk) -> Group:
     """Return what a chunk becomes in the log."""
     return {
         "id": chunk["id"],
@@ -221,7 +222,7 @@ def build_group(chunk: Mapping[str, Any]) -> Group:
     }
 
 
-def merge_hints(record: MemoryRecord, chunks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def merge_hints(record: MemoryRecord, chunks: Sequence[Chunk]) -> dict[str, Any]:
     """Return the newest hints: those of the newest chunk that has them, else the record's."""
     hints = {}
     for name in ("current_task", "suggested_response"):

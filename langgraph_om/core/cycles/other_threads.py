@@ -39,7 +39,18 @@ from langgraph_om.core.record.record import (
 )
 from langgraph_om.core.record.shared_log import apply_changes
 from langgraph_om.core.record.window import Entry, Window
-from langgraph_om.core.wire import Event, Group, MemoryRecord, SharedLog
+from langgraph_om.core.wire import (
+    CycleEnded,
+    Excerpt,
+    Group,
+    Hints,
+    MemoryRecord,
+    OthersDescribed,
+    OthersEnd,
+    Section,
+    SharedLog,
+    ThreadUpdate,
+)
 from langgraph_om.errors import ArchiveError, ObserverError
 
 MAX_THREADS = 200
@@ -216,7 +227,8 @@ def observe_others_cycle(
     end = yield from run_blocking(cycle, count_others_tokens(record["others"]), window.last_key)
     if end is not None:
         tally: Tally = yield ReadTally()
-        yield from _announce_titles(cycle.info, tally, threads, end["sections"])
+        sections = cast("OthersEnd", end)["sections"]
+        yield from _announce_titles(cycle.info, tally, threads, sections)
 
 
 def describe_others(
@@ -249,16 +261,16 @@ def describe_others(
     return Cycle(info, info.start(**covers, thread_ids=ids), _observe_others(info, parts))
 
 
-def build_nothing_left(record: MemoryRecord) -> Event:
+def build_nothing_left(record: MemoryRecord) -> OthersDescribed:
     """Say that nothing of other threads is to be observed in this turn, after all.
 
     They were observed meanwhile, or cannot be read; the next turn looks at them anew.
     """
-    shown = [{**thread, "observable": 0} for thread in record["others"]]
+    shown: list[Excerpt] = [{**thread, "observable": 0} for thread in record["others"]]
     return {"type": "others", "others": shown}
 
 
-def _observe_others(info: CycleInfo, parts: Sequence[_Part]) -> EffectFlow[Event]:
+def _observe_others(info: CycleInfo, parts: Sequence[_Part]) -> EffectFlow[CycleEnded]:
     """Have messages of other threads observed; what is written goes to the shared log."""
     sections, error = yield from _observe_batches(info, parts)
     if not sections and error is not None:
@@ -275,7 +287,7 @@ def _observe_others(info: CycleInfo, parts: Sequence[_Part]) -> EffectFlow[Event
 
 def _observe_batches(
     cycle: CycleInfo, parts: Sequence[_Part]
-) -> EffectFlow[tuple[list[dict[str, Any]], ObserverError | None]]:
+) -> EffectFlow[tuple[list[Section], ObserverError | None]]:
     """Ask about all batches at once.
 
     Returns:
@@ -283,7 +295,7 @@ def _observe_batches(
     """
     batches = split_batches(parts, cycle.settings.observation.max_tokens_per_batch)
     asked: list[_Answered] = yield Together([_observe_batch(cycle, batch) for batch in batches])
-    sections: list[dict[str, Any]] = []
+    sections: list[Section] = []
     error: ObserverError | None = None
     for batch, answered in zip(batches, asked, strict=True):
         error = error or answered.error
@@ -305,7 +317,7 @@ def _observe_batch(cycle: CycleInfo, batch: Sequence[_Part]) -> EffectFlow[_Answ
 
 def _build_section(
     cycle: CycleInfo, thread: OtherThread, count: int, parsed: Parsed, tally: Tally
-) -> dict[str, Any]:
+) -> Section:
     """Write what was observed of one thread as a change of the shared log."""
     entries = thread.entries[:count]
     group: Group = {
@@ -323,7 +335,7 @@ def _build_section(
         "after": find_newest_observed({"cursor": thread.cursor}),
         "cursor": cursor,
         "groups": [group],
-        "hints": select_hints(cycle.settings, parsed),
+        "hints": cast("Hints", select_hints(cycle.settings, parsed)),
     }
 
 
@@ -331,7 +343,7 @@ def _announce_titles(
     cycle: CycleInfo,
     tally: Tally,
     threads: Sequence[OtherThread],
-    sections: Sequence[dict[str, Any]],
+    sections: Sequence[Section],
 ) -> EffectFlow[None]:
     """Say which threads have a new title."""
     former = {thread.thread_id: thread.title for thread in threads}
@@ -341,7 +353,7 @@ def _announce_titles(
             event = cycle.event(
                 "thread-update", cycle.last_reply(tally), old_title=old, new_title=new
             )
-            yield {**event, "thread_id": section["thread_id"]}
+            yield {**cast("ThreadUpdate", event), "thread_id": section["thread_id"]}
 
 
 def ask_observer_of_threads(

@@ -23,7 +23,7 @@ from langgraph_om.core.reflect.reflector import (
     reflect_threads,
 )
 from langgraph_om.core.reflect.regroup import regroup, regroup_threads
-from langgraph_om.core.wire import Event, Group, MemoryRecord
+from langgraph_om.core.wire import BufferedReflection, CycleEnded, Group, MemoryRecord
 from langgraph_om.errors import ObserverError
 
 
@@ -56,7 +56,7 @@ def describe_reflection(
     return Cycle(info, start, _reflect(info))
 
 
-def _reflect(info: CycleInfo) -> EffectFlow[Event]:
+def _reflect(info: CycleInfo) -> EffectFlow[CycleEnded]:
     """Have the log condensed; what is written takes its place, or is kept until it is needed."""
     sources = info.record["log"]
     ids = [group["id"] for group in sources]
@@ -73,7 +73,7 @@ def _reflect(info: CycleInfo) -> EffectFlow[Event]:
             current_task=current_task,
             **info.rest_after(tokens),
         )
-    buffered = {
+    buffered: BufferedReflection = {
         "cycle_id": info.cycle_id,
         "group_ids": ids,
         "groups": groups,

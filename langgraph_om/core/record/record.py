@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from langgraph_om.core.content.text import show_key
-from langgraph_om.core.wire import Group, MemoryRecord
+from langgraph_om.core.wire import Group, MemoryRecord, Operation, TokenCount
 from langgraph_om.errors import ConfigurationError
 
 RECORD_VERSION = 1
 """Version of the record's form; a record of a later version is refused."""
 
-HINTS = ("current_task", "suggested_response", "thread_title")
+HINTS: Final = ("current_task", "suggested_response", "thread_title")
 """What an observation may state beside its items."""
 
 CURSOR_TAIL = 16
@@ -70,10 +70,10 @@ def log_tokens(record: MemoryRecord) -> int:
     return sum(group["tokens"] for group in record["log"])
 
 
-def count_failures(record: MemoryRecord, operation: str) -> int:
+def count_failures(record: MemoryRecord, operation: Operation) -> int:
     """Count the consecutive failures of an operation."""
-    count: int = record["attempts"].get(operation, {}).get("failures", 0)
-    return count
+    attempt = record["attempts"].get(operation)
+    return attempt.get("failures", 0) if attempt is not None else 0
 
 
 def find_newest_observed(record: Mapping[str, Any]) -> str | None:
@@ -82,11 +82,10 @@ def find_newest_observed(record: Mapping[str, Any]) -> str | None:
     return cursor[-1] if cursor else None
 
 
-def select_valid_counts(record: MemoryRecord, counter: str) -> dict[str, list[Any]]:
+def select_valid_counts(record: MemoryRecord, counter: str) -> dict[str, TokenCount]:
     """Return the cached token counts if they are of a counter of this identity."""
     cache = record["token_cache"]
-    counts: dict[str, list[Any]] = cache["counts"]
-    return counts if cache["counter"] == counter else {}
+    return cache["counts"] if cache["counter"] == counter else {}
 
 
 def complete_record(value: object) -> MemoryRecord:

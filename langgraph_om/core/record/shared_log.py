@@ -24,7 +24,17 @@ from langgraph_om.core.record.record import (
     find_newest_observed,
     select_own_groups,
 )
-from langgraph_om.core.wire import Group, MemoryRecord, SharedLog, SharedThread
+from langgraph_om.core.wire import (
+    Extension,
+    Group,
+    Joining,
+    LogChange,
+    MemoryRecord,
+    Replacement,
+    SharedLog,
+    SharedThread,
+    Synced,
+)
 
 
 def make_blank_log() -> SharedLog:
@@ -37,10 +47,15 @@ def complete_log(stored: Mapping[str, Any] | None) -> SharedLog:
     return cast("SharedLog", {**make_blank_log(), **(stored or {})})
 
 
-def apply_changes(shared: SharedLog, changes: Sequence[Mapping[str, Any]]) -> SharedLog:
+def apply_changes(shared: SharedLog, changes: Sequence[LogChange]) -> SharedLog:
     """Apply changes to a log in order, leaving out those that do not fit any more."""
     for change in changes:
-        shared = _EFFECTS[change["kind"]](shared, change)
+        if change["kind"] == "extend":
+            shared = _extend(shared, change)
+        elif change["kind"] == "join":
+            shared = _join(shared, change)
+        else:
+            shared = _replace(shared, change)
     return shared
 
 
@@ -68,8 +83,8 @@ def without_thread(stored: Mapping[str, Any], thread_id: str) -> dict[str, Any]:
 
 
 def diff_record(
-    record: MemoryRecord, shared: SharedLog, revision: int, sent: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
+    record: MemoryRecord, shared: SharedLog, revision: int, sent: Sequence[LogChange]
+) -> Synced:
     """Return the event that brings a thread's copy of the log up to date.
 
     Args:
@@ -81,7 +96,7 @@ def diff_record(
     present = {group["id"]: group for group in record["log"]}
     own = shared["threads"].get(record["thread_id"])
     cursor = list(own["cursor"]) if own else []
-    event: dict[str, Any] = {
+    event: Synced = {
         "type": "synced",
         "revision": revision,
         "generation": shared["generation"],
@@ -91,7 +106,7 @@ def diff_record(
         "sent": [change["id"] for change in sent],
     }
     if own and cursor != record["cursor"]:  # another thread observed messages of this one
-        event.update(own["hints"])
+        event.update(cast("Synced", own["hints"]))
     return event
 
 
@@ -116,10 +131,10 @@ def lacks_groups(shared: SharedLog, revision: int, record: MemoryRecord) -> bool
     return any(group["id"] not in present for group in record["log"])
 
 
-def join_again(record: MemoryRecord) -> list[dict[str, Any]]:
+def join_again(record: MemoryRecord) -> list[LogChange]:
     """Return the changes with which a thread brings what it has to a log that lost it."""
     copy: Mapping[str, Any] = record
-    own: dict[str, Any] = {
+    own: Joining = {
         "id": derive_id("join", record["id"], record["revision"]),
         "kind": "join",
         "is_newer": True,
@@ -152,7 +167,7 @@ def to_record(stored: Mapping[str, Any], resource_id: str, revision: int) -> Mem
 # --- Effects: one per kind of change -------------------------------------------------------------
 
 
-def _extend(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
+def _extend(shared: SharedLog, change: Extension) -> SharedLog:
     """Add observations of a thread's messages."""
     thread_id = change["thread_id"]
     known = shared["threads"].get(thread_id)
@@ -161,7 +176,7 @@ def _extend(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
     return _put_thread(shared, change, change["groups"])
 
 
-def _join(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
+def _join(shared: SharedLog, change: Joining) -> SharedLog:
     """Add a thread that had a log of its own, or was copied.
 
     The observations of a thread that took part before replace those that it left behind, unless
@@ -184,7 +199,9 @@ def _join(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
     return _put_thread(shared, change, change["groups"])
 
 
-def _put_thread(shared: SharedLog, change: Mapping[str, Any], groups: Sequence[Group]) -> SharedLog:
+def _put_thread(
+    shared: SharedLog, change: Extension | Joining, groups: Sequence[Group]
+) -> SharedLog:
     present = {group["id"] for group in shared["log"]}
     former = shared["threads"].get(change["thread_id"])
     hints: dict[str, str | None] = dict(former["hints"]) if former else dict.fromkeys(HINTS)
@@ -197,7 +214,7 @@ def _put_thread(shared: SharedLog, change: Mapping[str, Any], groups: Sequence[G
     }
 
 
-def _replace(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
+def _replace(shared: SharedLog, change: Replacement) -> SharedLog:
     """Replace exactly the groups that a reflection read."""
     read = change["group_ids"]
     start = find_groups(shared["log"], read)
@@ -209,6 +226,3 @@ def _replace(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
         "log": [*log[:start], *change["groups"], *log[start + len(read) :]],
         "threads": shared["threads"],
     }
-
-
-_EFFECTS = {"extend": _extend, "join": _join, "replace": _replace}

@@ -75,7 +75,7 @@ def archive_new(
 
     Args:
         settings: The settings in force.
-        record: The memory of the thread, looked at in this step.
+        record: The memory of the thread, with what this step found folded in.
         messages: The whole conversation.
         now: The current time.
         changed: Keys of messages that are new or edited.
@@ -175,7 +175,8 @@ def _append_new(
     if groups and not is_survivor(noted):
         whose = (archive.thread_id, archive.resource_id)
         yield from archive.call("add_new_groups", *whose, groups, archive.now)
-    return [*noted, *([{"type": "archived", "last": new[-1][0]}] if new else [])]
+    archived: list[Event] = [{"type": "archived", "last": new[-1][0]}] if new else []
+    return [*noted, *archived]
 
 
 def _find_removable(
@@ -287,10 +288,11 @@ def _drop_floor(
     record: MemoryRecord, messages: Sequence[BaseMessage], observed: Sequence[BaseMessage]
 ) -> Sequence[BaseMessage]:
     """Leave out the messages that the thread had when it was deleted, which stay."""
-    floor = (record.get("floor") or {}).get("message")
-    if floor is None or all(key_of(message) != floor for message in messages):
+    floor = record.get("floor")
+    last = floor.get("message") if floor else None
+    if last is None or all(key_of(message) != last for message in messages):
         return observed
-    places = [at for at, message in enumerate(observed) if key_of(message) == floor]
+    places = [at for at, message in enumerate(observed) if key_of(message) == last]
     return observed[places[-1] + 1 :] if places else []
 
 

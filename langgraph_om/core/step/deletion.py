@@ -13,7 +13,7 @@ from typing import Any
 from langgraph_om.core.content.message_keys import Keyed
 from langgraph_om.core.effects import EffectFlow, Storage, StorageReply, Warn, call_storage
 from langgraph_om.core.record.record import select_own_groups
-from langgraph_om.core.wire import Event, Group, MemoryRecord
+from langgraph_om.core.wire import Event, Floor, Group, MemoryRecord
 
 Ask = Callable[..., EffectFlow[Any]]
 """Calls a method of the storage."""
@@ -36,7 +36,7 @@ def look_for_deletion(record: MemoryRecord, ask: Ask = call_storage) -> EffectFl
     if number == seen:
         return []
     has_taken_part = record["archived"] is not None or record["revision"] > 0
-    floor = None
+    floor: Floor | None = None
     if number > seen and has_taken_part:
         starts = [first for group in select_own_groups(record) for first, _ in group["ranges"]]
         starts = [] if record["scope"] == "resource" else starts
@@ -47,7 +47,7 @@ def look_for_deletion(record: MemoryRecord, ask: Ask = call_storage) -> EffectFl
 
 def is_survivor(events: Sequence[Event]) -> bool:
     """Return whether the record is a copy from before a deletion that was just found."""
-    return any(event["floor"] is not None for event in events)
+    return any(event["type"] == "deletion" and event["floor"] is not None for event in events)
 
 
 def warn_of_loss(record: MemoryRecord) -> EffectFlow[None]:
@@ -64,12 +64,14 @@ def warn_of_loss(record: MemoryRecord) -> EffectFlow[None]:
 
 def drop_deleted(record: MemoryRecord, entries: Keyed) -> Keyed:
     """Leave out the messages that the thread had when it was deleted."""
-    floor = (record.get("floor") or {}).get("message")
-    places = [at for at, (key, _) in enumerate(entries) if key == floor] if floor else []
+    floor = record.get("floor")
+    last = floor.get("message") if floor else None
+    places = [at for at, (key, _) in enumerate(entries) if key == last] if last else []
     return entries[places[-1] + 1 :] if places else entries
 
 
 def drop_deleted_groups(record: MemoryRecord, groups: Sequence[Group]) -> list[Group]:
     """Leave out the groups that tell of what the thread had when it was deleted."""
-    starts = set((record.get("floor") or {}).get("starts", ()))
+    floor = record.get("floor")
+    starts = set(floor.get("starts", ())) if floor else set()
     return [group for group in groups if starts.isdisjoint(first for first, _ in group["ranges"])]

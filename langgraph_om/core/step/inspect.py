@@ -25,7 +25,7 @@ from langgraph_om.core.record.window import Entry, Window, open_window
 from langgraph_om.core.step.archive import archive_new
 from langgraph_om.core.step.shared_log import check_resource_id, exchange
 from langgraph_om.core.step.status import build_status, build_trim_notice
-from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.core.wire import Event, MemoryRecord, Operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def count_and_collect(
     identity: Identity,
     now: datetime,
     *,
-    jobs: Mapping[str, JobState] | None = None,
+    jobs: Mapping[Operation, JobState] | None = None,
 ) -> Inspection:
     """Count what is new and collect what is done; decide nothing.
 
@@ -174,7 +174,7 @@ def decide(
 
 def _build_tripwire(record: MemoryRecord, now: datetime) -> Event:
     """Say why there is no answer, in the turn that failed and in each that repeats it."""
-    tripwire = record.get("tripwire") or {}
+    tripwire: Mapping[str, Any] = record.get("tripwire") or {}
     return {
         "type": "tripwire",
         "operation": tripwire.get("operation"),

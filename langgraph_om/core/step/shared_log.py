@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, cast
+from typing import cast
 
 from langchain_core.messages import BaseMessage
 
@@ -32,7 +32,7 @@ from langgraph_om.core.record.shared_log import (
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.deletion import look_for_deletion, warn_of_loss
 from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.core.wire import Event, Group, MemoryRecord, SharedLog
+from langgraph_om.core.wire import Event, Group, LogChange, MemoryRecord, OthersDescribed, SharedLog
 from langgraph_om.errors import ArchiveError, ConfigurationError
 
 MAX_COMMITS = 50
@@ -53,7 +53,7 @@ def exchange(
 
     Args:
         settings: The settings in force.
-        record: The memory of the thread, looked at in this step.
+        record: The memory of the thread, with what this step found folded in.
         messages: The whole conversation.
         window: Its unobserved messages, by the thread's own copy.
         now: The current time.
@@ -156,13 +156,12 @@ def _commit_changes(
 
 
 def drop_deleted_threads(
-    record: MemoryRecord, changes: Sequence[dict[str, Any]]
-) -> EffectFlow[list[dict[str, Any]]]:
+    record: MemoryRecord, changes: Sequence[LogChange]
+) -> EffectFlow[list[LogChange]]:
     """Leave out what was observed of other threads that are deleted by now."""
-    kept: list[dict[str, Any]] = []
+    kept: list[LogChange] = []
     for change in changes:
-        is_of_other = change["kind"] == "extend" and change["thread_id"] != record["thread_id"]
-        if is_of_other:
+        if change["kind"] == "extend" and change["thread_id"] != record["thread_id"]:
             newest = change["cursor"][-1:]
             if not (yield from call_storage("contains", change["thread_id"], newest)):
                 continue
@@ -187,9 +186,8 @@ def _archive_groups(
             if group["thread_id"] not in (None, record["thread_id"]):
                 others.setdefault(str(group["thread_id"]), []).append(group)
         title = change["hints"].get("thread_title")
-        is_other = change.get("thread_id") != record["thread_id"]
-        if groups and change["kind"] == "extend" and is_other and title:
-            titles[change["thread_id"]] = title
+        if change["kind"] == "extend" and change["thread_id"] != record["thread_id"]:
+            titles.update({change["thread_id"]: title} if groups and title else {})
     for thread_id, groups in others.items():
         if (yield from call_storage("thread", thread_id)) is not None:
             yield from call_storage("add_groups", thread_id, resource, groups, now)
@@ -253,8 +251,8 @@ def _find_own_end(
     stop = len(places) - len(window.entries)
     for change in record["outbox"]:
         if change["kind"] == "extend" and change["thread_id"] == record["thread_id"]:
-            sent = places.get(change["after"], -1) + 1
-            return min(stop, sent)
+            sent = -1 if change["after"] is None else places.get(change["after"], -1)
+            return min(stop, sent + 1)
     return stop
 
 
@@ -272,7 +270,7 @@ def _find_covered_end(groups: Sequence[Group], places: Mapping[str, int]) -> int
 # --- Other threads -------------------------------------------------------------------------------
 
 
-def _describe_others(settings: Settings, record: MemoryRecord) -> EffectFlow[list[Event]]:
+def _describe_others(settings: Settings, record: MemoryRecord) -> EffectFlow[list[OthersDescribed]]:
     """Describe the other threads, when that is news."""
     threads = yield from read_other_threads(settings, record)
     found = build_excerpts(
