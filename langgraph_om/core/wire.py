@@ -609,6 +609,8 @@ class Evicted(TypedDict):
     type: Literal["evicted"]
     last: str
     ids: list[str]
+    tokens: NotRequired[int]
+    """Of the messages; former versions did not say."""
 
 
 class DeletionFound(TypedDict):

@@ -24,6 +24,7 @@ from langgraph_om.core.wire import Group
 from langgraph_om.recall.answer import recall
 from langgraph_om.recall.source import RecallScope, StateSource
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector
+from support.answer_floods import ANSWER_FLOODS
 from support.floods import FLOODS, flood
 from support.growth import check_growth, seconds
 from support.words import Words
@@ -191,5 +192,14 @@ def test_a_large_message_is_archived() -> None:
                 assert archive.branch("t", ["a"])
 
         return work
+
+    check_growth(prepare, 250_000)
+
+
+@pytest.mark.parametrize("name", ANSWER_FLOODS)
+def test_an_answer_in_any_form_is_read(name: str) -> None:
+    def prepare(size: int) -> Work:
+        text = ANSWER_FLOODS[name](size)
+        return lambda: parse_output(text)
 
     check_growth(prepare, 250_000)
