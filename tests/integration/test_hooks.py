@@ -77,7 +77,7 @@ async def test_lifecycle_hooks_of_an_async_run(executor: str) -> None:
     agent = agent_with(listeners(told, is_async=True), executor)
     for message in turns(10):
         await asay(agent.graph, CONFIG, message)
-        await agent.memory.aflush(20)
+        await agent.memory.aflush(60)
     assert len(told) > 2
     check_pairs(told)
 
@@ -86,13 +86,13 @@ def test_end_of_a_job_that_a_turn_waited_for_is_told_once(gate: threading.Event)
     told: Told = []
 
     def held(messages: list[BaseMessage]) -> str:
-        gate.wait(10)
+        gate.wait()
         return ExtractiveObserver().reply(messages)
 
     agent = agent_with(listeners(told), "background", model=scripted(observer=held), deadline=20)
     threading.Timer(0.3, gate.set).start()
     parts = talk(agent.graph, CONFIG, turns(12))  # the job's messages are overdue before it ends
-    agent.memory.flush(20)
+    agent.memory.flush(60)
     assert of_kind(parts, "buffering-end")
     check_pairs(told)
 
@@ -101,13 +101,13 @@ def test_end_of_a_job_that_a_turn_did_not_wait_for_is_told_once(gate: threading.
     told: Told = []
 
     def held(messages: list[BaseMessage]) -> str:
-        gate.wait(10)
+        gate.wait()
         return ExtractiveObserver().reply(messages)
 
     agent = agent_with(listeners(told), "background", model=scripted(observer=held), deadline=0.2)
     parts = talk(agent.graph, CONFIG, turns(14))
     gate.set()
-    agent.memory.flush(20)
+    agent.memory.flush(60)
     assert any(data["error"].startswith("overtaken") for data in of_kind(parts, "buffering-failed"))
     check_pairs(told)
 
@@ -192,14 +192,14 @@ async def test_lifecycle_hook_changes_nothing_async(nuisance: str) -> None:
 def test_hanging_lifecycle_hook_takes_no_time_from_the_observer(
     gate: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:
-    plain = agent_with({}, deadline=0.5)
-    agent = agent_with(dict.fromkeys(LIFECYCLE, lambda _: gate.wait()), deadline=0.5)
+    plain = agent_with({}, deadline=2)
+    agent = agent_with(dict.fromkeys(LIFECYCLE, lambda _: gate.wait()), deadline=2)
     expected = talk(plain.graph, CONFIG, turns(5))
     with caplog.at_level(logging.WARNING, "langgraph_om"):
         parts = talk(agent.graph, CONFIG, turns(5))
     assert of_kind(parts, "observation-end")
     assert without_times(parts) == without_times(expected)
-    assert "it did not return within 0.5 seconds" in caplog.text
+    assert "it did not return within 2 seconds" in caplog.text
 
 
 async def test_hanging_lifecycle_hook_that_will_not_be_cancelled() -> None:
@@ -212,7 +212,7 @@ async def test_hanging_lifecycle_hook_that_will_not_be_cancelled() -> None:
             except asyncio.CancelledError:
                 continue
 
-    agent = agent_with({"on_observation_start": stubborn}, deadline=0.3)
+    agent = agent_with({"on_observation_start": stubborn}, deadline=2)
     try:
         parts = await atalk(agent.graph, CONFIG, turns(5))
     finally:
@@ -230,7 +230,7 @@ async def test_hanging_sync_hook_of_an_async_run_holds_neither_loop_nor_its_end(
         entered.set()
         gate.wait()
 
-    agent = agent_with({"on_observation_start": hang}, deadline=0.3)
+    agent = agent_with({"on_observation_start": hang}, deadline=2)
     ticks = 0
 
     async def tick() -> None:
@@ -266,7 +266,7 @@ async def test_cancelled_run_ends_at_once_and_goes_on_later(
     agent = agent_with({"on_observation_start": ahang if is_async else hang}, deadline=3600)
     await atalk(agent.graph, CONFIG, turns(4))
     run = asyncio.create_task(agent.graph.ainvoke({"messages": [turn(4)]}, CONFIG))
-    assert await asyncio.to_thread(entered.wait, 10)
+    assert await asyncio.to_thread(entered.wait, 60)
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run

@@ -269,7 +269,7 @@ def test_calls_ahead_of_need_are_children_of_the_run_that_asked(executor: str) -
     tracer, agent = Tracer(), agent_with({}, executor, log=600)
     for message in turns(26):
         say(agent.graph, traced(tracer, resource_id="ann"), message)
-        agent.memory.flush(20)
+        agent.memory.flush(60)
     graph_runs = {run["run_id"] for run in tracer.named("trip")}
     assert tracer.roots("om_observer") | tracer.roots("om_reflector") <= graph_runs
     check_metadata(tracer, "buffer")
@@ -295,7 +295,7 @@ def test_job_that_outlives_its_run_is_recorded_in_the_same_trace(
     gate: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:
     def held(messages: list[BaseMessage]) -> str:
-        gate.wait(10)
+        gate.wait()
         return ExtractiveObserver().reply(messages)
 
     agent = agent_with({}, "background", model=scripted(observer=held))
@@ -306,7 +306,7 @@ def test_job_that_outlives_its_run_is_recorded_in_the_same_trace(
                 break
         runs_over = len(collector.trees)
         gate.set()
-        agent.memory.flush(20)
+        agent.memory.flush(60)
     (call,) = collector.started["om_observer"]
     assert call.end_time is not None
     assert call.error is None

@@ -114,7 +114,7 @@ async def test_turns_go_on_beside_a_locked_archive_and_it_is_caught_up_with(
     assert uncovered(agent.memory, state, order) == []
     for number in range(10, 16):
         await ask(agent, number)
-        await agent.memory.aflush(30)
+        await agent.memory.aflush(60)
     state = values(agent.graph, config())
     kept = archive.messages("t", limit=1000, visible_only=False)
     messages = [row.message for row in kept]

@@ -102,7 +102,7 @@ def test_job_at_work_does_not_bring_a_deleted_thread_back(archive: SQLAlchemyArc
     )
     talk(agent.graph, ANA, turns(2))
     agent.memory.delete_thread("trip")
-    assert agent.memory.flush(10)
+    assert agent.memory.flush(60)
     assert kept(archive, "trip") == (0, 0)
     assert archive.thread("trip") is None
 
