@@ -15,9 +15,7 @@ from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.parts import parts_of
 from langgraph_om.core.content.text import sanitize, show_key
 from langgraph_om.core.prompts import fill, load
-from langgraph_om.core.record.record import write_range
 from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.core.wire import Group
 from langgraph_om.recall.arguments import (
     RecallRequest,
     RefusedError,
@@ -76,11 +74,6 @@ def write_guidance(
         search=load("recall_search") if has_search else "",
         custom=instructions or "",
     )
-
-
-def with_range(group: Group) -> str:
-    """Render a group for the log: its text, and below it the line with its ranges."""
-    return "\n".join(filter(None, (group["text"], write_range(group)))) if group["text"] else ""
 
 
 # --- Mode `messages` -----------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.actor.relative_dates import annotate
-from langgraph_om.core.content.dates import parse_date
 from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.parse_answer import parse_output
 from langgraph_om.core.observe.transcript import TimedMessage, transcribe
@@ -27,6 +26,7 @@ from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector
 from support.answer_floods import ANSWER_FLOODS
 from support.floods import FLOODS, flood
 from support.growth import check_growth, seconds
+from support.rendering import parse_date
 from support.words import Words
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)

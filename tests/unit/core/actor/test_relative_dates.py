@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_om.core.actor.relative_dates import annotate, describe_day, write_gap
-from langgraph_om.core.content.dates import observation_date, parse_date
+from langgraph_om.core.content.dates import observation_date
 from support.days import MONTHS, WORDS, days
+from support.rendering import parse_date
 
 TODAY = date(2025, 12, 18)
 JUNE_15 = date(2026, 6, 15)

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from langgraph_om.core.content.dates import observation_date, parse_date
+from langgraph_om.core.content.dates import observation_date
 from support.days import MONTHS, WORDS, days
+from support.rendering import parse_date
 
 WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 

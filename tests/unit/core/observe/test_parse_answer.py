@@ -14,9 +14,9 @@ from langgraph_om.core.observe.parse_answer import (
     MAX_LINE_CHARS,
     Parsed,
     parse_output,
-    render_output,
 )
 from support.floods import FLOODS, flood
+from support.rendering import render_output
 
 LOG = """\
 Date: Dec 4, 2025

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_om.core.observe.parse_answer import Parsed, parse_output, render_output
+from langgraph_om.core.observe.parse_answer import Parsed, parse_output
 from langgraph_om.core.observe.thread_sections import (
     parse_sections,
     read_id,
     wrap_section,
     write_opening,
 )
+from support.rendering import render_output
 from support.threads import (
     NAMES,
     NONE,
