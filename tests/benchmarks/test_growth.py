@@ -13,6 +13,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.actor.relative_dates import annotate
+from langgraph_om.core.content.parts import Part
 from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.parse_answer import parse_output
 from langgraph_om.core.observe.transcript import TimedMessage, transcribe
@@ -136,7 +137,7 @@ def test_only_the_header_of_a_big_image_is_decoded(form: str) -> None:
     if form == "uri":
         block = {"type": "image", "url": f"data:image/png;base64,{data}"}
     formula = AttachmentFormula()
-    header = min(seconds(lambda: formula.tokens(block, image=True)) for _ in range(3))
+    header = min(seconds(lambda: formula.tokens(Part("image", block))) for _ in range(3))
     assert header < whole / 2
 
 
