@@ -4,7 +4,8 @@ The order of the checks is the policy, and the first that applies wins:
 
 1. the turn was ended by a failure (`on_error="abort"`) -> abort;
 2. a buffered reflection is there and the log has reached its threshold -> activate it;
-3. chunks are there and the window has reached its threshold -> activate them;
+3. chunks are there and the window has reached its threshold -> activate them; while the Actor
+   waits for tools with reasoning that is bound to its prefix, 2 and 3 wait for the blocking one;
 4. the window has reached its blocking threshold -> observe its oldest messages, in batches;
 5. with a shared log and without buffering, other threads have more unobserved messages than may be
    shown -> observe those;
@@ -28,6 +29,7 @@ from itertools import accumulate
 from typing import Literal
 
 from langgraph_om.core.config.thresholds import Thresholds
+from langgraph_om.core.content.bound_reasoning import holds_bound_reasoning
 from langgraph_om.core.record.chunks import (
     LiveChunk,
     choose_chunks,
@@ -70,7 +72,7 @@ def plan(record: MemoryRecord, window: Window, thresholds: Thresholds, now: date
     if _is_buffered_reflection_due(record, window, thresholds):
         return Decision("activate", "reflection", 1)
     live = select_live_chunks(record, window)
-    if live and window.tokens >= thresholds.messages_at(log_tokens(record)):
+    if live and _is_activation_due(record, window, thresholds):
         count = count_to_activate(live, window.tokens, thresholds, log_tokens(record))
         return Decision("activate", "observation", count)
     if not _has_just_failed(record, window):
@@ -141,11 +143,36 @@ def _has_just_failed(record: MemoryRecord, window: Window) -> bool:
 # --- Activation ----------------------------------------------------------------------------------
 
 
+def _is_activation_due(record: MemoryRecord, window: Window, thresholds: Thresholds) -> bool:
+    log = log_tokens(record)
+    waits = _is_reasoning_under_way(window)
+    return window.tokens >= (
+        thresholds.block_messages_at(log) if waits else thresholds.messages_at(log)
+    )
+
+
+def _is_reasoning_under_way(window: Window) -> bool:
+    """Return whether the Actor waits for tools that it called in reasoning bound to its prefix.
+
+    A change of the log would take the reasoning of the whole round away.
+    """
+    for entry in reversed(window.entries):
+        if entry.message.type == "human":
+            return False
+        if holds_bound_reasoning(entry.message):
+            return True
+    return False
+
+
 def _is_buffered_reflection_due(
     record: MemoryRecord, window: Window, thresholds: Thresholds
 ) -> bool:
     buffered = record["reflection"]
-    if buffered is None or log_tokens(record) < thresholds.observations_at(window.tokens):
+    if buffered is None:
+        return False
+    waits = _is_reasoning_under_way(window)
+    due = thresholds.block_observations_at if waits else thresholds.observations_at
+    if log_tokens(record) < due(window.tokens):
         return False
     return find_groups(record["log"], buffered["group_ids"]) is not None
 

@@ -78,8 +78,10 @@ def _without_system(prompt: list[Any]) -> list[Any]:
 
 
 SETTINGS = [Rules(buffering="inline", storage=kind) for kind in ("checkpoints", "evicting")]
-SETTINGS.append(Rules(buffering="inline", storage="archive", scope="resource"))
-SETTINGS.append(Rules(buffering="off", shares_budget=True, recalls=True, max_input_tokens=900))
+SETTINGS.append(Rules(buffering="inline", storage="archive", scope="resource", thinks=True))
+SETTINGS.append(
+    Rules(thinks=True, buffering="off", shares_budget=True, recalls=True, max_input_tokens=900)
+)
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
@@ -89,6 +91,7 @@ SETTINGS.append(Rules(buffering="off", shares_budget=True, recalls=True, max_inp
 )
 @example(SETTINGS[0], TALKS[0])
 @example(SETTINGS[2], TALKS[1])
+@example(SETTINGS[3], TALKS[1])
 @given(st.sampled_from(SETTINGS), turns)
 def test_every_door_remembers_the_same(
     door: str, mode: str, rules: Rules, said: list[Turn]

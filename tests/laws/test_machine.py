@@ -43,6 +43,7 @@ RULES = st.builds(
     max_input_tokens=st.sampled_from([None, None, None, 900]),
     shares_budget=st.sampled_from([False, False, True]),
     recalls=st.booleans(),
+    thinks=st.booleans(),
     scope=st.sampled_from(SCOPES),
 )
 

@@ -37,8 +37,11 @@ class Conversations(RuleBasedStateMachine):
         activation=st.sampled_from([0.3, 0.8, 1.0]),
         latency=st.integers(0, 8),
         log=st.sampled_from([40, 150]),
+        thinks=st.booleans(),
     )
-    def start(self, buffer: float, activation: float, latency: int, log: int) -> None:
+    def start(
+        self, *, buffer: float, activation: float, latency: int, log: int, thinks: bool
+    ) -> None:
         options = ObservationConfig(buffer_tokens=buffer, buffer_activation=activation)
         self.simulation = Simulation(
             settings(
@@ -49,6 +52,7 @@ class Conversations(RuleBasedStateMachine):
             ),
             answers=self._answer,
             latency=latency,
+            thinks=thinks,
         )
         self.reply = "good"
         self.forks = 0
@@ -139,6 +143,10 @@ class Conversations(RuleBasedStateMachine):
         if self.simulation.messages:
             assert check_message_sequence(prompt, "openai") == []
             assert check_message_sequence(prompt, "anthropic") == []
+
+    @invariant()
+    def reasoning_stands_where_it_was_made(self) -> None:
+        assert self.simulation.misplaced == []
 
     @invariant()
     def record_is_json(self) -> None:

@@ -35,6 +35,7 @@ from langgraph_om.core.step.inspect import Inspection, inspect
 from langgraph_om.core.tokens.counters import TokenxCounter
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import drive
+from support.reasoning import misplaced, thinking, thoughts_of
 
 GOOD = "<observations>\nDate: Mar 2, 2026\n* 🔴 (09:00) User said something\n</observations>"
 NOTHING = "<observations>(none)</observations>"
@@ -74,6 +75,8 @@ class Simulation:
     settings: Settings
     answers: Answers = lambda call: GOOD
     latency: int = 1
+    thinks: bool = False
+    """Whether the Actor answers in reasoning that is bound to its prompt."""
     record: MemoryRecord = field(default_factory=blank_record)
     messages: list[BaseMessage] = field(default_factory=list)
     jobs: dict[str, tuple[int, dict[str, Any]]] = field(default_factory=dict)
@@ -81,6 +84,10 @@ class Simulation:
     blocking_calls: int = 0
     events: list[dict[str, Any]] = field(default_factory=list)
     made: int = 0
+    misplaced: list[str] = field(default_factory=list)
+    """Reasoning that the Actor was shown behind another prefix than that of its own call."""
+    kept: int = 0
+    """How much reasoning the Actor was shown."""
 
     # --- The conversation ---
 
@@ -90,11 +97,20 @@ class Simulation:
         for _ in range(tools):
             self.step()
             calls = [{"name": "look", "args": {}, "id": f"c{self.made}-{n}"} for n in range(2)]
-            self._add(AIMessage("", tool_calls=calls))
+            self._add(AIMessage(self._answer(""), tool_calls=calls))
             for call in calls:
                 self._add(ToolMessage(self._text(words), tool_call_id=str(call["id"])))
         self.step()
-        self._add(AIMessage(self._text(max(1, words // 2))))
+        self._add(AIMessage(self._answer(self._text(max(1, words // 2)))))
+
+    def _answer(self, text: str) -> Any:
+        """Answer to what the Actor gets now."""
+        if not self.thinks:
+            return text
+        prompt = self.prompt()
+        self.misplaced += misplaced(prompt)
+        self.kept += sum(len(thoughts_of(message)) for message in prompt)
+        return thinking(prompt, text)
 
     def _add(self, message: BaseMessage) -> None:
         message.id = f"m{self.made}"

@@ -33,6 +33,7 @@ _FORMS: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
     "stamps": ((dict,), "a mapping from message ids to ISO times"),
     "token_cache": ((dict,), "a mapping"),
     "turn": ((dict,), "a mapping"),
+    "head": ((dict,), "a mapping"),
     "attempts": ((dict,), "a mapping by operation"),
     "usage": ((dict,), "a mapping by operation"),
     "others": ((list,), "a list of mappings, one per thread"),
@@ -59,6 +60,7 @@ _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "reflection": ("cycle_id", "group_ids", "groups", "input_tokens", "tokens"),
     "token_cache": ("counter", "counts"),
     "turn": ("request", "step"),
+    "head": ("after", "seen", "digest"),
     "tripwire": ("reason", "last_message"),
     "floor": ("message", "starts"),
 }

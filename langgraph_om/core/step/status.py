@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from langgraph_om.core.actor.prompt import count_extra, count_left_out
+from langgraph_om.core.actor.prompt import count_extra
+from langgraph_om.core.actor.shown import count_left_out
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.plan import count_to_activate

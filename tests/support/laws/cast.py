@@ -28,6 +28,7 @@ from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import Event
 from langgraph_om.testing import ExtractiveReflector
 from support.agents import live_request
+from support.reasoning import thinking
 
 
 class ActorDownError(RuntimeError):
@@ -75,6 +76,8 @@ def look_up(size: int, tool_call_id: Annotated[str, InjectedToolCallId]) -> Tool
 class Actor(BaseChatModel):
     """Does what the live request plans, and keeps every prompt that it was given."""
 
+    thinks: bool = False
+    """Whether it answers in reasoning that is bound to the prompt."""
     _prompts: list[list[BaseMessage]] = PrivateAttr(default_factory=list)
     _fallen: set[str] = PrivateAttr(default_factory=set)
 
@@ -93,7 +96,10 @@ class Actor(BaseChatModel):
         self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         self._prompts.append(list(messages))
-        return ChatResult(generations=[ChatGeneration(message=self._next(messages))])
+        answer = self._next(messages)
+        if self.thinks:
+            answer.content = thinking(messages, answer.text)
+        return ChatResult(generations=[ChatGeneration(message=answer)])
 
     def _next(self, messages: list[BaseMessage]) -> AIMessage:
         asked = live_request(messages)

@@ -20,6 +20,7 @@ from langgraph_om.archive import MessageArchive
 from langgraph_om.core.content.message_keys import CONTINUATION_ID, content_digest, derive_id
 from langgraph_om.core.observe.parse_answer import Parsed, parse_output
 from langgraph_om.testing import Provider, check_message_sequence
+from support.reasoning import misplaced, without_thoughts
 from support.rendering import render_output
 
 Record = Mapping[str, Any]
@@ -107,7 +108,7 @@ def lost_or_doubled(now: Moment, archive: MessageArchive | None = None) -> list[
     problems = [] if now.is_forked else [f"{key} is covered {times[key]} times" for key in often]
     open_ones = [key for key in now.told.standing if not times[key]]
     problems += [f"{key} left the state uncovered" for key in open_ones if key not in present]
-    lost = [key for key in open_ones if shown.get(key) != now.told.messages[key]]
+    lost = [key for key in open_ones if not _is_shown(shown.get(key), now.told.messages[key])]
     # With a shared log, other threads' messages may leave the prompt after it was announced, and
     # what was observed on another branch may be in the window again.
     if not (0 if now.is_shared else now.left_out) <= len(lost) <= now.left_out or not set(
@@ -117,6 +118,11 @@ def lost_or_doubled(now: Moment, archive: MessageArchive | None = None) -> list[
         problems.append(f"{lost} are not shown as they are, {now.left_out} were said to be")
     gone = [key for key in now.told.standing if key not in present]
     return [*problems, *_not_archived(now, gone, archive)]
+
+
+def _is_shown(shown: BaseMessage | None, said: BaseMessage) -> bool:
+    """Whether a message is in the prompt as it is, its reasoning perhaps left out."""
+    return shown == said or (shown is not None and shown == without_thoughts(said))
 
 
 def request_not_shown(now: Moment) -> list[str]:
@@ -318,6 +324,7 @@ def broken(
             *split_exchanges(now),
             *not_rendered_back(now),
             *others_among_own(now),
+            *misplaced(now.prompt),
         )
     ]
     line = [before, *moments] if before is not None else [*moments]

@@ -65,6 +65,8 @@ class Rules:
     max_input_tokens: int | None = None
     shares_budget: bool = False
     recalls: bool = False
+    thinks: bool = False
+    """Whether the Actor answers in reasoning that is bound to its prompt."""
     scope: str = "thread"
     """"resource": all threads share one log, of which each channel carries a copy."""
 
@@ -125,7 +127,7 @@ class World:
         self.rules = rules
         self.clock = Clock()
         self.oracle = Oracle()
-        self.actor = Actor()
+        self.actor = Actor(thinks=rules.thinks)
         self.said = 0
         self.gates: list[HeldBuffering] = []
         self.dead: list[HeldBuffering] = []

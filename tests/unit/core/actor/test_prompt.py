@@ -17,7 +17,8 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core.actor.prompt import assemble, count_left_out
+from langgraph_om.core.actor.prompt import assemble
+from langgraph_om.core.actor.shown import count_left_out
 from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.core.prompts import load
