@@ -447,6 +447,9 @@ def buffered(*messages: BaseMessage, log: int = 0) -> tuple[MemoryRecord, Window
         "text": "* 🔴 Noted",
         "tokens": 3,
         "digest": derive_id("messages", f"{first.key}:{first.digest}"),
+        "current_task": None,
+        "suggested_response": None,
+        "thread_title": None,
         "created_at": "2026-03-02T09:00:00+00:00",
     }
     return fold(record, [{"chunks": [chunk]}]), window
