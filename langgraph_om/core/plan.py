@@ -115,6 +115,19 @@ def count_others_tokens(others: Sequence[Excerpt]) -> int:
     return sum(thread["tokens"] for thread in others)
 
 
+def is_reasoning_under_way(window: Window) -> bool:
+    """Return whether the Actor waits for tools that it called in reasoning bound to its prefix.
+
+    A change of the log would take the reasoning of the whole round away.
+    """
+    for entry in reversed(window.entries):
+        if entry.message.type == "human":
+            return False
+        if holds_bound_reasoning(entry.message):
+            return True
+    return False
+
+
 # --- Failures ------------------------------------------------------------------------------------
 
 
@@ -145,23 +158,10 @@ def _has_just_failed(record: MemoryRecord, window: Window) -> bool:
 
 def _is_activation_due(record: MemoryRecord, window: Window, thresholds: Thresholds) -> bool:
     log = log_tokens(record)
-    waits = _is_reasoning_under_way(window)
+    waits = is_reasoning_under_way(window)
     return window.tokens >= (
         thresholds.block_messages_at(log) if waits else thresholds.messages_at(log)
     )
-
-
-def _is_reasoning_under_way(window: Window) -> bool:
-    """Return whether the Actor waits for tools that it called in reasoning bound to its prefix.
-
-    A change of the log would take the reasoning of the whole round away.
-    """
-    for entry in reversed(window.entries):
-        if entry.message.type == "human":
-            return False
-        if holds_bound_reasoning(entry.message):
-            return True
-    return False
 
 
 def _is_buffered_reflection_due(
@@ -170,7 +170,7 @@ def _is_buffered_reflection_due(
     buffered = record["reflection"]
     if buffered is None:
         return False
-    waits = _is_reasoning_under_way(window)
+    waits = is_reasoning_under_way(window)
     due = thresholds.block_observations_at if waits else thresholds.observations_at
     if log_tokens(record) < due(window.tokens):
         return False

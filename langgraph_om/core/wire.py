@@ -173,6 +173,13 @@ class Head(TypedDict):
     """The newest message that the Actor was shown; `None` for none."""
     digest: str
     """Of all that stood before `seen` and itself, the agent's own prompt apart."""
+    log: str
+    """Digest of the log."""
+    as_of: str
+    """The day, in ISO form, that the relative dates of the view are relative to: on which the log
+    last changed, or on which the conversation was resumed after a pause."""
+    at: str
+    """When the Actor was last called."""
 
 
 class Trip(TypedDict):

@@ -19,6 +19,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph_om.archive import MessageArchive
 from langgraph_om.archive.log_cache import LogCache
 from langgraph_om.archive.writer import ArchiveWriter
+from langgraph_om.core.actor.head import find_day
 from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import find_parent_thread, nest_thread_id
@@ -268,7 +269,7 @@ class StepRunner:
             record,
             messages,
             self._window(record, messages, record["turn"]["request"]),
-            today=self.clock().astimezone(settings.timezone).date(),
+            today=find_day(record, self.clock().astimezone(settings.timezone).date()),
             system=system,
             max_input_tokens=limit,
             guide=settings.guide,

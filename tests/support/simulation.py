@@ -14,6 +14,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from langgraph_om.core.actor.head import find_day
 from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
 from langgraph_om.core.config.settings import Identity, Settings
@@ -202,7 +203,8 @@ class Simulation:
 
     def prompt(self) -> list[BaseMessage]:
         """Return what the Actor gets."""
-        return assemble(self.record, self.messages, self.window, today=self.now.date())
+        today = find_day(self.record, self.now.date())
+        return assemble(self.record, self.messages, self.window, today=today)
 
     def coverage(self) -> list[int]:
         """Count how often each message is covered: by a range of the log, or by the window."""

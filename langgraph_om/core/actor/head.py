@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from datetime import date
+from datetime import date, datetime
 
 from langchain_core.messages import BaseMessage
 
@@ -18,11 +18,14 @@ from langgraph_om.core.actor.prompt import (
     count_extra,
     render_memory,
     select_instructions,
+    write_others,
 )
 from langgraph_om.core.actor.shown import Shown, count_left_out, select_shown
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.bound_reasoning import holds_bound_reasoning
-from langgraph_om.core.content.message_keys import content_digest, key_of
+from langgraph_om.core.content.message_keys import content_digest, derive_id, key_of
+from langgraph_om.core.events import iso
+from langgraph_om.core.plan import is_reasoning_under_way
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.window import Entry, Window
 from langgraph_om.core.wire import Head, MemoryRecord
@@ -33,7 +36,7 @@ def track_head(
     record: MemoryRecord,
     messages: Sequence[BaseMessage],
     window: Window,
-    today: date,
+    now: datetime,
 ) -> Head:
     """Return the head of the view that the Actor is given next.
 
@@ -42,18 +45,14 @@ def track_head(
         record: The memory of the thread, with the head of the Actor's last call.
         messages: The whole conversation.
         window: Its unobserved messages.
-        today: The day that relative dates are relative to.
+        now: The current time.
     """
-    limit, guide = settings.max_input_tokens, settings.guide
-    show_id = settings.show_id if settings.scope == "resource" else None
-    extra = count_extra(record, guide) if limit is not None else 0
-    dropped = count_left_out(window, log_tokens(record), limit, extra=extra)
+    log = _digest_log(record)
+    as_of = _choose_day(settings, record, window, now, log)
+    extra = count_extra(record, settings.guide) if settings.max_input_tokens is not None else 0
+    dropped = count_left_out(window, log_tokens(record), settings.max_input_tokens, extra=extra)
     shown = select_shown(messages, window, dropped)
-    instructions = select_instructions(messages)
-    texts = render_memory(record, today, guide=guide, show_id=show_id)
-    parts = [*texts, choose_reminder(record, dropped)]
-    parts += [content_digest(message) for message in instructions]
-    parts += [f"{key_of(message)} {content_digest(message)}" for message in shown.lead]
+    parts = _list_parts(settings, record, messages, shown, as_of)
     is_plain = not (any(parts) or record["cursor"])
     digest = hashlib.blake2b("\x1f".join(parts).encode("utf-8", "surrogatepass"), digest_size=8)
     former, seen = record.get("head"), _count_seen(record, shown)
@@ -65,8 +64,62 @@ def track_head(
         )
     _add_messages(digest, shown.entries[seen or 0 :])
     known = former["after"] if former is not None else None
-    after = known if is_same else shown.newest
-    return {"after": after, "seen": shown.newest, "digest": digest.hexdigest()}
+    return {
+        "after": known if is_same else shown.newest,
+        "seen": shown.newest,
+        "digest": digest.hexdigest(),
+        "log": log,
+        "as_of": as_of.isoformat(),
+        "at": iso(now),
+    }
+
+
+def find_day(record: MemoryRecord, today: date) -> date:
+    """Return the day that the dates of a view are relative to; today before the first one."""
+    head = record.get("head")
+    return date.fromisoformat(head["as_of"]) if head is not None else today
+
+
+def _choose_day(
+    settings: Settings, record: MemoryRecord, window: Window, now: datetime, log: str
+) -> date:
+    """Choose the day that relative dates are relative to from now on.
+
+    It moves when the log has changed, and after a pause in which the provider's cache has lost the
+    prompt anyway; never while reasoning waits for its tools, which the change would make invalid.
+    """
+    today, former = now.astimezone(settings.timezone).date(), record.get("head")
+    if former is None or former["log"] != log:
+        return today
+    pause = (now - datetime.fromisoformat(former["at"])).total_seconds()
+    if pause > settings.cache_seconds and not is_reasoning_under_way(window):
+        return today
+    return date.fromisoformat(former["as_of"])
+
+
+def _digest_log(record: MemoryRecord) -> str:
+    """Name the log by its groups, whose texts never change but by hand."""
+    return derive_id("log", *(f"{group['id']} {len(group['text'])}" for group in record["log"]))
+
+
+def _list_parts(
+    settings: Settings,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    shown: Shown,
+    as_of: date,
+) -> list[str]:
+    """List what stands before the window, and what is put between its messages."""
+    show_id = settings.show_id if settings.scope == "resource" else None
+    parts = render_memory(record, as_of, guide=settings.guide, show_id=show_id, hints=True)
+    parts.append(choose_reminder(record, shown.dropped))
+    parts += [content_digest(message) for message in select_instructions(messages)]
+    parts += [f"{key_of(message)} {content_digest(message)}" for message in shown.lead]
+    others = write_others(record) if show_id is not None else None
+    if others is not None:
+        place = "" if shown.request is None else shown.entries[shown.request].key
+        parts.append(f"{place} {others.text}")
+    return parts
 
 
 def _count_seen(record: MemoryRecord, shown: Shown) -> int | None:

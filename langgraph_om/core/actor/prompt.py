@@ -20,21 +20,31 @@ from langchain_core.messages import (
     SystemMessage,
 )
 
+from langgraph_om.core.actor.marks import hide_low_marks
 from langgraph_om.core.actor.relative_dates import annotate
 from langgraph_om.core.actor.shown import count_left_out, select_shown, write_messages
 from langgraph_om.core.config.settings import RecallGuide
 from langgraph_om.core.content.escape import escape
-from langgraph_om.core.content.message_keys import CONTINUATION_ID, ShowId, is_instruction
+from langgraph_om.core.content.message_keys import (
+    CONTINUATION_ID,
+    OTHERS_ID,
+    ShowId,
+    is_instruction,
+)
 from langgraph_om.core.observe.thread_sections import CLOSE, write_opening
-from langgraph_om.core.prompts import load
+from langgraph_om.core.observe.transcript import format_weekday
+from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.record import log_tokens, write_range
 from langgraph_om.core.record.window import Window
-from langgraph_om.core.wire import Excerpt, Group, MemoryRecord
+from langgraph_om.core.wire import Group, MemoryRecord
 
 _TAG_ENDS = (
     *("thread", "observations", "log", "conversation", "task", "response", "title", "reminder"),
 )
 """What completes one of our tags after a `<`, or after the first word of the tag's name."""
+
+_AS_OF = '["Today", "2 weeks ago" and the like are as of {}]'
+"""What says which day the relative dates of a log are relative to."""
 
 ContentBlock = str | dict[str, Any]
 
@@ -49,6 +59,7 @@ def assemble(
     max_input_tokens: int | None = None,
     guide: RecallGuide | None = None,
     show_id: ShowId | None = None,
+    hints: bool = True,
     with_reasoning: bool = True,
 ) -> list[BaseMessage]:
     """Assemble the Actor's input.
@@ -57,12 +68,14 @@ def assemble(
         record: The memory of the thread.
         messages: The whole conversation; no message is changed.
         window: Its unobserved messages.
-        today: The day that relative dates are relative to, in the memory's time zone.
+        today: The day that relative dates are relative to, in the memory's time zone; that of the
+            record's head holds still between changes of the log.
         system: The agent's own system prompt, if it is not among the messages.
         max_input_tokens: Above this, the oldest messages of the window are left out of the view.
         guide: With recall, what the Actor is told about it; groups then name their messages.
         show_id: With a shared log, writes a thread's id for the model; observations are then in
             sections.
+        hints: Whether the current task and the suggested reply are shown.
         with_reasoning: Whether reasoning that is bound to its prefix is shown at all; it never is
             where that prefix changed.
 
@@ -71,7 +84,7 @@ def assemble(
         messages, unchanged.
     """
     head = _join_system_messages(system, messages)
-    memory = render_memory(record, today, guide=guide, show_id=show_id)
+    memory = render_memory(record, today, guide=guide, show_id=show_id, hints=hints)
     extra = count_extra(record, guide) if max_input_tokens is not None else 0
     dropped = count_left_out(window, log_tokens(record), max_input_tokens, extra=extra)
     shown = select_shown(messages, window, dropped)
@@ -87,7 +100,8 @@ def assemble(
         out.append(head)
     if reminder := choose_reminder(record, dropped):
         out.append(HumanMessage(reminder, id=CONTINUATION_ID))
-    return [*out, *write_messages(record, shown, with_reasoning=with_reasoning)]
+    others = write_others(record) if show_id is not None else None
+    return [*out, *write_messages(record, shown, others, with_reasoning=with_reasoning)]
 
 
 def choose_reminder(record: MemoryRecord, dropped: int) -> str:
@@ -148,10 +162,10 @@ def render_memory(
     *,
     guide: RecallGuide | None,
     show_id: ShowId | None,
+    hints: bool,
 ) -> list[str]:
     """Render what the system message says of the memory, in pieces; none where there is none."""
-    others = _render_others(record["others"]) if show_id is not None else ""
-    if not record["log"] and not others:
+    if not record["log"] and not (show_id is not None and record["others"]):
         return []
     instructions = [load("actor_instructions")]
     if show_id is not None:
@@ -165,20 +179,21 @@ def render_memory(
             f"{blocks[0]}\n\n<observations>\n",
             *_build_log_blocks(record, today, guide, show_id),
         ]
-    if others:
-        blocks.append(f"\n\n{others}")
-    if hints := _build_hints(record):
-        blocks.append(hints)
+    if hints and (tags := _build_hints(record)):
+        blocks.append(tags)
     return blocks
 
 
-def _render_others(others: Sequence[Excerpt]) -> str:
-    """Render the excerpts of other threads, with a line on those for which there was no room."""
+def write_others(record: MemoryRecord) -> HumanMessage | None:
+    """Return what shows the excerpts of other threads, with a line on those that have no room."""
+    others = record["others"]
     texts = [thread["text"] for thread in others if thread["text"]]
     hidden = len(others) - len(texts)
     if hidden:
         texts.insert(0, f"[{hidden} other conversation{'' if hidden == 1 else 's'} left out]")
-    return "\n\n".join(texts)
+    if not texts:
+        return None
+    return HumanMessage(fill("other_conversations", conversations="\n\n".join(texts)), id=OTHERS_ID)
 
 
 def _build_log_blocks(
@@ -198,7 +213,8 @@ def _build_log_blocks(
         line = _escape_range(group) if guide is not None else ""
         end = "" if show_id is not None else "\n\n"
         blocks.append(f"{frame}{text}\n{line}{end}" if line else f"{frame}{text}{end}")
-    return [*blocks, f"{frames[-1]}\n</observations>" if frames[-1] else "</observations>"]
+    end = f"{_AS_OF.format(format_weekday(today))}\n</observations>"
+    return [*blocks, f"{frames[-1]}\n\n{end}" if frames[-1] else end]
 
 
 def _select_groups(record: MemoryRecord) -> list[Group]:
@@ -214,7 +230,7 @@ def _escape_range(group: Group) -> str:
 @lru_cache(maxsize=1024)
 def _render_group(text: str, today: date, previous: date | None) -> tuple[str, date | None]:
     """Render a group as of a day; cached, because groups never change and every call shows them."""
-    text = escape(text)
+    text = escape(hide_low_marks(text))
     for rest in _TAG_ENDS:  # the next group may begin with it
         text = escape(f"{text}{rest}").removesuffix(rest)
     return annotate(text, today, previous)

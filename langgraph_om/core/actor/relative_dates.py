@@ -74,7 +74,7 @@ def annotate(text: str, today: date, previous: date | None = None) -> tuple[str,
     fence = 0
     for line in text.split("\n"):
         fenced = fence > 0
-        fence = _track_fence(line, fence)
+        fence = track_fence(line, fence)
         if fenced or fence:
             lines.append(line)
             continue
@@ -136,7 +136,7 @@ def _describe_phrase(phrase: Phrase, today: date) -> str:
 # --- Lines ---------------------------------------------------------------------------------------
 
 
-def _track_fence(line: str, fence: int) -> int:
+def track_fence(line: str, fence: int) -> int:
     """Return how many backticks close the code fence that is open after `line`; 0 when none is."""
     match = _FENCE.match(line)
     if not match:

@@ -33,6 +33,8 @@ class Shown(NamedTuple):
     """What stands before the window: the live request, and calls whose results are in it."""
     entries: Sequence[Entry]
     """The rest of the window."""
+    request: int | None
+    """Index of the live request in `entries`; `None` where it is none of them."""
 
     @property
     def newest(self) -> str | None:
@@ -52,23 +54,36 @@ def select_shown(messages: Sequence[BaseMessage], window: Window, dropped: int) 
     request = _find_pinned_request(window, dropped)
     calls = _find_missing_calls([entry.message for entry in entries], messages)
     lead = [*([request] if request is not None else []), *_strip(calls)]
-    return Shown(dropped, lead, entries)
+    at = next((at for at, entry in enumerate(entries) if entry.key == window.request), None)
+    return Shown(dropped, lead, entries, at)
 
 
 def write_messages(
-    record: MemoryRecord, shown: Shown, *, with_reasoning: bool = True
+    record: MemoryRecord,
+    shown: Shown,
+    others: BaseMessage | None = None,
+    *,
+    with_reasoning: bool = True,
 ) -> list[BaseMessage]:
     """Return the messages of a view, reasoning left out where it is not valid any more.
 
     Args:
         record: The memory of the thread, which knows since when the head is what it is.
         shown: The messages.
+        others: What is shown of other threads, before the live request.
         with_reasoning: Whether reasoning is shown at all where a provider binds it to its prefix.
     """
     entries = shown.entries
     stop = _count_unbound(record, entries) if with_reasoning else len(entries)
-    rest = [entry.message for entry in entries[stop:]]
-    return [*shown.lead, *_strip(entry.message for entry in entries[:stop]), *rest]
+    rest = [
+        without_bound_reasoning(entry.message) if at < stop else entry.message
+        for at, entry in enumerate(entries)
+    ]
+    before = [others] if others is not None else []
+    if shown.request is not None:
+        rest[shown.request : shown.request] = before
+        before = []
+    return [*before, *shown.lead, *(message for message in rest if message is not None)]
 
 
 def count_left_out(window: Window, log: int, limit: int | None, *, extra: int = 0) -> int:

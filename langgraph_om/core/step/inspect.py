@@ -169,9 +169,7 @@ def decide(
         decision = PROCEED
     if decision.kind == "proceed" or (decision.kind == "buffer" and not buffering_waits):
         step = _count_step(record, window)
-        head = track_head(
-            settings, record, messages, window, now.astimezone(settings.timezone).date()
-        )
+        head = track_head(settings, record, messages, window, now)
         stepped: Event = {
             "type": "stepped",
             "request": window.request,

@@ -17,7 +17,12 @@ from typing import Any, get_args
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
 from langgraph_om.archive import MessageArchive
-from langgraph_om.core.content.message_keys import CONTINUATION_ID, content_digest, derive_id
+from langgraph_om.core.content.message_keys import (
+    CONTINUATION_ID,
+    OTHERS_ID,
+    content_digest,
+    derive_id,
+)
 from langgraph_om.core.observe.parse_answer import Parsed, parse_output
 from langgraph_om.testing import Provider, check_message_sequence
 from support.reasoning import misplaced, without_thoughts
@@ -258,20 +263,23 @@ def prefix_moved(before: Moment, now: Moment) -> list[str]:
     if before.today != now.today:
         return []
     was, is_now = _prefix(before), _prefix(now)
-    if old == new and was != is_now:
+    if old and old == new and _head(before) != _head(now):
         return [f"the prefix moved though nothing was observed or reflected: {was} to {is_now}"]
     if old and new[: len(old)] == old and is_now[: len(was) - 1] != was[:-1]:
         return ["the log grew, and what stood before changed"]
     return []
 
 
-def _prefix(now: Moment) -> list[Any]:
+def _head(now: Moment) -> list[str]:
+    """The texts of the system message."""
     first = now.prompt[0]
-    if not isinstance(first, SystemMessage):
+    if not isinstance(first, SystemMessage) or isinstance(first.content, str):
         return []
-    if isinstance(first.content, str):
-        return []
-    texts = [block["text"] if isinstance(block, dict) else block for block in first.content]
+    return [block["text"] if isinstance(block, dict) else block for block in first.content]
+
+
+def _prefix(now: Moment) -> list[str]:
+    texts = _head(now)
     ends = [at for at, text in enumerate(texts) if text.endswith("</observations>")]
     return texts[: ends[0] + 1] if ends else []
 
@@ -282,7 +290,7 @@ def others_among_own(now: Moment) -> list[str]:
         f"{message.id} was not said here"
         for message in now.prompt
         if message.type != "system"
-        and message.id != CONTINUATION_ID
+        and message.id not in (CONTINUATION_ID, OTHERS_ID)
         and message.id not in now.told.messages
     ]
 

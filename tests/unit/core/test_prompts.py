@@ -31,6 +31,10 @@ SAMPLES: dict[str, dict[str, str]] = {
     "actor_threads": {},
     "continuation": {},
     "trimmed": {},
+    "other_conversations": {
+        "conversations": '<other-conversation id="t2">\nUser (09:00): Which tent?\n'
+        "</other-conversation>"
+    },
     "observer_condensed": {"output_format": OBSERVER_FORM, "custom": CUSTOM},
     "observer_default": {"output_format": OBSERVER_FORM, "custom": CUSTOM},
     "observer_legacy": {"output_format": OBSERVER_FORM, "custom": CUSTOM},
@@ -92,6 +96,7 @@ MAX_TOKENS = {  # of the file alone, its slots open
     "actor_threads": 250,
     "continuation": 100,
     "trimmed": 100,
+    "other_conversations": 100,
     "observer_condensed": 1200,
     "observer_default": 3000,
     "observer_legacy": 500,
@@ -303,7 +308,7 @@ def test_example_follows_the_item_grammar() -> None:
     assert EVENT_DATE.search(body)
 
 
-def test_marks_of_the_form_and_of_the_actor_are_the_same() -> None:
+def test_actor_is_told_the_marks_of_the_form_that_it_is_shown() -> None:
     marks = re.compile("[🔴🟡🟢✅]")
-    assert set(marks.findall(load("actor_instructions"))) == set("🔴🟡🟢✅")
+    assert set(marks.findall(load("actor_instructions"))) == set("🔴✅")
     assert set(re.findall(r"^- (\S) ", load("observer_output"), re.MULTILINE)) == set("🔴🟡🟢✅")
