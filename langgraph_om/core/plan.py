@@ -72,14 +72,23 @@ def plan(record: MemoryRecord, window: Window, thresholds: Thresholds, now: date
     if _is_buffered_reflection_due(record, window, thresholds):
         return Decision("activate", "reflection", 1)
     live = select_live_chunks(record, window)
-    if live and _is_activation_due(record, window, thresholds):
-        count = count_to_activate(live, window.tokens, thresholds, log_tokens(record))
+    ready = select_ready_chunks(live, window, thresholds)
+    if ready and _is_activation_due(record, window, thresholds):
+        count = count_to_activate(ready, window.tokens, thresholds, log_tokens(record))
         return Decision("activate", "observation", count)
     if not _has_just_failed(record, window):
         blocking = _decide_blocking(record, window, thresholds)
         if blocking is not None:
             return blocking
     return _decide_buffering(record, window, thresholds, live)
+
+
+def select_ready_chunks(
+    live: Sequence[LiveChunk], window: Window, thresholds: Thresholds
+) -> list[LiveChunk]:
+    """Return the chunks that may be activated: those before the user turns that stay verbatim."""
+    stop = window.count_before_turns(thresholds.keep_turns)
+    return [part for part in live if part.stop <= stop]
 
 
 def count_to_activate(
@@ -201,18 +210,23 @@ def _count_to_observe(record: MemoryRecord, window: Window, thresholds: Threshol
         return 0
     limit = thresholds.messages_at(log)
     return _choose_batch(
-        window, keep=thresholds.keep_tokens, limit=limit, max_tokens=thresholds.message_tokens
+        window,
+        keep=thresholds.keep_tokens,
+        limit=limit,
+        max_tokens=thresholds.message_tokens,
+        stop=window.count_before_turns(thresholds.keep_turns),
     )
 
 
-def _choose_batch(window: Window, *, keep: int, limit: int, max_tokens: int) -> int:
+def _choose_batch(window: Window, *, keep: int, limit: int, max_tokens: int, stop: int) -> int:
     """Choose how many messages one observation takes.
 
     The goal is the longest prefix that leaves at least `keep` tokens. Where the window would still
     be at its threshold then (a single large message at the end), it is one exchange more. A backlog
-    is taken in batches of at most `max_tokens`; a larger exchange is a batch of its own.
+    is taken in batches of at most `max_tokens`; a larger exchange is a batch of its own. Behind
+    `stop` nothing is taken.
     """
-    cuts = [0, *find_safe_cuts(window.entries)]
+    cuts = [0, *(cut for cut in find_safe_cuts(window.entries) if cut <= stop)]
     removed = [0, *accumulate(entry.tokens for entry in window.entries)]
     goal = max(
         (at for at, cut in enumerate(cuts) if window.tokens - removed[cut] >= keep), default=0
@@ -258,6 +272,7 @@ def _decide_buffering(
             count_covered(live),
             interval=thresholds.buffer_tokens,
             most=thresholds.message_tokens,
+            stop=window.count_before_turns(thresholds.keep_turns),
         )
         if end:
             return Decision("buffer", "observation", end)

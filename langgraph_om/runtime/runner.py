@@ -19,6 +19,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph_om.archive import MessageArchive
 from langgraph_om.archive.log_cache import LogCache
 from langgraph_om.archive.writer import ArchiveWriter
+from langgraph_om.core.actor.gaps import find_gaps
 from langgraph_om.core.actor.head import find_day
 from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.config.settings import Identity, Settings
@@ -265,15 +266,18 @@ class StepRunner:
         """
         settings = self.settings
         limit = settings.max_input_tokens if max_input_tokens is None else max_input_tokens
+        window = self._window(record, messages, record["turn"]["request"])
         return assemble(
             record,
             messages,
-            self._window(record, messages, record["turn"]["request"]),
+            window,
             today=find_day(record, self.clock().astimezone(settings.timezone).date()),
             system=system,
             max_input_tokens=limit,
             guide=settings.guide,
             show_id=settings.show_id if settings.scope == "resource" else None,
+            hints=settings.continuation_hints,
+            gaps=find_gaps(settings, record, window),
             with_reasoning=with_reasoning,
         )
 

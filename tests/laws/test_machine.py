@@ -44,6 +44,9 @@ RULES = st.builds(
     shares_budget=st.sampled_from([False, False, True]),
     recalls=st.booleans(),
     thinks=st.booleans(),
+    keep_turns=st.sampled_from([0, 0, 1, 2, 5]),
+    marks_gaps=st.booleans(),
+    hints=st.booleans(),
     scope=st.sampled_from(SCOPES),
 )
 

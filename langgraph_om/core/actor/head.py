@@ -8,11 +8,12 @@ made behind another head cannot be sent again with reasoning that its provider h
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 
 from langchain_core.messages import BaseMessage
 
+from langgraph_om.core.actor.gaps import find_gaps
 from langgraph_om.core.actor.prompt import (
     choose_reminder,
     count_extra,
@@ -53,16 +54,17 @@ def track_head(
     dropped = count_left_out(window, log_tokens(record), settings.max_input_tokens, extra=extra)
     shown = select_shown(messages, window, dropped)
     parts = _list_parts(settings, record, messages, shown, as_of)
-    is_plain = not (any(parts) or record["cursor"])
+    gaps = find_gaps(settings, record, window)
+    is_plain = not (any(parts) or record["cursor"] or gaps)
     digest = hashlib.blake2b("\x1f".join(parts).encode("utf-8", "surrogatepass"), digest_size=8)
     former, seen = record.get("head"), _count_seen(record, shown)
     is_same = former is None and is_plain
-    _add_messages(digest, shown.entries[: seen or 0])
+    _add_messages(digest, shown.entries[: seen or 0], gaps)
     if former is not None and seen is not None:
         is_same = digest.hexdigest() == former["digest"] and (
             is_plain or not _was_answered_elsewhere(shown.entries[seen:])
         )
-    _add_messages(digest, shown.entries[seen or 0 :])
+    _add_messages(digest, shown.entries[seen or 0 :], gaps)
     known = former["after"] if former is not None else None
     return {
         "after": known if is_same else shown.newest,
@@ -111,7 +113,9 @@ def _list_parts(
 ) -> list[str]:
     """List what stands before the window, and what is put between its messages."""
     show_id = settings.show_id if settings.scope == "resource" else None
-    parts = render_memory(record, as_of, guide=settings.guide, show_id=show_id, hints=True)
+    parts = render_memory(
+        record, as_of, guide=settings.guide, show_id=show_id, hints=settings.continuation_hints
+    )
     parts.append(choose_reminder(record, shown.dropped))
     parts += [content_digest(message) for message in select_instructions(messages)]
     parts += [f"{key_of(message)} {content_digest(message)}" for message in shown.lead]
@@ -135,8 +139,11 @@ def _count_seen(record: MemoryRecord, shown: Shown) -> int | None:
     return None
 
 
-def _add_messages(digest: hashlib.blake2b, entries: Sequence[Entry]) -> None:
-    text = "".join([f"\x1f{entry.key} {entry.digest}" for entry in entries])
+def _add_messages(
+    digest: hashlib.blake2b, entries: Sequence[Entry], gaps: Mapping[str, str]
+) -> None:
+    lines = [f"\x1f{gaps.get(entry.key, '')}{entry.key} {entry.digest}" for entry in entries]
+    text = "".join(lines)
     digest.update(text.encode("utf-8", "surrogatepass"))
 
 

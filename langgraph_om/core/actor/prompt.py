@@ -60,6 +60,7 @@ def assemble(
     guide: RecallGuide | None = None,
     show_id: ShowId | None = None,
     hints: bool = True,
+    gaps: Mapping[str, str] | None = None,
     with_reasoning: bool = True,
 ) -> list[BaseMessage]:
     """Assemble the Actor's input.
@@ -76,6 +77,7 @@ def assemble(
         show_id: With a shared log, writes a thread's id for the model; observations are then in
             sections.
         hints: Whether the current task and the suggested reply are shown.
+        gaps: By key, the lines before user messages that follow a pause, from `find_gaps`.
         with_reasoning: Whether reasoning that is bound to its prefix is shown at all; it never is
             where that prefix changed.
 
@@ -101,7 +103,8 @@ def assemble(
     if reminder := choose_reminder(record, dropped):
         out.append(HumanMessage(reminder, id=CONTINUATION_ID))
     others = write_others(record) if show_id is not None else None
-    return [*out, *write_messages(record, shown, others, with_reasoning=with_reasoning)]
+    out += write_messages(record, shown, others, gaps=gaps, with_reasoning=with_reasoning)
+    return out
 
 
 def choose_reminder(record: MemoryRecord, dropped: int) -> str:

@@ -59,6 +59,11 @@ def write_gap(previous: date, following: date) -> str | None:
     return None if days < _MIN_GAP_DAYS else f"[{_describe_duration(days, years=False)} later]"
 
 
+def write_duration(days: int) -> str:
+    """Write a number of days in its largest whole unit: `3 days`, `2 weeks`, `1 year`."""
+    return _describe_duration(days, years=True)
+
+
 def annotate(text: str, today: date, previous: date | None = None) -> tuple[str, date | None]:
     """Return the text with relative time added, and the date of the last heading in it.
 

@@ -5,11 +5,12 @@ No message is changed but for reasoning that a provider would not accept where i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
+from langgraph_om.core.actor.gaps import write_gap_message
 from langgraph_om.core.content.bound_reasoning import (
     answers_other_view,
     without_bound_reasoning,
@@ -63,6 +64,7 @@ def write_messages(
     shown: Shown,
     others: BaseMessage | None = None,
     *,
+    gaps: Mapping[str, str] | None = None,
     with_reasoning: bool = True,
 ) -> list[BaseMessage]:
     """Return the messages of a view, reasoning left out where it is not valid any more.
@@ -71,19 +73,22 @@ def write_messages(
         record: The memory of the thread, which knows since when the head is what it is.
         shown: The messages.
         others: What is shown of other threads, before the live request.
+        gaps: By key, the lines before user messages that follow a pause.
         with_reasoning: Whether reasoning is shown at all where a provider binds it to its prefix.
     """
     entries = shown.entries
     stop = _count_unbound(record, entries) if with_reasoning else len(entries)
-    rest = [
-        without_bound_reasoning(entry.message) if at < stop else entry.message
-        for at, entry in enumerate(entries)
-    ]
-    before = [others] if others is not None else []
-    if shown.request is not None:
-        rest[shown.request : shown.request] = before
-        before = []
-    return [*before, *shown.lead, *(message for message in rest if message is not None)]
+    out = [others] if others is not None and shown.request is None else []
+    out += shown.lead
+    for at, entry in enumerate(entries):
+        if at == shown.request and others is not None:
+            out.append(others)
+        if gaps and entry.key in gaps:
+            out.append(write_gap_message(gaps[entry.key]))
+        message = without_bound_reasoning(entry.message) if at < stop else entry.message
+        if message is not None:
+            out.append(message)
+    return out
 
 
 def count_left_out(window: Window, log: int, limit: int | None, *, extra: int = 0) -> int:

@@ -179,6 +179,8 @@ class ObservationConfig:
         Hint("a whole number of tokens, 0 or more, or False for all"),
     ] = 2000
     """Tokens of earlier observations that the Observer is shown; 0: none, `False`: all."""
+    keep_turns: Annotated[int, Field(ge=0), Hint("a whole number of user turns, 0 or more")] = 0
+    """How many of the newest user turns stay verbatim, however many tokens they have."""
     observe_attachments: Annotated[
         bool | Literal["auto"] | Sequence[_MimePattern],
         Hint(
@@ -243,6 +245,7 @@ class ObservationOptions(TypedDict, total=False):
     buffer_activation: float
     block_after: float | None
     previous_observer_tokens: int | Literal[False]
+    keep_turns: int
     observe_attachments: bool | Literal["auto"] | Sequence[str]
     prompt: PromptVariant
 

@@ -146,7 +146,10 @@ CONTINUATION_ID = "om-continuation"
 OTHERS_ID = "om-other-conversations"
 """Id of what shows the Actor the recent messages of other threads."""
 
-_OWN_IDS: Final = frozenset({CONTINUATION_ID, OTHERS_ID})
+GAP_ID = "om-gap"
+"""Id of the lines that tell the Actor of pauses."""
+
+_OWN_IDS: Final = frozenset({CONTINUATION_ID, OTHERS_ID, GAP_ID})
 
 _OPENING, _CLOSING = "<system-reminder>", "</system-reminder>"
 """What our reminders begin and end with."""
@@ -189,6 +192,8 @@ def is_reminder(message: BaseMessage) -> bool:
     if message.id not in _OWN_IDS or not isinstance(message, HumanMessage):
         return False
     text = message.content
+    if message.id == GAP_ID:
+        return isinstance(text, str) and text.startswith("[") and text.endswith("]")
     return isinstance(text, str) and text.startswith(_OPENING) and text.rstrip().endswith(_CLOSING)
 
 

@@ -19,6 +19,7 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 from langgraph_om.archive import MessageArchive
 from langgraph_om.core.content.message_keys import (
     CONTINUATION_ID,
+    GAP_ID,
     OTHERS_ID,
     content_digest,
     derive_id,
@@ -86,6 +87,8 @@ class Moment:
     left_out: int
     """How many messages memory said to leave out of the view."""
     today: date
+    keep_turns: int = 0
+    shows_hints: bool = True
     is_forked: bool = False
     """Whether the log is shared and knows other branches of the thread too."""
     noted: frozenset[str] = frozenset()
@@ -123,6 +126,43 @@ def lost_or_doubled(now: Moment, archive: MessageArchive | None = None) -> list[
         problems.append(f"{lost} are not shown as they are, {now.left_out} were said to be")
     gone = [key for key in now.told.standing if key not in present]
     return [*problems, *_not_archived(now, gone, archive)]
+
+
+def newest_turns_not_kept(now: Moment, before: Moment | None) -> list[str]:
+    """The newest user turns stay verbatim: of these, nothing is observed that was not before."""
+    standing = [now.told.messages[key] for key in now.told.standing]
+    starts = [at for at, message in enumerate(standing) if message.type == "human"]
+    if not now.keep_turns or now.is_shared or not starts:
+        return []
+    first = starts[-now.keep_turns] if len(starts) >= now.keep_turns else 0
+    covered = times_covered(now)
+    known = times_covered(before) if before is not None else {}
+    return [
+        f"{message.id} is observed, and is of the newest {now.keep_turns} turns"
+        for message in standing[first:]
+        if covered[str(message.id)] and not known.get(str(message.id))
+    ]
+
+
+def hints_shown(now: Moment) -> list[str]:
+    """Without `continuation_hints`, neither hint is in the prompt."""
+    tags = ("\n<current-task>\n", "\n<suggested-response>\n")
+    text = "" if now.shows_hints else "".join(_head(now))
+    return [f"{tag.strip()} is shown" for tag in tags if tag in text]
+
+
+def gaps_moved(before: Moment, now: Moment) -> list[str]:
+    """A line about a pause stays as it is while the window begins where it did."""
+    if before.told.taken_back != now.told.taken_back or before.left_out or now.left_out:
+        return []
+    if before.record["cursor"] != now.record["cursor"]:
+        return []
+    old, new = _gaps(before), _gaps(now)
+    return [f"the line before {key} was {old[key]!r}" for key in old if new.get(key) != old[key]]
+
+
+def _gaps(now: Moment) -> dict[str, str]:
+    return {str(b.id): a.text for a, b in pairwise(now.prompt) if a.id == GAP_ID}
 
 
 def _is_shown(shown: BaseMessage | None, said: BaseMessage) -> bool:
@@ -290,7 +330,7 @@ def others_among_own(now: Moment) -> list[str]:
         f"{message.id} was not said here"
         for message in now.prompt
         if message.type != "system"
-        and message.id not in (CONTINUATION_ID, OTHERS_ID)
+        and message.id not in (CONTINUATION_ID, OTHERS_ID, GAP_ID)
         and message.id not in now.told.messages
     ]
 
@@ -333,9 +373,11 @@ def broken(
             *not_rendered_back(now),
             *others_among_own(now),
             *misplaced(now.prompt),
+            *hints_shown(now),
         )
     ]
     line = [before, *moments] if before is not None else [*moments]
     for earlier, later in pairwise(line):
         problems += [*cursor_moved_back(earlier, later), *prefix_moved(earlier, later)]
+        problems += [*newest_turns_not_kept(later, earlier), *gaps_moved(earlier, later)]
     return problems

@@ -67,6 +67,9 @@ class Rules:
     recalls: bool = False
     thinks: bool = False
     """Whether the Actor answers in reasoning that is bound to its prompt."""
+    keep_turns: int = 0
+    marks_gaps: bool = False
+    hints: bool = True
     scope: str = "thread"
     """"resource": all threads share one log, of which each channel carries a copy."""
 
@@ -160,6 +163,7 @@ class World:
                 "message_tokens": rules.messages,
                 "buffer_tokens": False if is_off else rules.buffer_tokens,
                 "buffer_activation": rules.buffer_activation,
+                "keep_turns": rules.keep_turns,
             },
             reflection={"observation_tokens": rules.log},
             archive=self.archive,
@@ -167,6 +171,8 @@ class World:
             share_token_budget=rules.shares_budget,
             retrieval=rules.recalls,
             max_input_tokens=rules.max_input_tokens,
+            gap_markers=rules.marks_gaps,
+            continuation_hints=rules.hints,
             buffering=self._new_buffering(),
             token_counter=Words(),
             clock=self.clock,
@@ -328,6 +334,8 @@ class World:
                     left_out=left_out,
                     today=self.clock.now.date(),
                     is_forked=thread.is_forked,
+                    keep_turns=self.rules.keep_turns,
+                    shows_hints=self.rules.hints,
                 )
             )
         if thread.is_forked and self.shares is not None:

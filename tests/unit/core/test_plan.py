@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import cycle as endless
 from typing import Any, Literal
@@ -516,3 +517,33 @@ def test_reflection_is_not_activated_either_while_reasoning_waits_for_its_tools(
         record, window = buffered(*messages, log=log)
         record = fold(record, [{"reflection": reflection, "chunks": []}])
         assert plan(record, window, limit, NOW).kind == kind
+
+
+# --- Turns that stay verbatim --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("turns", "count"), [(0, 6), (1, 6), (2, 4), (3, 2), (4, 0), (9, 0)])
+def test_newest_user_turns_are_not_observed_whatever_their_tokens(turns: int, count: int) -> None:
+    limit = resolve_thresholds(
+        ObservationConfig(
+            message_tokens=1000, buffer_tokens=False, buffer_activation=1.0, keep_turns=turns
+        ),
+        ReflectionConfig(),
+    )
+    messages = [*talk(100, 100, 100, 100, 100, 100), HumanMessage(words(800), id="live")]
+    window = open_window(blank_record(), messages, Words())
+    decision = plan(blank_record(), window, limit, NOW)
+    assert (decision.kind, decision.count) == (("observe", count) if count else ("proceed", 0))
+
+
+def test_turns_that_stay_verbatim_are_not_buffered_either() -> None:
+    limit = resolve_thresholds(
+        ObservationConfig(message_tokens=1000, buffer_tokens=0.2, keep_turns=2), ReflectionConfig()
+    )
+    messages = [*talk(100, 100, 100, 100), HumanMessage(words(100), id="live")]
+    window = open_window(blank_record(), messages, Words())
+    assert plan(blank_record(), window, limit, NOW).count == 2
+    record, window = buffered(*talk(900, 100), HumanMessage(words(100), id="live"))
+    assert plan(record, window, limit, NOW).kind == "proceed"
+    freed = replace(limit, keep_turns=1)
+    assert plan(record, window, freed, NOW).kind == "activate"
