@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from langchain_core.messages import BaseMessage, ToolMessage
@@ -78,6 +79,7 @@ class ArchiveWriter:
         after: str | None,
         now: datetime,
         title: str | None = None,
+        times: Mapping[str, datetime] | None = None,
     ) -> None:
         """Append messages to a thread; what of them is no JSON value is written as text.
 
@@ -88,17 +90,23 @@ class ArchiveWriter:
             after: The key of the message before the first one; `None` at the start.
             now: The current time.
             title: The thread's title.
+            times: By key, when messages were written or first seen.
 
         Raises:
             ArchiveError: When the storage fails.
             ConfigurationError: When the thread belongs to another resource.
         """
         rows = _to_rows(entries)
+        append = partial(
+            self.archive.append, thread_id, resource_id, after=after, now=now, title=title
+        )
+        if times:
+            append = partial(append, times=times)
         try:
-            self.archive.append(thread_id, resource_id, rows, after=after, now=now, title=title)
+            append(rows)
         except ConfigurationError:  # a message that is no JSON, or a thread of somebody else
             plain = [(key, _make_plain(message), seen) for key, message, seen in rows]
-            self.archive.append(thread_id, resource_id, plain, after=after, now=now, title=title)
+            append(plain)
 
     def add_new_groups(
         self, thread_id: str, resource_id: str | None, groups: Sequence[Group], now: datetime

@@ -300,7 +300,7 @@ class StepRunner:
         try:
             if who.thread_id and self.archive is not None:
                 conversation = self.conversation(values)
-                flow = complete_thread(who.thread_id, who.resource_id, conversation, self.clock())
+                flow = complete_thread(self.settings, who, record, conversation, self.clock())
                 drive(flow, self.context(config))
         except ArchiveError as error:
             return self.recalling.unreadable(who, error)

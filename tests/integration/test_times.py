@@ -134,3 +134,68 @@ def test_answers_without_a_time_are_dated_by_their_request() -> None:
     found = headings(transcripts(observer))
     assert len(found) > 12
     assert all(heading == said for heading, said in found), found
+
+
+# --- Where the messages are kept -----------------------------------------------------------------
+
+
+def recalled(memory: ObservationalMemory, values: Any, thread: str = "t") -> list[tuple[str, str]]:
+    """Per message of a thread, the day that recall tells and the day on which it was really said.
+
+    A user's messages come before the answers of the same day.
+    """
+    found: list[tuple[str, str]] = []
+    asked: Any = {"limit": 5, "page": 1, "threadId": thread}
+    while True:
+        answer = memory.recall(values, CONFIG, **asked)
+        heads = re.findall(
+            r"^\*\*\w+(?: \((\S+) \S+\))?\*\* .*\n.*?(?:said|answered) on (\w+ \d+)",
+            answer["messages"],
+            re.MULTILINE,
+        )
+        found += [(day and f"{datetime.fromisoformat(day):%b %-d}", said) for day, said in heads]
+        if not answer["hasNextPage"]:
+            return found
+        asked["page"] += 1
+
+
+@pytest.mark.parametrize("archive", [None, "sqlite://"])
+@pytest.mark.parametrize("is_timed", [True, False])
+def test_recall_tells_when_observed_messages_were_said(
+    *, archive: str | None, is_timed: bool
+) -> None:
+    calendar = Calendar()
+    memory, _ = remembering(calendar, retrieval=True, archive=archive)
+    actor = Actor(calendar=calendar, is_timed=is_timed)
+    graph = create_memory_agent(actor, memory=memory, checkpointer=InMemorySaver())
+    talk(graph, calendar, 12)
+    values = graph.get_state(CONFIG).values
+    assert len(values["om"]["log"]) > 1
+    found = recalled(memory, values)
+    assert len(found) == 24
+    if is_timed or archive:
+        assert all(told == said for told, said in found), found
+    else:  # where nothing has a time itself, only what is in the window is known
+        assert all(told in ("", said) for told, said in found), found
+
+
+@pytest.mark.parametrize("is_timed", [True, False])
+def test_other_threads_are_dated_by_what_the_archive_keeps(*, is_timed: bool) -> None:
+    calendar = Calendar()
+    memory, observer = remembering(
+        calendar, retrieval={"scope": "resource"}, archive="sqlite://", scope="resource"
+    )
+    actor = Actor(calendar=calendar, is_timed=is_timed)
+    graph = create_memory_agent(actor, memory=memory, checkpointer=InMemorySaver())
+    other: Any = {"configurable": {"thread_id": "other", "resource_id": "ana"}}
+    talk(graph, calendar, 3, other)
+    calendar.pass_days(30)
+    talk(graph, calendar, 1)
+    values = graph.get_state(CONFIG).values
+    excerpts = "\n".join(each["text"] for each in values["om"]["others"])
+    told = headings(f"{excerpts}\n{transcripts(observer)}")
+    assert len(told) > 4
+    assert all(heading == said for heading, said in told), told
+    found = recalled(memory, values, "other")
+    assert len(found) == 6
+    assert all(day == said for day, said in found), found

@@ -142,7 +142,8 @@ def _time_messages(
         for archived in read
         if is_conversation(archived.message)
     ]
-    return entries, settings.times_of([(entry.key, entry.message) for entry in entries], {})
+    seen = {archived.key: archived.at.isoformat() for archived in read if archived.at is not None}
+    return entries, settings.times_of([(entry.key, entry.message) for entry in entries], seen)
 
 
 def _read_end(settings: Settings, thread: OtherThread, last: int) -> EffectFlow[OtherThread]:

@@ -8,7 +8,7 @@ again, or the next turn where trying took long.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import takewhile
@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import (
     Keyed,
     content_digest,
@@ -83,7 +83,7 @@ def archive_new(
     thread = record["thread_id"]
     if not thread:  # nobody could tell such conversations apart
         return record, []
-    archive = _Archive(thread, record["resource_id"], now)
+    archive = _Archive(settings, thread, record["resource_id"], now, record["stamps"])
     memory = yield from archive.call("recall_thread", thread, select_own_groups(record))
     missed = {*changed, *memory.missed}
     if request is not None and memory.waited_for == request:
@@ -111,9 +111,12 @@ def archive_new(
 class _Archive:
     """The archive as one step calls it for its thread."""
 
+    settings: Settings
     thread_id: str
     resource_id: str | None
     now: datetime
+    stamps: Mapping[str, str]
+    """When messages were first seen that have no time themselves."""
     seconds: float = 0.0
     """How long its calls have taken."""
 
@@ -128,7 +131,12 @@ class _Archive:
         self, entries: Keyed, *, after: str | None, title: str | None = None
     ) -> EffectFlow[None]:
         whose = (self.thread_id, self.resource_id)
-        options = {"after": after, "now": self.now, "title": title}
+        times = {
+            key: time
+            for key, message in entries
+            if (time := self.settings.time_of(key, message, self.stamps)) is not None
+        }
+        options = {"after": after, "now": self.now, "title": title, "times": times}
         yield from self.call("append_messages", *whose, entries, **options)
 
     def archived_keys(self, keys: Sequence[str]) -> EffectFlow[set[str]]:
@@ -188,17 +196,29 @@ def _find_removable(
 
 
 def complete_thread(
-    thread_id: str, resource_id: str | None, messages: Sequence[BaseMessage], now: datetime
+    settings: Settings,
+    identity: Identity,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    now: datetime,
 ) -> EffectFlow[None]:
-    """Archive what is missing of a conversation whose record is not at hand.
+    """Archive what is missing of a conversation that was not looked at in this step.
+
+    Args:
+        settings: The settings in force.
+        identity: Whose conversation it is.
+        record: The memory of the thread, which may be of an earlier step.
+        messages: The whole conversation.
+        now: The current time.
 
     Raises:
         ArchiveError: When the storage fails.
     """
     entries = _select_conversation(messages)
-    if not entries or not thread_id:
+    if not entries or not identity.thread_id:
         return
-    archive = _Archive(thread_id, resource_id, now)
+    whose = (identity.thread_id, identity.resource_id)
+    archive = _Archive(settings, *whose, now, record["stamps"])
     known = yield from archive.archived_keys([key for key, _ in entries])
     last = max((at for at, (key, _) in enumerate(entries) if key in known), default=-1)
     new = entries[last + 1 :]

@@ -289,6 +289,14 @@ def test_the_callers_engine_is_migrated_too(tmp_path: Path) -> None:
     engine.dispose()
 
 
+def test_what_was_kept_without_times_has_none(former: Engine, archive: SQLAlchemyArchive) -> None:
+    assert [found.at for found in archive.messages("trip", limit=9)] == [None, None]
+    known = [("a", HumanMessage("Hello", id="a"), True)]
+    archive.append("trip", "ana", known, after=None, now=at(9), times={"a": at(1)})
+    assert [found.at for found in archive.messages("trip", limit=9)] == [at(1), None]
+    assert read_all(archive) == HELD
+
+
 # --- How they are migrated -----------------------------------------------------------------------
 
 
