@@ -45,6 +45,10 @@ class MemoryRecord(TypedDict, total=False):
     log: list[Group]
     cursor: list[str]
     """Ids of the newest observed messages, newest last."""
+    observed: dict[str, Any] | None
+    """What stands before the window: the key of the `last` message, its `index`, how many messages
+    of the conversation there are up to it (`count`), and of these the `strays`, keys of messages
+    that were put there later and are not observed; `None` while nothing is."""
     chunks: list[dict[str, Any]]
     reflection: dict[str, Any] | None
     pending: dict[str, Any]

@@ -82,6 +82,7 @@ def observe_cycle(
         group=group,
         observation_tokens=written,
         observations=text,
+        **_describe_strays(window, count),
         **select_hints(settings, parsed),
     )
     yield from build_title_change(cycle, at, parsed.thread_title)
@@ -124,11 +125,25 @@ def ask_observer(
     return (yield from check_input(cycle, parsed))
 
 
+def _describe_strays(window: Window, count: int) -> dict[str, Any]:
+    """Say where the observations of strays belong, and which strays are left; nothing without."""
+    strays = window.strays
+    if not strays.messages:
+        return {}
+    return {"before": strays.before, "strays": [key for key, _ in strays.messages[count:]]}
+
+
 def _read_times(cycle: CycleInfo, window: Window) -> list[datetime | None]:
-    """Return when each message of the window was written, as its neighbours tell it too."""
+    """Return when each message of the window was written, as its neighbours tell it too.
+
+    Strays have other neighbours than the rest of the window: then only theirs are returned.
+    """
+    strays, stamps = window.strays, cycle.record["stamps"]
+    if strays.messages:
+        keyed = [*strays.earlier, *strays.messages[: strays.run], *strays.later]
+        return cycle.settings.times_of(keyed, stamps)[len(strays.earlier) :]
     keyed = [*window.observed, *((entry.key, entry.message) for entry in window.entries)]
-    times = cycle.settings.times_of(keyed, cycle.record["stamps"])
-    return times[len(window.observed) :]
+    return cycle.settings.times_of(keyed, stamps)[len(window.observed) :]
 
 
 def _build_observer_input(

@@ -30,6 +30,7 @@ _FORMS: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
     "current_task": _TEXT_OR_NONE,
     "suggested_response": _TEXT_OR_NONE,
     "thread_title": _TEXT_OR_NONE,
+    "observed": ((dict, type(None)), "None or a mapping"),
     "stamps": ((dict,), "a mapping from message ids to ISO times"),
     "token_cache": ((dict,), "a mapping"),
     "turn": ((dict,), "a mapping"),
@@ -56,6 +57,7 @@ _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "reflection": ("cycle_id", "group_ids", "groups", "input_tokens", "tokens"),
     "token_cache": ("counter", "counts"),
     "turn": ("request", "step"),
+    "observed": ("last", "index", "count", "strays"),
     "tripwire": ("reason", "last_message"),
 }
 """Per key that holds one mapping, the keys that it must have."""

@@ -104,6 +104,7 @@ def _open(record: _Draft, event: Mapping[str, Any]) -> None:
 def _join(record: _Draft, event: Mapping[str, Any]) -> None:
     """Let the thread take part in a shared log from now on, and send its own observations there."""
     was_shared = record["scope"] == "resource"
+    record["observed"] = None  # the shared log says what is observed
     record["outbox"] = []
     record["revision"] = 0
     if was_shared and record["resource_id"] != event["resource_id"]:
@@ -153,6 +154,8 @@ def _set_counts(record: _Draft, event: Mapping[str, Any]) -> None:
     counts.update(event["counts"])
     record["token_cache"] = {"counter": event["counter"], "counts": counts}
     record["stamps"] = {**event["stamps"], **stamps} if event["stamps"] else stamps
+    if "observed" in event:
+        record["observed"] = event["observed"]
 
 
 def _note_step(record: _Draft, event: Mapping[str, Any]) -> None:
@@ -281,6 +284,10 @@ def _note_archived(record: _Draft, event: Mapping[str, Any]) -> None:
 def _note_evicted(record: _Draft, event: Mapping[str, Any]) -> None:
     """Note up to where observed messages were removed from the conversation."""
     record["evicted"] = event["last"]
+    observed, gone = record["observed"], len(event.get("ids", ()))
+    if observed is not None:
+        places = {key: observed[key] - gone for key in ("index", "count")}
+        record["observed"] = {**observed, **places}
 
 
 def _ignore(record: _Draft, event: Mapping[str, Any]) -> None:
@@ -322,8 +329,12 @@ def _extend_log(record: dict[str, Any], event: Mapping[str, Any], groups: Sequen
         group["id"] in known for group in groups
     ):
         return False
-    record["log"] = [*record["log"], *groups]
+    before = find_groups(record["log"], [event["before"]]) if event.get("before") else None
+    at = len(record["log"]) if before is None else before
+    record["log"] = [*record["log"][:at], *groups, *record["log"][at:]]
     record["cursor"] = list(event["cursor"])
+    if record["observed"] is not None and event.get("strays") is not None:
+        record["observed"] = {**record["observed"], "strays": event["strays"]}
     if record["scope"] == "resource":
         hints = {name: event.get(name) for name in HINTS}
         _add_to_outbox(

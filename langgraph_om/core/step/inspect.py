@@ -16,11 +16,12 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.cycles.results import drop_stale_buffers, take_in_results
-from langgraph_om.core.effects import EffectFlow, JobState, PeekJobs
+from langgraph_om.core.effects import EffectFlow, JobState, PeekJobs, Warn
 from langgraph_om.core.events import iso
 from langgraph_om.core.plan import PROCEED, Decision, plan
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import select_valid_counts
+from langgraph_om.core.record.strays import check_observed
 from langgraph_om.core.record.window import Entry, Window, open_window
 from langgraph_om.core.step.archive import archive_new
 from langgraph_om.core.step.shared_log import check_resource_id, exchange
@@ -38,6 +39,9 @@ class Inspection:
     decision: Decision
     events: list[Event]
     """What to fold and to show; ends with the status when the Actor goes on."""
+    overlooked: int = 0
+    """How many messages were put among the observed ones, where they can be neither shown nor
+    observed."""
 
     @property
     def evicted(self) -> list[str]:
@@ -85,6 +89,12 @@ def inspect(
     cycle_ids = {name: job["cycle_id"] for name, job in record["pending"].items()}
     jobs = (yield PeekJobs(cycle_ids)) if cycle_ids else {}
     found = count_and_collect(settings, record, messages, identity, now, jobs=jobs)
+    if found.overlooked:
+        text = (
+            "thread %r: %d message(s) were put among those that are observed; memory does not read "
+            "them, add history before the first turn or at the end"
+        )
+        yield Warn(text, (record["thread_id"] or identity.thread_id, found.overlooked))
     if settings.archives:
         archived, events = yield from archive_new(
             settings,
@@ -128,13 +138,19 @@ def count_and_collect(
     is_new = not record["id"]
     record = fold(record, [opening])
     window = open_window(record, messages, settings.counter)
-    counting = _count_new(settings, record, window, now, first_look=is_new)
+    observed, overlooked = check_observed(record, messages, window.start)
+    is_same = observed == record["observed"]
+    if not is_same:
+        window = open_window({**record, "observed": observed}, messages, settings.counter)
+    place = {} if is_same else {"observed": observed}
+    counting = _count_new(settings, record, window, now, first_look=is_new, place=place)
     record = fold(record, [counting])
     done = [
         *drop_stale_buffers(record, window, now),
         *take_in_results(settings, record, window, jobs or {}, now),
     ]
-    return Inspection(fold(record, [done]), window, PROCEED, [*opening, *counting, *done])
+    events = [*opening, *counting, *done]
+    return Inspection(fold(record, [done]), window, PROCEED, events, overlooked)
 
 
 def decide(
@@ -207,7 +223,13 @@ def _open_record(settings: Settings, record: MemoryRecord, identity: Identity) -
 
 
 def _count_new(
-    settings: Settings, record: MemoryRecord, window: Window, now: datetime, *, first_look: bool
+    settings: Settings,
+    record: MemoryRecord,
+    window: Window,
+    now: datetime,
+    *,
+    first_look: bool,
+    place: Mapping[str, Any],
 ) -> list[Event]:
     """Note the tokens of new window messages, and when those were first seen that arrived now."""
     known = record["token_cache"]["counts"]
@@ -230,12 +252,10 @@ def _count_new(
     gone += [k for k in record["stamps"] if k not in present and k != last and k not in known]
     if last is not None and last in known and last not in present:
         stamps[last] = record["stamps"][last]
-    if not (counts or stamps or gone):
+    if not (counts or stamps or gone or place):
         return []
-    identity = settings.counter.identity
-    return [
-        {"type": "counted", "counter": identity, "counts": counts, "stamps": stamps, "gone": gone}
-    ]
+    counting = {"counter": settings.counter.identity, "counts": counts, "stamps": stamps}
+    return [{"type": "counted", **counting, "gone": gone, **place}]
 
 
 def _select_arrived(record: MemoryRecord, window: Window, *, first_look: bool) -> Sequence[Entry]:
