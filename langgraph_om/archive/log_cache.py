@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from langgraph_om.archive import MessageArchive
+from langgraph_om.archive.after_fork import begin_anew_after_fork
 from langgraph_om.core.record.shared_log import complete_log
 from langgraph_om.core.wire import SharedLog
 
@@ -21,7 +22,7 @@ Mark = tuple[str, int | None, str | None]
 changed. Not when it was updated: the clocks of workers differ, or stand still."""
 
 
-@dataclass
+@dataclass(eq=False)
 class LogCache:
     """Remembers the shared logs of one archive, and threads in which everything is observed."""
 
@@ -29,6 +30,14 @@ class LogCache:
     _logs: OrderedDict[str, tuple[int, SharedLog]] = field(default_factory=OrderedDict, repr=False)
     _seen_without_news: OrderedDict[Mark, None] = field(default_factory=OrderedDict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def __post_init__(self) -> None:
+        begin_anew_after_fork(self)
+
+    def begin_anew(self) -> None:
+        """Read the logs again in a forked process."""
+        self._lock = threading.Lock()
+        self._logs, self._seen_without_news = OrderedDict(), OrderedDict()
 
     def read_log(self, resource_id: str) -> SharedLog:
         """Return the shared log as it is now.

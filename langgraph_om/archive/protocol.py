@@ -22,6 +22,9 @@ from langchain_core.messages import BaseMessage
 Claim: TypeAlias = Literal["mine", "taken", "done"]
 """What a worker gets that asks for a job."""
 
+Deleted: TypeAlias = Literal["thread", "resource"]
+"""What can be deleted."""
+
 
 @dataclass(frozen=True, slots=True)
 class ArchivedThread:
@@ -92,6 +95,7 @@ class MessageArchive(Protocol):
         now: datetime,
         title: str | None = None,
         times: Mapping[str, datetime] | None = None,
+        parent: str | None = None,
     ) -> None:
         """Add messages to a thread, and the thread if it is new.
 
@@ -112,6 +116,8 @@ class MessageArchive(Protocol):
             title: The thread's new title.
             times: By key, when a message was written or first seen, where that is known. The first
                 time that is given for a message stays.
+            parent: The thread within which this one runs, as a subagent's does. It is then deleted
+                with that one, and not listed beside it.
 
         Raises:
             ConfigurationError: When the thread belongs to another resource, which the error does
@@ -134,6 +140,8 @@ class MessageArchive(Protocol):
         after: datetime | None = None,
     ) -> tuple[list[ArchivedThread], bool]:
         """Return a page of a resource's threads, newest updated first, and whether more follow.
+
+        A thread that runs within another one, which is there too, is left out.
 
         Args:
             resource_id: The resource.
@@ -283,6 +291,7 @@ class MessageArchive(Protocol):
         seconds: float,
         thread_id: str,
         resource_id: str | None,
+        about: Sequence[str] = (),
     ) -> Claim:
         """Ask for a job, and for a lease of it.
 
@@ -292,6 +301,7 @@ class MessageArchive(Protocol):
             seconds: How long the lease lasts unless it is renewed.
             thread_id: The thread that the job works for; deleting it ends the job.
             resource_id: The resource that the job works for.
+            about: Other threads that the result tells of; deleting one ends the job too.
 
         Returns:
             "mine" when it is new, was abandoned, or is this owner's already (the lease is then
@@ -319,7 +329,28 @@ class MessageArchive(Protocol):
     # --- Deletion --------------------------------------------------------------------------------
 
     def delete_thread(self, thread_id: str) -> None:
-        """Delete a thread with its messages, groups and jobs; running ones cannot finish."""
+        """Delete a thread with its messages, groups and jobs; running ones cannot finish.
+
+        Threads that run within it are deleted too.
+
+        That it was deleted stays known, by its id alone: see `deletions`.
+        """
 
     def delete_resource(self, resource_id: str) -> None:
-        """Delete a resource's threads with all they hold, its record and history, and its jobs."""
+        """Delete a resource's threads with all they hold, its record and history, and its jobs.
+
+        That these were deleted stays known, by their ids alone: see `deletions`.
+        """
+
+    def deletions(
+        self, resource_id: str | None, thread_ids: Sequence[str]
+    ) -> Mapping[tuple[Deleted, str], int]:
+        """Return how often a resource and threads were deleted; those that never were left out.
+
+        The thread of a deleted resource counts as deleted too. What is deleted may begin again;
+        the number tells on which side of a deletion a copy of it is.
+
+        Args:
+            resource_id: The resource to ask about; `None` for none.
+            thread_ids: The threads to ask about.
+        """

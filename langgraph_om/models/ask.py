@@ -32,6 +32,7 @@ from langgraph_om.models.model_value import (
     is_leaf,
     is_list,
 )
+from langgraph_om.models.native_async import only_blocks
 from langgraph_om.models.pool import ModelPool, name_of, refuses_attachments, retries_of
 from langgraph_om.models.providers import check_value
 from langgraph_om.models.retries import backoff, is_stale, is_transient, retry_after
@@ -192,6 +193,11 @@ class ReadyQuestion:
     def ainvoke(self) -> Awaitable[Any]:
         """Ask, without blocking the event loop."""
         return self.model.ainvoke(self.messages, self.config)
+
+    @property
+    def only_blocks(self) -> bool:
+        """Whether awaiting the model would only block one of the event loop's threads."""
+        return only_blocks(self.model)
 
 
 def prepare_question(call: AskModel, calls: Calls, attempt: Attempt) -> ReadyQuestion:

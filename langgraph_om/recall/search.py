@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
-import time
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from typing import Any, Final, TypeVar
 from langchain_core.messages import BaseMessage
 from langgraph.store.base import BaseStore, GetOp, PutOp
 
+from langgraph_om.archive.after_fork import begin_anew_after_fork
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import derive_id, keyed_messages
 from langgraph_om.core.content.parts import part_text, parts_of
@@ -95,6 +95,11 @@ class StoreIndex:
     """The index of one memory over any number of stores."""
 
     def __init__(self) -> None:
+        self.begin_anew()
+        begin_anew_after_fork(self)
+
+    def begin_anew(self) -> None:
+        """Begin without tasks; in a forked process the stores say what they have already."""
         self._lock = threading.Condition()
         # An in-memory store cannot be searched while it is written.
         self._store_lock = threading.Lock()
@@ -157,14 +162,8 @@ class StoreIndex:
         Returns:
             Whether nothing is left.
         """
-        ends_at = None if timeout is None else time.monotonic() + timeout
         with self._lock:
-            while self._is_working:
-                left = None if ends_at is None else ends_at - time.monotonic()
-                if left is not None and left <= 0:
-                    return False
-                self._lock.wait(left)
-        return True
+            return self._lock.wait_for(lambda: not self._is_working, timeout)
 
     def _find_known(self, store: BaseStore) -> OrderedDict[tuple[Namespace, str], None]:
         """Return the groups that are known to be in a store, or on their way there."""

@@ -131,10 +131,10 @@ def real_conversations(
     messages: list[BaseMessage] = []
     taken: set[str] = set()
 
-    def pick(ids: st.SearchStrategy[str], *, may_lack: bool) -> str | None:
-        chosen = draw(ids.filter(lambda key: key not in taken))
-        if may_lack and draw(st.integers(0, 4)) == 0:
+    def pick(ids: st.SearchStrategy[str]) -> str | None:
+        if draw(st.integers(0, 4)) == 0:
             return None
+        chosen = draw(ids.filter(lambda key: key not in taken))
         taken.add(chosen)
         return chosen
 
@@ -148,7 +148,7 @@ def real_conversations(
         messages.append(
             HumanMessage(
                 f"Question {number}?",
-                id=pick(people, may_lack=True),
+                id=pick(people),
                 additional_kwargs=metadata(),
             )
         )
@@ -160,19 +160,17 @@ def real_conversations(
             messages.append(
                 AIMessage(
                     "",
-                    id=pick(answers, may_lack=False),
+                    id=pick(answers),
                     tool_calls=[{"name": "look_up", "args": {"number": number}, "id": call}],
                     response_metadata=metadata(),
                 )
             )
-            messages.append(
-                ToolMessage(f"Result {number}", tool_call_id=call, id=pick(uuid4s, may_lack=True))
-            )
+            messages.append(ToolMessage(f"Result {number}", tool_call_id=call, id=pick(uuid4s)))
         at += timedelta(minutes=draw(st.integers(0, 5)))
         messages.append(
             AIMessage(
                 f"Answer {number}.",
-                id=pick(answers, may_lack=False),
+                id=pick(answers),
                 response_metadata=metadata(),
             )
         )

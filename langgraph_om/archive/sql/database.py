@@ -6,10 +6,9 @@ other and never stand in each other's way; writers in PostgreSQL lock the rows t
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import (
@@ -25,6 +24,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import FunctionElement
 from sqlalchemy.types import Float
 
+from langgraph_om.archive.after_fork import begin_anew_after_fork
 from langgraph_om.archive.sql.engine import MAX_WAIT_SECONDS, check_dialect, make_engine
 from langgraph_om.archive.sql.migrations import VERSION, migrate, read_version
 from langgraph_om.errors import ArchiveError
@@ -123,10 +123,16 @@ class Database:
         self._begins = _choose_begins(engine, is_own=self._is_own)
         self._is_ready = False
         self._lock = threading.Lock()
-        self._process = os.getpid()
+        begin_anew_after_fork(self)
 
-    @contextmanager
-    def read(self, operation: str) -> Iterator[Connection]:
+    def begin_anew(self) -> None:
+        """Leave the parent's connections to the parent, unless the engine is the caller's."""
+        self._lock = threading.Lock()
+        if self._is_own:
+            self.engine.dispose(close=False)
+            self._is_ready = False
+
+    def read(self, operation: str) -> AbstractContextManager[Connection]:
         """Open a transaction that sees one state of the database.
 
         Args:
@@ -135,13 +141,9 @@ class Database:
         Raises:
             ArchiveError: When the database fails.
         """
-        with _name_operation(operation):
-            self._make_ready()
-            with self._open_transaction(self._begins.read) as connection:
-                yield connection
+        return self._transact(operation, self._begins.read)
 
-    @contextmanager
-    def write(self, operation: str) -> Iterator[Connection]:
+    def write(self, operation: str) -> AbstractContextManager[Connection]:
         """Open a transaction that writes; an exception undoes it.
 
         Args:
@@ -150,10 +152,24 @@ class Database:
         Raises:
             ArchiveError: When the database fails.
         """
+        return self._transact(operation, self._begins.write)
+
+    @contextmanager
+    def _transact(self, operation: str, begin: _Begin) -> Iterator[Connection]:
         with _name_operation(operation):
             self._make_ready()
-            with self._open_transaction(self._begins.write) as connection:
+            with self._open_transaction(begin) as connection:
                 yield connection
+
+    def forget_deleted(self) -> None:
+        """Take deleted text out of SQLite's log of changes too, as far as no reader needs it."""
+        if self.engine.dialect.name != "sqlite":
+            return
+        with suppress(SQLAlchemyError), self.engine.connect() as connection:
+            patience = connection.exec_driver_sql("PRAGMA busy_timeout").scalar()
+            connection.exec_driver_sql("PRAGMA busy_timeout=1000").close()
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").close()
+            connection.exec_driver_sql(f"PRAGMA busy_timeout={patience}").close()
 
     def setup(self) -> None:
         """Make the tables, or bring them to the present version.
@@ -200,10 +216,6 @@ class Database:
         return connection
 
     def _make_ready(self) -> None:
-        if self._is_own and self._process != os.getpid():
-            # A forked process must not speak through its parent's connections.
-            self.engine.dispose(close=False)
-            self._process = os.getpid()
         if self._is_ready:
             return
         with self._lock:

@@ -30,7 +30,7 @@ from langgraph_om.core.observe.thread_sections import CLOSE, write_opening
 from langgraph_om.core.prompts import load
 from langgraph_om.core.record.record import log_tokens, write_range
 from langgraph_om.core.record.window import Window, find_safe_cuts
-from langgraph_om.core.wire import Group, MemoryRecord
+from langgraph_om.core.wire import Excerpt, Group, MemoryRecord
 
 _FIXED_TOKENS = 600
 """A lower bound of what our constant instructions, the reminder and the tags cost."""
@@ -200,7 +200,7 @@ def _build_memory_blocks(
     return [_to_text_block(block) for block in blocks]
 
 
-def _render_others(others: Sequence[Mapping[str, Any]]) -> str:
+def _render_others(others: Sequence[Excerpt]) -> str:
     """Render the excerpts of other threads, with a line on those for which there was no room."""
     texts = [thread["text"] for thread in others if thread["text"]]
     hidden = len(others) - len(texts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from langgraph_om.core.config.options import (
     ObservationConfig,
@@ -40,6 +40,10 @@ class Thresholds:
     """The log at which the turn waits for the Reflector."""
     total_tokens: int | None = None
     """Window and log together, when they share one budget; `None`: each has its own."""
+
+    def without_buffering(self) -> Thresholds:
+        """Return the same limits for a memory that starts nothing in the background."""
+        return replace(self, buffer_tokens=None, reflect_buffer_at=None)
 
     def messages_at(self, log_tokens: int) -> int:
         """Tell the window's threshold beside a log of `log_tokens`."""

@@ -13,6 +13,7 @@ from langchain_core.messages import (
     ChatMessage,
     HumanMessage,
     SystemMessage,
+    ToolMessage,
 )
 
 from langgraph_om.core.content.text import (
@@ -124,6 +125,20 @@ def hidden_id(thread_id: str) -> str:
     return derive_id("thread", thread_id)
 
 
+_NESTED: Final = "|>"
+
+
+def nest_thread_id(thread_id: str, place: Sequence[str]) -> str:
+    """Name the conversation of an agent that runs within another graph on that one's thread."""
+    return f"{thread_id}{_NESTED}{'|'.join(place)}" if thread_id and place else thread_id
+
+
+def find_parent_thread(thread_id: str) -> str | None:
+    """Return the thread within which a nested conversation runs; `None` for any other thread."""
+    parent, mark, _ = thread_id.partition(_NESTED)
+    return parent if mark and parent else None
+
+
 CONTINUATION_ID = "om-continuation"
 """Id of the reminder that stands for the observed part of the conversation in the Actor's prompt.
 """
@@ -134,6 +149,7 @@ _OPENING, _CLOSING = "<system-reminder>", "</system-reminder>"
 MAX_ID_CHARACTERS = 500
 """A database takes no longer key, and every checkpoint holds a message's key several times."""
 
+
 Keyed = list[tuple[str, BaseMessage]]
 """Messages, each with its key."""
 
@@ -143,9 +159,17 @@ INSTRUCTION_ROLES: Final = frozenset({"system", "developer"})
 """
 
 
+_SPEAKERS: Final = frozenset({HumanMessage, AIMessage, ToolMessage})
+
+
 def is_conversation(message: BaseMessage) -> bool:
-    """Return whether a message was said in the conversation, and is not an instruction or ours."""
-    return not (is_instruction(message) or is_reminder(message))
+    """Return whether a message was said in the conversation.
+
+    Instructions were not, nor was our reminder, nor a request to remove a message.
+    """
+    if type(message) in _SPEAKERS and message.id != CONTINUATION_ID:  # nearly all are
+        return True
+    return not (message.type == "remove" or is_instruction(message) or is_reminder(message))
 
 
 def is_instruction(message: BaseMessage) -> bool:

@@ -1,36 +1,33 @@
-"""The blocking cycles: observation and reflection while the turn waits."""
+"""Observation: messages of the thread become dated notes, while the turn waits or ahead of need."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from langgraph_om.core.config.settings import Settings
-from langgraph_om.core.content.attachments import selected
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.cycles.cycle import (
+    Cycle,
     CycleInfo,
-    Job,
-    build_failed,
-    build_job,
-    build_title_change,
+    Mode,
+    announce_title,
+    run_blocking,
     select_hints,
 )
-from langgraph_om.core.cycles.hooks import check_input, pass_through_hook, write_transcript
-from langgraph_om.core.effects import EffectFlow, ReadTally
+from langgraph_om.core.cycles.hooks import rewrite_answer, show_messages
+from langgraph_om.core.effects import EffectFlow, ReadTally, Tally
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.observer import ObserverInput, observe
 from langgraph_om.core.observe.parse_answer import Parsed
-from langgraph_om.core.observe.transcript import TimedMessage
+from langgraph_om.core.observe.transcript import Transcript
 from langgraph_om.core.record.chunks import count_covered, digest_entries, select_live_chunks
 from langgraph_om.core.record.record import count_failures, find_groups, find_newest_observed
 from langgraph_om.core.record.window import Entry, Window
-from langgraph_om.core.wire import Event, Group, MemoryRecord
+from langgraph_om.core.wire import Chunk, CycleEnded, Group, MemoryRecord, Moved, ObservationEnd
 from langgraph_om.errors import ObserverError
-
-# --- Observation ---------------------------------------------------------------------------------
 
 
 def observe_cycle(
@@ -45,51 +42,96 @@ def observe_cycle(
         count: How many of them to observe; 1 or more.
         started: The current time.
     """
-    entries = window.entries[:count]
-    after = find_newest_observed(record)
+    cycle = describe_observation(settings, record, window, count, started, mode="blocking")
+    end = yield from run_blocking(cycle, window.tokens, window.last_key)
+    if end is not None:
+        tally: Tally = yield ReadTally()
+        title = cast("ObservationEnd", end)["thread_title"]
+        yield from announce_title(cycle.info, cycle.info.last_reply(tally), title)
+
+
+def describe_observation(
+    settings: Settings,
+    record: MemoryRecord,
+    window: Window,
+    stop: int,
+    now: datetime,
+    *,
+    mode: Mode,
+) -> Cycle:
+    """Describe the cycle that observes the window up to `stop`; ahead, behind its live chunks."""
+    live = select_live_chunks(record, window) if mode == "ahead" else []
+    start = count_covered(live)
+    entries = window.entries[start:stop]
+    digest = digest_entries(entries)
     attempt = count_failures(record, "observation")
-    parts = [f"{entry.key}:{entry.digest}" for entry in entries]
-    cycle_id = derive_id("observe", record["id"], after, attempt, *parts)
-    tokens = window.weight(0, count)
-    cycle = CycleInfo(settings, record, "observation", cycle_id, tokens, started)
-    yield cycle.start("observation-start")
-    try:
-        parsed = yield from ask_observer(
-            cycle, entries, _read_times(cycle, window), known=record["log"], hints=record
-        )
-    except ObserverError as error:
-        tally = yield ReadTally()
-        yield from build_failed(cycle, tally, error, window.tokens, window.last_key)
-        return
-    tally = yield ReadTally()
-    at = cycle.last_reply(tally)
+    if mode == "ahead":
+        cycle_id = derive_id("buffer", record["id"], attempt, digest)
+        fields = {"covers": {"ids": [entry.key for entry in entries], "digest": digest}}
+    else:
+        parts = [f"{entry.key}:{entry.digest}" for entry in entries]
+        after = find_newest_observed(record)
+        cycle_id, fields = derive_id("observe", record["id"], after, attempt, *parts), {}
+    tokens = window.weight(start, stop)
+    info = CycleInfo(settings, record, "observation", cycle_id, tokens, now, mode)
+    times = _read_times(info, window)[start:stop]
+    work = _observe(info, entries, times, [part.chunk for part in live], _move(info, window, stop))
+    return Cycle(info, info.start(**fields), work)
+
+
+def _observe(
+    info: CycleInfo,
+    entries: Sequence[Entry],
+    times: Sequence[datetime | None],
+    chunks: Sequence[Chunk],
+    moved: Moved,
+) -> EffectFlow[CycleEnded]:
+    """Have messages observed; what is written goes to the log, or is kept until it is needed.
+
+    Args:
+        info: The cycle.
+        entries: The messages.
+        times: When they were written.
+        chunks: What was observed ahead of the messages before them.
+        moved: How far the conversation is observed then.
+    """
+    settings, record = info.settings, info.record
+    is_ahead = info.mode == "ahead"
+    known = [*_apply_reflection(record), *map(build_group, chunks)] if is_ahead else record["log"]
+    parsed = yield from ask_observer(
+        info, entries, times, known=known, hints=merge_hints(record, chunks)
+    )
+    tally: Tally = yield ReadTally()
     text = parsed.observations
-    written = settings.counter.count_text(text)
-    group: Group = {
-        "id": cycle_id,
-        "kind": "observation",
+    tokens = settings.counter.count_text(text)
+    hints = select_hints(settings, parsed)
+    chunk: Chunk = {
+        "id": info.cycle_id,
+        "cycle_id": info.cycle_id,
         "ranges": [[entries[0].key, entries[-1].key]],
         "thread_id": record["thread_id"],
-        "observed_at": iso(at),
+        "message_count": len(entries),
+        "message_tokens": info.tokens,
         "text": text,
-        "tokens": written,
+        "tokens": tokens,
+        "digest": digest_entries(entries),
+        **hints,
+        "created_at": iso(info.last_reply(tally)),
     }
-    yield cycle.end(
-        "observation-end",
+    written = {"observation_tokens": tokens, "observations": text}
+    if is_ahead:
+        return info.end(tally, chunk=chunk, **written)
+    return info.end(
         tally,
-        after=after,
-        cursor=window.cursor_after(count),
-        group=group,
-        observation_tokens=written,
-        observations=text,
-        **_describe_strays(window, count),
-        **select_hints(settings, parsed),
+        group=build_group(chunk),
+        **moved,
+        **written,
+        **hints,
     )
-    yield from build_title_change(cycle, at, parsed.thread_title)
 
 
 def ask_observer(
-    cycle: CycleInfo,
+    info: CycleInfo,
     entries: Sequence[Entry],
     times: Sequence[datetime | None],
     *,
@@ -99,9 +141,9 @@ def ask_observer(
     """Have messages observed.
 
     Args:
-        cycle: The cycle.
+        info: The cycle.
         entries: The messages to observe.
-        times: When they were written, and perhaps those behind them.
+        times: When they were written.
         known: The observations that it shall not repeat.
         hints: Where the continuation hints stand.
 
@@ -111,121 +153,65 @@ def ask_observer(
     Raises:
         ObserverError: When there is no usable answer, or a hook failed.
     """
-    timed = [TimedMessage(entry.message, at) for entry, at in zip(entries, times, strict=False)]
-    shown = yield from pass_through_hook(cycle, entries, timed)
-    if not shown:  # a hook left nothing of them: they are observed, and hold nothing worth noting
+    settings = info.settings
+    shown = yield from show_messages(info, entries, times)
+    if shown is None:  # they are observed, and hold nothing worth noting
         return Parsed("none")
-    request = _build_observer_input(cycle, shown, known, hints)
+    request = _build_observer_input(info, shown, known, hints)
     try:
         parsed = yield from observe(request)
     except ObserverError as error:
-        if "after_observation" in cycle.settings.transforms:
+        if "after_observation" in settings.transforms:
             error.observations = ""  # no hook has seen what there is of an answer
         raise
-    return (yield from check_input(cycle, parsed))
+    return (yield from rewrite_answer(info, parsed))
 
 
-def _describe_strays(window: Window, count: int) -> dict[str, Any]:
-    """Say where the observations of strays belong, and which strays are left; nothing without."""
+def _move(info: CycleInfo, window: Window, stop: int) -> Moved:
+    """Return how far the conversation is observed once the window is up to `stop`."""
+    moved: Moved = {
+        "after": find_newest_observed(info.record),
+        "cursor": window.cursor_after(stop),
+    }
     strays = window.strays
-    if not strays.messages:
-        return {}
-    return {"before": strays.before, "strays": [key for key, _ in strays.messages[count:]]}
+    if strays.messages:
+        moved["before"] = strays.before
+        moved["strays"] = [key for key, _ in strays.messages[stop:]]
+    return moved
 
 
-def _read_times(cycle: CycleInfo, window: Window) -> list[datetime | None]:
+def _read_times(info: CycleInfo, window: Window) -> list[datetime | None]:
     """Return when each message of the window was written, as its neighbours tell it too.
 
     Strays have other neighbours than the rest of the window: then only theirs are returned.
     """
-    strays, stamps = window.strays, cycle.record["stamps"]
+    strays, stamps = window.strays, info.record["stamps"]
     if strays.messages:
         keyed = [*strays.earlier, *strays.messages[: strays.run], *strays.later]
-        return cycle.settings.times_of(keyed, stamps)[len(strays.earlier) :]
+        return info.settings.times_of(keyed, stamps)[len(strays.earlier) :]
     keyed = [*window.observed, *((entry.key, entry.message) for entry in window.entries)]
-    return cycle.settings.times_of(keyed, stamps)[len(window.observed) :]
+    return info.settings.times_of(keyed, stamps)[len(window.observed) :]
 
 
 def _build_observer_input(
-    cycle: CycleInfo,
-    shown: Sequence[TimedMessage],
-    known: Sequence[Group],
-    hints: Mapping[str, Any],
+    info: CycleInfo, shown: Transcript, known: Sequence[Group], hints: Mapping[str, Any]
 ) -> ObserverInput:
-    settings = cycle.settings
-    observation = settings.observation
-    transcript = write_transcript(settings, shown)
-    wanted = observation.observe_attachments
+    observation = info.settings.observation
     return ObserverInput(
-        transcript=transcript.text,
-        attachments=selected(transcript.attachments, setting=wanted),
-        by_profile=wanted == "auto",
-        previous=select_previous(known, observation.previous_observer_tokens, settings.counter),
+        transcript=shown.text,
+        attachments=shown.attachments,
+        by_profile=observation.observe_attachments == "auto",
+        previous=select_previous(
+            known, observation.previous_observer_tokens, info.settings.counter
+        ),
         hints={
             "current_task": hints["current_task"],
             "suggested_response": hints["suggested_response"],
-            "thread_title": cycle.record["thread_title"] if observation.thread_title else None,
+            "thread_title": info.record["thread_title"] if observation.thread_title else None,
         },
         instruction=observation.instruction,
         prompt=observation.prompt,
         thread_title=observation.thread_title,
-    )
-
-
-def describe_observation_job(
-    settings: Settings, record: MemoryRecord, window: Window, stop: int, now: datetime
-) -> Job:
-    """Describe the job that observes the window up to `stop`, behind its live chunks."""
-    live = select_live_chunks(record, window)
-    start = count_covered(live)
-    entries = window.entries[start:stop]
-    digest = digest_entries(entries)
-    cycle_id = derive_id("buffer", record["id"], count_failures(record, "observation"), digest)
-    tokens = window.weight(start, stop)
-    cycle = CycleInfo(settings, record, "observation", cycle_id, tokens, now, "buffer")
-    covers = {"ids": [entry.key for entry in entries], "digest": digest}
-    times = _read_times(cycle, window)[start:stop]
-    chunks = [part.chunk for part in live]
-    return build_job(cycle, covers, _observe_ahead(cycle, entries, times, digest, chunks))
-
-
-# --- The work ------------------------------------------------------------------------------------
-
-
-def _observe_ahead(
-    cycle: CycleInfo,
-    entries: Sequence[Entry],
-    times: Sequence[datetime | None],
-    digest: str,
-    chunks: Sequence[Mapping[str, Any]],
-) -> EffectFlow[Event]:
-    settings, record = cycle.settings, cycle.record
-    known = [*_apply_reflection(record), *map(build_group, chunks)]
-    hints = merge_hints(record, chunks)
-    try:
-        parsed = yield from ask_observer(cycle, entries, times, known=known, hints=hints)
-    except ObserverError as error:
-        partial = error.observations or None
-        tally = yield ReadTally()
-        return cycle.end("buffering-failed", tally, error=str(error), observations=partial)
-    tally = yield ReadTally()
-    text = parsed.observations
-    tokens = settings.counter.count_text(text)
-    chunk = {
-        "id": cycle.cycle_id,
-        "cycle_id": cycle.cycle_id,
-        "ranges": [[entries[0].key, entries[-1].key]],
-        "thread_id": record["thread_id"],
-        "message_count": len(entries),
-        "message_tokens": cycle.tokens,
-        "text": text,
-        "tokens": tokens,
-        "digest": digest,
-        **select_hints(settings, parsed),
-        "created_at": iso(cycle.last_reply(tally)),
-    }
-    return cycle.end(
-        "buffering-end", tally, chunk=chunk, observation_tokens=tokens, observations=text
     )
 
 
@@ -241,7 +227,7 @@ def _apply_reflection(record: MemoryRecord) -> Sequence[Group]:
     return [*record["log"][:start], *buffered["groups"], *record["log"][stop:]]
 
 
-def build_group(chunk: Mapping[str, Any]) -> Group:
+def build_group(chunk: Chunk) -> Group:
     """Return what a chunk becomes in the log."""
     return {
         "id": chunk["id"],
@@ -254,7 +240,7 @@ def build_group(chunk: Mapping[str, Any]) -> Group:
     }
 
 
-def merge_hints(record: MemoryRecord, chunks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def merge_hints(record: MemoryRecord, chunks: Sequence[Chunk]) -> dict[str, Any]:
     """Return the newest hints: those of the newest chunk that has them, else the record's."""
     hints = {}
     for name in ("current_task", "suggested_response"):

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from langgraph_om.core.config.settings import Settings
-from langgraph_om.core.content.attachments import selected
 from langgraph_om.core.content.message_keys import content_digest, derive_id, is_conversation
-from langgraph_om.core.cycles.cycle import CycleInfo, Job, build_failed, build_job, select_hints
-from langgraph_om.core.cycles.hooks import check_input, pass_through_hook, write_transcript
+from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode, run_blocking, select_hints
+from langgraph_om.core.cycles.hooks import rewrite_answer, show_messages
 from langgraph_om.core.effects import (
     EffectFlow,
     ReadTally,
@@ -30,7 +29,6 @@ from langgraph_om.core.observe.log_excerpt import select_previous_sections
 from langgraph_om.core.observe.observer import ThreadInput, ThreadsInput, observe_threads
 from langgraph_om.core.observe.other_threads import OtherThread, count_to_observe, split_batches
 from langgraph_om.core.observe.parse_answer import Parsed
-from langgraph_om.core.observe.transcript import TimedMessage
 from langgraph_om.core.plan import count_others_tokens
 from langgraph_om.core.record.chunks import digest_entries
 from langgraph_om.core.record.record import (
@@ -41,7 +39,18 @@ from langgraph_om.core.record.record import (
 )
 from langgraph_om.core.record.shared_log import apply_changes
 from langgraph_om.core.record.window import Entry, Window
-from langgraph_om.core.wire import Event, Group, MemoryRecord, SharedLog
+from langgraph_om.core.wire import (
+    CycleEnded,
+    Excerpt,
+    Group,
+    Hints,
+    MemoryRecord,
+    OthersDescribed,
+    OthersEnd,
+    Section,
+    SharedLog,
+    ThreadUpdate,
+)
 from langgraph_om.errors import ArchiveError, ObserverError
 
 MAX_THREADS = 200
@@ -212,65 +221,33 @@ def observe_others_cycle(
         threads: The other threads, as they are now.
         started: The current time.
     """
-    parts = _split_parts(settings, threads)
-    if not parts:
+    cycle = describe_others(settings, record, threads, started, mode="blocking")
+    if cycle is None:
         yield build_nothing_left(record)
         return
-    cycle = _run_cycle(settings, record, parts, started, "turn")
-    yield cycle.start("observation-start", thread_ids=[thread.thread_id for thread, _ in parts])
-    sections, error = yield from _observe_batches(cycle, parts)
-    tally = yield ReadTally()
-    if not sections and error is not None:
-        yield from build_failed(
-            cycle, tally, error, count_others_tokens(record["others"]), window.last_key
-        )
-        return
-    yield cycle.end("observation-end", tally, **_collect_told(sections))
-    yield from _collect_titles(cycle, tally, threads, sections)
+    end = yield from run_blocking(cycle, count_others_tokens(record["others"]), window.last_key)
+    if end is not None:
+        tally: Tally = yield ReadTally()
+        sections = cast("OthersEnd", end)["sections"]
+        yield from _announce_titles(cycle.info, tally, threads, sections)
 
 
-def build_nothing_left(record: MemoryRecord) -> Event:
-    """Say that nothing of other threads is to be observed in this turn, after all.
-
-    They were observed meanwhile, or cannot be read; the next turn looks at them anew.
-    """
-    shown = [{**each, "observable": 0} for each in record["others"]]
-    return {"type": "others", "others": shown}
-
-
-def observe_others_ahead(
-    settings: Settings, record: MemoryRecord, threads: Sequence[OtherThread], now: datetime
-) -> Job | None:
-    """Describe the job that observes other threads in the background; `None` without any."""
-    parts = _split_parts(settings, threads)
-    if not parts:
-        return None
-    cycle = _run_cycle(settings, record, parts, now, "buffer")
-    ids = [thread.thread_id for thread, _ in parts]
-    return build_job(cycle, {"thread_ids": ids}, _run_ahead(cycle, parts), thread_ids=ids)
-
-
-def _run_ahead(cycle: CycleInfo, parts: Sequence[_Part]) -> EffectFlow[Event]:
-    sections, error = yield from _observe_batches(cycle, parts)
-    tally = yield ReadTally()
-    if not sections and error is not None:
-        return cycle.end("buffering-failed", tally, error=str(error))
-    return cycle.end("buffering-end", tally, **_collect_told(sections))
-
-
-def _split_parts(settings: Settings, threads: Sequence[OtherThread]) -> list[_Part]:
-    counts = count_to_observe(threads, settings.thresholds.others_tokens)
-    return [(each, counts[each.thread_id]) for each in threads if counts[each.thread_id]]
-
-
-def _run_cycle(
+def describe_others(
     settings: Settings,
     record: MemoryRecord,
-    parts: Sequence[_Part],
-    started: datetime,
-    trigger: Literal["turn", "buffer"],
-) -> CycleInfo:
-    """Name the cycle by what it reads, so that threads that want the same one share it."""
+    threads: Sequence[OtherThread],
+    now: datetime,
+    *,
+    mode: Mode,
+) -> Cycle | None:
+    """Describe the cycle that observes other threads; `None` without anything to observe.
+
+    It is named by what it reads, so that threads that want the same one share it.
+    """
+    counts = count_to_observe(threads, settings.thresholds.others_tokens)
+    parts = [(thread, counts[thread.thread_id]) for thread in threads if counts[thread.thread_id]]
+    if not parts:
+        return None
     names = sorted(
         f"{thread.thread_id}:{find_newest_observed({'cursor': thread.cursor})}:"
         f"{digest_entries(thread.entries[:count])}"
@@ -279,12 +256,39 @@ def _run_cycle(
     attempt = count_failures(record, "others")
     cycle_id = derive_id("observe-others", record["resource_id"], attempt, *names)
     tokens = sum(entry.tokens for thread, count in parts for entry in thread.entries[:count])
-    return CycleInfo(settings, record, "others", cycle_id, tokens, started, trigger)
+    info = CycleInfo(settings, record, "others", cycle_id, tokens, now, mode)
+    ids = [thread.thread_id for thread, _ in parts]
+    covers = {"covers": {"thread_ids": ids}} if mode == "ahead" else {}
+    return Cycle(info, info.start(**covers, thread_ids=ids), _observe_others(info, parts))
+
+
+def build_nothing_left(record: MemoryRecord) -> OthersDescribed:
+    """Say that nothing of other threads is to be observed in this turn, after all.
+
+    They were observed meanwhile, or cannot be read; the next turn looks at them anew.
+    """
+    shown: list[Excerpt] = [{**thread, "observable": 0} for thread in record["others"]]
+    return {"type": "others", "others": shown}
+
+
+def _observe_others(info: CycleInfo, parts: Sequence[_Part]) -> EffectFlow[CycleEnded]:
+    """Have messages of other threads observed; what is written goes to the shared log."""
+    sections, error = yield from _observe_batches(info, parts)
+    if not sections and error is not None:
+        raise error
+    tally: Tally = yield ReadTally()
+    groups = [group for section in sections for group in section["groups"]]
+    return info.end(
+        tally,
+        sections=sections,
+        observation_tokens=sum(group["tokens"] for group in groups),
+        observations=write_log(groups),
+    )
 
 
 def _observe_batches(
     cycle: CycleInfo, parts: Sequence[_Part]
-) -> EffectFlow[tuple[list[dict[str, Any]], ObserverError | None]]:
+) -> EffectFlow[tuple[list[Section], ObserverError | None]]:
     """Ask about all batches at once.
 
     Returns:
@@ -292,7 +296,7 @@ def _observe_batches(
     """
     batches = split_batches(parts, cycle.settings.observation.max_tokens_per_batch)
     asked: list[_Answered] = yield Together([_observe_batch(cycle, batch) for batch in batches])
-    sections: list[dict[str, Any]] = []
+    sections: list[Section] = []
     error: ObserverError | None = None
     for batch, answered in zip(batches, asked, strict=True):
         error = error or answered.error
@@ -314,7 +318,7 @@ def _observe_batch(cycle: CycleInfo, batch: Sequence[_Part]) -> EffectFlow[_Answ
 
 def _build_section(
     cycle: CycleInfo, thread: OtherThread, count: int, parsed: Parsed, tally: Tally
-) -> dict[str, Any]:
+) -> Section:
     """Write what was observed of one thread as a change of the shared log."""
     entries = thread.entries[:count]
     group: Group = {
@@ -332,24 +336,15 @@ def _build_section(
         "after": find_newest_observed({"cursor": thread.cursor}),
         "cursor": cursor,
         "groups": [group],
-        "hints": select_hints(cycle.settings, parsed),
+        "hints": cast("Hints", select_hints(cycle.settings, parsed)),
     }
 
 
-def _collect_told(sections: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    groups = [group for section in sections for group in section["groups"]]
-    return {
-        "sections": list(sections),
-        "observation_tokens": sum(group["tokens"] for group in groups),
-        "observations": write_log(groups),
-    }
-
-
-def _collect_titles(
+def _announce_titles(
     cycle: CycleInfo,
     tally: Tally,
     threads: Sequence[OtherThread],
-    sections: Sequence[dict[str, Any]],
+    sections: Sequence[Section],
 ) -> EffectFlow[None]:
     """Say which threads have a new title."""
     former = {thread.thread_id: thread.title for thread in threads}
@@ -359,7 +354,7 @@ def _collect_titles(
             event = cycle.event(
                 "thread-update", cycle.last_reply(tally), old_title=old, new_title=new
             )
-            yield {**event, "thread_id": section["thread_id"]}
+            yield {**cast("ThreadUpdate", event), "thread_id": section["thread_id"]}
 
 
 def ask_observer_of_threads(
@@ -377,40 +372,33 @@ def ask_observer_of_threads(
     Raises:
         ObserverError: When there is no usable answer, or a hook failed.
     """
-    settings, found = cycle.settings, dict[str, Parsed]()
+    found: dict[str, Parsed] = {}
     inputs: list[ThreadInput] = []
     for thread, count in threads:
-        own, entries = _fit_input(cycle, thread), thread.entries[:count]
-        timed = [
-            TimedMessage(entry.message, time)
-            for entry, time in zip(entries, thread.times, strict=False)
-        ]
-        shown = yield from pass_through_hook(own, entries, timed)
-        if not shown:
+        own = _view_thread(cycle, thread)
+        shown = yield from show_messages(own, thread.entries[:count], thread.times)
+        if shown is None:
             found[thread.thread_id] = Parsed("none")
             continue
-        transcript = write_transcript(settings, shown)
         inputs.append(
             ThreadInput(
                 thread.thread_id,
-                settings.show_id(thread.thread_id),
-                transcript.text,
+                cycle.settings.show_id(thread.thread_id),
+                shown.text,
                 title=thread.hints.get("thread_title"),
                 hints=thread.hints,
-                attachments=selected(
-                    transcript.attachments, setting=settings.observation.observe_attachments
-                ),
+                attachments=shown.attachments,
             )
         )
     answers = yield from observe_threads(_build_threads_input(cycle, inputs))
     for thread, _ in threads:
         if thread.thread_id in answers:
-            own, parsed = _fit_input(cycle, thread), answers[thread.thread_id]
-            found[thread.thread_id] = yield from check_input(own, parsed)
+            own, parsed = _view_thread(cycle, thread), answers[thread.thread_id]
+            found[thread.thread_id] = yield from rewrite_answer(own, parsed)
     return found
 
 
-def _fit_input(cycle: CycleInfo, thread: OtherThread) -> CycleInfo:
+def _view_thread(cycle: CycleInfo, thread: OtherThread) -> CycleInfo:
     """Return the cycle as a hook is told of it that sees one thread's texts."""
     record = cast("MemoryRecord", {**cycle.record, "thread_id": thread.thread_id, "stamps": {}})
     return replace(cycle, record=record)

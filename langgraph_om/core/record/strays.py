@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.content.message_keys import Keyed, is_conversation, key_of, keyed_messages
 from langgraph_om.core.record.record import CURSOR_TAIL
-from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.core.wire import MemoryRecord, ObservedPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ NO_STRAYS = Strays()
 
 def check_observed(
     record: MemoryRecord, messages: Sequence[BaseMessage], start: int
-) -> tuple[dict[str, Any] | None, int]:
+) -> tuple[ObservedPart | None, int]:
     """Compare what stands before the window with what the record says.
 
     Args:
@@ -56,16 +55,18 @@ def check_observed(
     last = next((at for at in range(start - 1, -1, -1) if is_conversation(messages[at])), None)
     if last is None:
         return None, 0
-    found: dict[str, Any] = {"last": key_of(messages[last]), "index": last}
+    newest = key_of(messages[last])
     old = record["observed"]
     if old is None:
-        return {**found, "count": _count(messages[: last + 1]), "strays": []}, 0
+        count = _count(messages[: last + 1])
+        return {"last": newest, "index": last, "count": count, "strays": []}, 0
     moved, at = 0, last
     while at >= 0 and key_of(messages[at]) != old["last"]:
         moved += is_conversation(messages[at])
         at -= 1
     if at == old["index"]:
-        return {**found, "count": old["count"] + moved, "strays": old["strays"]}, 0
+        count = old["count"] + moved
+        return {"last": newest, "index": last, "count": count, "strays": old["strays"]}, 0
     count = _count(messages[: last + 1])
     grown = count - old["count"] - moved if at >= 0 else 0
     before = [key for key, _ in _select_before(messages, start)]
@@ -74,7 +75,7 @@ def check_observed(
         new = [key for key in _find_uncovered(record, before) if key not in strays]
         if len(new) <= grown:  # more were left uncovered on purpose: their group was deleted
             strays, grown = [*strays, *new], grown - len(new)
-    return {**found, "count": count, "strays": strays}, max(0, grown)
+    return {"last": newest, "index": last, "count": count, "strays": strays}, max(0, grown)
 
 
 def has_strays(record: MemoryRecord) -> bool:

@@ -7,7 +7,7 @@ shared log, what is due is decided, and the state of both windows is told.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -26,7 +26,7 @@ from langgraph_om.core.record.window import Entry, Window, open_window
 from langgraph_om.core.step.archive import archive_new
 from langgraph_om.core.step.shared_log import check_resource_id, exchange
 from langgraph_om.core.step.status import build_status, build_trim_notice
-from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.core.wire import Counted, Event, MemoryRecord, ObservedPart, Operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,9 @@ def inspect(
             changed=found.changed,
             request=found.window.request,
         )
-        found = replace(found, record=archived, events=[*found.events, *events])
+        is_same = archived["cursor"] == found.record["cursor"]
+        window = found.window if is_same else open_window(archived, messages, settings.counter)
+        found = Inspection(archived, window, PROCEED, [*found.events, *events])
     if is_shared and identity.thread_id:
         synced, events = yield from exchange(settings, found.record, messages, found.window, now)
         if events:
@@ -122,7 +124,7 @@ def count_and_collect(
     identity: Identity,
     now: datetime,
     *,
-    jobs: Mapping[str, JobState] | None = None,
+    jobs: Mapping[Operation, JobState] | None = None,
 ) -> Inspection:
     """Count what is new and collect what is done; decide nothing.
 
@@ -139,11 +141,9 @@ def count_and_collect(
     record = fold(record, [opening])
     window = open_window(record, messages, settings.counter)
     observed, overlooked = check_observed(record, messages, window.start)
-    is_same = observed == record["observed"]
-    if not is_same:
+    if observed != record["observed"]:
         window = open_window({**record, "observed": observed}, messages, settings.counter)
-    place = {} if is_same else {"observed": observed}
-    counting = _count_new(settings, record, window, now, first_look=is_new, place=place)
+    counting = _count_new(settings, record, window, now, observed, first_look=is_new)
     record = fold(record, [counting])
     done = [
         *drop_stale_buffers(record, window, now),
@@ -188,7 +188,7 @@ def decide(
 
 def _build_tripwire(record: MemoryRecord, now: datetime) -> Event:
     """Say why there is no answer, in the turn that failed and in each that repeats it."""
-    tripwire = record.get("tripwire") or {}
+    tripwire: Mapping[str, Any] = record.get("tripwire") or {}
     return {
         "type": "tripwire",
         "operation": tripwire.get("operation"),
@@ -227,9 +227,9 @@ def _count_new(
     record: MemoryRecord,
     window: Window,
     now: datetime,
+    observed: ObservedPart | None,
     *,
     first_look: bool,
-    place: Mapping[str, Any],
 ) -> list[Event]:
     """Note the tokens of new window messages, and when those were first seen that arrived now."""
     known = record["token_cache"]["counts"]
@@ -252,10 +252,19 @@ def _count_new(
     gone += [k for k in record["stamps"] if k not in present and k != last and k not in known]
     if last is not None and last in known and last not in present:
         stamps[last] = record["stamps"][last]
-    if not (counts or stamps or gone or place):
+    is_same_place = observed == record["observed"]
+    if is_same_place and not (counts or stamps or gone):
         return []
-    counting = {"counter": settings.counter.identity, "counts": counts, "stamps": stamps}
-    return [{"type": "counted", **counting, "gone": gone, **place}]
+    counted: Counted = {
+        "type": "counted",
+        "counter": settings.counter.identity,
+        "counts": counts,
+        "stamps": stamps,
+        "gone": gone,
+    }
+    if not is_same_place:
+        counted["observed"] = observed
+    return [counted]
 
 
 def _select_arrived(record: MemoryRecord, window: Window, *, first_look: bool) -> Sequence[Entry]:
