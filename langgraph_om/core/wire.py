@@ -292,7 +292,8 @@ class MemoryRecord(TypedDict, total=False):
     suggested_response: str | None
     thread_title: str | None
     stamps: dict[str, str]
-    """First-seen ISO times of messages that carry no time themselves, by id."""
+    """First-seen ISO times of messages that carry no time themselves, by id; but for the newest,
+    only of those that no archive has."""
     token_cache: TokenCache
     turn: Turn
     attempts: dict[Operation, Attempt]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -14,6 +15,8 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import ObservationalMemory, create_memory_agent
+from langgraph_om.archive import SQLAlchemyArchive
+from langgraph_om.errors import ArchiveError
 from langgraph_om.testing import ScriptedChatModel
 from support.real_ids import write_uuid7
 
@@ -173,10 +176,40 @@ def test_recall_tells_when_observed_messages_were_said(
     assert len(values["om"]["log"]) > 1
     found = recalled(memory, values)
     assert len(found) == 24
-    if is_timed or archive:
+    assert all(told == said for told, said in found), found
+
+
+class Away(SQLAlchemyArchive):
+    """An archive that takes no messages for a while."""
+
+    is_away = True
+
+    def append(self, *args: Any, **options: Any) -> None:
+        if self.is_away:
+            msg = "the disk is full"
+            raise ArchiveError(msg)
+        super().append(*args, **options)
+
+
+@pytest.mark.parametrize("was_there", [True, False])
+def test_an_archive_that_comes_late_is_told_when_messages_were_said(*, was_there: bool) -> None:
+    """It failed for a while, or the memory had none; observed messages have left the window."""
+    calendar, saver = Calendar(), InMemorySaver()
+    actor = Actor(calendar=calendar, is_timed=False)
+    with closing(Away("sqlite://")) as archive:
+        memory, _ = remembering(calendar, archive=archive if was_there else None)
+        talk(create_memory_agent(actor, memory=memory, checkpointer=saver), calendar, 12)
+        archive.is_away = False
+        memory, _ = remembering(calendar, archive=archive, retrieval=True, evict=True)
+        graph = create_memory_agent(actor, memory=memory, checkpointer=saver)
+        assert graph.get_state(CONFIG).values["om"]["log"]
+        talk(graph, calendar, 6)
+        values = graph.get_state(CONFIG).values
+        assert len(values["messages"]) < 36, "it was evicted, so that the archive alone knows"
+        found = recalled(memory, values)
+        assert len(found) == 36
         assert all(told == said for told, said in found), found
-    else:  # where nothing has a time itself, only what is in the window is known
-        assert all(told in ("", said) for told, said in found), found
+        assert len(values["om"]["stamps"]) < 24, "what the archive keeps, the record need not"
 
 
 @pytest.mark.parametrize("is_timed", [True, False])

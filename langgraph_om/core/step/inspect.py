@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from langgraph_om.core.config.settings import Identity, Settings
-from langgraph_om.core.content.message_keys import derive_id
+from langgraph_om.core.content.message_keys import derive_id, keyed_messages
 from langgraph_om.core.cycles.results import drop_stale_buffers, take_in_results
 from langgraph_om.core.effects import EffectFlow, JobState, PeekJobs, Warn
 from langgraph_om.core.events import iso
@@ -143,7 +144,9 @@ def count_and_collect(
     observed, overlooked = check_observed(record, messages, window.start)
     if observed != record["observed"]:
         window = open_window({**record, "observed": observed}, messages, settings.counter)
-    counting = _count_new(settings, record, window, now, observed, first_look=is_new)
+    counting = _count_new(
+        settings, record, messages, window, now, observed=observed, first_look=is_new
+    )
     record = fold(record, [counting])
     done = [
         *drop_stale_buffers(record, window, now),
@@ -225,10 +228,11 @@ def _open_record(settings: Settings, record: MemoryRecord, identity: Identity) -
 def _count_new(
     settings: Settings,
     record: MemoryRecord,
+    messages: Sequence[BaseMessage],
     window: Window,
     now: datetime,
-    observed: ObservedPart | None,
     *,
+    observed: ObservedPart | None,
     first_look: bool,
 ) -> list[Event]:
     """Note the tokens of new window messages, and when those were first seen that arrived now."""
@@ -247,12 +251,12 @@ def _count_new(
     # The live request is weighed at every call, also when it lies before the window.
     present = {window.request, *(entry.key for entry in window.entries)}
     gone = [key for key in known if key not in present]
-    # The last stamp before the window dates what follows it and has no time.
-    last = next((key for key, _ in reversed(window.observed) if key in record["stamps"]), None)
-    gone += [k for k in record["stamps"] if k not in present and k != last and k not in known]
-    if last is not None and last in known and last not in present:
-        stamps[last] = record["stamps"][last]
     is_same_place = observed == record["observed"]
+    if gone or not is_same_place:
+        left = {key: at for key, at in record["stamps"].items() if key not in present}
+        kept = _select_stamps_to_keep(settings, record, messages, window) if left else set()
+        gone += [key for key in left if key not in kept and key not in known]
+        stamps |= {key: at for key, at in left.items() if key in kept and key in known}
     if is_same_place and not (counts or stamps or gone):
         return []
     counted: Counted = {
@@ -265,6 +269,21 @@ def _count_new(
     if not is_same_place:
         counted["observed"] = observed
     return [counted]
+
+
+def _select_stamps_to_keep(
+    settings: Settings, record: MemoryRecord, messages: Sequence[BaseMessage], window: Window
+) -> set[str]:
+    """Return the keys of observed messages whose first-seen times the record keeps on.
+
+    These are all in the conversation that no archive has, and the last one before the window, which
+    dates what follows it and has no time.
+    """
+    keys = [key for key, _ in keyed_messages(messages)]
+    if settings.archives and record["archived"] in keys:
+        del keys[: keys.index(record["archived"]) + 1]
+    last = (key for key, _ in reversed(window.observed) if key in record["stamps"])
+    return {*keys, *islice(last, 1)}
 
 
 def _select_arrived(record: MemoryRecord, window: Window, *, first_look: bool) -> Sequence[Entry]:
