@@ -179,6 +179,21 @@ def test_recall_tells_when_observed_messages_were_said(
     assert all(told == said for told, said in found), found
 
 
+@pytest.mark.parametrize("archive", [None, "sqlite://"])
+def test_a_message_of_an_adopted_thread_is_dated_on_a_long_page_and_by_itself(
+    archive: str | None,
+) -> None:
+    calendar, saver = Calendar(), InMemorySaver()
+    memory, _ = remembering(calendar, retrieval=True, archive=archive)
+    graph = create_memory_agent(Actor(calendar=calendar), memory=memory, checkpointer=saver)
+    said = talk(graph, calendar, 6, OFF)
+    values = graph.get_state(CONFIG).values
+    assert all(told == day for told, day in recalled(memory, values))
+    for at, message in enumerate(said[::2], 1):
+        answer = memory.recall(values, CONFIG, cursor=message.id, limit=1)
+        assert f"**user (2026-05-{at:02d} 09:01)**" in answer["messages"]
+
+
 class Away(SQLAlchemyArchive):
     """An archive that takes no messages for a while."""
 

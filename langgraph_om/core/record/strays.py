@@ -73,6 +73,9 @@ def check_observed(
     strays = [key for key in before if key in set(old["strays"])]
     if grown > 0 and record["scope"] == "thread":
         new = [key for key in _find_uncovered(record, before) if key not in strays]
+        unnamed = [key for key in before if key not in {*record["cursor"], *strays}]
+        if record["evicted"] is not None and len(unnamed) == grown:
+            new = unnamed  # the ends of the ranges are gone, but the cursor names what is left
         if len(new) <= grown:  # more were left uncovered on purpose: their group was deleted
             strays, grown = [*strays, *new], grown - len(new)
     return {"last": newest, "index": last, "count": count, "strays": strays}, max(0, grown)

@@ -15,7 +15,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from langgraph_om.core.config.settings import Identity, Settings
-from langgraph_om.core.content.message_keys import derive_id, keyed_messages
+from langgraph_om.core.content.message_keys import derive_id, key_of, keyed_messages
 from langgraph_om.core.cycles.results import drop_stale_buffers, take_in_results
 from langgraph_om.core.effects import EffectFlow, JobState, PeekJobs, Warn
 from langgraph_om.core.events import iso
@@ -97,12 +97,14 @@ def inspect(
         )
         yield Warn(text, (record["thread_id"] or identity.thread_id, found.overlooked))
     if settings.archives:
+        # Nobody knows which ones were overlooked: the archive is shown the whole conversation.
+        overlooked = {key_of(messages[0])} if found.overlooked else set()
         archived, events = yield from archive_new(
             settings,
             found.record,
             messages,
             now,
-            changed=found.changed,
+            changed={*found.changed, *overlooked},
             request=found.window.request,
         )
         is_same = archived["cursor"] == found.record["cursor"]

@@ -44,6 +44,10 @@ class Talk:
             self.result = self.memory.step(record, self.messages, thread_id="t")
             self.messages.append(AIMessage(f"a{key} " + "word " * 20, id=f"a{key}"))
 
+    def evict(self) -> None:
+        gone = set(self.result.evicted)
+        self.messages = [message for message in self.messages if message.id not in gone]
+
     def covered(self) -> dict[str, int]:
         """How many ranges of the log cover each message, by its place in the conversation."""
         places = {str(message.id): at for at, message in enumerate(self.messages)}
@@ -125,6 +129,43 @@ def test_what_cannot_be_found_among_the_observed_is_told_once(
     told = [each.getMessage() for each in caplog.records]
     assert len(told) == 1
     assert "1 message(s) were put among those that are observed" in told[0]
+
+
+def test_what_cannot_be_found_is_archived(caplog: pytest.LogCaptureFixture) -> None:
+    talk = Talk(archive="sqlite://")
+    talk.say(20)
+    talk.messages[3:3] = late("inside")
+    talk.say(2)
+    archive: Any = talk.memory.archive
+    assert [each.key for each in archive.messages("t", limit=5)] == [
+        "u0",
+        "a0",
+        "u1",
+        "inside",
+        "a1",
+    ]
+    assert "lacks" not in caplog.text
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_where_observed_messages_are_evicted(place: int, caplog: pytest.LogCaptureFixture) -> None:
+    talk = Talk(archive="sqlite://", evict=True)
+    for _ in range(20):
+        talk.say()
+        talk.evict()
+    assert len(talk.messages) < 40
+    talk.messages[place:place] = late("old0", "old1")
+    talk.say()
+    assert {"old0", "old1"} <= {message.id for message in talk.result.messages}
+    for _ in range(20):
+        talk.evict()
+        talk.say()
+    assert talk.unseen() == []
+    log = talk.result.record["log"]
+    assert [group["ranges"] for group in log].count([["old0", "old1"]]) == 1
+    archive: Any = talk.memory.archive
+    assert archive.contains("t", ["old0", "old1"]) == {"old0", "old1"}
+    assert caplog.records == []
 
 
 def test_what_is_removed_or_no_part_of_the_conversation_is_no_stray(
