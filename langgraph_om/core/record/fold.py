@@ -407,13 +407,16 @@ def _extend_log(
         group["id"] in known for group in groups
     ):
         return False
+    observed = record["observed"]
+    if "strays" in event:  # these do not move the cursor, which would tell that they are observed
+        if observed is None or groups[0]["ranges"][0][0] not in observed["strays"]:
+            return False
+        record["observed"] = {**observed, "strays": event["strays"]}
     behind = event.get("before")
     at = find_groups(record["log"], [behind]) if behind else None
     at = len(record["log"]) if at is None else at
     record["log"] = [*record["log"][:at], *groups, *record["log"][at:]]
     record["cursor"] = list(event["cursor"])
-    if record["observed"] is not None and "strays" in event:
-        record["observed"] = {**record["observed"], "strays": event["strays"]}
     if record["scope"] == "resource":
         hints = {name: event.get(name) for name in HINTS}
         _add_to_outbox(
