@@ -13,17 +13,18 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.effects import CallHook, EffectFlow, HookReply
-from langgraph_om.core.observe.parse_answer import Parsed
-from langgraph_om.core.observe.transcript import (
-    TimedMessage,
-    Transcript,
-    TranscriptLimits,
-    transcribe,
+from langgraph_om.core.observe.long_transcript import (
+    MAX_QUESTIONS,
+    MIN_QUESTIONS,
+    SplitTranscript,
+    split_transcript,
 )
+from langgraph_om.core.observe.parse_answer import Parsed
+from langgraph_om.core.observe.transcript import TimedMessage, transcribe
+from langgraph_om.core.record.record import count_failures
 from langgraph_om.core.record.window import Entry
 from langgraph_om.errors import ObserverError
 
@@ -63,14 +64,17 @@ def rewrite_by_hook(
     return changed
 
 
-def write_transcript(settings: Settings, shown: Sequence[TimedMessage]) -> Transcript:
-    """Write messages as the Observer reads them."""
-    return transcribe(
-        shown,
-        timezone=settings.timezone,
-        counter=settings.counter,
-        limits=TranscriptLimits(text_tokens=settings.thresholds.message_tokens),
-    )
+def write_transcripts(cycle: CycleInfo, shown: Sequence[TimedMessage]) -> SplitTranscript:
+    """Write messages as the Observer reads them: over several questions where one is too short.
+
+    After failures it is asked less at once, lest what takes longer than a cycle may fails for ever.
+    """
+    settings = cycle.settings
+    transcript = transcribe(shown, timezone=settings.timezone, counter=settings.counter)
+    failures = count_failures(cycle.record, cycle.operation)
+    most = max(MIN_QUESTIONS, MAX_QUESTIONS >> max(0, failures - 1))
+    tokens = settings.question_tokens
+    return split_transcript(transcript, tokens, settings.counter.count_text, most)
 
 
 TRANSFORMS = ("before_observation", "after_observation", "before_reflection", "after_reflection")

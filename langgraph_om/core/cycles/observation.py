@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.attachments import selected
@@ -17,13 +18,14 @@ from langgraph_om.core.cycles.cycle import (
     build_title_change,
     select_hints,
 )
-from langgraph_om.core.cycles.hooks import check_input, pass_through_hook, write_transcript
+from langgraph_om.core.cycles.hooks import check_input, pass_through_hook, write_transcripts
 from langgraph_om.core.effects import EffectFlow, ReadTally
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.log_excerpt import select_previous
+from langgraph_om.core.observe.long_transcript import merge_answers
 from langgraph_om.core.observe.observer import ObserverInput, observe
 from langgraph_om.core.observe.parse_answer import Parsed
-from langgraph_om.core.observe.transcript import TimedMessage
+from langgraph_om.core.observe.transcript import TimedMessage, Transcript
 from langgraph_om.core.record.chunks import count_covered, digest_entries, select_live_chunks
 from langgraph_om.core.record.record import count_failures, find_groups, find_newest_observed
 from langgraph_om.core.record.window import Entry, Window
@@ -54,7 +56,9 @@ def observe_cycle(
     cycle = CycleInfo(settings, record, "observation", cycle_id, tokens, started)
     yield cycle.start("observation-start")
     try:
-        parsed = yield from ask_observer(cycle, entries, known=record["log"], hints=record)
+        parsed, left_out = yield from ask_observer(
+            cycle, entries, known=record["log"], hints=record
+        )
     except ObserverError as error:
         tally = yield ReadTally()
         yield from build_failed(cycle, tally, error, window.tokens, window.last_key)
@@ -80,9 +84,18 @@ def observe_cycle(
         group=group,
         observation_tokens=written,
         observations=text,
+        **tell_left_out(left_out),
         **select_hints(settings, parsed),
     )
     yield from build_title_change(cycle, at, parsed.thread_title)
+
+
+class Observed(NamedTuple):
+    """What came of asking the Observer about messages."""
+
+    parsed: Parsed
+    left_out_tokens: int = 0
+    """About how many of their tokens no question had room for."""
 
 
 def ask_observer(
@@ -91,8 +104,8 @@ def ask_observer(
     *,
     known: Sequence[Group],
     hints: Mapping[str, Any],
-) -> EffectFlow[Parsed]:
-    """Have messages observed.
+) -> EffectFlow[Observed]:
+    """Have messages observed, in one question or in as many as it takes to show all of them.
 
     Args:
         cycle: The cycle.
@@ -101,22 +114,50 @@ def ask_observer(
         hints: Where the continuation hints stand.
 
     Returns:
-        What the Observer answered, `ok` or `none`.
+        What the Observer answered, `ok` or `none`, and how much it was not shown.
 
     Raises:
         ObserverError: When there is no usable answer, or a hook failed.
     """
     shown = yield from _time_entries(cycle, entries)
     if not shown:  # a hook left nothing of them: they are observed, and hold nothing worth noting
-        return Parsed("none")
-    request = _build_observer_input(cycle, shown, known, hints)
+        return Observed(Parsed("none"))
+    split = write_transcripts(cycle, shown)
     try:
-        parsed = yield from observe(request)
+        parsed = yield from _ask_part_by_part(cycle, split.parts, known, hints)
     except ObserverError as error:
         if "after_observation" in cycle.settings.transforms:
             error.observations = ""  # no hook has seen what there is of an answer
         raise
-    return (yield from check_input(cycle, parsed))
+    return Observed((yield from check_input(cycle, parsed)), split.left_out_tokens)
+
+
+def _ask_part_by_part(
+    cycle: CycleInfo,
+    parts: Sequence[Transcript],
+    known: Sequence[Group],
+    hints: Mapping[str, Any],
+) -> EffectFlow[Parsed]:
+    """Ask about one part after the other; each question knows what came of those before."""
+    answers: list[Parsed] = []
+    for transcript in parts:
+        groups = [*known, *(_note_answer(cycle, answer) for answer in answers)]
+        newest = merge_hints(hints, [asdict(answer) for answer in answers])
+        request = _build_observer_input(cycle, transcript, groups, newest)
+        answers.append((yield from observe(request)))
+    return merge_answers(answers)
+
+
+def _note_answer(cycle: CycleInfo, answer: Parsed) -> Group:
+    """Return an answer as the next question is shown it."""
+    text = answer.observations
+    tokens = cycle.settings.counter.count_text(text)
+    return cast("Group", {"text": text, "tokens": tokens})
+
+
+def tell_left_out(tokens: int) -> dict[str, int]:
+    """Return the field that tells how much no question had room for; none when all was shown."""
+    return {"left_out_tokens": tokens} if tokens else {}
 
 
 def _time_entries(cycle: CycleInfo, entries: Sequence[Entry]) -> EffectFlow[list[TimedMessage]]:
@@ -131,13 +172,12 @@ def _time_entries(cycle: CycleInfo, entries: Sequence[Entry]) -> EffectFlow[list
 
 def _build_observer_input(
     cycle: CycleInfo,
-    shown: Sequence[TimedMessage],
+    transcript: Transcript,
     known: Sequence[Group],
     hints: Mapping[str, Any],
 ) -> ObserverInput:
     settings = cycle.settings
     observation = settings.observation
-    transcript = write_transcript(settings, shown)
     wanted = observation.observe_attachments
     return ObserverInput(
         transcript=transcript.text,
@@ -183,7 +223,7 @@ def _observe_ahead(
     known = [*_apply_reflection(record), *map(build_group, chunks)]
     hints = merge_hints(record, chunks)
     try:
-        parsed = yield from ask_observer(cycle, entries, known=known, hints=hints)
+        parsed, left_out = yield from ask_observer(cycle, entries, known=known, hints=hints)
     except ObserverError as error:
         partial = error.observations or None
         tally = yield ReadTally()
@@ -205,7 +245,12 @@ def _observe_ahead(
         "created_at": iso(cycle.last_reply(tally)),
     }
     return cycle.end(
-        "buffering-end", tally, chunk=chunk, observation_tokens=tokens, observations=text
+        "buffering-end",
+        tally,
+        chunk=chunk,
+        observation_tokens=tokens,
+        observations=text,
+        **tell_left_out(left_out),
     )
 
 
@@ -234,7 +279,7 @@ def build_group(chunk: Mapping[str, Any]) -> Group:
     }
 
 
-def merge_hints(record: MemoryRecord, chunks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def merge_hints(record: Mapping[str, Any], chunks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the newest hints: those of the newest chunk that has them, else the record's."""
     hints = {}
     for name in ("current_task", "suggested_response"):

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 from langgraph_om.core.config.settings import Settings
-from langgraph_om.core.content.attachments import selected
 from langgraph_om.core.content.message_keys import content_digest, derive_id, is_conversation
 from langgraph_om.core.cycles.cycle import CycleInfo, Job, build_failed, build_job, select_hints
-from langgraph_om.core.cycles.hooks import check_input, pass_through_hook, write_transcript
+from langgraph_om.core.cycles.observation import tell_left_out
+from langgraph_om.core.cycles.threads_question import ask_observer_of_threads
 from langgraph_om.core.effects import (
     EffectFlow,
     ReadTally,
@@ -26,11 +26,8 @@ from langgraph_om.core.effects import (
     call_storage,
 )
 from langgraph_om.core.events import iso
-from langgraph_om.core.observe.log_excerpt import select_previous_sections
-from langgraph_om.core.observe.observer import ThreadInput, ThreadsInput, observe_threads
 from langgraph_om.core.observe.other_threads import OtherThread, count_to_observe, split_batches
 from langgraph_om.core.observe.parse_answer import Parsed
-from langgraph_om.core.observe.transcript import TimedMessage
 from langgraph_om.core.plan import count_others_tokens
 from langgraph_om.core.record.chunks import digest_entries
 from langgraph_om.core.record.record import (
@@ -54,12 +51,23 @@ MAX_ENDS = 4
 _Part = tuple[OtherThread, int]
 
 
+class _Observed(NamedTuple):
+    """What came of all batches."""
+
+    sections: list[dict[str, Any]]
+    """What to put into the shared log."""
+    error: ObserverError | None
+    """The first, if a batch failed."""
+    left_out_tokens: int
+
+
 class _Answered(NamedTuple):
     """What came of one batch."""
 
     answers: dict[str, Parsed]
     tally: Tally
     error: ObserverError | None = None
+    left_out_tokens: int = 0
 
 
 # --- Reading -------------------------------------------------------------------------------------
@@ -232,14 +240,14 @@ def observe_others_cycle(
         return
     cycle = _run_cycle(settings, record, parts, started, "turn")
     yield cycle.start("observation-start", thread_ids=[thread.thread_id for thread, _ in parts])
-    sections, error = yield from _observe_batches(cycle, parts)
+    sections, error, left_out = yield from _observe_batches(cycle, parts)
     tally = yield ReadTally()
     if not sections and error is not None:
         yield from build_failed(
             cycle, tally, error, count_others_tokens(record["others"]), window.last_key
         )
         return
-    yield cycle.end("observation-end", tally, **_collect_told(sections))
+    yield cycle.end("observation-end", tally, **_collect_told(sections), **tell_left_out(left_out))
     yield from _collect_titles(cycle, tally, threads, sections)
 
 
@@ -265,11 +273,11 @@ def observe_others_ahead(
 
 
 def _run_ahead(cycle: CycleInfo, parts: Sequence[_Part]) -> EffectFlow[Event]:
-    sections, error = yield from _observe_batches(cycle, parts)
+    sections, error, left_out = yield from _observe_batches(cycle, parts)
     tally = yield ReadTally()
     if not sections and error is not None:
         return cycle.end("buffering-failed", tally, error=str(error))
-    return cycle.end("buffering-end", tally, **_collect_told(sections))
+    return cycle.end("buffering-end", tally, **_collect_told(sections), **tell_left_out(left_out))
 
 
 def _split_parts(settings: Settings, threads: Sequence[OtherThread]) -> list[_Part]:
@@ -296,14 +304,8 @@ def _run_cycle(
     return CycleInfo(settings, record, "others", cycle_id, tokens, started, trigger)
 
 
-def _observe_batches(
-    cycle: CycleInfo, parts: Sequence[_Part]
-) -> EffectFlow[tuple[list[dict[str, Any]], ObserverError | None]]:
-    """Ask about all batches at once.
-
-    Returns:
-        What to put into the shared log, and an error if a batch failed.
-    """
+def _observe_batches(cycle: CycleInfo, parts: Sequence[_Part]) -> EffectFlow[_Observed]:
+    """Ask about all batches at once."""
     batches = split_batches(parts, cycle.settings.observation.max_tokens_per_batch)
     asked: list[_Answered] = yield Together([_observe_batch(cycle, batch) for batch in batches])
     sections: list[dict[str, Any]] = []
@@ -315,15 +317,15 @@ def _observe_batches(
             for thread, count in batch
             if thread.thread_id in answered.answers
         ]
-    return sections, error
+    return _Observed(sections, error, sum(answered.left_out_tokens for answered in asked))
 
 
 def _observe_batch(cycle: CycleInfo, batch: Sequence[_Part]) -> EffectFlow[_Answered]:
     try:
-        answers = yield from ask_observer_of_threads(cycle, batch)
+        answers, left_out = yield from ask_observer_of_threads(cycle, batch)
     except ObserverError as error:
         return _Answered({}, (yield ReadTally()), error)
-    return _Answered(answers, (yield ReadTally()))
+    return _Answered(answers, (yield ReadTally()), left_out_tokens=left_out)
 
 
 def _build_section(
@@ -374,76 +376,3 @@ def _collect_titles(
                 "thread-update", cycle.last_reply(tally), old_title=old, new_title=new
             )
             yield {**event, "thread_id": section["thread_id"]}
-
-
-def ask_observer_of_threads(
-    cycle: CycleInfo, threads: Sequence[tuple[OtherThread, int]]
-) -> EffectFlow[dict[str, Parsed]]:
-    """Have the oldest messages of several other threads observed, in one question.
-
-    Args:
-        cycle: The cycle.
-        threads: Each with the number of messages to observe.
-
-    Returns:
-        By thread id, what the Observer answered; a thread that is missing is not observed.
-
-    Raises:
-        ObserverError: When there is no usable answer, or a hook failed.
-    """
-    settings, found = cycle.settings, dict[str, Parsed]()
-    inputs: list[ThreadInput] = []
-    for thread, count in threads:
-        own, entries = _fit_input(cycle, thread), thread.entries[:count]
-        timed = [
-            TimedMessage(entry.message, time)
-            for entry, time in zip(entries, thread.times, strict=False)
-        ]
-        shown = yield from pass_through_hook(own, entries, timed)
-        if not shown:
-            found[thread.thread_id] = Parsed("none")
-            continue
-        transcript = write_transcript(settings, shown)
-        inputs.append(
-            ThreadInput(
-                thread.thread_id,
-                settings.show_id(thread.thread_id),
-                transcript.text,
-                title=thread.hints.get("thread_title"),
-                hints=thread.hints,
-                attachments=selected(
-                    transcript.attachments, setting=settings.observation.observe_attachments
-                ),
-            )
-        )
-    answers = yield from observe_threads(_build_threads_input(cycle, inputs))
-    for thread, _ in threads:
-        if thread.thread_id in answers:
-            own, parsed = _fit_input(cycle, thread), answers[thread.thread_id]
-            found[thread.thread_id] = yield from check_input(own, parsed)
-    return found
-
-
-def _fit_input(cycle: CycleInfo, thread: OtherThread) -> CycleInfo:
-    """Return the cycle as a hook is told of it that sees one thread's texts."""
-    record = cast("MemoryRecord", {**cycle.record, "thread_id": thread.thread_id, "stamps": {}})
-    return replace(cycle, record=record)
-
-
-def _build_threads_input(cycle: CycleInfo, inputs: Sequence[ThreadInput]) -> ThreadsInput:
-    settings = cycle.settings
-    observation = settings.observation
-    return ThreadsInput(
-        inputs,
-        previous=select_previous_sections(
-            cycle.record["log"],
-            observation.previous_observer_tokens,
-            settings.counter,
-            settings.show_id,
-            first=[each.thread_id for each in inputs],
-        ),
-        instruction=observation.instruction,
-        prompt=observation.prompt,
-        thread_title=observation.thread_title,
-        by_profile=observation.observe_attachments == "auto",
-    )
