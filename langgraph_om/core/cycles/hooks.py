@@ -15,13 +15,13 @@ from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.cycles.cycle import CycleInfo
-from langgraph_om.core.effects import CallHook, EffectFlow, HookReply
-from langgraph_om.core.observe.long_transcript import (
+from langgraph_om.core.cycles.long_transcript import (
     MAX_QUESTIONS,
     MIN_QUESTIONS,
     SplitTranscript,
     split_transcript,
 )
+from langgraph_om.core.effects import CallHook, EffectFlow, HookReply
 from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.observe.transcript import TimedMessage, transcribe
 from langgraph_om.core.record.record import count_failures

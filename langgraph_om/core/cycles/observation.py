@@ -19,10 +19,10 @@ from langgraph_om.core.cycles.cycle import (
     select_hints,
 )
 from langgraph_om.core.cycles.hooks import check_input, pass_through_hook, write_transcripts
+from langgraph_om.core.cycles.long_transcript import merge_answers
 from langgraph_om.core.effects import EffectFlow, ReadTally
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.log_excerpt import select_previous
-from langgraph_om.core.observe.long_transcript import merge_answers
 from langgraph_om.core.observe.observer import ObserverInput, observe
 from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.observe.transcript import TimedMessage, Transcript

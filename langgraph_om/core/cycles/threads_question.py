@@ -12,10 +12,10 @@ from typing import cast
 from langgraph_om.core.content.attachments import selected
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.cycles.hooks import check_input, pass_through_hook, write_transcripts
+from langgraph_om.core.cycles.long_transcript import merge_answers
 from langgraph_om.core.cycles.observation import merge_hints
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.observe.log_excerpt import select_previous_sections
-from langgraph_om.core.observe.long_transcript import merge_answers
 from langgraph_om.core.observe.observer import ThreadInput, ThreadsInput, observe_threads
 from langgraph_om.core.observe.other_threads import OtherThread
 from langgraph_om.core.observe.parse_answer import Parsed
