@@ -100,11 +100,18 @@ def archive_new(
         yield Storage("note_missed", (thread, missed, request if is_long else None))
         when = "turn" if is_long else "step"
         text = "thread %r: the archive failed, the next %s tries again: %s"
-        yield Warn(text, (thread, when, error))
+        yield from warn_once_an_outage(text, (thread, when, error))
         return record, []
     if not memory.is_settled:
         yield Storage("note_archived", (thread,))
     return archived, events
+
+
+def warn_once_an_outage(text: str, arguments: Sequence[Any]) -> EffectFlow[None]:
+    """Log that the archive failed, with its place, unless that was said since it last answered."""
+    reply: StorageReply = yield Storage("note_outage")
+    if reply.error is None and reply.value is not None:
+        yield Warn(f"{text} (at %s; said once until it answers)", (*arguments, reply.value))
 
 
 @dataclass(slots=True)

@@ -23,6 +23,7 @@ from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import CURSOR_TAIL
 from langgraph_om.core.record.shared_log import apply_changes, complete_log, diff_record, rewind
 from langgraph_om.core.record.window import Window, open_window
+from langgraph_om.core.step.archive import warn_once_an_outage
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Event, Group, MemoryRecord, SharedLog
 from langgraph_om.errors import ArchiveError, ConfigurationError
@@ -62,7 +63,7 @@ def exchange(
             described = yield from _describe_others(settings, synced)
             synced, events = fold(synced, [described]), [*events, *described]
     except ArchiveError as error:
-        yield Warn(
+        yield from warn_once_an_outage(
             "thread %r: the shared log cannot be reached, the thread goes on with its copy: %s",
             (record["thread_id"], error),
         )
