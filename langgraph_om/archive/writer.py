@@ -88,7 +88,7 @@ class ArchiveWriter:
         if self._is_away:
             return None
         self._is_away = True
-        return str(getattr(self.archive, "place", type(self.archive).__name__))
+        return _find_place(self.archive)
 
     def note_archived(self, thread_id: str) -> None:
         """Remember that the archive has all of a thread."""
@@ -148,6 +148,14 @@ class ArchiveWriter:
             del self._groups[key]
         for known in [known for known in self._threads if thread_id in (None, known)]:
             del self._threads[known]
+
+
+def _find_place(archive: MessageArchive) -> str:
+    """Return where an archive is, as far as it says; it is failing just now."""
+    try:
+        return str(archive.place)  # type: ignore[attr-defined]
+    except Exception:  # noqa: BLE001 no archive stops a turn, whatever it raises
+        return type(archive).__name__
 
 
 def _forget_oldest(remembered: OrderedDict[Any, None]) -> None:
