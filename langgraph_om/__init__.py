@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re as _re
 import typing as _typing
+from importlib.metadata import PackageNotFoundError as _PackageNotFoundError
 from importlib.metadata import version as _version
+from importlib.util import find_spec as _find_spec
 
 from langgraph_om.archive import MessageArchive
 from langgraph_om.core.config.options import (
@@ -35,9 +38,11 @@ from langgraph_om.inspection import MemoryView
 from langgraph_om.integrations.agent import create_memory_agent
 from langgraph_om.integrations.state_graph import ObservationalMemoryState, add_observational_memory
 from langgraph_om.integrations.stream import MemoryTransformer
-from langgraph_om.memory import ObservationalMemory, StepResult
+from langgraph_om.memory import ObservationalMemory
 from langgraph_om.models.model_value import ModelByInputTokens
 from langgraph_om.runtime.executors import BackgroundBuffering, InlineBuffering, ParallelBuffering
+from langgraph_om.runtime.run import MemoryContext
+from langgraph_om.runtime.turn import StepResult
 
 if _typing.TYPE_CHECKING:
     from langgraph_om.archive import SQLAlchemyArchive
@@ -53,6 +58,7 @@ __all__ = [
     "ConfigurationError",
     "EstimatingCounter",
     "InlineBuffering",
+    "MemoryContext",
     "MemoryRecord",
     "MemoryTransformer",
     "MemoryView",
@@ -87,12 +93,20 @@ __version__ = _version("langgraph-om")
 
 _OF_THE_MIDDLEWARE = ("ObservationalMemoryAgentState", "ObservationalMemoryMiddleware")
 
+if _find_spec("langchain") is None:  # a star import takes what can be imported
+    __all__ = [name for name in __all__ if name not in _OF_THE_MIDDLEWARE]
+
+
+def __dir__() -> list[str]:
+    """List what is public, also what is imported only when it is asked for."""
+    return sorted([*__all__, "__version__"])
+
 
 def __getattr__(name: str) -> _typing.Any:
     """Import what is heavy or optional when it is asked for: the middleware, the SQL archive.
 
     Raises:
-        ImportError: When langchain is not installed, which the middleware needs.
+        ImportError: When langchain, which the middleware needs, is not installed or too old.
     """
     if name == "SQLAlchemyArchive":
         from langgraph_om import archive  # noqa: PLC0415 SQLAlchemy takes a while to import
@@ -103,12 +117,34 @@ def __getattr__(name: str) -> _typing.Any:
         raise AttributeError(msg)
     try:
         from langgraph_om.integrations import middleware  # noqa: PLC0415 langchain takes a second to import
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "langchain":
+    except ImportError as error:
+        problem = _describe_missing_langchain()
+        if problem is None or (error.name or "").partition(".")[0] != "langchain":
             raise
         msg = (
-            f"{name} needs the package 'langchain'; install it with "
-            f"`pip install 'langgraph-om[agents]'`"
+            f"{name} needs the package 'langchain' from version {_LANGCHAIN_FLOOR} on, and "
+            f"{problem}; install it with `pip install --upgrade 'langgraph-om[agents]'`"
         )
         raise ImportError(msg) from error
     return getattr(middleware, name)
+
+
+_LANGCHAIN_FLOOR = "1.3.15"
+"""The first version of langchain that has all that the middleware is built on."""
+
+
+def _describe_missing_langchain() -> str | None:
+    """Say what is wrong with the langchain that is installed; `None` when it is recent enough."""
+    try:
+        installed = _version("langchain")
+    except _PackageNotFoundError:
+        return "it is not installed"
+    if _read_release(installed) < _read_release(_LANGCHAIN_FLOOR):
+        return f"{installed} is installed"
+    return None
+
+
+def _read_release(version: str) -> tuple[int, ...]:
+    """Return the numbers that a version begins with: (1, 3, 15) of 1.3.15rc1."""
+    release = _re.match(r"[0-9]+(?:\.[0-9]+)*", version)
+    return tuple(map(int, release[0].split("."))) if release else ()

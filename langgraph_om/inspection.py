@@ -14,11 +14,12 @@ from html import escape
 from typing import Any
 
 from langgraph_om.archive import MessageArchive
+from langgraph_om.core.content.text import show_key
 from langgraph_om.core.record.record import complete_record, write_log
 from langgraph_om.core.record.shared_log import to_record
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
-from langgraph_om.runtime.state import values_of
+from langgraph_om.runtime.state import read_stored_record, values_of
 
 _MAX_TRIES = 50
 _MAX_GENERATIONS = 1000
@@ -123,11 +124,15 @@ def _read_records(source: Any) -> Iterator[_Dated]:
         )
         raise ConfigurationError(msg)
     for state in [source] if is_state else source:
-        created = None if is_state else getattr(state, "created_at", None)
-        values = values_of(state)
-        stored = values.get("om") if isinstance(values, Mapping) else getattr(values, "om", None)
+        created = None if is_state else _read_saving_time(state)
         at = datetime.fromisoformat(created) if isinstance(created, str) else None
-        yield at, complete_record(stored)
+        yield at, complete_record(read_stored_record(values_of(state, "messages")))
+
+
+def _read_saving_time(state: Any) -> Any:
+    """Return when a snapshot, or a server's state, was saved; `None` for bare values."""
+    is_mapping = isinstance(state, Mapping)
+    return state.get("created_at") if is_mapping else getattr(state, "created_at", None)
 
 
 def _read_moment(time: object, timezone: tzinfo) -> datetime:
@@ -191,7 +196,7 @@ class MemoryView:
     status: Mapping[str, Any]
     """The `data` of `data-om-status`."""
     conversation_tokens: int
-    """Tokens of the whole conversation."""
+    """Tokens of the whole conversation, with what `evict` removed of it."""
     prompt_tokens: int
     """Tokens of observations and unobserved messages, which is what the Actor is sent of it."""
     is_closed: bool = False
@@ -235,7 +240,7 @@ class MemoryView:
 
     def _write_title(self) -> str:
         named = self.record["thread_title"] or self.record["thread_id"] or "(no thread id)"
-        return f"memory of {named}, generation {self.record['generation']}"
+        return f"memory of {show_key(named)}, generation {self.record['generation']}"
 
     def _list_windows(self) -> list[tuple[str, int, int]]:
         active = self.status["windows"]["active"]

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal, Self
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
-from langchain_core.messages import BaseMessage, SystemMessage, convert_to_messages
+from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 
@@ -28,13 +27,11 @@ from langgraph_om.core.config.options import (
     RetrievalOptions,
 )
 from langgraph_om.core.config.thresholds import Thresholds
-from langgraph_om.core.events import to_part
-from langgraph_om.core.record.record import complete_record, log_tokens
-from langgraph_om.core.record.shared_log import without_thread
+from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.status import build_status
 from langgraph_om.core.tokens.counter import TokenCounter, count_messages
-from langgraph_om.core.wire import MemoryRecord, Part
+from langgraph_om.core.wire import MemoryRecord, StatusData
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.inspection import (
     MemoryView,
@@ -45,36 +42,27 @@ from langgraph_om.inspection import (
     restore_resource,
 )
 from langgraph_om.models.model_value import ModelValue
-from langgraph_om.options import read_options, refuse_unknown_options
+from langgraph_om.options import NoMiddleware, read_options, refuse_unknown_options
 from langgraph_om.recall.search import StoreIndex
 from langgraph_om.recall.tool import Recalling, build_recall_tool
-from langgraph_om.runtime.drivers import RunFlow, adrive, drive
+from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
 from langgraph_om.runtime.runner import StepRunner
-from langgraph_om.runtime.state import record_of, values_of
-from langgraph_om.runtime.turn import turn
+from langgraph_om.runtime.turn import StepResult, take_step
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
 
-@dataclass(frozen=True, slots=True)
-class StepResult:
-    """What one step of memory came to, outside of any graph."""
-
-    record: MemoryRecord
-    """The memory to keep, and to hand in with the next step."""
-    events: list[Part]
-    """What happened, as `data-om-*` parts in order."""
-    messages: list[BaseMessage]
-    """What the Actor gets; empty when the turn was aborted."""
-    aborted: bool
-    """Whether a failure ended the turn (`on_error="abort"`)."""
-    evicted: list[str] = field(default_factory=list)
-    """With `evict=True`: ids of the messages that need not be handed in any more."""
+_NO_GATE = (
+    "the memory's gate did not run before this call, so the model is given the conversation as it "
+    "is. A run that began with memory switched off and is resumed with it is like that; otherwise "
+    "draw the edges into the gate: `builder.add_edge(START, 'om_status')`, and "
+    "`builder.add_edge('tools', 'om_status')` where there are tools"
+)
 
 
-class ObservationalMemory:
+class ObservationalMemory(metaclass=NoMiddleware):
     """Long-term memory for an agent's conversation.
 
     Args:
@@ -84,8 +72,9 @@ class ObservationalMemory:
             `{"model": ..., "max_retries": n}`. `"default"` is `google/gemini-2.5-flash`, and so is
             nothing at all.
         enabled: Whether memory does anything; an agent with `enabled=False` works as without it.
-        scope: `"thread"`: each thread has its own memory. `"resource"` is not available in this
-            version.
+        scope: Whose log it is. `"thread"`: each thread has its own. `"resource"`: all threads of
+            a `resource_id` share one, which the `archive` keeps; each thread adds what is observed
+            of its messages, and its Actor is also shown what the other threads said lately.
         share_token_budget: Whether messages may use the room that observations leave, and the other
             way round.
         retrieval: Whether the Actor gets the tool `recall`, with which it reads the messages behind
@@ -98,7 +87,8 @@ class ObservationalMemory:
             `MessageArchive`.
         evict: Whether observed messages are removed from the conversation once the archive has
             them, so that a thread's state stays small however long it gets.
-        resource_id: The user or entity a thread belongs to; `None`: `configurable["resource_id"]`.
+        resource_id: The user or entity a thread belongs to; `None`: the run's
+            `resource_id`, in `context` or `configurable`.
         messages_key: The state's key of the conversation.
         token_counter: What counts tokens; `None`: `EstimatingCounter()`.
         max_input_tokens: Tokens of observations and messages together, above which messages are
@@ -222,49 +212,53 @@ class ObservationalMemory:
         """Return what the Actor's model is called with.
 
         Args:
-            state: The graph's state: a mapping or an object with the conversation and `om`.
+            state: The graph's state, with the conversation and `om`: what a node is given, a
+                `StateSnapshot`, or what a server's client returns.
             system: The agent's own system prompt, when it is not among the messages.
             config: The run's configuration; inside a node it is found without being passed.
 
         Returns:
             One system message with the observations, a reminder, and the messages that are not
-            observed yet. Without observations, or with memory switched off: the conversation as it
-            is.
+            observed yet. Without observations, with memory switched off, or when the gate did not
+            run before, of which a warning is logged: the conversation as it is.
 
         Raises:
             ConfigurationError: When the state has no `om`, so that the node does not see the
-                memory, or when the gate did not run before.
+                memory.
         """
-        messages = self._runner.conversation(state)
-        if not self._runner.is_on(config):
-            head = SystemMessage(system) if isinstance(system, str) else system
-            return [*([head] if head is not None else []), *messages]
-        record = record_of(state)
-        if not record["id"] and messages:
-            msg = (
-                "the memory's gate did not run before this node; draw the edges into it: "
-                "`builder.add_edge(START, 'om_status')`, and `builder.add_edge('tools', "
-                "'om_status')` where there are tools"
-            )
-            raise ConfigurationError(msg)
-        return self._runner.actor_input(record, messages, system)
+        runner = self._runner
+        messages, is_on = runner.conversation(state), runner.is_on(config)
+        record = runner.record(state) if is_on else None
+        if record is not None and record["id"]:
+            return runner.actor_input(record, messages, system)
+        if is_on and messages:
+            runner.runs.warn_once(_NO_GATE)
+        head = SystemMessage(system) if isinstance(system, str) else system
+        return [*([head] if head is not None else []), *messages]
 
     def status(self, state: Any) -> dict[str, Any]:
-        """Return the `data` of `data-om-status` for a state; asks no model."""
-        values = values_of(state)
-        record = record_of(values)
-        return self._build_status(record, self._open_window(record, values))
+        """Return the `data` of `data-om-status` for a state; asks no model.
+
+        Args:
+            state: As for `llm_input_messages`; blank for a thread that never ran.
+        """
+        record = self._runner.record(state)
+        return cast("dict[str, Any]", self._build_status(record, self._open_window(record, state)))
 
     def view(self, state: Any) -> MemoryView:
-        """Return a readable summary of a state's memory; asks no model."""
-        values = values_of(state)
-        record = record_of(values)
-        window = self._open_window(record, values)
-        messages = self._runner.conversation(values)
+        """Return a readable summary of a state's memory; asks no model.
+
+        Args:
+            state: As for `llm_input_messages`; blank for a thread that never ran.
+        """
+        record = self._runner.record(state)
+        window = self._open_window(record, state)
+        messages = self._runner.conversation(state)
         return MemoryView(
             record=record,
             status=self._build_status(record, window),
-            conversation_tokens=count_messages(self._runner.settings.counter, messages),
+            conversation_tokens=record.get("evicted_tokens", 0)
+            + count_messages(self._runner.settings.counter, messages),
             prompt_tokens=window.tokens + log_tokens(record),
             is_closed=self._runner.is_closed,
         )
@@ -280,7 +274,7 @@ class ObservationalMemory:
         """Answer as the tool `recall` does, without a graph.
 
         Args:
-            state: The graph's state, or a mapping with the conversation.
+            state: As for `llm_input_messages`, or a mapping with the conversation alone.
             config: The run's configuration, which says whose conversation it is.
             store: The LangGraph store that is searched, with `retrieval={"vector": True}`.
             args: What the tool takes: `mode`, `query`, `cursor`, `threadId`, `page`, `limit`,
@@ -313,8 +307,9 @@ class ObservationalMemory:
         anew.
 
         Args:
-            states: `graph.get_state_history(config)`, or any states, newest first; with
-                `scope="resource"` the id of a resource.
+            states: `graph.get_state_history(config)`, what a server's client returns for a
+                thread's history, or any states, newest first; with `scope="resource"` the id of a
+                resource.
             limit: How many generations to return at most.
         """
         check_count("limit", limit)
@@ -364,7 +359,7 @@ class ObservationalMemory:
         runner = self._runner
         return open_window(record, runner.conversation(state), runner.settings.counter)
 
-    def _build_status(self, record: MemoryRecord, window: Window) -> dict[str, Any]:
+    def _build_status(self, record: MemoryRecord, window: Window) -> StatusData:
         step = max(0, record["turn"]["step"])
         return build_status(record, window, self.thresholds, step=step)
 
@@ -386,19 +381,11 @@ class ObservationalMemory:
         Raises:
             ArchiveError: When the archive's storage fails.
         """
-        owner, writer, now = resource_id, self._runner.writer, self._runner.clock
-        if writer is not None:
-            known = writer.archive.thread(thread_id)
-            owner = known.resource_id if known is not None else resource_id
-            if owner is not None:
-                change = partial(without_thread, thread_id=thread_id)
-                writer.archive.rewrite_records(owner, change, now())
-            writer.archive.delete_thread(thread_id)
-            if owner is not None:  # what was at work on it may have come to the log meanwhile
-                writer.archive.rewrite_records(owner, change, now())
-            writer.forget(thread_id)
+        runner, owner = self._runner, resource_id
+        if runner.writer is not None:
+            owner = runner.writer.delete_thread(thread_id, resource_id, runner.clock)
         if store is not None:
-            (self._runner.index or StoreIndex()).delete_thread(thread_id, owner, store)
+            (runner.index or StoreIndex()).delete_thread(thread_id, owner, store)
 
     def delete_resource(self, resource_id: str, *, store: Any = None) -> None:
         """Delete what is kept of all threads of a resource outside of their checkpoints.
@@ -412,8 +399,7 @@ class ObservationalMemory:
         """
         writer = self._runner.writer
         if writer is not None:
-            writer.archive.delete_resource(resource_id)
-            writer.forget(None)
+            writer.delete_resource(resource_id)
         if store is not None:
             (self._runner.index or StoreIndex()).delete_resource(resource_id, store)
 
@@ -447,8 +433,9 @@ class ObservationalMemory:
             config: Configuration with callbacks for the Observer's and Reflector's calls.
             final: Whether the Actor has answered and no call follows; nothing is observed then.
         """
-        flow = self._take_step(record, messages, thread_id, config, is_final=final)
-        return drive(flow, self._runner.context(config)).result
+        runner = self._runner
+        flow = take_step(runner, record, messages, thread_id, config, is_final=final)
+        return drive(flow, runner.context(config)).result
 
     async def astep(
         self,
@@ -460,32 +447,9 @@ class ObservationalMemory:
         final: bool = False,
     ) -> StepResult:
         """Do the same as `step` without blocking the event loop."""
-        flow = self._take_step(record, messages, thread_id, config, is_final=final)
-        return (await adrive(flow, self._runner.context(config))).result
-
-    def _take_step(
-        self,
-        record: MemoryRecord | None,
-        messages: Sequence[BaseMessage],
-        thread_id: str,
-        config: RunnableConfig | None,
-        *,
-        is_final: bool,
-    ) -> RunFlow[StepResult]:
-        """Run a turn, and end with the Actor's input."""
         runner = self._runner
-        memory, conversation = complete_record(record), convert_to_messages(messages)
-        if not runner.is_on(config):
-            return StepResult(memory, [], list(conversation), aborted=False)
-        identity = runner.identity(config, thread_id=thread_id)
-        outcome = yield from turn(
-            runner, memory, conversation, identity, config=config, is_final=is_final
-        )
-        parts = [part for event in outcome.events if (part := to_part(event)) is not None]
-        view = [] if outcome.is_aborted else runner.actor_input(outcome.record, outcome.messages)
-        return StepResult(
-            outcome.record, parts, view, aborted=outcome.is_aborted, evicted=outcome.evicted
-        )
+        flow = take_step(runner, record, messages, thread_id, config, is_final=final)
+        return (await adrive(flow, runner.context(config))).result
 
     # --- Background work -------------------------------------------------------------------------
 

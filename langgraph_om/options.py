@@ -6,6 +6,7 @@ The rules of single options stand beside them in `_Given`; what relates several 
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -51,6 +52,8 @@ from langgraph_om.runtime.executors import (
     ParallelBuffering,
 )
 from langgraph_om.runtime.hooks import Hooks, check_hooks
+
+logger = logging.getLogger("langgraph_om")
 
 P = ParamSpec("P")
 SelfT = TypeVar("SelfT")
@@ -208,6 +211,10 @@ def read_options(**options: Any) -> Options:
     given = _Given(**options)
     has_archive = given.archive is not None
     retrieval = resolve_retrieval(given.retrieval, has_archive=has_archive)
+    if retrieval is not None and not has_archive:
+        logger.info(
+            "`retrieval` without an `archive`: the tool `recall` reads the current thread alone"
+        )
     hooks = check_hooks(given.hooks, given.on_debug_event)
     settings = _read_settings(given, retrieval, hooks)
     models = _choose_models(given, settings)
@@ -338,6 +345,26 @@ def refuse_unknown_options(
         construct(self, *args, **options)
 
     return checked
+
+
+class NoMiddleware(type):
+    """The kind of a class that `create_agent` may be given by mistake, and that says so.
+
+    What `create_agent` looks for first, it looks for on the class; on the objects there is nothing.
+    """
+
+    @property
+    def wrap_tool_call(cls) -> Any:
+        """Not there.
+
+        Raises:
+            AttributeError: Always.
+        """
+        msg = (
+            f"{cls.__name__} is no middleware; pass "
+            f"middleware=[{cls.__name__}Middleware(memory)] to `create_agent`"
+        )
+        raise AttributeError(msg)
 
 
 def _explain_unknown(name: str, value: object, known: list[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
@@ -12,6 +13,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 from support.clock import Clock
 from support.savers import SAVER_KINDS, SaverKind, open_async_saver, open_saver
@@ -25,8 +27,14 @@ TESTS = Path(__file__).parent
 SLOW = ("hostile", "processes", "examples", "integration/storage", "benchmarks")
 """Folders whose tests are `slow`: they start processes and servers, or try very much."""
 DEFAULT = "not slow"
-SHARED = ("before_the_turn", "conversation", "found", "server", "told", "trip")
-"""Fixtures that are dear: `--dist=loadgroup` sends all tests that share one to one process."""
+SHARED = (
+    "tests/benchmarks/test_peers.py",
+    "tests/examples/test_examples.py::test_quickstart",
+    "tests/examples/test_studio.py",
+    "tests/integration/storage/test_archive.py::test_processes",
+    "tests/integration/test_conversation.py",
+)
+"""How the ids of tests begin that share something dear, and therefore one process."""
 
 # Laws are about answers, not about the speed of the machine; CI tries the same examples each time.
 settings.register_profile(
@@ -56,22 +64,39 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if config.option.markexpr == DEFAULT and is_in(collection_path, *SLOW) else None
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by the folder they lie in."""
-    for item in items:
-        if is_in(item.path, *SLOW):
-            item.add_marker(pytest.mark.slow)
-        if is_in(item.path, "laws"):
-            item.add_marker(pytest.mark.law)
-        for name in {*SHARED} & {*getattr(item, "fixturenames", ())}:
-            item.add_marker(pytest.mark.xdist_group(name))
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark a test by the folder it lies in."""
+    if is_in(item.path, *SLOW):
+        item.add_marker(pytest.mark.slow)
+    if is_in(item.path, "laws"):
+        item.add_marker(pytest.mark.law)
+
+
+class _Sharing(LoadScopeScheduling):
+    """Hands out one test at a time, but for those that share something."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((start for start in SHARED if nodeid.startswith(start)), nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Sharing:
+    """Let tests that share something dear run in one process."""
+    return _Sharing(config, log)
 
 
 @pytest.fixture
 def fixed_clock() -> Clock:
     """A clock at 2026-03-02 09:00 UTC that moves only by `advance`."""
     return Clock()
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Opens at the end of the test, so that no thread that waits for it outlives it for long."""
+    opened = threading.Event()
+    yield opened
+    opened.set()
 
 
 @pytest.fixture(scope="session")

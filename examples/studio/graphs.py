@@ -24,6 +24,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from typing_extensions import TypedDict  # on Python 3.11, Studio can not read that of `typing`
 
 from langgraph_om import (
+    MemoryContext,
     ObservationalMemory,
     ObservationalMemoryMiddleware,
     add_observational_memory,
@@ -54,13 +55,6 @@ def answer(prompt: list[BaseMessage]) -> str | AIMessage:
     facts = [line.partition("User: ")[2] for line in prompt[0].text.splitlines()]
     best = max(facts, key=lambda fact: len(asked & set(fact.lower().split())))
     return f"You told me: {best}" if best else "I have no observation about that yet."
-
-
-class Settings(TypedDict):
-    """What an assistant may set, shown as a form in Studio."""
-
-    om_enabled: NotRequired[bool]
-    resource_id: NotRequired[str]
 
 
 class State(TypedDict):
@@ -108,7 +102,7 @@ async def desk(state: State) -> dict[str, Any]:
     return {"messages": [reply], "calls": state.get("calls", 0) + 1}
 
 
-builder = StateGraph(State, context_schema=Settings)
+builder = StateGraph(State)  # an assistant may set `om_enabled` and `resource_id`, in a form
 builder.add_node("desk", desk)
 builder.add_node("tools", ToolNode(tools))
 gate = add_observational_memory(builder, memory, before="desk")
@@ -120,5 +114,9 @@ own_graph = builder.compile()
 # --- `create_agent`, with memory as a middleware -------------------------------------------------
 
 middleware_agent = create_agent(
-    model, tools, system_prompt=PROMPT, middleware=[ObservationalMemoryMiddleware(memory)]
+    model,
+    tools,
+    system_prompt=PROMPT,
+    middleware=[ObservationalMemoryMiddleware(memory)],
+    context_schema=MemoryContext,
 )

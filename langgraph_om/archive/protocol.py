@@ -22,6 +22,9 @@ from langchain_core.messages import BaseMessage
 Claim: TypeAlias = Literal["mine", "taken", "done"]
 """What a worker gets that asks for a job."""
 
+Deleted: TypeAlias = Literal["thread", "resource"]
+"""What can be deleted."""
+
 
 @dataclass(frozen=True, slots=True)
 class ArchivedThread:
@@ -89,6 +92,7 @@ class MessageArchive(Protocol):
         after: str | None,
         now: datetime,
         title: str | None = None,
+        parent: str | None = None,
     ) -> None:
         """Add messages to a thread, and the thread if it is new.
 
@@ -107,6 +111,8 @@ class MessageArchive(Protocol):
                 conversation. One that is unknown stands for the end of the current branch.
             now: The current time, noted if something is new.
             title: The thread's new title.
+            parent: The thread within which this one runs, as a subagent's does. It is then deleted
+                with that one, and not listed beside it.
 
         Raises:
             ConfigurationError: When the thread belongs to another resource, which the error does
@@ -129,6 +135,8 @@ class MessageArchive(Protocol):
         after: datetime | None = None,
     ) -> tuple[list[ArchivedThread], bool]:
         """Return a page of a resource's threads, newest updated first, and whether more follow.
+
+        A thread that runs within another one, which is there too, is left out.
 
         Args:
             resource_id: The resource.
@@ -278,6 +286,7 @@ class MessageArchive(Protocol):
         seconds: float,
         thread_id: str,
         resource_id: str | None,
+        about: Sequence[str] = (),
     ) -> Claim:
         """Ask for a job, and for a lease of it.
 
@@ -287,6 +296,7 @@ class MessageArchive(Protocol):
             seconds: How long the lease lasts unless it is renewed.
             thread_id: The thread that the job works for; deleting it ends the job.
             resource_id: The resource that the job works for.
+            about: Other threads that the result tells of; deleting one ends the job too.
 
         Returns:
             "mine" when it is new, was abandoned, or is this owner's already (the lease is then
@@ -314,7 +324,28 @@ class MessageArchive(Protocol):
     # --- Deletion --------------------------------------------------------------------------------
 
     def delete_thread(self, thread_id: str) -> None:
-        """Delete a thread with its messages, groups and jobs; running ones cannot finish."""
+        """Delete a thread with its messages, groups and jobs; running ones cannot finish.
+
+        Threads that run within it are deleted too.
+
+        That it was deleted stays known, by its id alone: see `deletions`.
+        """
 
     def delete_resource(self, resource_id: str) -> None:
-        """Delete a resource's threads with all they hold, its record and history, and its jobs."""
+        """Delete a resource's threads with all they hold, its record and history, and its jobs.
+
+        That these were deleted stays known, by their ids alone: see `deletions`.
+        """
+
+    def deletions(
+        self, resource_id: str | None, thread_ids: Sequence[str]
+    ) -> Mapping[tuple[Deleted, str], int]:
+        """Return how often a resource and threads were deleted; those that never were left out.
+
+        The thread of a deleted resource counts as deleted too. What is deleted may begin again;
+        the number tells on which side of a deletion a copy of it is.
+
+        Args:
+            resource_id: The resource to ask about; `None` for none.
+            thread_ids: The threads to ask about.
+        """

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
 from langgraph_om.archive import MessageArchive
 from langgraph_om.archive.after_fork import begin_anew_after_fork
-from langgraph_om.core.content.message_keys import Keyed
+from langgraph_om.core.content.message_keys import Keyed, find_parent_thread
 from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.content.text import LARGE_INTEGER_BITS, write_repr, write_short_json
+from langgraph_om.core.record.shared_log import without_thread
 from langgraph_om.core.step.archive import ThreadMemory
 from langgraph_om.core.wire import Group
 from langgraph_om.errors import ConfigurationError
@@ -47,6 +49,8 @@ class ArchiveWriter:
     archive: MessageArchive
     _groups: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict, repr=False)
     _threads: OrderedDict[str, None] = field(default_factory=OrderedDict, repr=False)
+    _lost: OrderedDict[str, None] = field(default_factory=OrderedDict, repr=False)
+    """The resources and threads of which the archive lacked something."""
     _waited: OrderedDict[str, str] = field(default_factory=OrderedDict, repr=False)
     """Per thread, the request of the turn that has waited in vain."""
     _missed: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict, repr=False)
@@ -59,7 +63,7 @@ class ArchiveWriter:
 
     def begin_anew(self) -> None:
         """Ask the archive again in a forked process: one in memory is not the parent's any more."""
-        self.forget(None)
+        self._forget(None)
 
     def recall_thread(self, thread_id: str, groups: Sequence[Group]) -> ThreadMemory:
         """Return what this process remembers of a thread, and which of its groups are new."""
@@ -122,11 +126,15 @@ class ArchiveWriter:
             ConfigurationError: When the thread belongs to another resource.
         """
         rows = _to_rows(entries)
+        parent = find_parent_thread(thread_id)
+        options: dict[str, Any] = {"after": after, "now": now, "title": title}
+        if parent is not None:
+            options["parent"] = parent
         try:
-            self.archive.append(thread_id, resource_id, rows, after=after, now=now, title=title)
+            self.archive.append(thread_id, resource_id, rows, **options)
         except ConfigurationError:  # a message that is no JSON, or a thread of somebody else
             plain = [(key, _make_plain(message), seen) for key, message, seen in rows]
-            self.archive.append(thread_id, resource_id, plain, after=after, now=now, title=title)
+            self.archive.append(thread_id, resource_id, plain, **options)
         self._is_away = False
 
     def add_new_groups(
@@ -142,11 +150,58 @@ class ArchiveWriter:
         self._groups.update(dict.fromkeys((thread_id, group["id"]) for group in groups))
         _forget_oldest(self._groups)
 
-    def forget(self, thread_id: str | None) -> None:
+    def note_loss(self, name: str) -> bool:
+        """Remember that the archive lacks what it had, and return whether that is news."""
+        is_news = name not in self._lost
+        self._lost[name] = None
+        _forget_oldest(self._lost)
+        return is_news
+
+    def delete_thread(
+        self, thread_id: str, resource_id: str | None, clock: Callable[[], datetime]
+    ) -> str | None:
+        """Delete a thread, and what the log of its resource has of it.
+
+        Args:
+            thread_id: The thread.
+            resource_id: Whose it is, where the archive does not know.
+            clock: Tells the current time.
+
+        Returns:
+            The resource that it belonged to.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+        known = self.archive.thread(thread_id)
+        owner = known.resource_id if known is not None else resource_id
+        change = partial(without_thread, thread_id=thread_id)
+        if owner is not None:
+            self.archive.rewrite_records(owner, change, clock())
+        self.archive.delete_thread(thread_id)
+        if owner is not None:  # what was at work on it may have come to the log meanwhile
+            self.archive.rewrite_records(owner, change, clock())
+        self._forget(thread_id)
+        return owner
+
+    def delete_resource(self, resource_id: str) -> None:
+        """Delete a resource with all of its threads.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+        self.archive.delete_resource(resource_id)
+        self._forget(None)
+
+    def _forget(self, thread_id: str | None) -> None:
         """Forget what was archived of a thread, or of all, after it was deleted."""
-        for key in [key for key in self._groups if thread_id in (None, key[0])]:
-            del self._groups[key]
-        for known in [known for known in self._threads if thread_id in (None, known)]:
+
+        def is_it(key: str) -> bool:
+            return thread_id in (None, key, find_parent_thread(key))
+
+        for group in [group for group in self._groups if is_it(group[0])]:
+            del self._groups[group]
+        for known in [known for known in self._threads if is_it(known)]:
             del self._threads[known]
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.content.attachments import Attachment
-from langgraph_om.core.wire import Event
+from langgraph_om.core.wire import Event, JobResult, Operation, Usage
 
 ResultT = TypeVar("ResultT")
 
@@ -77,7 +77,7 @@ class Tally:
         self.input_tokens += other.input_tokens
         self.output_tokens += other.output_tokens
 
-    def usage(self) -> dict[str, int]:
+    def usage(self) -> Usage:
         """Return the costs as they stand in events and in the record."""
         return {
             "calls": self.calls,
@@ -150,7 +150,7 @@ def call_storage(method: str, *arguments: Any, **options: Any) -> EffectFlow[Any
 
 # --- Jobs and time -------------------------------------------------------------------------------
 
-JobState = Event | Literal["running", "expired"] | None
+JobState = JobResult | Literal["running", "expired"] | None
 """A job as its executor knows it: its result, still at work, left by the worker that had it, or not
 known there."""
 
@@ -159,7 +159,7 @@ known there."""
 class PeekJobs:
     """How far background jobs are. The reply has a `JobState` per operation."""
 
-    cycle_ids: Mapping[str, str]
+    cycle_ids: Mapping[Operation, str]
     """Per operation, the id of the job's cycle."""
 
 
@@ -186,6 +186,13 @@ class Warn:
 
     text: str
     arguments: Sequence[Any] = ()
+
+
+def warn_once_an_outage(text: str, arguments: Sequence[Any]) -> EffectFlow[None]:
+    """Log that the archive failed, with its place, unless that was said since it last answered."""
+    reply: StorageReply = yield Storage("note_outage")
+    if reply.error is None and reply.value is not None:
+        yield Warn(f"{text} (at %s; said once until it answers)", (*arguments, reply.value))
 
 
 Effect = AskModel | ReadTally | CallHook | Storage | PeekJobs | WaitForJob | Together | Warn | Event

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, cast
 
-from langgraph_om.core.wire import Part
+from langgraph_om.core.wire import CycleEnded, CycleStarted, Event, Operation, Part
 
 _CYCLE = {
     "cycle_id": "cycleId",
@@ -83,22 +83,22 @@ PART_FIELDS: dict[str, dict[str, str]] = {
 """Per event with a part: the field that each key becomes. Keys that are `None` are left out."""
 
 
-def to_part(event: Mapping[str, Any]) -> Part | None:
+def to_part(event: Event) -> Part | None:
     """Render an event for the custom stream.
 
     Returns:
         `{"type": "data-om-...", "data": {...}}`, or `None` for an event without a part.
     """
-    kind = event["type"]
-    if kind == "status":
+    if event["type"] == "status":
         return {"type": "data-om-status", "data": event["data"]}
+    kind, fields = event["type"], cast("Mapping[str, Any]", event)
     names = PART_FIELDS.get(kind)
     if names is None:
         return None
-    data = {name: event[key] for key, name in names.items() if event.get(key) is not None}
+    data = {name: fields[key] for key, name in names.items() if fields.get(key) is not None}
     if "operationType" in data:
         data["operationType"] = public_operation(data["operationType"])
-    return {"type": f"data-om-{kind}", "data": data}
+    return cast("Part", {"type": f"data-om-{kind}", "data": data})
 
 
 def iso(moment: datetime) -> str:
@@ -106,15 +106,18 @@ def iso(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds")
 
 
-def describe_cycle(event: Mapping[str, Any]) -> dict[str, Any]:
+def describe_cycle(event: CycleStarted | CycleEnded) -> dict[str, Any]:
     """Say which cycle an event is of, for traces and hooks."""
     return {
         "operation": public_operation(event["operation"]),
         "trigger": "buffer" if event["type"].startswith("buffering") else "turn",
-        **{key: event[key] for key in ("cycle_id", "record_id", "thread_id", "resource_id")},
+        "cycle_id": event["cycle_id"],
+        "record_id": event["record_id"],
+        "thread_id": event["thread_id"],
+        "resource_id": event["resource_id"],
     }
 
 
-def public_operation(operation: str) -> str:
+def public_operation(operation: Operation) -> Literal["observation", "reflection"]:
     """Return an operation as users see it: observing other threads is `observation` too."""
     return "observation" if operation == "others" else operation

@@ -21,11 +21,11 @@ decisions in turn always reaches the Actor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Literal
 
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.record.chunks import (
@@ -37,10 +37,7 @@ from langgraph_om.core.record.chunks import (
 )
 from langgraph_om.core.record.record import find_groups, log_tokens
 from langgraph_om.core.record.window import Window, find_safe_cuts
-from langgraph_om.core.wire import MemoryRecord
-
-Operation = Literal["observation", "reflection", "others"]
-"""A kind of work: observe this thread, condense the log, or observe other threads."""
+from langgraph_om.core.wire import Excerpt, MemoryRecord, Operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +108,7 @@ def back_off(failures: int, tokens: int, threshold: int) -> int:
     return tokens + max(1, round(threshold * share))
 
 
-def count_others_tokens(others: Sequence[Mapping[str, Any]]) -> int:
+def count_others_tokens(others: Sequence[Excerpt]) -> int:
     """Count the tokens of the unobserved messages of other threads, long texts cut."""
     return sum(thread["tokens"] for thread in others)
 
@@ -130,7 +127,7 @@ def _is_backing_off(record: MemoryRecord, operation: Operation, size: int) -> bo
 
     It waits until the text has grown enough, or has become smaller than it was then.
     """
-    attempt: dict[str, Any] | None = record["attempts"].get(operation)
+    attempt = record["attempts"].get(operation)
     return attempt is not None and attempt["at_tokens"] <= size < attempt["retry_at_tokens"]
 
 
@@ -209,7 +206,7 @@ def _are_others_due(record: MemoryRecord, thresholds: Thresholds) -> bool:
     return _may_buffer(record, "others", count_others_tokens(record["others"]))
 
 
-def _count_due_in_others(others: Sequence[Mapping[str, Any]], budget: int) -> int:
+def _count_due_in_others(others: Sequence[Excerpt], budget: int) -> int:
     """Count the messages of other threads to observe now: none while all of them can be shown."""
     if count_others_tokens(others) <= budget and not any(thread.get("rest") for thread in others):
         return 0

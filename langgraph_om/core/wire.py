@@ -1,19 +1,34 @@
-"""The stored and streamed forms: the record, the shared log, events and stream parts.
+"""The stored and streamed forms: the record, the shared log, events, and parts of the stream.
 
-JSON values only, and types only: nothing here computes.
+JSON values only, and types only: nothing here computes. The record changes by events alone
+(`record/fold.py`), and what users see of an event is its part (`events.py`).
+
+Everywhere: `at` and `*_at` are ISO times with a zone; `tokens` and `*_tokens` are counts of the
+memory's own counter, but for `inputTokens` and `outputTokens`, which are the provider's; a message
+id is LangChain's, or one derived where a message has none (`content/message_keys.py`).
 """
 
-from __future__ import annotations
+# Without `from __future__ import annotations`: at run time, the classes must know which of their
+# keys are required. So what a type is made of stands above it.
 
 from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-Event = dict[str, Any]
-"""A memory event."""
+Operation = Literal["observation", "reflection", "others"]
+"""A kind of work: observe this thread, condense the log, or observe other threads."""
 
-Part = dict[str, Any]
-"""A `data-om-*` part: `{"type": ..., "data": {...}}`."""
+Scope = Literal["thread", "resource"]
+"""Whose log it is: the thread's own, or one that all threads of a resource share."""
+
+Hints = dict[str, str | None]
+"""`current_task`, `suggested_response`, `thread_title`: what an observation states beside its
+items; `None` for one that it did not state."""
+
+TokenCount = list[Any]
+"""A digest of a message's content, and its tokens."""
+
+# --- The parts of a record -----------------------------------------------------------------------
 
 
 class Group(TypedDict):
@@ -25,11 +40,217 @@ class Group(TypedDict):
     ranges: list[list[str]]
     """First and last message id of each covered run of messages, inclusive, in message order."""
     thread_id: str | None
+    """Whose messages they are; `None` when a reflection joined those of several threads."""
     observed_at: str
-    """ISO time at which the model answered."""
+    """When the model answered."""
     text: str
     """Dated items; empty when the messages held nothing worth noting."""
     tokens: int
+    """Of the text."""
+
+
+class Chunk(TypedDict):
+    """An observation made ahead of need, kept until its activation puts it into the log."""
+
+    id: str
+    cycle_id: str
+    """The same as `id`."""
+    ranges: list[list[str]]
+    """First and last id of the messages that it covers: one run."""
+    thread_id: str | None
+    message_count: int
+    message_tokens: int
+    text: str
+    """Dated items, as in a group."""
+    tokens: int
+    """Of the text."""
+    digest: str
+    """Of the messages' ids and contents; a chunk whose messages were changed is dropped."""
+    current_task: str | None
+    suggested_response: str | None
+    thread_title: str | None
+    created_at: str
+    """When the model answered."""
+
+
+class BufferedReflection(TypedDict):
+    """A reflection made ahead of need, kept until its activation replaces the groups it read."""
+
+    cycle_id: str
+    group_ids: list[str]
+    """The groups that it read."""
+    groups: list[Group]
+    """What takes their place."""
+    input_tokens: int
+    """Of the groups that it read."""
+    tokens: int
+    """Of the new groups."""
+    created_at: str
+    """When the model answered."""
+
+
+class Covers(TypedDict, total=False):
+    """What a background job reads, by which its result is judged when it is there."""
+
+    ids: list[str]
+    """Observation: ids of the messages."""
+    digest: str
+    """Observation: digest of the messages' ids and contents."""
+    group_ids: list[str]
+    """Reflection: the groups."""
+    thread_ids: list[str]
+    """Other threads: these."""
+
+
+class PendingJob(TypedDict):
+    """A background job that was started; how far it is, its executor knows."""
+
+    cycle_id: str
+    at: str
+    """When it was started."""
+    tokens: int
+    """What it reads."""
+    covers: Covers
+
+
+class Backoff(TypedDict):
+    """How often an operation failed, and what it waits for."""
+
+    failures: int
+    """Failures in a row."""
+    at_tokens: int
+    """How large it was then what the operation reads: the window, the log, the other threads."""
+    retry_at_tokens: int
+    """How large it has to be for the next attempt; or smaller than `at_tokens`."""
+
+
+class Attempt(Backoff):
+    """Why an operation that is due waits: it failed, or left the log as large as it was."""
+
+    cycle_id: NotRequired[str]
+    """The cycle that failed last."""
+    error: NotRequired[str | None]
+    """Why; `None` where the work was let go, and none had failed before."""
+    last_message: NotRequired[str | None]
+    """The conversation's last message then; that turn does not wait in vain a second time."""
+    still_large: NotRequired[int]
+    """How often in a row a reflection left a log that is still due."""
+
+
+class Usage(TypedDict, total=False):
+    """What questions to models cost; empty where none was asked."""
+
+    calls: int
+    inputTokens: int
+    outputTokens: int
+
+
+class TokenCache(TypedDict):
+    """The token counts of the window's messages."""
+
+    counter: str
+    """Identity of the counter; another one counts anew."""
+    counts: dict[str, TokenCount]
+    """By message id."""
+
+
+class Turn(TypedDict):
+    """How far the agent is."""
+
+    request: str | None
+    """Id of the newest human message."""
+    step: int
+    """Calls of the Actor's model since that message, 0-based; -1 before the first one."""
+
+
+class Trip(TypedDict):
+    """Why a turn was ended without an answer."""
+
+    operation: Operation
+    reason: str
+    last_message: str | None
+    """The conversation's last message then; memory stays tripped until there is a newer one."""
+
+
+class Floor(TypedDict):
+    """What a record had when its thread was deleted; nothing of it is archived again."""
+
+    message: str | None
+    """The last message that was archived then; `None` for none."""
+    starts: list[str]
+    """First message ids of the ranges of its groups then; none in resource scope."""
+
+
+class Excerpt(TypedDict):
+    """What is unobserved in another thread of the resource."""
+
+    thread_id: str
+    messages: int
+    """Its unobserved messages."""
+    rest: int
+    """How many of these were not read, because there are too many."""
+    tokens: int
+    """Of all that were read, long texts cut."""
+    observable: int
+    """How many messages would be observed now."""
+    text: str
+    """The block that the Actor is shown: the newest messages, or nothing where no room is left."""
+
+
+class Section(TypedDict):
+    """What was observed of one thread, as the shared log takes it in."""
+
+    thread_id: str
+    after: str | None
+    """The newest message that was observed before; another one in the log, and it is dropped."""
+    cursor: list[str]
+    """The newest observed messages then, newest last."""
+    groups: list[Group]
+    hints: Hints
+
+
+class Extension(Section):
+    """A change of the shared log: observations of a thread's messages."""
+
+    id: str
+    """The cycle, or the group for another thread's messages."""
+    kind: Literal["extend"]
+
+
+class Joining(TypedDict):
+    """A change of the shared log: a thread takes part in it from now on."""
+
+    id: str
+    """The record."""
+    kind: Literal["join"]
+    thread_id: str
+    cursor: list[str]
+    groups: list[Group]
+    """What was observed of it so far."""
+    hints: Hints
+    is_newer: NotRequired[bool]
+    """Whether it goes before what the log has of the thread, because the log lost something."""
+
+
+class Replacement(TypedDict):
+    """A change of the shared log: a reflection."""
+
+    id: str
+    """The cycle."""
+    kind: Literal["replace"]
+    group_ids: list[str]
+    """The groups that it read; where the log has them no more, it is dropped."""
+    groups: list[Group]
+    """What takes their place."""
+    cursor: list[str]
+    hints: Hints
+
+
+LogChange = Extension | Joining | Replacement
+"""A change of the log that the shared one does not have yet."""
+
+
+# --- The record ----------------------------------------------------------------------------------
 
 
 class MemoryRecord(TypedDict, total=False):
@@ -37,45 +258,52 @@ class MemoryRecord(TypedDict, total=False):
 
     version: int
     id: str
+    """Derived from scope, thread, resource, and the nodes around the agent."""
     thread_id: str
+    """Empty in a run without one."""
     resource_id: str | None
-    scope: str
+    scope: Scope
     generation: int
     """How many reflections have replaced the log."""
     log: list[Group]
+    """The observations, oldest first; of a shared log, the thread's copy."""
     cursor: list[str]
     """Ids of the newest observed messages, newest last."""
-    chunks: list[dict[str, Any]]
-    reflection: dict[str, Any] | None
-    pending: dict[str, Any]
+    chunks: list[Chunk]
+    """Oldest first, each behind the messages of the one before."""
+    reflection: BufferedReflection | None
+    pending: dict[Operation, PendingJob]
     current_task: str | None
     suggested_response: str | None
     thread_title: str | None
     stamps: dict[str, str]
-    """First-seen ISO times of window messages that carry no time themselves."""
-    token_cache: dict[str, Any]
-    """`counter` (identity) and `counts` (`{message id: [content digest, tokens]}`) of the window.
-    """
-    turn: dict[str, Any]
-    """`request` (id of the newest human message) and `step` (0-based since that message)."""
-    attempts: dict[str, Any]
-    """Per operation: `failures` in a row, the size `at_tokens` and the size `retry_at_tokens` to
-    reach before the next attempt, of the last failure `cycle_id` and `error`, and how often in a
-    row a reflection left the log `still_large`."""
-    usage: dict[str, Any]
-    """Per operation: `calls`, `inputTokens`, `outputTokens` so far."""
-    others: list[dict[str, Any]]
+    """First-seen ISO times of messages that carry no time themselves, by id."""
+    token_cache: TokenCache
+    turn: Turn
+    attempts: dict[Operation, Attempt]
+    usage: dict[Operation, Usage]
+    """Per operation, all costs so far."""
+    others: list[Excerpt]
     """With a shared log, the other threads of the resource that have unobserved messages."""
     revision: int
     """The revision of the shared log that `log` is a copy of; 0 in thread scope."""
-    outbox: list[dict[str, Any]]
+    outbox: list[LogChange]
     """Changes of the log that the shared one does not have yet, oldest first."""
-    tripwire: NotRequired[dict[str, Any] | None]
-    """Why the turn was ended, and the last message id then; `None` in normal operation."""
+    tripwire: NotRequired[Trip | None]
+    """`None` in normal operation."""
     archived: str | None
     """The last message that the archive has; `None` without an archive."""
     evicted: str | None
     """The last message that was removed from the conversation because the archive has it."""
+    evicted_tokens: int
+    """The tokens of all messages that were removed; 0 if missing."""
+    deletion: int
+    """How often thread and resource had been deleted when the record last looked; 0 if missing."""
+    floor: Floor
+    """Missing but after a deletion that the record survived."""
+
+
+# --- The shared log, as the archive keeps it -----------------------------------------------------
 
 
 class SharedThread(TypedDict):
@@ -83,13 +311,656 @@ class SharedThread(TypedDict):
 
     cursor: list[str]
     """Ids of its newest observed messages, newest last."""
-    hints: dict[str, str | None]
-    """`current_task`, `suggested_response` and `thread_title` of its newest observation."""
+    hints: Hints
+    """Those of its newest observation."""
 
 
 class SharedLog(TypedDict):
-    """The memory of a resource, as the archive keeps it."""
+    """The memory of a resource."""
 
     generation: int
+    """How many reflections have replaced groups of it."""
     log: list[Group]
     threads: dict[str, SharedThread]
+    """By thread id."""
+
+
+# --- Events: what all of a cycle have ------------------------------------------------------------
+
+
+class Limits(TypedDict):
+    """The limits in force, for those who watch the stream."""
+
+    messageTokens: int
+    observationTokens: int
+    scope: Scope
+
+
+class CycleEvent(TypedDict):
+    """An event of a cycle."""
+
+    cycle_id: str
+    """Derived from what the cycle reads, so that a repeated step makes the same one."""
+    at: str
+    """When it happened: started, answered, failed."""
+    record_id: str
+    thread_id: str
+    resource_id: str | None
+    tokens: int
+    """What the cycle reads: tokens of messages, or of the log for a reflection."""
+
+
+class CycleStart(CycleEvent):
+    """The start of a cycle."""
+
+    operation: Operation
+    thread_ids: list[str]
+    """Whose messages it reads."""
+    config: Limits
+
+
+class CycleEnd(CycleEvent):
+    """The end of a cycle, well or not."""
+
+    duration_ms: int
+    usage: Usage
+
+
+class Written(TypedDict):
+    """What a cycle wrote."""
+
+    observation_tokens: int
+    """Of what was written; after an activation, of the whole log."""
+    observations: str
+    """The text."""
+
+
+class Observed(Written):
+    """What an observation wrote."""
+
+    left_out_tokens: NotRequired[int]
+    """Only where messages were too long for all questions: about how much none of them showed."""
+
+
+class Stated(TypedDict):
+    """The hints of an observation."""
+
+    current_task: str | None
+    suggested_response: str | None
+    thread_title: str | None
+
+
+class Moved(TypedDict):
+    """How far the conversation is observed now; without effect where the cursor is elsewhere."""
+
+    after: str | None
+    """The newest message that was observed before; `None` for none."""
+    cursor: list[str]
+    """The newest observed messages, newest last."""
+
+
+class Replaced(TypedDict):
+    """What a reflection did to the log; without effect where the groups are not there any more."""
+
+    group_ids: list[str]
+    """The groups that it read."""
+    groups: list[Group]
+    """What takes their place."""
+    failures: NotRequired[int]
+    """This and what follows only where the log is still due: 0, and see `Attempt`."""
+    still_large: NotRequired[int]
+    at_tokens: NotRequired[int]
+    retry_at_tokens: NotRequired[int]
+
+
+# --- Events: cycles that the turn waits for ------------------------------------------------------
+
+
+class ObservationStart(CycleStart):
+    """A cycle of any operation begins. Changes nothing."""
+
+    type: Literal["observation-start"]
+
+
+class ObservationEnd(CycleEnd, Observed, Stated, Moved):
+    """The window's oldest messages are observed."""
+
+    type: Literal["observation-end"]
+    operation: Literal["observation"]
+    group: Group
+
+
+class ReflectionEnd(CycleEnd, Written, Replaced):
+    """The log is condensed."""
+
+    type: Literal["observation-end"]
+    operation: Literal["reflection"]
+    current_task: str | None
+
+
+class OthersEnd(CycleEnd, Observed):
+    """Messages of other threads are observed."""
+
+    type: Literal["observation-end"]
+    operation: Literal["others"]
+    sections: list[Section]
+
+
+class ObservationFailed(CycleEnd, Backoff):
+    """Nothing came of a cycle of any operation; its messages or groups stay as they are."""
+
+    type: Literal["observation-failed"]
+    operation: Operation
+    error: str
+    observations: str | None
+    """What there is of an answer."""
+    last_message: str | None
+    """The conversation's last message."""
+
+
+# --- Events: jobs that run ahead of need ---------------------------------------------------------
+
+
+class BufferingStart(CycleStart):
+    """A job of any operation is started: it is pending."""
+
+    type: Literal["buffering-start"]
+    covers: Covers
+
+
+class ObservationBuffered(CycleEnd, Observed):
+    """A job observed messages: a chunk more."""
+
+    type: Literal["buffering-end"]
+    operation: Literal["observation"]
+    chunk: Chunk
+
+
+class ReflectionBuffered(CycleEnd, Written):
+    """A job condensed the log: there is a buffered reflection."""
+
+    type: Literal["buffering-end"]
+    operation: Literal["reflection"]
+    reflection: BufferedReflection
+
+
+class OthersBuffered(CycleEnd, Observed):
+    """A job observed messages of other threads, for the shared log."""
+
+    type: Literal["buffering-end"]
+    operation: Literal["others"]
+    sections: list[Section]
+
+
+class Discarded(TypedDict, total=False):
+    """What tells work that was let go from work that failed; neither key where it failed."""
+
+    discarded: bool
+    """True: it was let go, which is no failure of the model."""
+    reason: str
+    """One word for the case, such as "stale", "lost" or "deferred"."""
+
+
+class BufferingFailed(Discarded):
+    """A job, or its result, is of no use: it failed, is lost, or does not fit any more."""
+
+    type: Literal["buffering-failed"]
+    operation: Operation
+    cycle_id: str
+    at: str
+    record_id: str
+    thread_id: str
+    resource_id: NotRequired[str | None]
+    thread_ids: NotRequired[list[str]]
+    """Only of a job that was not begun, because its executor has no room."""
+    tokens: int
+    duration_ms: int
+    usage: NotRequired[Usage | None]
+    error: str
+    """Of work that was let go: one word for the case, a colon, and an explanation."""
+    observations: NotRequired[str | None]
+    """What there is of an answer."""
+    failures: NotRequired[int]
+    """This and what follows only where it counts as a failure; see `Backoff`."""
+    at_tokens: NotRequired[int]
+    retry_at_tokens: NotRequired[int]
+
+
+JobResult = ObservationBuffered | ReflectionBuffered | OthersBuffered | BufferingFailed
+"""The event with which a background job ends; its executor, and the archive, keep it."""
+
+
+class ObservationActivated(CycleEvent, Written, Stated, Moved):
+    """The oldest chunks become groups of the log."""
+
+    type: Literal["activation"]
+    operation: Literal["observation"]
+    chunk_ids: list[str]
+    groups: list[Group]
+    chunks: int
+    """How many."""
+    messages: int
+    """How many messages they cover."""
+    generation: int
+    config: Limits
+
+
+class ReflectionActivated(CycleEvent, Written, Replaced):
+    """The buffered reflection replaces the groups it read."""
+
+    type: Literal["activation"]
+    operation: Literal["reflection"]
+    chunks: int
+    """1."""
+    messages: int
+    """0."""
+    generation: int
+    """The one that begins."""
+    config: Limits
+
+
+# --- Events: bookkeeping, never streamed ---------------------------------------------------------
+
+
+class Opened(TypedDict):
+    """The record is new, or of another thread, resource or scope than before."""
+
+    type: Literal["opened"]
+    id: str
+    thread_id: str
+    resource_id: str | None
+    scope: Scope
+
+
+class Counted(TypedDict):
+    """Messages are new in the window, were changed, or left it."""
+
+    type: Literal["counted"]
+    counter: str
+    """Identity of the counter."""
+    counts: dict[str, TokenCount]
+    """By id, of the messages that are new or changed."""
+    stamps: dict[str, str]
+    """By id, first-seen ISO times of messages that carry no time themselves."""
+    gone: list[str]
+    """Ids of those that left the window."""
+
+
+class Stepped(TypedDict):
+    """The Actor goes on."""
+
+    type: Literal["stepped"]
+    request: str | None
+    step: int
+
+
+class Tripped(CycleEvent):
+    """A failure ends the turn without an answer."""
+
+    type: Literal["tripped"]
+    operation: Operation
+    reason: str
+    last_message: str | None
+
+
+class Archived(TypedDict):
+    """The archive has the conversation up to this message."""
+
+    type: Literal["archived"]
+    last: str
+
+
+class Evicted(TypedDict):
+    """Messages are removed from the conversation, because they are observed and archived."""
+
+    type: Literal["evicted"]
+    last: str
+    ids: list[str]
+    tokens: NotRequired[int]
+    """Of the messages; former versions did not say."""
+
+
+class DeletionFound(TypedDict):
+    """Thread or resource were deleted from the archive, or it counts their deletions anew."""
+
+    type: Literal["deletion"]
+    number: int
+    """How often they were deleted so far."""
+    floor: Floor | None
+    """`None` where the record had nothing there that was deleted."""
+    of_resource: bool
+    """Whether all of the resource was deleted, at some time."""
+
+
+class Synced(TypedDict):
+    """The thread's copy of the shared log is brought up to date."""
+
+    type: Literal["synced"]
+    revision: int
+    generation: int
+    order: list[str]
+    """Ids of all groups of the log."""
+    groups: list[Group]
+    """Those that the copy has not, or otherwise."""
+    cursor: list[str]
+    sent: list[str]
+    """Ids of the changes in the outbox that the log took in or refused."""
+    current_task: NotRequired[str | None]
+    """This and what follows only where another thread observed messages of this one."""
+    suggested_response: NotRequired[str | None]
+    thread_title: NotRequired[str | None]
+
+
+class OthersDescribed(TypedDict):
+    """What is unobserved in the other threads of the resource."""
+
+    type: Literal["others"]
+    others: list[Excerpt]
+
+
+# --- Events: only streamed -----------------------------------------------------------------------
+
+
+class ThreadUpdate(CycleEvent):
+    """A thread has a new title."""
+
+    type: Literal["thread-update"]
+    operation: Operation
+    old_title: str | None
+    new_title: str
+
+
+class ViewTrimmed(TypedDict):
+    """The Actor's view leaves messages out to keep to `max_input_tokens`."""
+
+    type: Literal["view-trimmed"]
+    dropped_messages: int
+    dropped_tokens: int
+    limit: int
+    """In tokens."""
+    record_id: str
+    thread_id: str
+
+
+class Tripwire(TypedDict):
+    """Why there is no answer; also of a turn that repeats one that was ended."""
+
+    type: Literal["tripwire"]
+    operation: Operation | None
+    at: str
+    reason: str | None
+    last_message: str | None
+    record_id: str
+    thread_id: str
+
+
+class WindowSize(TypedDict):
+    """How full a window is."""
+
+    tokens: int
+    threshold: int
+    """The tokens at which work is due."""
+
+
+class ActiveWindows(TypedDict):
+    """Unobserved messages, and the log."""
+
+    messages: WindowSize
+    observations: WindowSize
+
+
+class BufferedObservations(TypedDict):
+    """The chunks that fit the conversation."""
+
+    chunks: int
+    messageTokens: int
+    """Of the messages that they cover."""
+    projectedMessageRemoval: int
+    """Of the messages that an activation would remove from the window now."""
+    observationTokens: int
+    status: Literal["idle", "running", "complete"]
+
+
+class ReflectionState(TypedDict):
+    """The buffered reflection; zeros where there is none."""
+
+    inputObservationTokens: int
+    """What it read."""
+    observationTokens: int
+    """What it wrote."""
+    status: Literal["idle", "running", "complete"]
+
+
+class BufferedWindows(TypedDict):
+    """What was made ahead of need."""
+
+    observations: BufferedObservations
+    reflection: ReflectionState
+
+
+class Windows(TypedDict):
+    """Both windows, and what is buffered for them."""
+
+    active: ActiveWindows
+    buffered: BufferedWindows
+
+
+class StatusData(TypedDict):
+    """The state of memory before a call of the Actor's model."""
+
+    windows: Windows
+    recordId: str
+    threadId: str
+    stepNumber: int
+    """Calls of the Actor's model since the newest human message, 0-based."""
+    generationCount: int
+
+
+class Status(TypedDict):
+    """The Actor is next."""
+
+    type: Literal["status"]
+    data: StatusData
+
+
+CycleStarted = ObservationStart | BufferingStart
+"""A cycle begins."""
+
+CycleEnded = ObservationEnd | ReflectionEnd | OthersEnd | ObservationFailed | JobResult
+"""A cycle is over."""
+
+Event = (
+    CycleStarted
+    | CycleEnded
+    | ObservationActivated
+    | ReflectionActivated
+    | Opened
+    | Counted
+    | Stepped
+    | Tripped
+    | Archived
+    | Evicted
+    | DeletionFound
+    | Synced
+    | OthersDescribed
+    | ThreadUpdate
+    | ViewTrimmed
+    | Tripwire
+    | Status
+)
+"""A memory event; `type` says which, and `operation` where several have the same one."""
+
+
+# --- Parts of the stream: what users see of events -----------------------------------------------
+#
+# `events.py` says which field of an event becomes which field of its part. A field that is `None`
+# in the event is left out. Observing other threads is an "observation" here.
+
+
+class CycleData(TypedDict):
+    """The `data` of all parts about a cycle."""
+
+    cycleId: str
+    operationType: Literal["observation", "reflection"]
+    recordId: str
+    threadId: str
+
+
+class StartData(CycleData):
+    """A cycle begins."""
+
+    startedAt: str
+    threadIds: list[str]
+    config: Limits
+    tokensToObserve: NotRequired[int]
+    """Of one that the turn waits for."""
+    tokensToBuffer: NotRequired[int]
+    """Of one that runs ahead of need."""
+
+
+class EndData(CycleData):
+    """A cycle ended well."""
+
+    completedAt: str
+    durationMs: int
+    usage: Usage
+    observations: str
+    tokensObserved: NotRequired[int]
+    """This and the next three of one that the turn waited for."""
+    observationTokens: NotRequired[int]
+    currentTask: NotRequired[str]
+    suggestedResponse: NotRequired[str]
+    tokensBuffered: NotRequired[int]
+    """This and the next of one that ran ahead of need."""
+    bufferedTokens: NotRequired[int]
+    leftOutTokens: NotRequired[int]
+    """Only where messages were too long for all questions: about how much none of them showed."""
+
+
+class FailureData(CycleData):
+    """Nothing came of a cycle."""
+
+    failedAt: str
+    durationMs: int
+    usage: NotRequired[Usage]
+    observations: NotRequired[str]
+    tokensAttempted: int
+    error: str
+    discarded: NotRequired[bool]
+    """True where work ahead of need was let go, which is no failure of the model; else missing."""
+    reason: NotRequired[str]
+    """Only with `discarded`: one word for the case."""
+
+
+class ActivationData(CycleData):
+    """Buffered work became memory."""
+
+    activatedAt: str
+    chunksActivated: int
+    tokensActivated: int
+    """Of the messages or groups that were read."""
+    observationTokens: int
+    """Of the whole log then."""
+    messagesActivated: int
+    generationCount: int
+    observations: str
+    config: Limits
+
+
+class TitleData(TypedDict):
+    """A thread has a new title."""
+
+    cycleId: str
+    threadId: str
+    oldTitle: NotRequired[str]
+    newTitle: str
+    timestamp: str
+
+
+class TripwireData(TypedDict):
+    """Why there is no answer."""
+
+    reason: NotRequired[str]
+    operationType: NotRequired[Literal["observation", "reflection"]]
+    recordId: str
+    threadId: str
+    timestamp: str
+
+
+class TrimData(TypedDict):
+    """The Actor's view leaves messages out."""
+
+    droppedMessages: int
+    droppedTokens: int
+    limit: int
+    recordId: str
+    threadId: str
+
+
+class StatusPart(TypedDict):
+    """Once before each call of the Actor's model."""
+
+    type: Literal["data-om-status"]
+    data: StatusData
+
+
+class StartPart(TypedDict):
+    """Work begins."""
+
+    type: Literal["data-om-observation-start", "data-om-buffering-start"]
+    data: StartData
+
+
+class EndPart(TypedDict):
+    """Work ended well."""
+
+    type: Literal["data-om-observation-end", "data-om-buffering-end"]
+    data: EndData
+
+
+class FailurePart(TypedDict):
+    """Work failed, or its result is of no use."""
+
+    type: Literal["data-om-observation-failed", "data-om-buffering-failed"]
+    data: FailureData
+
+
+class ActivationPart(TypedDict):
+    """Buffered work became memory."""
+
+    type: Literal["data-om-activation"]
+    data: ActivationData
+
+
+class TitlePart(TypedDict):
+    """A thread has a new title."""
+
+    type: Literal["data-om-thread-update"]
+    data: TitleData
+
+
+class TripwirePart(TypedDict):
+    """The turn ends without an answer."""
+
+    type: Literal["data-om-tripwire"]
+    data: TripwireData
+
+
+class TrimPart(TypedDict):
+    """The Actor's view leaves messages out."""
+
+    type: Literal["data-om-view-trimmed"]
+    data: TrimData
+
+
+Part = (
+    StatusPart
+    | StartPart
+    | EndPart
+    | FailurePart
+    | ActivationPart
+    | TitlePart
+    | TripwirePart
+    | TrimPart
+)
+"""A `data-om-*` part of the custom stream."""

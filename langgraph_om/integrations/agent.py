@@ -1,11 +1,10 @@
-"""Door 2: an agent loop with memory, ready to run, every node visible."""
+"""An agent loop with memory, ready to run, every node visible."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableLambda
@@ -18,11 +17,17 @@ from langgraph.store.base import BaseStore
 
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.nodes import FINISH
-from langgraph_om.integrations.state_graph import ObservationalMemoryState, add_observational_memory
+from langgraph_om.integrations.state_graph import (
+    ObservationalMemoryState,
+    PlainMemoryState,
+    add_observational_memory,
+)
 from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.models.providers import chat_model, check_model
+from langgraph_om.models.retries import is_context_overflow
 from langgraph_om.recall.tool import refuse_second_recall_tool
+from langgraph_om.runtime.run import MemoryContext
 
 
 def create_memory_agent(
@@ -34,8 +39,11 @@ def create_memory_agent(
     checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
     store: BaseStore | None = None,
     name: str | None = None,
+    delta: bool = True,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Build an agent that talks without end: model, tools, memory.
+
+    A run may say `context={"om_enabled": False}` or `{"resource_id": ...}` (`MemoryContext`).
 
     Args:
         model: The Actor's model, a chat model or `"provider/model"`.
@@ -45,12 +53,13 @@ def create_memory_agent(
         checkpointer: Where threads are kept; `None` under a server or Studio, which brings its own.
         store: A LangGraph store for the tools and for semantic search.
         name: The graph's name.
+        delta: Whether a checkpoint holds only what changed. With `False` each one holds the whole
+            conversation and memory, which `checkpointer.prune(..., strategy="keep_latest")` needs.
 
     Raises:
         ConfigurationError: When the model cannot be used.
     """
     memory = check_memory(memory) if memory is not None else ObservationalMemory()
-    runner = runner_of(memory)
     check_model("model", model)
     chat = chat_model(model) if isinstance(model, str) else model
     refuse_second_recall_tool(_check_tools(tools), memory.recall_tool)
@@ -60,31 +69,9 @@ def create_memory_agent(
         raise ConfigurationError(msg)
     actor: Runnable[Any, BaseMessage] = chat.bind_tools(all_tools) if all_tools else chat
 
-    def shorter(state: ObservationalMemoryState, error: Exception) -> list[BaseMessage]:
-        view, notice = runner.shortened_input(state, system=prompt)
-        if notice is None or not runner.is_on():
-            raise error
-        get_stream_writer()(notice)
-        return view
-
-    def agent(state: ObservationalMemoryState) -> dict[str, Any]:
-        view = memory.llm_input_messages(state, system=prompt)
-        try:
-            answer = actor.invoke(view)
-        except ContextOverflowError as error:
-            answer = actor.invoke(shorter(state, error))
-        return {"messages": [answer]}
-
-    async def aagent(state: ObservationalMemoryState) -> dict[str, Any]:
-        view = memory.llm_input_messages(state, system=prompt)
-        try:
-            answer = await actor.ainvoke(view)
-        except ContextOverflowError as error:
-            answer = await actor.ainvoke(shorter(state, error))
-        return {"messages": [answer]}
-
-    builder = StateGraph(ObservationalMemoryState)
-    builder.add_node("agent", RunnableLambda(agent, aagent, name="agent"))
+    schema = ObservationalMemoryState if delta else PlainMemoryState
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(schema, context_schema=MemoryContext)
+    builder.add_node("agent", _build_actor_node(actor, memory, prompt))
     gate = add_observational_memory(builder, memory, before="agent")
     builder.add_edge(START, gate)
     leave = FINISH if memory.archive is not None else END
@@ -98,6 +85,44 @@ def create_memory_agent(
     return builder.compile(
         checkpointer=checkpointer, store=store, name=name, transformers=[MemoryTransformer]
     )
+
+
+def _build_actor_node(
+    actor: Runnable[Any, BaseMessage],
+    memory: ObservationalMemory,
+    prompt: str | SystemMessage | None,
+) -> RunnableLambda[Any, Any]:
+    """Build the node that calls the Actor, once more with less when the prompt is too long."""
+    runner = runner_of(memory)
+
+    def shorter(state: ObservationalMemoryState, error: Exception) -> list[BaseMessage]:
+        view, notice = runner.shortened_input(state, system=prompt)
+        if notice is None or not runner.is_on():
+            raise error
+        get_stream_writer()(notice)
+        return view
+
+    def agent(state: ObservationalMemoryState) -> dict[str, Any]:
+        view = memory.llm_input_messages(state, system=prompt)
+        try:
+            answer = actor.invoke(view)
+        except Exception as error:
+            if not is_context_overflow(error):
+                raise
+            answer = actor.invoke(shorter(state, error))
+        return {"messages": [answer]}
+
+    async def aagent(state: ObservationalMemoryState) -> dict[str, Any]:
+        view = memory.llm_input_messages(state, system=prompt)
+        try:
+            answer = await actor.ainvoke(view)
+        except Exception as error:
+            if not is_context_overflow(error):
+                raise
+            answer = await actor.ainvoke(shorter(state, error))
+        return {"messages": [answer]}
+
+    return RunnableLambda(agent, aagent, name="agent")
 
 
 def _check_tools(tools: object) -> Sequence[Any]:

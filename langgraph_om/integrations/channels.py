@@ -11,19 +11,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import (
-    AIMessage,
     AnyMessage,
     BaseMessage,
     BaseMessageChunk,
     HumanMessage,
     RemoveMessage,
-    SystemMessage,
-    ToolMessage,
     convert_to_messages,
     message_chunk_to_message,
 )
+from langgraph.channels.base import BaseChannel
 
 from langgraph_om.core.content.message_keys import content_digest, derive_id
+from langgraph_om.errors import ConfigurationError
+from langgraph_om.runtime.state import restore_messages
 
 REMOVE_ALL = "__remove_all__"
 """The id with which a `RemoveMessage` clears the conversation (LangGraph's `REMOVE_ALL_MESSAGES`).
@@ -84,25 +84,43 @@ def _read_update(update: Any) -> list[BaseMessage]:
     items = update if isinstance(update, list) else [update]
     return [
         message_chunk_to_message(message) if isinstance(message, BaseMessageChunk) else message
-        for message in convert_to_messages([_restore(item) for item in items])
+        for message in convert_to_messages(restore_messages(items))
     ]
 
 
-_CLASSES: dict[str, type[BaseMessage]] = {
-    "ai": AIMessage,
-    "human": HumanMessage,
-    "system": SystemMessage,
-    "tool": ToolMessage,
-}
+# --- Channels of users ---------------------------------------------------------------------------
 
 
-def _restore(item: Any) -> Any:
-    """Return the message that `model_dump` was called on, with its usage and all other fields."""
-    if not isinstance(item, Mapping):
-        return item
-    kind = str(item.get("type"))
-    if kind == "remove" and item.get("id"):
-        return RemoveMessage(id=str(item["id"]))
-    if kind in _CLASSES and "additional_kwargs" in item:
-        return _CLASSES[kind].model_validate(dict(item))
-    return item
+def check_removal(channel: BaseChannel[Any, Any, Any], messages_key: str) -> None:
+    """Check that messages can be removed from a channel; most reducers would append the request.
+
+    Args:
+        channel: The channel of the conversation; it is not changed.
+        messages_key: The state's key of the conversation.
+
+    Raises:
+        ConfigurationError: When they cannot.
+    """
+    probe = HumanMessage("probe", id="om-probe")
+    try:
+        tried = channel.from_checkpoint([probe])
+        tried.update([[RemoveMessage(id="om-probe")]])
+        is_removed = not tried.get()
+    except Exception:  # noqa: BLE001 a reducer of the user, which may raise anything
+        is_removed = False
+    if is_removed:
+        return
+    msg = (
+        f"`evict` is True, and {_name_reducer(channel)} of the state's `{messages_key}` does not "
+        f"know `RemoveMessage`, so that no message can leave the conversation; use "
+        f"`add_messages` of `langgraph.graph.message`, as in `Annotated[list, add_messages]`, or "
+        f"leave `evict` out"
+    )
+    raise ConfigurationError(msg)
+
+
+def _name_reducer(channel: BaseChannel[Any, Any, Any]) -> str:
+    reducer = getattr(channel, "operator", None) or getattr(channel, "reducer", None)
+    if reducer is None:
+        return f"the channel {type(channel).__name__}"
+    return f"the reducer `{getattr(reducer, '__name__', type(reducer).__name__)}`"

@@ -1,8 +1,8 @@
-"""Memory as a middleware of `create_agent`, and so of deepagents.
+"""For `create_agent`: memory as a middleware, and so of deepagents.
 
-The gate runs in the hook before each model call; a graph of its own is entered only when there is
-work to do, because entering one costs checkpoints. Its events come back through its state, so that
-a run that is taken up after a crash has them too.
+A turn of memory runs in the hook before each model call; a graph of its own is entered only when
+there is work to do, because entering one costs checkpoints. Its events come back through its state,
+so that a run that is taken up after a crash has them too.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from langchain.agents import AgentState
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse, hook_config
 from langchain.agents.middleware.internal_call_transformer import InternalCallTransformer
 from langchain.agents.middleware.types import OmitFromInput
-from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AnyMessage, BaseMessage, RemoveMessage, SystemMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.channels import DeltaChannel
+from langgraph.channels.base import BaseChannel
+from langgraph.config import get_config
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
@@ -31,14 +32,16 @@ from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.window import select_needed
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.integrations.channels import messages_reducer
+from langgraph_om.integrations.channels import check_removal, messages_reducer
 from langgraph_om.integrations.nodes import MemoryNodes, emit, make_searchable
 from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
+from langgraph_om.models.retries import is_context_overflow
 from langgraph_om.recall.tool import refuse_second_recall_tool
-from langgraph_om.runtime.drivers import RunFlow, Work, adrive, drive
+from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import ParallelBuffering
 from langgraph_om.runtime.runner import StepRunner, only_folding
+from langgraph_om.runtime.supervise import RunFlow, Work
 from langgraph_om.runtime.turn import turn
 
 logger = logging.getLogger("langgraph_om")
@@ -64,6 +67,9 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     The conversation in the state stays as it is; the model is given the observations and the
     messages that are not observed yet. Put it last, so that it sees what the others leave.
+
+    A run may say `context={"om_enabled": False}`; a form for that is shown by a server with
+    `create_agent(context_schema=MemoryContext)`, which a middleware cannot set.
 
     Args:
         memory: The memory.
@@ -111,7 +117,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     @hook_config(can_jump_to=["end"])
     def before_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Run the gate, and the work it asks for, before the model is called."""
+        """Inspect the conversation, and do the work that is due, before the model is called."""
         return self._hook(state, runtime)
 
     @hook_config(can_jump_to=["end"])
@@ -127,7 +133,9 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         """Call the model with observations and recent messages in the place of all messages."""
         try:
             return handler(self._projected(request))
-        except ContextOverflowError as error:
+        except Exception as error:
+            if not is_context_overflow(error):
+                raise
             return handler(self._shortened(request, error))
 
     async def awrap_model_call(
@@ -138,7 +146,9 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         """Do the same as `wrap_model_call` without blocking the event loop."""
         try:
             return await handler(self._projected(request))
-        except ContextOverflowError as error:
+        except Exception as error:
+            if not is_context_overflow(error):
+                raise
             return await handler(self._shortened(request, error))
 
     def _projected(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
@@ -208,6 +218,9 @@ _Hook = Callable[[Any, Runtime[Any]], _Update | None]
 _AsyncHook = Callable[[Any, Runtime[Any]], Awaitable[_Update | None]]
 _WorkGraph = CompiledStateGraph[Any, Any, Any, Any]
 
+_READ = "__pregel_read"
+"""Where LangGraph keeps, in a node's configuration, what reads the state's channels."""
+
 _SHOWN_AND_KEPT = ["custom", "values"]
 
 
@@ -261,6 +274,8 @@ def _prepare_model(
     if not runner.is_on():
         return None
     neighbours.look_at(state)
+    if runner.settings.evicts:
+        _check_removal(runner.messages_key)
     record, messages = complete_record(state.get("om")), runner.conversation(state)
     identity = runner.identity()
     index = partial(make_searchable, runner, identity)
@@ -271,6 +286,21 @@ def _prepare_model(
     if outcome.is_aborted:
         update["jump_to"] = "end"
     return update
+
+
+def _check_removal(messages_key: str) -> None:
+    """Check that messages can leave the agent's conversation.
+
+    Which reducer it has is known in a run only: `create_agent` joins the schemas of all middleware.
+
+    Raises:
+        ConfigurationError: When they cannot.
+    """
+    read = get_config().get("configurable", {}).get(_READ)
+    for value in read.args if isinstance(read, partial) else ():
+        channel = value.get(messages_key) if isinstance(value, Mapping) else None
+        if isinstance(channel, BaseChannel):
+            check_removal(channel, messages_key)
 
 
 class _WorkState(TypedDict):

@@ -1,7 +1,7 @@
 """The graph's memory nodes: each reads the state, carries out its decision, and returns events.
 
 `MemoryNodes` is what a graph is wired with. The router and the nodes decide anew from what they
-see, by the same function as the gate; a node whose turn it is not returns nothing.
+see, by the same function as `om_status`; a node whose turn it is not returns nothing.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from langgraph_om.core.events import to_part
 from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.wire import Event, MemoryRecord
-from langgraph_om.runtime.drivers import RunFlow, Work, adrive, drive
+from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import InlineBuffering, ParallelBuffering
 from langgraph_om.runtime.runner import StepRunner, only_folding
+from langgraph_om.runtime.supervise import RunFlow, Work
 
 STATUS = "om_status"
 """The gate: counts, decides, and states both windows once per agent step."""
@@ -120,7 +121,7 @@ class MemoryNodes:
 
     @property
     def buffering_waits(self) -> bool:
-        """Whether the gate looks again after `om_buffer`, because its result is there then."""
+        """Whether `om_status` is next after `om_buffer`, because its result is there then."""
         return isinstance(self.runner.buffering, InlineBuffering)
 
     @property

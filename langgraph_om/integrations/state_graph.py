@@ -1,4 +1,4 @@
-"""Door 1: memory as flat nodes and conditional edges of any `StateGraph`.
+"""For `StateGraph`: memory as flat nodes and conditional edges of any graph.
 
 `add_observational_memory` brings the nodes, their edges and the `om` channel; the builder's own
 schema is left as it is.
@@ -12,7 +12,9 @@ from typing import Annotated, Any, NotRequired, cast, get_type_hints
 from langchain_core.messages import AnyMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.channels import DeltaChannel
+from langgraph.channels.base import BaseChannel
 from langgraph.graph import END, StateGraph
+from langgraph.graph.message import add_messages
 from langgraph.managed import RemainingSteps
 from pydantic import BaseModel, create_model
 from typing_extensions import TypedDict
@@ -20,9 +22,10 @@ from typing_extensions import TypedDict
 from langgraph_om.core.record.fold import fold, fold_one
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.integrations.channels import messages_reducer
+from langgraph_om.integrations.channels import check_removal, messages_reducer
 from langgraph_om.integrations.nodes import FINISH, STATUS, MemoryNodes
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
+from langgraph_om.runtime.run import MemoryContext
 
 DeltaMemory = Annotated[MemoryRecord, DeltaChannel(fold)]
 """The `om` channel beside a `messages` channel that is kept as deltas."""
@@ -44,6 +47,13 @@ class ObservationalMemoryState(TypedDict):
     """The memory; readable in Studio, never asked for as input."""
 
 
+class PlainMemoryState(TypedDict):
+    """The same in plain channels: each checkpoint holds all of both."""
+
+    messages: Annotated[list[AnyMessage], add_messages]
+    om: NotRequired[PlainMemory]
+
+
 def add_observational_memory(
     builder: StateGraph[Any, Any, Any, Any],
     memory: ObservationalMemory,
@@ -57,6 +67,9 @@ def add_observational_memory(
     an archive there is a node `om_finish` too: draw `agent -> om_finish` instead of `agent -> END`,
     so that the archive has the Actor's answer at once and not only in the next turn.
 
+    A builder without a `context_schema` is given `MemoryContext`, so that a run may say
+    `context={"om_enabled": False}` and a server shows a form.
+
     Args:
         builder: The graph; its node `before` should have been added already, so that it is given
             `om`.
@@ -68,19 +81,10 @@ def add_observational_memory(
         The name of the gate, `"om_status"`.
 
     Raises:
-        ConfigurationError: When the builder has no such list of messages, or has memory already.
+        ConfigurationError: When the builder has no such list of messages, or has memory already,
+            or the list cannot be shortened, as `evict` would.
     """
-    if STATUS in builder.nodes:
-        msg = f"the builder has a node `{STATUS}` already; add memory to a graph once"
-        raise ConfigurationError(msg)
-    memory = check_memory(memory)
-    channel = builder.channels.get(memory.messages_key)
-    if channel is None:
-        msg = (
-            f"the graph's state has no `{memory.messages_key}`; its keys are "
-            f"{', '.join(sorted(builder.channels))}. Set `messages_key` on the memory"
-        )
-        raise ConfigurationError(msg)
+    channel = _find_channel(builder, check_memory(memory))
     is_delta = isinstance(channel, DeltaChannel)
     has_archive = memory.archive is not None
     leave = FINISH if has_archive else end
@@ -104,9 +108,30 @@ def add_observational_memory(
     route = RunnableLambda(cast("Any", nodes.route), name="om_route")
     builder.add_conditional_edges(STATUS, route, cast("Any", targets))
     _keep_out_of_input(builder)
+    if builder.context_schema is None:
+        builder.context_schema = MemoryContext
     if before in builder.nodes:
         _show_memory(builder, before)
     return STATUS
+
+
+def _find_channel(
+    builder: StateGraph[Any, Any, Any, Any], memory: ObservationalMemory
+) -> BaseChannel[Any, Any, Any]:
+    """Return the channel of the conversation, checked for what memory needs of the graph."""
+    if STATUS in builder.nodes:
+        msg = f"the builder has a node `{STATUS}` already; add memory to a graph once"
+        raise ConfigurationError(msg)
+    channel = builder.channels.get(memory.messages_key)
+    if channel is None:
+        msg = (
+            f"the graph's state has no `{memory.messages_key}`; its keys are "
+            f"{', '.join(sorted(builder.channels))}. Set `messages_key` on the memory"
+        )
+        raise ConfigurationError(msg)
+    if runner_of(memory).settings.evicts:
+        check_removal(channel, memory.messages_key)
+    return channel
 
 
 def _view(messages_key: str, channel: Any) -> Any:

@@ -5,7 +5,7 @@ The stream keeps every event; the projection only adds a view of it.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from langgraph.stream import ProtocolEvent, StreamChannel, StreamTransformer
 
@@ -35,5 +35,5 @@ class MemoryTransformer(StreamTransformer):
         if event["method"] == "custom" and event["params"]["namespace"] == list(self.scope):
             data = event["params"]["data"]
             if isinstance(data, dict) and str(data.get("type")).startswith("data-om-"):
-                self._parts.push(data)
+                self._parts.push(cast("Part", data))
         return True

@@ -13,6 +13,8 @@ from email.utils import parsedate_to_datetime
 from hashlib import blake2b
 from typing import Any, Final
 
+from langchain_core.exceptions import ContextOverflowError
+
 DEFAULT_RETRIES: Final = 2
 """How often a model that is named by a string is asked again after a transient failure."""
 
@@ -38,6 +40,22 @@ _TRANSIENT_NAMES = frozenset(
 )
 """Classes of errors without a status that another try may not raise again."""
 
+_OVERFLOW_STATUSES = frozenset({400, 413, 422})
+_OVERFLOW_PHRASES = (
+    # OpenAI, LiteLLM, Anthropic, and what is common
+    *("context_length_exceeded", "contextwindowexceedederror", "maximum context length"),
+    *("exceeds the context window", "context window exceeded", "context limit exceeded"),
+    *("input tokens exceed the configured limit", "prompt is too long"),
+    # vLLM, SGLang
+    *("longer than the maximum model length", "longer than the model's context length"),
+    # llama.cpp
+    *("exceeds the available context size", "exceed_context_size_error"),
+    # text-generation-inference, Bedrock, Gemini
+    *("`inputs` must have less than", "input is too long for requested model"),
+    "exceeds the maximum number of tokens allowed",
+)
+"""Of errors that say so, in lower case."""
+
 _STALE = re.compile(r"Event loop is closed|different (?:event )?loop")
 _MAX_CAUSES = 5
 
@@ -58,6 +76,19 @@ def is_transient(error: BaseException) -> bool:
         if any(kind.__name__ in _TRANSIENT_NAMES for kind in type(cause).__mro__):
             return True
     return False
+
+
+def is_context_overflow(error: BaseException) -> bool:
+    """Return whether a provider says that the prompt is too long for the model.
+
+    Clients of OpenAI-compatible servers raise one error for all bad requests; its text tells.
+    """
+    if any(isinstance(cause, ContextOverflowError) for cause in _walk_causes(error)):
+        return True
+    if status_of(error) not in _OVERFLOW_STATUSES:
+        return False
+    text = " ".join(str(cause).lower() for cause in _walk_causes(error))
+    return any(phrase in text for phrase in _OVERFLOW_PHRASES)
 
 
 def is_stale(error: BaseException) -> bool:

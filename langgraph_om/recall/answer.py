@@ -15,10 +15,15 @@ from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.parts import parts_of
 from langgraph_om.core.content.text import sanitize, show_key
 from langgraph_om.core.prompts import fill, load
-from langgraph_om.core.record.record import write_range
 from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.core.wire import Group
-from langgraph_om.recall.arguments import RecallRequest, RefusedError, quote, read_arguments
+from langgraph_om.recall.arguments import (
+    RecallRequest,
+    RefusedError,
+    quote,
+    quote_id,
+    quote_reference,
+    read_arguments,
+)
 from langgraph_om.recall.lists import answer_search, answer_threads
 from langgraph_om.recall.pages import Answer, AnswerWriter
 from langgraph_om.recall.source import RecallMessage, RecallScope, RecallSource
@@ -69,11 +74,6 @@ def write_guidance(
         search=load("recall_search") if has_search else "",
         custom=instructions or "",
     )
-
-
-def with_range(group: Group) -> str:
-    """Render a group for the log: its text, and below it the line with its ranges."""
-    return "\n".join(filter(None, (group["text"], write_range(group)))) if group["text"] else ""
 
 
 # --- Mode `messages` -----------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def _answer_part(
         msg = "`partIndex` needs a `cursor`; write the id of the message that has the part"
         raise RefusedError(msg)
     parts = [*parts_of(anchor.message)]
-    name = quote(anchor.key)
+    name = quote_id(anchor.key)
     if not parts:
         msg = f"The message {name} has nothing to show; leave `partIndex` out to read around it"
         raise RefusedError(msg)
@@ -201,15 +201,16 @@ def _find_start(
         named is not None
         and (other := _find_message(asked.cursor, None, source, scope)) is not None
     ):
-        where = quote(scope.show_id(other.thread_id))
+        where = quote_id(scope.show_id(other.thread_id))
         msg = (
-            f"`cursor` {quote(asked.cursor)} is a message of another conversation; write "
+            f"`cursor` {quote_id(asked.cursor)} is a message of another conversation; write "
             f"`threadId` {where}, or leave `threadId` out"
         )
         raise RefusedError(msg, kind="hint")
     msg = (
-        f"`cursor` is {quote(asked.cursor)}, and there is no such message to read; write the first "
-        "or the last id of a `_range` line, or leave `cursor` out to start at the beginning"
+        f"`cursor` is {quote_reference(asked.cursor)}, and there is no such message to read; write "
+        "the first or the last id of a `_range` line, or leave `cursor` out to start at the "
+        "beginning"
     )
     raise RefusedError(msg)
 
@@ -225,8 +226,8 @@ def _find_named_thread(written: str, source: RecallSource, scope: RecallScope) -
             return thread_id
     ways = ', take one from mode "threads",' if scope.scope == "resource" else ""
     msg = (
-        f"`threadId` is {quote(written)}, and there is no such conversation to read; leave it out"
-        f'{ways} or write "current"'
+        f"`threadId` is {quote_reference(written)}, and there is no such conversation to read; "
+        f'leave it out{ways} or write "current"'
     )
     raise RefusedError(msg)
 
@@ -245,6 +246,8 @@ def _find_message(
 
 _MAX_COLONS: Final = 10
 _MAX_RANGES: Final = 5
+_MAX_CHOICE_BYTES: Final = 1200
+"""Five ranges of ids as providers give them have room; the first is named whatever its size."""
 
 
 def _refuse_range(written: str, exists: Callable[[str], bool]) -> None:
@@ -260,13 +263,23 @@ def _refuse_range(written: str, exists: Callable[[str], bool]) -> None:
     ]
     if not ends:
         return
-    choices = "; ".join(
-        f"{quote(first)} with page 1 to read on from its start, or {quote(last)} with page -1 to "
-        "read back from its end"
-        for first, last in ends
+    choices: list[str] = []
+    for first, last in ends:
+        choice = (
+            f"{_quote_end(first, exists)} with page 1 to read on from its start, or "
+            f"{_quote_end(last, exists)} with page -1 to read back from its end"
+        )
+        if choices and len("".join([*choices, choice]).encode()) > _MAX_CHOICE_BYTES:
+            break
+        choices.append(choice)
+    msg = (
+        f"`cursor` is a range, {quote_reference(written)}; write one id of it: {'; '.join(choices)}"
     )
-    msg = f"`cursor` is a range, {quote(written)}; write one id of it: {choices}"
     raise RefusedError(msg, kind="hint")
+
+
+def _quote_end(key: str, exists: Callable[[str], bool]) -> str:
+    return quote_id(key) if exists(key) else quote_reference(key)
 
 
 def _split_range(segment: str, exists: Callable[[str], bool]) -> tuple[str, str] | None:

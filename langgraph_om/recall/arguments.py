@@ -6,13 +6,20 @@ other is refused with a text that names the argument, its value, and what to wri
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final, Literal
 
-from langgraph_om.core.content.text import sanitize, write_short_json
+from langgraph_om.core.content.text import (
+    describe_omitted,
+    looks_encoded,
+    sanitize,
+    show_key,
+    write_short_json,
+)
 
 MAX_ITEMS: Final = 20
 
@@ -181,11 +188,36 @@ def quote(value: object) -> str:
     return " ".join(write_short_json(value, MAX_SHOWN_CHARACTERS).split())
 
 
+def quote_id(key: str) -> str:
+    """Return the id of something that exists as one line of JSON; whole, so that it can be used."""
+    return json.dumps(show_key(key), ensure_ascii=False)
+
+
+def quote_reference(value: object) -> str:
+    """Return what a model wrote in place of an id as one line of JSON: whole, but no bytes."""
+    if not isinstance(value, str):
+        return quote(value)
+    if any(map(looks_encoded, _REFERENCE_JOINTS.split(value))):
+        return json.dumps(describe_omitted(value))
+    return quote_id(value)
+
+
+_REFERENCE_JOINTS = re.compile(r"[\s:;,]+")
+"""What parts the ids of a range, the lines of encoded bytes, and their head from the rest."""
+
+
 # --- Reading -------------------------------------------------------------------------------------
 
 
 def _build_refusal(name: str, value: object, instead: str) -> RefusedError:
-    return RefusedError(f"`{name}` is {quote(value)}; write {instead}")
+    return RefusedError(f"`{name}` is {_quote_argument(name, value)}; write {instead}")
+
+
+def _quote_argument(name: str, value: object) -> str:
+    return quote_reference(value) if name in _REFERENCES else quote(value)
+
+
+_REFERENCES: Final = ("cursor", "threadId")
 
 
 def _check_mode(given: Mapping[str, Any], mode: str) -> None:
@@ -193,8 +225,8 @@ def _check_mode(given: Mapping[str, Any], mode: str) -> None:
     for name, argument in RECALL_ARGUMENTS.items():
         if name in given and argument.mode not in {None, mode}:
             msg = (
-                f'`{name}` is {quote(given[name])}, but mode "{mode}" does not use it; leave it '
-                f'out, or write mode "{argument.mode}"'
+                f'`{name}` is {_quote_argument(name, given[name])}, but mode "{mode}" does not use '
+                f'it; leave it out, or write mode "{argument.mode}"'
             )
             raise RefusedError(msg)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
-import time
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -163,14 +162,8 @@ class StoreIndex:
         Returns:
             Whether nothing is left.
         """
-        ends_at = None if timeout is None else time.monotonic() + timeout
         with self._lock:
-            while self._is_working:
-                left = None if ends_at is None else ends_at - time.monotonic()
-                if left is not None and left <= 0:
-                    return False
-                self._lock.wait(left)
-        return True
+            return self._lock.wait_for(lambda: not self._is_working, timeout)
 
     def _find_known(self, store: BaseStore) -> OrderedDict[tuple[Namespace, str], None]:
         """Return the groups that are known to be in a store, or on their way there."""

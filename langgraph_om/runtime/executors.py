@@ -14,7 +14,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -22,13 +22,13 @@ from langgraph_om.archive import Claim, MessageArchive
 from langgraph_om.archive.after_fork import begin_anew_after_fork
 from langgraph_om.core.config.checks import check_seconds
 from langgraph_om.core.effects import JobState
-from langgraph_om.core.wire import Event
+from langgraph_om.core.wire import JobResult
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.leases import Leases
 
 logger = logging.getLogger("langgraph_om")
 
-Work = Callable[[], Event]
+Work = Callable[[], JobResult]
 """A job to run; it returns the event that is its result."""
 
 _KEPT_RESULTS = 1024
@@ -72,8 +72,8 @@ class ParallelBuffering(_InPlace):
 
     LangGraph checkpoints the result; no thread outlives the step. The superstep lasts as long as
     the slower of the two calls. When the Actor fails meanwhile, an asynchronous run cancels the
-    Observer and asks it again on resume; a synchronous one keeps its result. Not for the middleware
-    door, which has no such superstep.
+    Observer and asks it again on resume; a synchronous one keeps its result. Not for the
+    middleware, which has no such superstep.
     """
 
 
@@ -83,10 +83,10 @@ class _Job:
 
     cycle_id: str
     key: str
-    work: Callable[[], Event] | None
+    work: Callable[[], JobResult] | None
     """What to run, in the context of the run that asked for it; dropped once it is done, because
     it holds the whole conversation."""
-    result: Event | None = None
+    result: JobResult | None = None
     done: threading.Event = field(default_factory=threading.Event)
 
 
@@ -166,6 +166,7 @@ class BackgroundBuffering:
         *,
         thread_id: str = "",
         resource_id: str | None = None,
+        about: Sequence[str] = (),
     ) -> bool:
         """Start a job, unless it is known already; never waits for the archive.
 
@@ -175,6 +176,7 @@ class BackgroundBuffering:
             work: What to run; it must not raise.
             thread_id: The thread it works for.
             resource_id: The resource it works for.
+            about: Other threads that its result tells of.
 
         Returns:
             Whether the job is known now, here or to another worker; `False` when there is no room
@@ -197,7 +199,8 @@ class BackgroundBuffering:
                 self._enqueue(job)
             else:
                 self._asked.add(job)
-                self._leases.ask(cycle_id, thread_id, resource_id, partial(self._answered, job))
+                tell = partial(self._answered, job)
+                self._leases.ask(cycle_id, thread_id, resource_id, tell, about=about)
             return True
 
     def _answered(self, job: _Job, claim: Claim) -> bool:
@@ -269,14 +272,8 @@ class BackgroundBuffering:
         Returns:
             Whether nothing is left.
         """
-        ends_at = None if timeout is None else time.monotonic() + timeout
         with self._lock:
-            while self._unfinished():
-                left = None if ends_at is None else ends_at - time.monotonic()
-                if left is not None and left <= 0:
-                    return False
-                self._lock.wait(left)
-        return True
+            return self._lock.wait_for(lambda: not self._unfinished(), timeout)
 
     def close(self, timeout: float = 5.0) -> bool:
         """Take no more jobs, drop those that wait, and wait for those at work.
@@ -314,7 +311,7 @@ class BackgroundBuffering:
         if self._leases is not None:
             self._leases.leave(job.cycle_id)
 
-    def _end(self, job: _Job, result: Event | None) -> None:
+    def _end(self, job: _Job, result: JobResult | None) -> None:
         """Note what came of a job; one without a result is forgotten."""
         job.work, job.result = None, result
         if result is None:
@@ -345,7 +342,7 @@ class BackgroundBuffering:
                 self._running.discard(job.key)
                 self._end(job, result)
 
-    def _run(self, job: _Job) -> Event | None:
+    def _run(self, job: _Job) -> JobResult | None:
         """Run a job, and keep its result for all workers."""
         work, job.work = job.work, None
         try:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from langgraph_om.core.cycles.hooks import TRANSFORMS
 from langgraph_om.core.effects import CallHook, HookReply
 from langgraph_om.core.events import describe_cycle
-from langgraph_om.core.wire import Event
+from langgraph_om.core.wire import CycleEnded, CycleStarted, Event
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.models.ask import Done, LateError
 
@@ -117,22 +118,24 @@ HOOKS = (*LIFECYCLE, *TRANSFORMS)
 
 # --- Lifecycle -----------------------------------------------------------------------------------
 
+_CAPITAL = re.compile("[A-Z]")
+
 _STARTS = ("observation-start", "buffering-start")
 _ENDS = ("observation-end", "buffering-end", "observation-failed", "buffering-failed")
 _TOLD = ("tokens",)
 _TOLD_AT_END = ("observation_tokens", "observations", "duration_ms", "usage", "error")
 
 
-def _describe_moment(event: Mapping[str, Any]) -> dict[str, Any] | None:
+def _describe_moment(event: Event) -> dict[str, Any] | None:
     """Return what is told of the start or the end of a cycle, for the hook to keep or change."""
-    kind = event["type"]
-    if kind not in (*_STARTS, *_ENDS):
+    if event["type"] not in (*_STARTS, *_ENDS):
         return None
-    keys = _TOLD if kind in _STARTS else (*_TOLD, *_TOLD_AT_END)
-    return {**describe_cycle(event), **{key: deepcopy(event.get(key)) for key in keys}}
+    keys = _TOLD if event["type"] in _STARTS else (*_TOLD, *_TOLD_AT_END)
+    cycle = cast("CycleStarted | CycleEnded", event)
+    return {**describe_cycle(cycle), **{key: deepcopy(event.get(key)) for key in keys}}
 
 
-def build_lifecycle_call(event: Mapping[str, Any]) -> CallHook | None:
+def build_lifecycle_call(event: Event) -> CallHook | None:
     """Return the call of the lifecycle hook that an event is for."""
     told = _describe_moment(event)
     if told is None:
@@ -141,12 +144,21 @@ def build_lifecycle_call(event: Mapping[str, Any]) -> CallHook | None:
     return CallHook(f"on_{told['operation']}_{moment}", (told,))
 
 
-def build_debug_event(event: Mapping[str, Any]) -> dict[str, Any] | None:
+def build_debug_event(event: Event) -> dict[str, Any] | None:
     """Return what `on_debug_event` is told of an event: its `type` and its facts."""
     if event["type"] == "status":
-        return {"type": "step_progress", **deepcopy(event["data"])}
+        return {"type": "step_progress", **_in_snake_case(event["data"])}
     told = _describe_moment(event)
     if told is None:
         return None
     moment = "triggered" if event["type"] in _STARTS else "complete"
     return {"type": f"{told['operation']}_{moment}", **told}
+
+
+def _in_snake_case(value: Any) -> Any:
+    """Copy the data of a stream part with its keys as hooks are told them."""
+    if isinstance(value, Mapping):
+        return {
+            _CAPITAL.sub(r"_\g<0>", key).lower(): _in_snake_case(of) for key, of in value.items()
+        }
+    return deepcopy(value)

@@ -11,17 +11,17 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, cast
 from uuid import uuid4
 
 from langgraph_om.archive import Claim, JobView, MessageArchive
 from langgraph_om.archive.after_fork import begin_anew_after_fork
 from langgraph_om.core.cycles.results import FarEnd, judge_lease
 from langgraph_om.core.effects import JobState
-from langgraph_om.core.wire import Event
+from langgraph_om.core.wire import JobResult
 from langgraph_om.errors import ArchiveError
 
 logger = logging.getLogger("langgraph_om")
@@ -48,10 +48,11 @@ class _Lease:
     thread_id: str
     resource_id: str | None
     tell: Tell
+    about: Sequence[str] = ()
     stage: Literal["asked", "run", "done", "left", "released"] = "asked"
     is_held: bool = False
     """Whether the archive has said so; work goes on without it where the archive fails."""
-    result: Event | None = None
+    result: JobResult | None = None
     due: float = field(default_factory=time.monotonic)
 
 
@@ -100,13 +101,21 @@ class Leases:
 
     # --- Jobs of this worker ---------------------------------------------------------------------
 
-    def ask(self, job_id: str, thread_id: str, resource_id: str | None, tell: Tell) -> None:
+    def ask(
+        self,
+        job_id: str,
+        thread_id: str,
+        resource_id: str | None,
+        tell: Tell,
+        *,
+        about: Sequence[str] = (),
+    ) -> None:
         """Ask for a job, in the background; it is this worker's where the archive fails."""
         with self._lock:
-            self._leases[job_id] = _Lease(job_id, thread_id, resource_id, tell)
+            self._leases[job_id] = _Lease(job_id, thread_id, resource_id, tell, about)
             self._wake()
 
-    def finish(self, job_id: str, result: Event) -> Event | None:
+    def finish(self, job_id: str, result: JobResult) -> JobResult | None:
         """Keep a job's result for all workers.
 
         Returns:
@@ -137,16 +146,15 @@ class Leases:
 
     def leave_all(self, timeout: float) -> None:
         """Let all leases end, because this process does, and wait until the archive knows it."""
-        ends_at = time.monotonic() + timeout
+
+        def is_left() -> bool:
+            return all(lease.stage == "done" for lease in self._leases.values())
+
         with self._lock:
             for job_id, lease in list(self._leases.items()):
                 if lease.stage != "done":
                     self._end(job_id, "left")
-            while any(each.stage != "done" for each in self._leases.values()):
-                left = ends_at - time.monotonic()
-                if left <= 0:
-                    return
-                self._lock.wait(left)
+            self._lock.wait_for(is_left, timeout)
 
     def _end(self, job_id: str, stage: Literal["left", "released"]) -> None:
         with self._lock:
@@ -270,7 +278,7 @@ class Leases:
         elif stage == "run":
             self._renew(lease)
         elif stage == "done":
-            kept = self._write(lease, lease.result or {})
+            kept = self._write(lease, cast("JobResult", lease.result or {}))
             if not isinstance(kept, ArchiveError):
                 self._drop(lease)
         else:
@@ -295,6 +303,7 @@ class Leases:
                 seconds=self.seconds,
                 thread_id=lease.thread_id,
                 resource_id=lease.resource_id,
+                about=lease.about,
             )
         )
         lease.is_held = claim == "mine"
@@ -309,7 +318,7 @@ class Leases:
             is_lost = self._claim(lease) in ("taken", "done")
         self._drop(lease, unless=not is_lost)
 
-    def _write(self, lease: _Lease, result: Event) -> bool | Exception:
+    def _write(self, lease: _Lease, result: JobResult) -> bool | Exception:
         """Keep a result, and tell whether it is the job's, or what went wrong."""
         if not lease.is_held:
             claim = self._claim(lease)
@@ -355,4 +364,4 @@ class Leases:
 def _state_of(job: JobView | None) -> JobState:
     if job is None:
         return None
-    return job.result if job.state == "done" else job.state
+    return cast("JobResult | None", job.result) if job.state == "done" else job.state

@@ -14,16 +14,16 @@ from datetime import datetime
 from typing import Any, cast
 
 from langchain_core.messages import BaseMessage, SystemMessage
-from langchain_core.runnables import RunnableConfig, ensure_config
+from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.archive import MessageArchive
 from langgraph_om.archive.log_cache import LogCache
 from langgraph_om.archive.writer import ArchiveWriter
 from langgraph_om.core.actor.prompt import assemble, count_extra
-from langgraph_om.core.config.checks import check_flag
 from langgraph_om.core.config.settings import Identity, Settings
+from langgraph_om.core.content.message_keys import find_parent_thread, nest_thread_id
 from langgraph_om.core.cycles.buffering import build_deferred, run_job
-from langgraph_om.core.cycles.carry_out import carry_out, describe_work
+from langgraph_om.core.cycles.carry_out import carry_out, describe_job
 from langgraph_om.core.cycles.other_threads import build_nothing_left
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.events import to_part
@@ -34,30 +34,24 @@ from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.archive import complete_thread
 from langgraph_om.core.step.inspect import Inspection, inspect
 from langgraph_om.core.step.status import build_trim_notice
-from langgraph_om.core.wire import Event, MemoryRecord, Part
+from langgraph_om.core.wire import Event, JobResult, MemoryRecord, Part
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.models.ask import Calls
 from langgraph_om.models.pool import ModelPool
 from langgraph_om.recall.search import StoreIndex
 from langgraph_om.recall.tool import Recalling
-from langgraph_om.runtime.drivers import (
-    POLL_SECONDS,
-    RunContext,
-    RunFlow,
-    Show,
-    Work,
-    discard,
-    drive,
-    log_failures,
-)
+from langgraph_om.runtime.drivers import POLL_SECONDS, drive
 from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
 from langgraph_om.runtime.hooks import Hooks
+from langgraph_om.runtime.run import ResourceId, Runs
 from langgraph_om.runtime.state import (
     conversation_of,
     read_stored_record,
     record_of,
+    record_seen_from_outside,
     values_of,
 )
+from langgraph_om.runtime.supervise import RunContext, RunFlow, Show, Work, discard, log_failures
 
 logger = logging.getLogger("langgraph_om")
 
@@ -77,7 +71,7 @@ class StepRunner:
     deadline: float
     """Seconds that one cycle may take."""
     messages_key: str = "messages"
-    resource_id: str | Callable[[RunnableConfig], str | None] | None = None
+    resource_id: ResourceId = None
     enabled: bool = True
     archive: MessageArchive | None = None
     index: StoreIndex | None = None
@@ -86,45 +80,35 @@ class StepRunner:
     """What answers recall; `None` without it."""
     writer: ArchiveWriter | None = field(init=False, default=None)
     log_cache: LogCache | None = field(init=False, default=None)
-    _warned_no_thread: bool = field(init=False, default=False)
+    runs: Runs = field(init=False)
     _warned_closed: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
+        self.runs = Runs(self.resource_id)
         if self.archive is not None:
             self.writer, self.log_cache = ArchiveWriter(self.archive), LogCache(self.archive)
 
     # --- The run ---------------------------------------------------------------------------------
 
     def is_on(self, config: RunnableConfig | None = None) -> bool:
-        """Return whether memory is in force for this run (`configurable["om_enabled"]`)."""
-        if not self.enabled:
-            return False
-        flag = ensure_config(config).get("configurable", {}).get("om_enabled", True)
-        return check_flag('configurable["om_enabled"]', flag)
+        """Return whether memory is in force for this run (`om_enabled`)."""
+        return self.enabled and self.runs.is_on(config)
 
     def identity(self, config: RunnableConfig | None = None, *, thread_id: str = "") -> Identity:
         """Tell whose conversation a run is about."""
-        resolved = ensure_config(config)
-        configurable = resolved.get("configurable", {})
-        thread = str(thread_id or configurable.get("thread_id") or "")
-        if not thread and not self._warned_no_thread:
-            self._warned_no_thread = True
-            logger.warning(
-                "no `thread_id` in the run's configuration; memory works within the run, "
-                "and its record and events carry an empty thread id"
-            )
-        resource = self.resource_id
-        if resource is None:
-            resource = configurable.get("resource_id")
-        elif callable(resource):
-            resource = resource(resolved)
-        return Identity(
-            thread, None if resource is None else str(resource), _read_place(configurable)
-        )
+        who = self.runs.identity(config, thread_id)
+        if self.archive is None:
+            return who
+        # Where the agent around it may have the thread's own place.
+        return replace(who, thread_id=nest_thread_id(who.thread_id, who.place))
 
     def conversation(self, state: Any) -> list[BaseMessage]:
-        """Return the messages of a state."""
-        return conversation_of(state, self.messages_key)
+        """Return the messages of a state of any kind."""
+        return conversation_of(values_of(state, self.messages_key), self.messages_key)
+
+    def record(self, state: Any) -> MemoryRecord:
+        """Return the memory in a state of any kind; a blank one where nothing ran yet."""
+        return record_seen_from_outside(state, self.messages_key)
 
     @property
     def buffers_in_background(self) -> bool:
@@ -194,11 +178,22 @@ class StepRunner:
             is_final=is_final,
         )
         log_failures(seen.events)
+        if not record["id"]:
+            self._look_at_history(seen, identity)
         for event in seen.events:
             if event["type"] == "status":
                 self.hooks.tell(event)
         yield Show(seen.events)
         return seen
+
+    def _look_at_history(self, seen: Inspection, identity: Identity) -> None:
+        """Look, where memory begins, whether it will begin again with as much in each run."""
+        thresholds = self.settings.thresholds
+        is_long = seen.window.tokens >= (thresholds.buffer_tokens or thresholds.message_tokens)
+        if is_long and any(
+            entry.message.type == "ai" for entry in seen.window.entries[: seen.window.fresh_from]
+        ):
+            self.runs.warn_of_repetition(None, identity.thread_id)
 
     def decide(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
         """Decide what is next, from a record in which everything is counted already."""
@@ -223,9 +218,9 @@ class StepRunner:
             Its start event; a failure when the executor has no room for it now.
         """
         window = self._window(record, messages)
-        job = yield from describe_work(self.settings, record, window, decision, self.clock())
+        job = yield from describe_job(self.settings, record, window, decision, self.clock())
         if job is None:
-            started = build_nothing_left(record)
+            started: Event = build_nothing_left(record)
         else:
             context = self.context(config)
             calls = replace(context.calls, deadline=self.deadline * JOB_DEADLINES)
@@ -233,9 +228,10 @@ class StepRunner:
             is_taken = cast("BackgroundBuffering", self.buffering).submit(
                 job.cycle_id,
                 job.key,
-                lambda: drive(run_job(job), context).events[-1],
+                lambda: cast("JobResult", drive(run_job(job), context).events[-1]),
                 thread_id=record["thread_id"],
                 resource_id=record["resource_id"],
+                about=job.about,
             )
             started = job.start if is_taken else build_deferred(self.settings, record, window, job)
         yield Show([started])
@@ -315,12 +311,15 @@ class StepRunner:
         if self.recalling is None:
             msg = "`retrieval` is off, so there is nothing to recall from; write retrieval=True"
             raise ConfigurationError(msg)
-        values, who = values_of(state), self.identity(config)
+        values, who = values_of(state, self.messages_key), self.identity(config)
         record = complete_record(read_stored_record(values))
+        if who.thread_id and who.thread_id == find_parent_thread(record["thread_id"]):
+            who = replace(who, thread_id=record["thread_id"])
         try:
             if who.thread_id and self.archive is not None:
                 conversation = self.conversation(values)
-                flow = complete_thread(who.thread_id, who.resource_id, conversation, self.clock())
+                whose = (who.thread_id, who.resource_id)
+                flow = complete_thread(record, *whose, conversation, self.clock())
                 drive(flow, self.context(config))
         except ArchiveError as error:
             return self.recalling.unreadable(who, error)
@@ -386,12 +385,6 @@ class StepRunner:
         return self.index.flush(left)
 
 
-def _read_place(configurable: Mapping[str, Any]) -> tuple[str, ...]:
-    """Name the nodes around the agent, without the ids of their tasks and the gate's own."""
-    space = str(configurable.get("checkpoint_ns") or "")
-    return tuple(part.partition(":")[0] for part in space.split("|")[:-1] if not part.isdigit())
-
-
 def only_folding(events: Sequence[Event]) -> list[Event]:
-    """Keep the events that change memory."""
+    """Return the events that change memory."""
     return [event for event in events if event["type"] in FOLDED_TYPES]

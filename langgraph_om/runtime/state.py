@@ -1,20 +1,43 @@
-"""What a graph's state holds: the conversation and the record, whatever kind of state it is."""
+"""What a graph's state holds: the conversation and the record, whatever kind of state it is.
+
+States come from nodes, from LangGraph (`StateSnapshot`), and from a server (JSON values).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+    convert_to_messages,
+)
 
-from langgraph_om.core.record.record import complete_record
+from langgraph_om.core.record.record import blank_record, complete_record
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 
 
-def values_of(state: Any) -> Any:
-    """Return the values of a state snapshot; anything else is a state already."""
-    return state if isinstance(state, Mapping) else getattr(state, "values", state)
+def values_of(state: Any, key: str) -> Any:
+    """Return the values of a state snapshot or of a server's state; anything else is a state.
+
+    Args:
+        state: A state of any kind.
+        key: The state's key of the conversation.
+    """
+    if isinstance(state, Mapping):
+        is_wrapped = "values" in state and "om" not in state and key not in state
+        values = state["values"] if is_wrapped else None
+    else:
+        values = getattr(state, "values", None)
+        is_wrapped = hasattr(state, "values") and not hasattr(state, key)
+    # A thread that never ran has none, which a server may write as a list.
+    return (values or {}) if is_wrapped else state
 
 
 def conversation_of(state: Any, key: str) -> list[BaseMessage]:
@@ -26,22 +49,62 @@ def conversation_of(state: Any, key: str) -> list[BaseMessage]:
     messages = _value(state, key)
     if messages is None:
         return []
-    odd: Any = (
-        next((m for m in messages[-1:] if not isinstance(m, BaseMessage)), None)
-        if isinstance(messages, list)
-        else messages
-    )
+    if not isinstance(messages, list):
+        raise _not_messages(key, messages)
+    # By type, because this is asked in every step about a conversation of any length.
+    kinds = set(map(type, messages))
+    if all(issubclass(kind, BaseMessage) for kind in kinds):
+        return cast("list[BaseMessage]", messages)
+    odd = next((m for m in messages if not isinstance(m, BaseMessage | Mapping)), None)
     if odd is not None:
-        msg = (
-            f"the state's `{key}` holds {odd!r}; it must be a list of LangChain "
-            f"messages, kept by a reducer such as `add_messages` (or set `messages_key`)"
-        )
-        raise ConfigurationError(msg)
-    return cast("list[BaseMessage]", messages)
+        raise _not_messages(key, odd)
+    try:
+        return convert_to_messages(restore_messages(messages))
+    except (ValueError, NotImplementedError) as error:
+        raise _not_messages(key, messages[-1]) from error
+
+
+def _not_messages(key: str, odd: object) -> ConfigurationError:
+    return ConfigurationError(
+        f"the state's `{key}` holds {odd!r}; it must be a list of LangChain "
+        f"messages, kept by a reducer such as `add_messages` (or set `messages_key`)"
+    )
 
 
 def _value(state: Any, key: str) -> Any:
     return state.get(key) if isinstance(state, Mapping) else getattr(state, key, None)
+
+
+# --- Messages as JSON values ---------------------------------------------------------------------
+
+_CLASSES: dict[str, type[BaseMessage]] = {
+    "ai": AIMessage,
+    "human": HumanMessage,
+    "system": SystemMessage,
+    "tool": ToolMessage,
+}
+
+
+def restore_messages(items: Iterable[Any]) -> list[Any]:
+    """Return messages on which `model_dump` was called as messages, with all their fields.
+
+    `convert_to_messages`, which reads other forms too, drops some of them.
+    """
+    return [_restore(item) for item in items]
+
+
+def _restore(item: Any) -> Any:
+    if not isinstance(item, Mapping):
+        return item
+    kind = str(item.get("type"))
+    if kind == "remove" and item.get("id"):
+        return RemoveMessage(id=str(item["id"]))
+    if kind in _CLASSES and "additional_kwargs" in item:
+        return _CLASSES[kind].model_validate(dict(item))
+    return item
+
+
+# --- The record ----------------------------------------------------------------------------------
 
 
 def record_of(state: Any) -> MemoryRecord:
@@ -60,6 +123,22 @@ def record_of(state: Any) -> MemoryRecord:
         )
         raise ConfigurationError(msg)
     return complete_record(record)
+
+
+def record_seen_from_outside(state: Any, key: str) -> MemoryRecord:
+    """Return the record in a state that somebody looks at; a blank one where nothing ran yet.
+
+    Args:
+        state: A state of any kind.
+        key: The state's key of the conversation.
+
+    Raises:
+        ConfigurationError: When it is what a node sees, with messages and no place for a record.
+    """
+    values = values_of(state, key)
+    # A snapshot shows the whole state: without a record there is none. A node may not see it.
+    is_whole = values is not state or not _value(values, key)
+    return blank_record() if is_whole and read_stored_record(values) is None else record_of(values)
 
 
 def read_stored_record(state: Any) -> Any:

@@ -1,19 +1,21 @@
-"""One turn of memory before a call of the Actor's model, however the decisions are carried out."""
+"""One turn of memory before a call of the Actor's model, however decisions are carried out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.core.config.settings import Identity
+from langgraph_om.core.events import to_part
 from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.step.inspect import Inspection
-from langgraph_om.core.wire import Event, MemoryRecord
-from langgraph_om.runtime.drivers import RunFlow, Work
+from langgraph_om.core.wire import Event, MemoryRecord, Part
 from langgraph_om.runtime.runner import StepRunner
+from langgraph_om.runtime.supervise import RunFlow, Work
 
 Index = Callable[[MemoryRecord, Sequence[BaseMessage]], None]
 """Makes what is new in a log searchable."""
@@ -86,6 +88,55 @@ def turn(
             outcome.fold([started])
             return outcome
         outcome.fold((yield Work(outcome.record, outcome.messages, decision)))
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What one step of memory came to, outside of any graph."""
+
+    record: MemoryRecord
+    """The memory to keep, and to hand in with the next step."""
+    events: list[Part]
+    """What happened, as `data-om-*` parts in order."""
+    messages: list[BaseMessage]
+    """What the Actor gets; empty when the turn was aborted."""
+    aborted: bool
+    """Whether a failure ended the turn (`on_error="abort"`)."""
+    evicted: list[str] = field(default_factory=list)
+    """With `evict=True`: ids of the messages that need not be handed in any more."""
+
+
+def take_step(
+    runner: StepRunner,
+    record: MemoryRecord | None,
+    messages: Sequence[BaseMessage],
+    thread_id: str,
+    config: RunnableConfig | None,
+    *,
+    is_final: bool,
+) -> RunFlow[StepResult]:
+    """Run a turn outside of any graph, and end with the Actor's input.
+
+    Args:
+        runner: What the turn is run with.
+        record: The memory that the last step returned; `None` at first.
+        messages: The whole conversation.
+        thread_id: The thread's id; without one it is looked for in the configuration.
+        config: The run's configuration.
+        is_final: Whether the Actor has answered.
+    """
+    memory, conversation = complete_record(record), convert_to_messages(messages)
+    if not runner.is_on(config):
+        return StepResult(memory, [], list(conversation), aborted=False)
+    identity = runner.identity(config, thread_id=thread_id)
+    outcome = yield from turn(
+        runner, memory, conversation, identity, config=config, is_final=is_final
+    )
+    parts = [part for event in outcome.events if (part := to_part(event)) is not None]
+    view = [] if outcome.is_aborted else runner.actor_input(outcome.record, outcome.messages)
+    return StepResult(
+        outcome.record, parts, view, aborted=outcome.is_aborted, evicted=outcome.evicted
+    )
 
 
 def without_messages(

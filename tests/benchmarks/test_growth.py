@@ -13,8 +13,9 @@ from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.actor.relative_dates import annotate
-from langgraph_om.core.content.dates import parse_date
+from langgraph_om.core.content.parts import Part
 from langgraph_om.core.observe.log_excerpt import select_previous
+from langgraph_om.core.observe.parse_answer import parse_output
 from langgraph_om.core.observe.transcript import TimedMessage, transcribe
 from langgraph_om.core.reflect.regroup import regroup
 from langgraph_om.core.tokens.counters import TokenxCounter
@@ -23,7 +24,10 @@ from langgraph_om.core.wire import Group
 from langgraph_om.recall.answer import recall
 from langgraph_om.recall.source import RecallScope, StateSource
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector
+from support.answer_floods import ANSWER_FLOODS
+from support.floods import FLOODS, flood
 from support.growth import check_growth, seconds
+from support.rendering import parse_date
 from support.words import Words
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
@@ -85,6 +89,15 @@ def test_a_long_log_is_cut_and_reflected() -> None:
     check_growth(prepare, 100)
 
 
+@pytest.mark.parametrize("name", FLOODS)
+def test_a_flood_is_read_to_its_end(name: str) -> None:
+    def prepare(size: int) -> Work:
+        text = flood(name, size)
+        return lambda: parse_output(text)
+
+    check_growth(prepare, 5_000_000)
+
+
 def transcript_of(*messages: BaseMessage) -> object:
     timed = [TimedMessage(message, NOW) for message in messages]
     return transcribe(timed, timezone=UTC, counter=TokenxCounter())
@@ -124,7 +137,7 @@ def test_only_the_header_of_a_big_image_is_decoded(form: str) -> None:
     if form == "uri":
         block = {"type": "image", "url": f"data:image/png;base64,{data}"}
     formula = AttachmentFormula()
-    header = min(seconds(lambda: formula.tokens(block, image=True)) for _ in range(3))
+    header = min(seconds(lambda: formula.tokens(Part("image", block))) for _ in range(3))
     assert header < whole / 2
 
 
@@ -180,5 +193,14 @@ def test_a_large_message_is_archived() -> None:
                 assert archive.branch("t", ["a"])
 
         return work
+
+    check_growth(prepare, 250_000)
+
+
+@pytest.mark.parametrize("name", ANSWER_FLOODS)
+def test_an_answer_in_any_form_is_read(name: str) -> None:
+    def prepare(size: int) -> Work:
+        text = ANSWER_FLOODS[name](size)
+        return lambda: parse_output(text)
 
     check_growth(prepare, 250_000)

@@ -791,8 +791,8 @@ def test_a_file_has_to_be_json_with_something_in_it(
     [
         (("--only-category", "hard"), "LoCoMo has multi-hop, temporal"),
         (("--only-category", "9"), "no category '9'"),
-        (("--actor", "nonsense"), "write 'provider/model'"),
-        (("--judge", "nowhere/model"), "langchain_nowhere"),
+        (("--actor", "nonsense"), "pass 'provider/model'"),
+        (("--judge", "nowhere/model"), "'nowhere' is no known provider"),
         (("--price", "offline"), "write MODEL=INPUT,OUTPUT"),
         (("--price", "offline=1"), "write MODEL=INPUT,OUTPUT"),
         (("--price", "offline=1,-2"), "write MODEL=INPUT,OUTPUT"),

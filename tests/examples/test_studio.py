@@ -62,7 +62,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from typing_extensions import TypedDict
 
 from langgraph_om import *
-from langgraph_om.core.messages import messages_reducer
+from langgraph_om.integrations.channels import messages_reducer
 from langgraph_om.testing import *
 
 

@@ -19,9 +19,9 @@ from langgraph_om.core.observe.parse_answer import (
     Parsed,
     Status,
     parse_output,
-    render_output,
 )
 from support.material import CONTROL, FRAGMENTS, disguised_tags, examples, fragments, tags_in, texts
+from support.rendering import render_output
 
 PARTS = ("observations", "current_task", "suggested_response", "thread_title")
 BLOCKS = ("observations", "current-task", "suggested-response", "thread-title")

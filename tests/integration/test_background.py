@@ -103,7 +103,7 @@ class HeldObserver:
         self.let_go = threading.Event()
 
     def reply(self, messages: list[BaseMessage]) -> str:
-        assert self.let_go.wait(60)
+        assert self.let_go.wait(250)
         return ExtractiveObserver().reply(messages)
 
 

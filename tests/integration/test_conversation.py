@@ -36,6 +36,7 @@ from support.agents import (
     DeltaState,
     Part,
     PlainState,
+    actor,
     bare_agent,
     live_request,
     make_agent,
@@ -44,6 +45,7 @@ from support.agents import (
     record_of,
     refusals,
     say,
+    scripted,
     talk,
     times_covered,
     turn,
@@ -183,7 +185,6 @@ def kept_by(door: str) -> tuple[list[Part], dict[str, Any]]:
     return parts, record_of(agent.graph, CONFIG)
 
 
-@pytest.mark.xdist_group("kept_by")
 @pytest.mark.parametrize("door", [door for door in DOORS if door != "agent"])
 def test_every_door_keeps_the_same_record(door: str) -> None:
     assert kept_by(door) == kept_by("agent")
@@ -302,6 +303,31 @@ def test_flag_that_is_no_flag_is_refused() -> None:
     agent = make_agent()
     with pytest.raises(ConfigurationError, match=r'configurable\["om_enabled"\]` is \'no\''):
         say(agent.graph, on_thread(om_enabled="no"), turn(0))
+
+
+@pytest.mark.parametrize("door", ["agent", "plain", "middleware", "middleware-delta"])
+def test_run_begun_without_memory_can_be_resumed_with_it(
+    door: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures = iter([OSError("the provider is down")])
+
+    def failing_once(messages: list[BaseMessage]) -> AIMessage:
+        for error in failures:
+            raise error
+        return actor(messages)
+
+    agent = make_agent(door, InMemorySaver(), model=scripted(actor=failing_once))
+    with pytest.raises(OSError, match="down"):
+        say(agent.graph, on_thread(om_enabled=False), turn(0, "1"))
+    with caplog.at_level("WARNING", "langgraph_om"):
+        agent.graph.invoke(None, CONFIG)
+        talk(agent.graph, CONFIG, turns(12, start=1))
+    assert [
+        line.message.startswith("the memory's gate did not run") for line in caplog.records
+    ] == [True]
+    assert agent.prompts()[1][-1].text == turn(0, "1").text
+    assert record_of(agent.graph, CONFIG)["log"]
+    assert uncovered(agent.memory, values(agent.graph, CONFIG)) == []
 
 
 # --- Edits by others -----------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import logging
 import operator
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Annotated, Any
 
@@ -48,19 +48,14 @@ from support.agents import (
 from support.clock import Clock
 
 CONFIG = on_thread()
-
-
 CHANNELS = ("plain", "agent")
-
 
 HALF = AIMessage(
     "<observations>\nDate: Mar 2, 2026\n* 🔴 (09:00) User goes to Lisbon</observations>",
     response_metadata={"finish_reason": "length"},
 )
 
-
 LOOP = "<observations>\n" + "* 🔴 (09:00) User goes to Lisbon again\n" * 3000 + "</observations>"
-
 
 USELESS: dict[str, Any] = {
     "raises": ConnectionError("the provider is away"),
@@ -203,14 +198,6 @@ def test_reflector_recovers() -> None:
 
 
 # --- A model that hangs --------------------------------------------------------------------------
-
-
-@pytest.fixture
-def gate() -> Iterator[threading.Event]:
-    """Opens at the end of the test, so that no thread outlives it for long."""
-    opened = threading.Event()
-    yield opened
-    opened.set()
 
 
 def hanging(gate: threading.Event) -> Callable[[list[BaseMessage]], str]:

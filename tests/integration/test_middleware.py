@@ -505,7 +505,7 @@ async def test_job_of_one_turn_is_collected_in_another(*, is_async: bool) -> Non
         number += 1
     (started,) = of_kind(parts, "buffering-start")
     assert checkpoints(agent.graph, saver)[1] == 0  # a job needs no graph of its own
-    assert agent.memory.flush(20)
+    assert agent.memory.flush(60)
     parts = await said_to(agent, turn(number), is_async=is_async)
     assert of_kind(parts, "buffering-end")[0]["cycleId"] == started["cycleId"]
     agent.memory.close()

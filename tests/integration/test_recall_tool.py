@@ -385,7 +385,7 @@ def test_nobody_reaches_another_resource(hides_ids: bool, tmp_path: Path) -> Non
             retrieval={"vector": True},
             obscure_thread_ids=hides_ids,
         )
-        assert agent.memory.flush(30)
+        assert agent.memory.flush(60)
         state = values(agent.graph, on_thread("trip"))
         for user, thread in (("ana", "trip"), ("eve", "evil"), (None, "evil"), ("", "evil")):
             config = on_thread(thread, **({} if user is None else {"resource_id": user}))
@@ -455,7 +455,7 @@ def test_each_text_is_embedded_once() -> None:
     for start in (0, 8):  # the second as after a restart
         agent = recalling(store=store, saver=saver, retrieval={"vector": True}, log=400)
         talk(agent.graph, on_thread(), turns(8, start=start, lookups=("", "1")))
-        assert agent.memory.flush(30)
+        assert agent.memory.flush(60)
     assert record_of(agent.graph, on_thread())["generation"] > 0
     assert len(seen) > 10
     items = store.search(("langgraph_om",), limit=1000)
@@ -476,13 +476,13 @@ def test_a_turn_does_not_wait_for_a_failing_embedding_which_is_tried_again(
     agent = recalling(store=InMemoryStore(index=index_of(flaky)), retrieval={"vector": True})
     with caplog.at_level(logging.WARNING, "langgraph_om"):
         talk(agent.graph, on_thread(), [WALNUTS, *turns(5)])
-        assert agent.memory.flush(30)
+        assert agent.memory.flush(60)
         answer = recalled(agent, mode="search", query="walnuts")
     assert "can not be read at the moment" in answer["error"]
     assert caplog.text.count("could not be made searchable") == 1
     is_down = False
     talk(agent.graph, on_thread(), turns(1, start=9))
-    assert agent.memory.flush(30)
+    assert agent.memory.flush(60)
     assert "walnuts" in recalled(agent, mode="search", query="walnuts")["results"]
 
 
@@ -503,7 +503,7 @@ def test_what_was_deleted_is_not_found() -> None:
     for user, thread in (("ana", "a1"), ("ana", "a2"), ("anab", "b1"), (None, "n1")):
         config = on_thread(thread, **({"resource_id": user} if user else {}))
         talk(agent.graph, config, [WALNUTS, *turns(5)])
-    assert agent.memory.flush(30)
+    assert agent.memory.flush(60)
 
     def threads_left() -> set[str]:
         return {item.value["thread_id"] for item in store.search(("langgraph_om",), limit=1000)}

@@ -10,8 +10,13 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langgraph_om import ConfigurationError, MemoryRecord, ObservationalMemory, ObserverError
-from langgraph_om.memory import StepResult
+from langgraph_om import (
+    ConfigurationError,
+    MemoryRecord,
+    ObservationalMemory,
+    ObserverError,
+    StepResult,
+)
 from langgraph_om.testing import ExtractiveObserver
 from support.agents import (
     Part,

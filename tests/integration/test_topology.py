@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NotRequired
 
 import pytest
+from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
@@ -241,3 +242,20 @@ def test_memory_can_be_made_to_forget(door: str) -> None:
     assert not record_of(agent.graph, config).get("log")
     say(agent.graph, config, turn(50))
     assert uncovered(agent.memory, values(agent.graph, config)) == []
+
+
+# --- What is written wrongly ---------------------------------------------------------------------
+
+
+def test_node_may_be_added_after_memory() -> None:
+    builder = StateGraph(SCHEMAS["plain"])
+    builder.add_edge(START, add_observational_memory(builder, empty_memory(), before="late"))
+    builder.add_node("late", lambda _: {})
+    assert "late" in builder.compile().get_graph().nodes
+
+
+def test_memory_in_the_place_of_its_middleware_is_named() -> None:
+    memory = empty_memory()
+    with pytest.raises(AttributeError, match=r"middleware=\[ObservationalMemoryMiddleware\("):
+        create_agent(scripted(), middleware=[memory])
+    assert not [name for name in dir(memory) if "wrap" in name]

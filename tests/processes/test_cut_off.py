@@ -62,7 +62,7 @@ def test_turns_go_on_when_the_archive_is_cut_off(
         for number in range(12, 16):
             answer(agent, number)
             place.note("acknowledged", str(number))
-            agent.memory.flush(30)
+            agent.memory.flush(60)
     check_end(place)
 
 
@@ -76,6 +76,6 @@ def test_idle_connection_that_was_cut_is_replaced_unnoticed(
                 server.execute(CUT)
             answer(agent, number)
             place.note("acknowledged", str(number))
-            agent.memory.flush(30)
+            agent.memory.flush(60)
     assert "archive failed" not in caplog.text
     check_end(place)

@@ -49,7 +49,7 @@ def talk(agent: Agent, place: Place, first: int, stop: int) -> None:
     for number in range(first, stop):
         answer(agent, number)
         place.note("acknowledged", str(number))
-        agent.memory.flush(30)
+        agent.memory.flush(60)
 
 
 @pytest.mark.parametrize("buffering", ["background", "inline"][: 1 + (ROUNDS > 1)])
@@ -109,6 +109,6 @@ def test_full_checkpointer_says_so_and_nothing_is_lost(sqlite_place: Place, buff
                 disk.apply(saver.conn)
                 answer(agent, number, durability="sync")
             place.note("acknowledged", str(number))
-        agent.memory.flush(30)
+        agent.memory.flush(60)
     assert refused > 3
     check_end(place)

@@ -18,7 +18,7 @@ def talk(agent: Agent, place: Place, first: int, stop: int) -> None:
     for number in range(first, stop):
         answer(agent, number)
         place.note("acknowledged", str(number))
-        agent.memory.flush(30)
+        agent.memory.flush(60)
 
 
 def set_evicts(agent: Agent, *, to: bool) -> None:

@@ -30,14 +30,8 @@ from langgraph_om.recall.source import (
 )
 
 NOON = datetime(2026, 3, 15, 12, 0, tzinfo=UTC)
-
-
 BUDGET = RecallLimits().answer_tokens
-
-
 TOKENX = TokenxCounter()
-
-
 PNG = "data:image/png;base64," + "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ" * 8
 
 
@@ -54,8 +48,6 @@ class Quarters:
 
 
 COUNTERS: list[TokenCounter] = [TOKENX, Quarters()]
-
-
 Entry = tuple[str, BaseMessage, datetime | None]
 
 
@@ -146,7 +138,6 @@ TALK: list[BaseMessage] = [
     AIMessage("A beach."),
 ]
 
-
 WHOLE = """\
 **user Ana (2026-03-15 12:01)** [m1]:
   [p0] Weather in Oslo and Bergen?
@@ -191,7 +182,6 @@ def shelf(hits: Sequence[RecallHit] = ()) -> Shelf:
 
 texts = st.text(max_size=30) | st.sampled_from(["", " ", "long words and more of them " * 60])
 
-
 blocks = st.sampled_from(
     [
         "word",
@@ -203,7 +193,6 @@ blocks = st.sampled_from(
     ]
 )
 
-
 calls = st.lists(
     st.builds(
         lambda n, text: {"name": "f", "args": {"x": text}, "id": f"c{n}"},
@@ -212,7 +201,6 @@ calls = st.lists(
     ),
     max_size=3,
 )
-
 
 messages_lists = st.lists(
     st.one_of(

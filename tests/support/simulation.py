@@ -18,7 +18,8 @@ from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.config.thresholds import resolve_thresholds
-from langgraph_om.core.cycles.buffering import activate, describe_job, run_blocking, run_job
+from langgraph_om.core.cycles.buffering import run_job
+from langgraph_om.core.cycles.carry_out import carry_out, describe_job
 from langgraph_om.core.effects import (
     AskModel,
     EffectFlow,
@@ -125,7 +126,6 @@ class Simulation:
             if seen.decision.kind == "buffer":
                 self._start(seen)
                 return seen
-            carry_out = activate if seen.decision.kind == "activate" else run_blocking
             flow = carry_out(self.settings, self.record, seen.window, seen.decision, self.now)
             done = self._run(flow, blocking=True)
             self.record = fold(self.record, [done])
@@ -146,7 +146,9 @@ class Simulation:
         return result if ready <= self.step_number else "running"
 
     def _start(self, seen: Inspection) -> None:
-        job = describe_job(self.settings, self.record, seen.window, seen.decision, self.now)
+        flow = describe_job(self.settings, self.record, seen.window, seen.decision, self.now)
+        job = drive(flow).result
+        assert job is not None
         if job.cycle_id not in self.jobs:
             result = self._run(run_job(job), blocking=False)[-1]
             self.jobs[job.cycle_id] = (self.step_number + self.latency, result)

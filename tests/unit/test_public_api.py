@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from importlib.metadata import version
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import langgraph_om
+from langgraph_om import ObservationalMemory
+from langgraph_om.testing import ScriptedChatModel
 
 NAMES = [name for name in langgraph_om.__all__ if not name.startswith("__")]
 
@@ -66,6 +73,20 @@ def test_star_import_gives_the_same_names() -> None:
     assert scope.keys() - {"__builtins__"} == set(langgraph_om.__all__)
 
 
+MEMBERS = {
+    *("thresholds", "recall_tool", "tools", "llm_input_messages", "step", "astep"),
+    *("status", "view", "recall", "arecall", "history", "observations_as_of", "restore"),
+    *("flush", "aflush", "close", "aclose"),
+    *("delete_thread", "adelete_thread", "delete_resource", "adelete_resource"),
+    *("archive", "buffering", "enabled", "messages_key"),
+}
+
+
+def test_the_members_of_a_memory_are_those_that_are_documented() -> None:
+    memory = ObservationalMemory(ScriptedChatModel())
+    assert {name for name in dir(memory) if not name.startswith("_")} == MEMBERS
+
+
 def test_version_is_that_of_the_distribution() -> None:
     assert langgraph_om.__version__ == version("langgraph-om")
 
@@ -77,3 +98,102 @@ def test_module_can_be_imported_by_its_path(name: str) -> None:
 
 def test_type_information_is_packaged() -> None:
     assert files("langgraph_om").joinpath("py.typed").is_file()
+
+
+# --- What has to be installed --------------------------------------------------------------------
+
+PROJECT = tomllib.loads(Path(__file__).parents[2].joinpath("pyproject.toml").read_text("utf-8"))
+EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
+FOLLOWED = [
+    *PROJECT["project"]["dependencies"],
+    *(wanted for name in EXTRAS.keys() - {"bench", "dev"} for wanted in EXTRAS[name]),
+]
+
+
+@pytest.mark.parametrize("wanted", sorted(FOLLOWED))
+def test_what_users_install_says_from_which_version_on(wanted: str) -> None:
+    assert ">=" in wanted or wanted.startswith("langgraph-om[")
+
+
+def test_every_python_from_3_11_to_3_14_is_declared() -> None:
+    label = "Programming Language :: Python :: 3."
+    declared = [name for name in PROJECT["project"]["classifiers"] if name.startswith(label)]
+    assert declared == [f"{label}{minor}" for minor in range(11, 15)]
+
+
+# --- langchain, which the middleware needs -------------------------------------------------------
+
+FLOOR = next(
+    found[1] for wanted in EXTRAS["agents"] if (found := re.match(r"langchain>=([0-9.]+)", wanted))
+)
+
+
+def import_middleware(
+    monkeypatch: pytest.MonkeyPatch,
+    installed: str | None,
+    lacking: str = "langchain.agents.middleware.internal_call_transformer",
+) -> None:
+    """Import the middleware as if this langchain were installed, and lacked a module."""
+
+    def find_version(name: str) -> str:
+        if installed is None:
+            raise PackageNotFoundError(name)
+        return installed
+
+    monkeypatch.setattr(langgraph_om, "_version", find_version)
+    monkeypatch.delitem(sys.modules, "langgraph_om.integrations.middleware", raising=False)
+    monkeypatch.delattr(langgraph_om.integrations, "middleware", raising=False)
+    monkeypatch.setitem(sys.modules, lacking, None)
+    _ = langgraph_om.ObservationalMemoryMiddleware
+
+
+@pytest.mark.parametrize("installed", ["1.3.14", "1.3.0rc1", "0.3.30", "1.3"])
+def test_a_langchain_that_is_too_old_is_named_with_the_version_it_takes(
+    monkeypatch: pytest.MonkeyPatch, installed: str
+) -> None:
+    wanted = f"from version {FLOOR} on, and {installed} is installed; install it with `pip install"
+    with pytest.raises(ImportError, match=re.escape(wanted)):
+        import_middleware(monkeypatch, installed)
+
+
+def test_a_langchain_that_is_missing_is_named_with_the_version_it_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wanted = f"needs the package 'langchain' from version {FLOOR} on, and it is not installed"
+    with pytest.raises(ImportError, match=re.escape(wanted)):
+        import_middleware(monkeypatch, None)
+
+
+@pytest.mark.parametrize(
+    ("installed", "lacking"),
+    [(FLOOR, "langchain.agents"), ("2.0", "langchain.agents"), ("1.3.14", "langgraph.channels")],
+)
+def test_what_is_not_the_age_of_langchain_is_told_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, installed: str, lacking: str
+) -> None:
+    with pytest.raises(ModuleNotFoundError, match=re.escape(lacking)):
+        import_middleware(monkeypatch, installed, lacking)
+
+
+def test_the_middleware_can_be_imported_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    import_middleware(monkeypatch, FLOOR, "a.module.that.nobody.needs")
+
+
+def test_dir_shows_what_is_public_and_nothing_else() -> None:
+    assert set(dir(langgraph_om)) == {*langgraph_om.__all__, "__version__"}
+    assert "ObservationalMemoryMiddleware" in dir(langgraph_om)
+
+
+def test_star_import_works_without_langchain() -> None:
+    program = (
+        "import sys; sys.modules['langchain'] = None\n"
+        "import importlib.util as util; find = util.find_spec\n"
+        "util.find_spec = lambda name, *a: None if name == 'langchain' else find(name, *a)\n"
+        "from langgraph_om import *\n"
+        "import langgraph_om\n"
+        "print(ObservationalMemory.__name__, 'ObservationalMemoryMiddleware' in dir(langgraph_om))"
+    )
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "ObservationalMemory False\n", done.stderr

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import (
@@ -132,8 +132,7 @@ class Database:
             self.engine.dispose(close=False)
             self._is_ready = False
 
-    @contextmanager
-    def read(self, operation: str) -> Iterator[Connection]:
+    def read(self, operation: str) -> AbstractContextManager[Connection]:
         """Open a transaction that sees one state of the database.
 
         Args:
@@ -142,13 +141,9 @@ class Database:
         Raises:
             ArchiveError: When the database fails.
         """
-        with _name_operation(operation):
-            self._make_ready()
-            with self._open_transaction(self._begins.read) as connection:
-                yield connection
+        return self._transact(operation, self._begins.read)
 
-    @contextmanager
-    def write(self, operation: str) -> Iterator[Connection]:
+    def write(self, operation: str) -> AbstractContextManager[Connection]:
         """Open a transaction that writes; an exception undoes it.
 
         Args:
@@ -157,10 +152,24 @@ class Database:
         Raises:
             ArchiveError: When the database fails.
         """
+        return self._transact(operation, self._begins.write)
+
+    @contextmanager
+    def _transact(self, operation: str, begin: _Begin) -> Iterator[Connection]:
         with _name_operation(operation):
             self._make_ready()
-            with self._open_transaction(self._begins.write) as connection:
+            with self._open_transaction(begin) as connection:
                 yield connection
+
+    def forget_deleted(self) -> None:
+        """Take deleted text out of SQLite's log of changes too, as far as no reader needs it."""
+        if self.engine.dialect.name != "sqlite":
+            return
+        with suppress(SQLAlchemyError), self.engine.connect() as connection:
+            patience = connection.exec_driver_sql("PRAGMA busy_timeout").scalar()
+            connection.exec_driver_sql("PRAGMA busy_timeout=1000").close()
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").close()
+            connection.exec_driver_sql(f"PRAGMA busy_timeout={patience}").close()
 
     def setup(self) -> None:
         """Make the tables, or bring them to the present version.

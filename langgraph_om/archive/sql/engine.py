@@ -118,4 +118,6 @@ def _prepare_sqlite(connection: Any, record: object) -> None:
     # What is archived may leave the checkpoint, so it has to outlast a loss of power.
     cursor.execute("PRAGMA synchronous=FULL")
     cursor.execute("PRAGMA foreign_keys=ON")
+    # What is deleted is overwritten, not only left out.
+    cursor.execute("PRAGMA secure_delete=ON")
     cursor.close()

@@ -6,14 +6,14 @@ All times are the database's, in the statements themselves.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, delete, or_, select, update
 
 from langgraph_om.archive.protocol import Claim, JobView
 from langgraph_om.archive.sql.database import Database, database_clock, insert_into
-from langgraph_om.archive.sql.schema import job_rows
+from langgraph_om.archive.sql.schema import job_rows, job_thread_rows
 from langgraph_om.archive.sql.values import check_name, check_seconds, encode_json
 
 
@@ -30,6 +30,7 @@ class SQLJobs:
         seconds: float,
         thread_id: str,
         resource_id: str | None,
+        about: Sequence[str] = (),
     ) -> Claim:
         """Ask for a job, and for a lease of it."""
         check_name("owner", owner)
@@ -46,6 +47,9 @@ class SQLJobs:
                 where=and_(job_rows.c.result.is_(None), is_free),
             )
             connection.execute(taking)
+            for key in dict.fromkeys(about):
+                told = insert_into(connection, job_thread_rows).values(job_id=job_id, thread_id=key)
+                connection.execute(told.on_conflict_do_nothing())
             held = select(job_rows.c.owner, job_rows.c.result).where(job_rows.c.id == job_id)
             row = connection.execute(held).one_or_none()
         if row is None:  # deleted by another, between the two
@@ -94,7 +98,10 @@ class SQLJobs:
         check_seconds("older_than", older_than)
         old = delete(job_rows).where(job_rows.c.ends < database_clock() - older_than)
         with self._database.write("prune jobs") as connection:
-            return connection.execute(old).rowcount
+            pruned = connection.execute(old).rowcount
+            is_gone = job_thread_rows.c.job_id.not_in(select(job_rows.c.id))
+            connection.execute(delete(job_thread_rows).where(is_gone))
+            return pruned
 
 
 def _is_held(job_id: str, owner: str) -> ColumnElement[bool]:

@@ -53,6 +53,7 @@ class SQLMessages:
         after: str | None,
         now: datetime,
         title: str | None = None,
+        parent: str | None = None,
     ) -> None:
         """Add messages to a thread, and the thread if it is new."""
         check_time("now", now)
@@ -61,7 +62,7 @@ class SQLMessages:
             msg = f"`after` is {after!r}, one of the messages; write the key before the first one"
             raise ConfigurationError(msg)
         with self._database.write("append messages") as connection:
-            former_title = lock_thread(connection, thread_id, resource_id, now)
+            former_title = lock_thread(connection, thread_id, resource_id, now, parent=parent)
             is_new = store_messages(connection, thread_id, entries, after) if entries else False
             if title is not None and title != former_title:
                 touch(connection, thread_id, now, title=title)

@@ -23,7 +23,34 @@ def _drop_message_versions(connection: Connection) -> None:
     connection.exec_driver_sql("DROP TABLE om_message_versions")
 
 
-MIGRATIONS: Sequence[Callable[[Connection], None]] = (_drop_message_versions,)
+def _add_deletions(connection: Connection) -> None:
+    """Keep what was deleted, which threads a job is about, and which run within others."""
+    for statement in (
+        """
+        CREATE TABLE om_deletions (
+            kind TEXT NOT NULL,
+            id TEXT NOT NULL,
+            resource_id TEXT,
+            number INTEGER NOT NULL,
+            PRIMARY KEY (kind, id)
+        )
+        """,
+        "CREATE INDEX om_deletions_of_resource ON om_deletions (resource_id)",
+        """
+        CREATE TABLE om_job_threads (
+            job_id TEXT NOT NULL,
+            thread_id TEXT NOT NULL,
+            PRIMARY KEY (job_id, thread_id)
+        )
+        """,
+        "CREATE INDEX om_job_threads_of_thread ON om_job_threads (thread_id)",
+        "ALTER TABLE om_threads ADD COLUMN parent TEXT",
+        "CREATE INDEX om_threads_within ON om_threads (parent)",
+    ):
+        connection.exec_driver_sql(statement)
+
+
+MIGRATIONS: Sequence[Callable[[Connection], None]] = (_drop_message_versions, _add_deletions)
 """The first brings tables of version 1 to version 2, the next ones follow."""
 
 VERSION = 1 + len(MIGRATIONS)

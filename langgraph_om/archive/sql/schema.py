@@ -37,6 +37,8 @@ thread_rows = Table(
     Column("title", EscapedText),
     Column("created", Moment, nullable=False),
     Column("updated", Moment, nullable=False),
+    Column("parent", EscapedText),  # the thread within which it runs, as a subagent's does
+    Index("om_threads_within", "parent"),
 )
 Index(
     "om_threads_of_resource",
@@ -115,4 +117,22 @@ job_rows = Table(  # of threads that may have no row yet
     Column("result", Text),
     Index("om_jobs_of_thread", "thread_id"),
     Index("om_jobs_of_resource", "resource_id"),
+)
+
+job_thread_rows = Table(  # what the result of a job is about, beside the thread it works for
+    "om_job_threads",
+    metadata,
+    Column("job_id", EscapedText, primary_key=True),
+    Column("thread_id", EscapedText, primary_key=True),
+    Index("om_job_threads_of_thread", "thread_id"),
+)
+
+deletion_rows = Table(  # ids only, never a text; no foreign keys, as what they name is gone
+    "om_deletions",
+    metadata,
+    Column("kind", Text, primary_key=True),  # "thread" or "resource"
+    Column("id", EscapedText, primary_key=True),
+    Column("resource_id", EscapedText),  # whose a thread was, as far as anything knew
+    Column("number", Integer, nullable=False),  # how often it was deleted
+    Index("om_deletions_of_resource", "resource_id"),
 )

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, delete, exists, func, or_, select, update
 
-from langgraph_om.archive.protocol import ArchivedThread
+from langgraph_om.archive.protocol import ArchivedThread, Deleted
 from langgraph_om.archive.sql.database import Database, insert_into
 from langgraph_om.archive.sql.schema import (
+    deletion_rows,
     group_rows,
     history_rows,
     job_rows,
+    job_thread_rows,
     message_rows,
     record_rows,
     thread_rows,
@@ -32,7 +35,12 @@ def split_into_chunks(values: list[str]) -> list[list[str]]:
 
 
 def lock_thread(
-    connection: Connection, thread_id: str, resource_id: str | None, now: datetime
+    connection: Connection,
+    thread_id: str,
+    resource_id: str | None,
+    now: datetime,
+    *,
+    parent: str | None = None,
 ) -> str | None:
     """Lock a thread for this transaction, made if it is new, and return its title.
 
@@ -40,7 +48,7 @@ def lock_thread(
         ConfigurationError: When it belongs to another resource.
     """
     new = insert_into(connection, thread_rows).values(
-        id=thread_id, resource_id=resource_id, created=now, updated=now
+        id=thread_id, resource_id=resource_id, created=now, updated=now, parent=parent
     )
     # An update that changes nothing locks the row, in the same statement that may insert it.
     same = {"updated": thread_rows.c.updated}
@@ -110,9 +118,12 @@ class SQLThreads:
         check_count("limit", limit)
         check_time("before", before)
         check_time("after", after)
+        outer = thread_rows.alias("outer_threads")
+        is_within = exists().where(outer.c.id == thread_rows.c.parent)
         query = (
             select(thread_rows)
             .where(thread_rows.c.resource_id == resource_id)
+            .where(or_(thread_rows.c.parent.is_(None), ~is_within))
             .order_by(thread_rows.c.updated.desc(), thread_rows.c.id)
             .offset(page * limit)
             .limit(limit + 1)
@@ -128,8 +139,14 @@ class SQLThreads:
     def delete_thread(self, thread_id: str) -> None:
         """Delete a thread with its messages, groups and jobs; running ones cannot finish."""
         with self._database.write("delete a thread") as connection:
-            connection.execute(_select_for_update(thread_id))
-            _delete_threads(connection, [thread_id])
+            within = or_(thread_rows.c.id == thread_id, thread_rows.c.parent == thread_id)
+            query = select(thread_rows).where(within).order_by(thread_rows.c.id).with_for_update()
+            owners = {row.id: row.resource_id for row in connection.execute(query)}
+            owners.setdefault(thread_id, None)
+            _delete_threads(connection, [*owners])
+            for key, owner in owners.items():
+                _note_deletion(connection, "thread", key, owner)
+        self._database.forget_deleted()
 
     def delete_resource(self, resource_id: str) -> None:
         """Delete a resource's threads with all they hold, its record and history, and its jobs."""
@@ -141,9 +158,30 @@ class SQLThreads:
                 .order_by(thread_rows.c.id)
                 .with_for_update()
             )
-            _delete_threads(connection, list(connection.execute(query).scalars()))
+            threads = list(connection.execute(query).scalars())
+            _delete_threads(connection, threads)
             for table in (job_rows, record_rows, history_rows):
                 connection.execute(delete(table).where(table.c.resource_id == resource_id))
+            for thread_id in threads:
+                _note_deletion(connection, "thread", thread_id, resource_id)
+            _note_deletion(connection, "resource", resource_id, resource_id)
+        self._database.forget_deleted()
+
+    def deletions(
+        self, resource_id: str | None, thread_ids: Sequence[str]
+    ) -> Mapping[tuple[Deleted, str], int]:
+        """Return how often a resource and threads were deleted; those that never were left out."""
+        is_resource = (deletion_rows.c.kind == "resource", deletion_rows.c.id == resource_id)
+        columns = (deletion_rows.c.kind, deletion_rows.c.id, deletion_rows.c.number)
+        found: dict[tuple[Deleted, str], int] = {}
+        with self._database.read("read deletions") as connection:
+            queries = [select(*columns).where(*is_resource)] if resource_id is not None else []
+            for ids in split_into_chunks(list(thread_ids)):
+                is_thread = (deletion_rows.c.kind == "thread", deletion_rows.c.id.in_(ids))
+                queries.append(select(*columns).where(*is_thread))
+            for query in queries:
+                found |= {(row.kind, row.id): row.number for row in connection.execute(query)}
+        return found
 
 
 def _select_for_update(thread_id: str) -> Any:
@@ -152,9 +190,27 @@ def _select_for_update(thread_id: str) -> Any:
 
 def _delete_threads(connection: Connection, thread_ids: list[str]) -> None:
     for ids in split_into_chunks(thread_ids):
-        for table in (job_rows, group_rows, message_rows):
+        about = select(job_thread_rows.c.job_id).where(job_thread_rows.c.thread_id.in_(ids))
+        is_about = or_(job_rows.c.thread_id.in_(ids), job_rows.c.id.in_(about))
+        connection.execute(delete(job_rows).where(is_about))
+        connection.execute(delete(job_thread_rows).where(job_thread_rows.c.thread_id.in_(ids)))
+        for table in (group_rows, message_rows):
             connection.execute(delete(table).where(table.c.thread_id.in_(ids)))
         connection.execute(delete(thread_rows).where(thread_rows.c.id.in_(ids)))
+
+
+def _note_deletion(
+    connection: Connection, kind: Deleted, key: str, resource_id: str | None
+) -> None:
+    """Note that a thread or a resource is deleted, once more if it was before."""
+    new = insert_into(connection, deletion_rows).values(
+        kind=kind, id=key, resource_id=resource_id, number=1
+    )
+    counted = {
+        "number": deletion_rows.c.number + 1,
+        "resource_id": func.coalesce(new.excluded.resource_id, deletion_rows.c.resource_id),
+    }
+    connection.execute(new.on_conflict_do_update(index_elements=["kind", "id"], set_=counted))
 
 
 def _read_thread(row: Any) -> ArchivedThread:

@@ -13,17 +13,24 @@ from datetime import date
 from functools import lru_cache
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 
 from langgraph_om.core.actor.relative_dates import annotate
 from langgraph_om.core.config.settings import RecallGuide
 from langgraph_om.core.content.escape import escape
-from langgraph_om.core.content.message_keys import CONTINUATION_ID, ShowId
+from langgraph_om.core.content.message_keys import CONTINUATION_ID, ShowId, is_instruction
 from langgraph_om.core.observe.thread_sections import CLOSE, write_opening
 from langgraph_om.core.prompts import load
 from langgraph_om.core.record.record import log_tokens, write_range
 from langgraph_om.core.record.window import Window, find_safe_cuts
-from langgraph_om.core.wire import Group, MemoryRecord
+from langgraph_om.core.wire import Excerpt, Group, MemoryRecord
 
 _FIXED_TOKENS = 600
 """A lower bound of what our constant instructions, the reminder and the tags cost."""
@@ -131,22 +138,25 @@ def count_left_out(window: Window, log: int, limit: int | None, *, extra: int = 
 
 # --- The system message --------------------------------------------------------------------------
 
+_INSTRUCTION_TYPES = (SystemMessage, ChatMessage)
+"""The classes of messages that may be system messages."""
+
 
 def _join_system_messages(
     system: str | SystemMessage | None, messages: Sequence[BaseMessage]
-) -> SystemMessage | None:
+) -> BaseMessage | None:
     """Join the agent's own system messages into one; a single one stays as it is."""
     given = SystemMessage(system) if isinstance(system, str) else system
     # The few types are checked instead of each message: a conversation may be very long.
-    kinds = {kind for kind in set(map(type, messages)) if issubclass(kind, SystemMessage)}
-    own = [m for m in messages if isinstance(m, SystemMessage)] if kinds else []
-    systems = [given, *own] if given is not None else own
+    kinds = {kind for kind in set(map(type, messages)) if issubclass(kind, _INSTRUCTION_TYPES)}
+    own = [message for message in messages if is_instruction(message)] if kinds else []
+    systems: list[BaseMessage] = [given, *own] if given is not None else own
     if len(systems) <= 1:
         return systems[0] if systems else None
     return SystemMessage([block for message in systems for block in _to_blocks(message)])
 
 
-def _to_blocks(message: SystemMessage | None) -> list[ContentBlock]:
+def _to_blocks(message: BaseMessage | None) -> list[ContentBlock]:
     if message is None:
         return []
     content = message.content
@@ -190,7 +200,7 @@ def _build_memory_blocks(
     return [_to_text_block(block) for block in blocks]
 
 
-def _render_others(others: Sequence[Mapping[str, Any]]) -> str:
+def _render_others(others: Sequence[Excerpt]) -> str:
     """Render the excerpts of other threads, with a line on those for which there was no room."""
     texts = [thread["text"] for thread in others if thread["text"]]
     hidden = len(others) - len(texts)

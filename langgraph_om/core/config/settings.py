@@ -1,31 +1,32 @@
-"""What the user set, resolved, in the form in which gate and cycles are handed it."""
+"""What the user set, resolved, in the form in which inspection and cycles are handed it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
-from typing import Any, Literal
+from typing import Literal
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
+from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig, Scope
 from langgraph_om.core.config.thresholds import Thresholds
-from langgraph_om.core.content.message_keys import hidden_id
-from langgraph_om.core.content.message_time import message_time
+from langgraph_om.core.content.message_keys import Keyed, hidden_id
+from langgraph_om.core.content.message_time import message_time, times_of
 from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.wire import Limits
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that gate and cycles need to know."""
+    """Everything that inspection and cycles need to know."""
 
     thresholds: Thresholds
     counter: TokenCounter
     timezone: tzinfo
     observation: ObservationConfig = field(default_factory=ObservationConfig)
     reflection: ReflectionConfig = field(default_factory=ReflectionConfig)
-    scope: str = "thread"
+    scope: Scope = "thread"
     on_error: Literal["continue", "abort", "raise"] = "continue"
     message_time: Callable[[BaseMessage], datetime | None] | None = None
     max_input_tokens: int | None = None
@@ -49,7 +50,7 @@ class Settings:
         """Write a thread id as models are shown it."""
         return hidden_id(thread_id) if self.hides_ids else thread_id
 
-    def marker(self) -> dict[str, Any]:
+    def marker(self) -> Limits:
         """Describe the limits in force, for start and activation parts."""
         return {
             "messageTokens": self.thresholds.message_tokens,
@@ -58,8 +59,12 @@ class Settings:
         }
 
     def time_of(self, key: str, message: BaseMessage, stamps: Mapping[str, str]) -> datetime | None:
-        """Return when a message was written, as far as anything knows."""
+        """Return the time of a message of its own, or else when it was first seen."""
         return message_time(message, key, stamps, timezone=self.timezone, custom=self.message_time)
+
+    def times_of(self, messages: Keyed, stamps: Mapping[str, str]) -> list[datetime | None]:
+        """Return when each message of a stretch was written; see `content.message_time`."""
+        return times_of(messages, stamps, timezone=self.timezone, custom=self.message_time)
 
 
 @dataclass(frozen=True, slots=True)

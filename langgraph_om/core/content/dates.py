@@ -86,25 +86,6 @@ class Phrase:
     """Where in the text it ends."""
 
 
-def parse_date(text: str) -> date | None:
-    """Return the day that the first English or ISO date phrase in `text` names.
-
-    Of a range of days it is the first day, of a range of months the later end: `May 27-28, 2026`
-    is 27 May, `late April to early May 2026` is 7 May. Early, mid and late are the 7th, 15th and
-    23rd; a month alone is its first day.
-
-    Args:
-        text: A phrase such as `Thursday, Dec 4, 2025`, `the 22nd of January, 2026`,
-            `mid-to-late May 2026`, `March 2026` or `2026-01-22T14:30`; words around it are
-            skipped. The year has four digits.
-
-    Returns:
-        The day, or `None` when there is no phrase with a year, or the day does not exist.
-    """
-    phrase = find_phrase(text)
-    return phrase.day if phrase else None
-
-
 def observation_date(line: str) -> date | None:
     """Return the day of a date heading, such as `Date: Dec 4, 2025` or `## Date: 2025-12-04`.
 

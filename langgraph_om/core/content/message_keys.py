@@ -7,9 +7,22 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 
-from langgraph_om.core.content.text import SURROGATE, as_mapping, as_sequence, write_repr
+from langgraph_om.core.content.text import (
+    SURROGATE,
+    as_label,
+    as_mapping,
+    as_sequence,
+    write_repr,
+)
 
 
 def content_digest(message: BaseMessage) -> str:
@@ -112,20 +125,66 @@ def hidden_id(thread_id: str) -> str:
     return derive_id("thread", thread_id)
 
 
+_NESTED: Final = "|>"
+
+
+def nest_thread_id(thread_id: str, place: Sequence[str]) -> str:
+    """Name the conversation of an agent that runs within another graph on that one's thread."""
+    return f"{thread_id}{_NESTED}{'|'.join(place)}" if thread_id and place else thread_id
+
+
+def find_parent_thread(thread_id: str) -> str | None:
+    """Return the thread within which a nested conversation runs; `None` for any other thread."""
+    parent, mark, _ = thread_id.partition(_NESTED)
+    return parent if mark and parent else None
+
+
 CONTINUATION_ID = "om-continuation"
 """Id of the reminder that stands for the observed part of the conversation in the Actor's prompt.
 """
 
+_OPENING, _CLOSING = "<system-reminder>", "</system-reminder>"
+"""What our reminders begin and end with."""
+
 MAX_ID_CHARACTERS = 500
 """A database takes no longer key, and every checkpoint holds a message's key several times."""
+
 
 Keyed = list[tuple[str, BaseMessage]]
 """Messages, each with its key."""
 
 
+INSTRUCTION_ROLES: Final = frozenset({"system", "developer"})
+"""Roles, in small letters, whose words tell the Actor what to do and are no part of what is said.
+"""
+
+
+_SPEAKERS: Final = frozenset({HumanMessage, AIMessage, ToolMessage})
+
+
 def is_conversation(message: BaseMessage) -> bool:
-    """Return whether a message was said in the conversation, and is not an instruction or ours."""
-    return message.type != "system" and message.id != CONTINUATION_ID
+    """Return whether a message was said in the conversation.
+
+    Instructions were not, nor was our reminder, nor a request to remove a message.
+    """
+    if type(message) in _SPEAKERS and message.id != CONTINUATION_ID:  # nearly all are
+        return True
+    return not (message.type == "remove" or is_instruction(message) or is_reminder(message))
+
+
+def is_instruction(message: BaseMessage) -> bool:
+    """Return whether a message is a system message, by its class or by its role."""
+    if isinstance(message, ChatMessage):
+        return as_label(message.role).casefold() in INSTRUCTION_ROLES
+    return message.type == "system" or isinstance(message, SystemMessage)
+
+
+def is_reminder(message: BaseMessage) -> bool:
+    """Return whether a message is our reminder: by its id and its text, as users choose ids too."""
+    if message.id != CONTINUATION_ID or not isinstance(message, HumanMessage):
+        return False
+    text = message.content
+    return isinstance(text, str) and text.startswith(_OPENING) and text.rstrip().endswith(_CLOSING)
 
 
 def keyed_messages(messages: Sequence[BaseMessage]) -> Keyed:

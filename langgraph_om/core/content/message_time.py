@@ -1,4 +1,12 @@
-"""The time of a message: what the host says, its own metadata, or a time-ordered id."""
+"""The time of a message, by one rule for whoever shows or keeps one.
+
+1. Its own time: what the host says, its metadata, or a time-ordered id.
+2. First seen: the stamp that was noted when it arrived while memory watched.
+3. The time of its nearest neighbour: of the next message with a time of its own, since answers
+   carry one; else of the last message before it that has either. A stamp tells nothing of what
+   stands before it, which may be much older: a thread is adopted, or memory was off for a while.
+4. Unknown.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +16,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
+from langgraph_om.core.content.message_keys import Keyed
 from langgraph_om.errors import ConfigurationError
 
 MessageTime = Callable[[BaseMessage], datetime | None]
@@ -45,6 +54,36 @@ def message_time(
         if known is not None:
             return known
     return _id_time(message.id) or _iso_time(stamps.get(key), timezone)
+
+
+def times_of(
+    messages: Keyed,
+    stamps: Mapping[str, str],
+    *,
+    timezone: tzinfo,
+    custom: MessageTime | None = None,
+) -> list[datetime | None]:
+    """Tell when each of these messages was written, by the rule of this file.
+
+    Args:
+        messages: A stretch of a conversation, each message with its key.
+        stamps: By key, the ISO times at which messages were first seen.
+        timezone: The zone of a time without one.
+        custom: The user's own function.
+    """
+    own = [message_time(each, key, {}, timezone=timezone, custom=custom) for key, each in messages]
+    seen = [_iso_time(stamps.get(key), timezone) for key, _ in messages]
+    filled = [of_itself or stamp for of_itself, stamp in zip(own, seen, strict=True)]
+    following: datetime | None = None
+    for at in reversed(range(len(filled))):
+        if filled[at] is None:
+            filled[at] = following
+        else:
+            following = own[at]
+    last: datetime | None = None
+    for at, known in enumerate(filled):
+        last = filled[at] = known or last
+    return filled
 
 
 def _iso_time(value: object, timezone: tzinfo) -> datetime | None:

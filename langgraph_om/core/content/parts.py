@@ -40,7 +40,7 @@ from langgraph_om.core.content.blocks import (
     tell_mime,
     unwrapped,
 )
-from langgraph_om.core.content.message_keys import CONTINUATION_ID
+from langgraph_om.core.content.message_keys import INSTRUCTION_ROLES, is_reminder
 from langgraph_om.core.content.text import (
     as_label,
     omit_middle,
@@ -50,7 +50,7 @@ from langgraph_om.core.content.text import (
 
 EMPTY_RESULT: Final = "(empty result)"
 NOTE_CHARACTERS: Final = 300
-UNHEARD_ROLES: Final = frozenset({"system", "developer", "remove"})
+UNHEARD_ROLES: Final = INSTRUCTION_ROLES | {"remove"}
 ROLES: Final[Mapping[str, str]] = {
     "human": "user",
     "user": "user",
@@ -175,7 +175,7 @@ class Placeholders:
 
 def role_of(message: BaseMessage) -> str | None:
     """Tell whose words a message holds; None when it is no part of the conversation."""
-    if isinstance(message, SystemMessage | RemoveMessage) or message.id == CONTINUATION_ID:
+    if isinstance(message, SystemMessage | RemoveMessage) or is_reminder(message):
         return None
     if isinstance(message, HumanMessage):
         return "user"

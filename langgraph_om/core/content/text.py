@@ -36,6 +36,7 @@ HIDDEN = re.compile("[\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u20
 """What would hide or reorder the letters of a label; what emoji are joined by is not among them."""
 LABEL_END = re.compile(r":(?=[\s\u200c\u200d\ufe00-\ufe0f]|$)")
 ENCODED = re.compile(r"(?:data:[^,]{0,200},)?[A-Za-z0-9+/_=-]{40,}")
+"""What is encoded bytes, unless it is put together like an id."""
 
 
 def sanitize(text: str, line_break: str = "\n") -> str:
@@ -144,10 +145,15 @@ def _write_whole(value: object) -> str | None:
         return None
 
 
+def describe_omitted(text: str) -> str:
+    """Return what stands for a text that is not shown at all."""
+    return f"[{len(text):,} characters omitted]"
+
+
 def _shorten_string(text: str, bounds: _Bounds) -> str:
     """A string value of an outline, with the amount left out named."""
-    if not bounds.encoded and ENCODED.fullmatch(text):
-        return f"[{len(text):,} characters omitted]"
+    if not bounds.encoded and looks_encoded(text):
+        return describe_omitted(text)
     if len(text) <= bounds.characters:
         return text
     omitted = f"[{len(text) - bounds.characters:,} characters omitted]"
@@ -305,6 +311,28 @@ def as_sequence(value: object) -> Sequence[Any]:
 
 KEY_UNITS: Final = 200
 """Of UTF-16: a character beyond the basic plane counts twice, and so it does in tokens."""
+_KEY_JOINTS = re.compile(r"[-_/]+")
+_PLAIN_PIECE = re.compile(r"[0-9a-f]{1,64}|[0-9a-z]{1,32}|[0-9A-Z]{1,32}|[A-Z][a-z]{1,31}")
+_MIXED_PIECE = re.compile(r"[0-9A-Za-z]{1,32}")
+
+
+def looks_encoded(text: str) -> bool:
+    """Return whether a text is encoded bytes, such as base64, and neither words nor an id."""
+    return ENCODED.fullmatch(text) is not None and not _is_built_like_key(text)
+
+
+def _is_built_like_key(text: str) -> bool:
+    """Return whether a text reads like an id: words, numbers and digests, one random piece at most.
+
+    So are `lc_run--<uuid>-0`, `resp_<48 hex digits>` and `chatcmpl-<29 letters>`. Encoded bytes are
+    longer without a joint, or mix capitals, small letters and digits on both sides of one.
+    """
+    if len(text) > KEY_UNITS:
+        return False
+    mixed = [
+        piece for piece in _KEY_JOINTS.split(text) if piece and not _PLAIN_PIECE.fullmatch(piece)
+    ]
+    return len(mixed) <= 1 and all(map(_MIXED_PIECE.fullmatch, mixed))
 
 
 def show_key(key: str) -> str:

@@ -1,24 +1,20 @@
 """Buffering: observation and reflection ahead of need, beside the conversation.
 
-A job is described by its start event, which the record keeps as pending, and done by a flow whose
-last event is the result. Results are judged when they are collected; what fits is kept until
-`activation` makes it memory, without a model.
+The record keeps the start event of a job as pending. The event with which the job ends is its
+result, which is judged when it is taken in; what fits is kept until `activate` makes it memory,
+without a model.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import cast
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import derive_id
-from langgraph_om.core.cycles.cycle import CycleInfo, Job, build_title_change
-from langgraph_om.core.cycles.observation import (
-    build_group,
-    describe_observation_job,
-    merge_hints,
-    observe_cycle,
-)
-from langgraph_om.core.cycles.reflection import describe_reflection_job, reflect_cycle
+from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, announce_title, run_ahead
+from langgraph_om.core.cycles.observation import build_group, merge_hints, observe_cycle
+from langgraph_om.core.cycles.reflection import reflect_cycle
 from langgraph_om.core.cycles.results import (
     discarded_event,
     mark_discarded,
@@ -36,28 +32,29 @@ from langgraph_om.core.record.record import (
     write_log,
 )
 from langgraph_om.core.record.window import Window
-from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.core.wire import (
+    BufferedReflection,
+    BufferingFailed,
+    Event,
+    JobResult,
+    MemoryRecord,
+    Operation,
+)
 
 # --- Starting ------------------------------------------------------------------------------------
 
 
-def describe_job(
-    settings: Settings, record: MemoryRecord, window: Window, decision: Decision, now: datetime
-) -> Job:
-    """Describe the job that a decision to buffer asks for."""
-    if decision.operation == "observation":
-        return describe_observation_job(settings, record, window, decision.count, now)
-    return describe_reflection_job(settings, record, now)
-
-
-def build_deferred(settings: Settings, record: MemoryRecord, window: Window, job: Job) -> Event:
+def build_deferred(
+    settings: Settings, record: MemoryRecord, window: Window, job: Cycle
+) -> BufferingFailed:
     """Say that the executor has no room for a job now; it is tried again after some growth."""
     operation = job.start["operation"]
     size = size_of(operation, record, window)
     threshold = settings.thresholds.due(operation)
     why = "deferred: the executor is closed, or has no room for this job now"
-    return {
-        **{key: value for key, value in job.start.items() if key not in ("config", "covers")},
+    about = {key: value for key, value in job.start.items() if key not in ("config", "covers")}
+    event = {
+        **about,
         "type": "buffering-failed",
         "error": why,
         **mark_discarded(why),
@@ -67,28 +64,28 @@ def build_deferred(settings: Settings, record: MemoryRecord, window: Window, job
         "at_tokens": size,
         "retry_at_tokens": back_off(1, size, threshold),
     }
+    return cast("BufferingFailed", event)
 
 
 def buffer_in_place(
-    settings: Settings, record: MemoryRecord, window: Window, job: Job, now: datetime
+    settings: Settings, record: MemoryRecord, window: Window, job: Cycle, now: datetime
 ) -> EffectFlow[None]:
     """Do a job where it is due, without an executor: its start, its calls, its result."""
     yield job.start
-    operation = job.start["operation"]
-    states: dict[str, JobState] = dict.fromkeys(record["pending"], "running")
-    states[operation] = yield from job.flow
+    states: dict[Operation, JobState] = dict.fromkeys(record["pending"], "running")
+    states[job.info.operation] = cast("JobResult", (yield from run_ahead(job)))
     yield from take_in_results(settings, fold(record, [job.start]), window, states, now)
 
 
-def run_job(job: Job) -> EffectFlow[None]:
+def run_job(job: Cycle) -> EffectFlow[None]:
     """Do a job in the background; its only event is its result."""
-    yield (yield from job.flow)
+    yield (yield from run_ahead(job))
 
 
 # --- Waiting -------------------------------------------------------------------------------------
 
 
-def run_blocking(
+def wait_or_work(
     settings: Settings, record: MemoryRecord, window: Window, decision: Decision, now: datetime
 ) -> EffectFlow[None]:
     """Observe or reflect while the turn waits; a job that is at work on it is waited for first.
@@ -104,10 +101,12 @@ def run_blocking(
             why = "overtaken: the turn could not wait for the job any longer"
             took = now - datetime.fromisoformat(pending["at"])
             paid = {"duration_ms": max(0, round(took.total_seconds() * 1000))}
-            events = [discarded_event(record, operation, pending, now, why, paid=paid)]
+            events: list[JobResult] = [
+                discarded_event(record, operation, pending, now, why, paid=paid)
+            ]
         else:
-            states: dict[str, JobState] = dict.fromkeys(record["pending"], "running")
-            states[operation] = state if isinstance(state, dict) else None
+            states: dict[Operation, JobState] = dict.fromkeys(record["pending"], "running")
+            states[operation] = cast("JobResult", state) if isinstance(state, dict) else None
             events = take_in_results(settings, record, window, states, now)
         yield from events
         if any(event["type"] == "buffering-end" for event in events):
@@ -154,11 +153,11 @@ def activate(
         thread_title=title,
         **merge_hints(record, chunks),
     )
-    yield from build_title_change(cycle, now, title)
+    yield from announce_title(cycle, now, title)
 
 
 def _activate_reflection(settings: Settings, record: MemoryRecord, now: datetime) -> Event:
-    buffered = record["reflection"] or {}
+    buffered = cast("BufferedReflection", record["reflection"] or {})
     after = log_tokens(record) - buffered["input_tokens"] + buffered["tokens"]
     cycle_id = derive_id("activate", record["id"], buffered["cycle_id"])
     cycle = CycleInfo(settings, record, "reflection", cycle_id, buffered["input_tokens"], now)

@@ -5,19 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 
 from langgraph_om.core.config.settings import Settings
-from langgraph_om.core.cycles.buffering import (
-    activate,
-    buffer_in_place,
-    describe_job,
-    run_blocking,
-)
-from langgraph_om.core.cycles.cycle import Job
+from langgraph_om.core.cycles.buffering import activate, buffer_in_place, wait_or_work
+from langgraph_om.core.cycles.cycle import Cycle
+from langgraph_om.core.cycles.observation import describe_observation
 from langgraph_om.core.cycles.other_threads import (
     build_nothing_left,
-    observe_others_ahead,
+    describe_others,
     observe_others_cycle,
     read_other_threads_if_possible,
 )
+from langgraph_om.core.cycles.reflection import describe_reflection
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.window import Window
@@ -42,7 +39,7 @@ def carry_out(
     if decision.kind == "activate":
         yield from activate(settings, record, window, decision, now)
     elif decision.kind == "buffer":
-        job = yield from describe_work(settings, record, window, decision, now)
+        job = yield from describe_job(settings, record, window, decision, now)
         if job is None:
             yield build_nothing_left(record)
         else:
@@ -51,18 +48,20 @@ def carry_out(
         threads = yield from read_other_threads_if_possible(settings, record)
         yield from observe_others_cycle(settings, record, window, threads, now)
     else:
-        yield from run_blocking(settings, record, window, decision, now)
+        yield from wait_or_work(settings, record, window, decision, now)
 
 
-def describe_work(
+def describe_job(
     settings: Settings, record: MemoryRecord, window: Window, decision: Decision, now: datetime
-) -> EffectFlow[Job | None]:
-    """Describe the job that a decision to buffer asks for.
+) -> EffectFlow[Cycle | None]:
+    """Describe the cycle that a decision to buffer asks for.
 
     Returns:
-        The job; `None` when nothing is left of it to do.
+        The cycle, which runs ahead; `None` when nothing is left of it to do.
     """
-    if decision.operation != "others":
-        return describe_job(settings, record, window, decision, now)
+    if decision.operation == "observation":
+        return describe_observation(settings, record, window, decision.count, now, mode="ahead")
+    if decision.operation == "reflection":
+        return describe_reflection(settings, record, now, mode="ahead")
     threads = yield from read_other_threads_if_possible(settings, record)
-    return observe_others_ahead(settings, record, threads, now)
+    return describe_others(settings, record, threads, now, mode="ahead")

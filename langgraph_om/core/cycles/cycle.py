@@ -1,24 +1,36 @@
-"""What all cycles are made of: what their events have in common, and how they end.
+"""What all cycles are made of: what their events have in common, how they begin and how they end.
 
-A cycle is a flow: it yields questions to a model, calls of hooks, waits for a background job, and
-events in the order in which the world should see them.
+A cycle is described first: by what it reads, its start event, and a flow that asks the model and
+returns the event with which it ends. It is run in one of two modes: while the turn waits for it, or
+ahead of need, beside the conversation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from langgraph_om.core.config.settings import Settings
-from langgraph_om.core.effects import EffectFlow, Tally
+from langgraph_om.core.effects import EffectFlow, ReadTally, Tally
 from langgraph_om.core.events import describe_cycle, iso
 from langgraph_om.core.observe.parse_answer import Parsed
-from langgraph_om.core.plan import Operation, back_off
-from langgraph_om.core.record.record import count_failures
-from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.core.plan import back_off
+from langgraph_om.core.record.record import count_failures, group_by_thread
+from langgraph_om.core.wire import (
+    Backoff,
+    CycleEnded,
+    CycleStarted,
+    Event,
+    MemoryRecord,
+    Operation,
+    Stated,
+)
 from langgraph_om.errors import ModelTierError, ObserverError
+
+Mode = Literal["blocking", "ahead"]
+"""Whether the turn waits for a cycle, or it runs ahead of need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +44,20 @@ class CycleInfo:
     tokens: int
     """What the cycle reads: message tokens of an observation, log tokens of a reflection."""
     started: datetime
-    trigger: Literal["turn", "buffer"] = "turn"
-    """Whether the turn waits for it, or it runs ahead of need."""
+    mode: Mode = "blocking"
+
+    @property
+    def _prefix(self) -> str:
+        return "observation" if self.mode == "blocking" else "buffering"
 
     def about(self) -> dict[str, Any]:
         """Say which cycle it is, for traces and hooks."""
-        kind = "buffering-start" if self.trigger == "buffer" else "observation-start"
-        return describe_cycle(self.event(kind, self.started))
+        started = self.event(f"{self._prefix}-start", self.started)
+        return describe_cycle(cast("CycleStarted", started))
 
     def event(self, kind: str, at: datetime, **fields: Any) -> Event:
         """Make an event of this cycle."""
-        return {
+        event = {
             "type": kind,
             "operation": self.operation,
             "cycle_id": self.cycle_id,
@@ -53,11 +68,12 @@ class CycleInfo:
             "tokens": self.tokens,
             **fields,
         }
+        return cast("Event", event)
 
-    def start(self, kind: Literal["observation-start", "buffering-start"], **fields: Any) -> Event:
+    def start(self, **fields: Any) -> CycleStarted:
         """Make the event with which the cycle begins."""
-        return self.event(
-            kind,
+        event = self.event(
+            f"{self._prefix}-start",
             self.started,
             **{
                 "thread_ids": [self.record["thread_id"]],
@@ -65,20 +81,28 @@ class CycleInfo:
                 **fields,
             },
         )
+        return cast("CycleStarted", event)
 
-    def end(self, kind: str, tally: Tally, **fields: Any) -> Event:
-        """Make the event with which the cycle ends, well or not."""
+    def end(self, tally: Tally, **fields: Any) -> CycleEnded:
+        """Make the event with which the cycle ends well."""
+        return self._close("end", tally, **fields)
+
+    def fail(self, tally: Tally, error: ObserverError, **fields: Any) -> CycleEnded:
+        """Make the event that says that nothing came of the cycle."""
+        return self._close("failed", tally, error=str(error), **fields)
+
+    def _close(self, kind: str, tally: Tally, **fields: Any) -> CycleEnded:
         at = self.last_reply(tally)
-        took = (at - self.started).total_seconds()
-        return self.event(
-            kind, at, duration_ms=max(0, round(took * 1000)), usage=tally.usage(), **fields
-        )
+        took = max(0, round((at - self.started).total_seconds() * 1000))
+        kind = f"{self._prefix}-{kind}"
+        event = self.event(kind, at, duration_ms=took, usage=tally.usage(), **fields)
+        return cast("CycleEnded", event)
 
     def last_reply(self, tally: Tally) -> datetime:
         """Return when the last question was answered; the cycle's start when none was asked."""
         return tally.at or self.started
 
-    def failures(self, size: int) -> dict[str, int]:
+    def failures(self, size: int) -> Backoff:
         """Count one more failure, and tell at which size the operation is tried again."""
         threshold = self.settings.thresholds.due(self.operation)
         count = count_failures(self.record, self.operation) + 1
@@ -93,7 +117,8 @@ class CycleInfo:
         due = self.settings.thresholds.observation_tokens
         if size < due:
             return {}
-        times = self.record["attempts"].get(self.operation, {}).get("still_large", 0) + 1
+        attempt = self.record["attempts"].get(self.operation)
+        times = (attempt.get("still_large", 0) if attempt is not None else 0) + 1
         retry_at = back_off(times, size, due)
         return {
             "failures": 0,
@@ -103,7 +128,7 @@ class CycleInfo:
         }
 
 
-def select_hints(settings: Settings, parsed: Parsed) -> dict[str, str | None]:
+def select_hints(settings: Settings, parsed: Parsed) -> Stated:
     """Return the continuation hints of an answer; the title only where titles are asked for."""
     return {
         "current_task": parsed.current_task,
@@ -112,57 +137,93 @@ def select_hints(settings: Settings, parsed: Parsed) -> dict[str, str | None]:
     }
 
 
-def build_title_change(cycle: CycleInfo, at: datetime, title: str | None) -> EffectFlow[None]:
-    """Say that the thread has a new title, if it has."""
-    old = cycle.record["thread_title"]
-    if cycle.settings.observation.thread_title and title is not None and title != old:
-        yield cycle.event("thread-update", at, old_title=old, new_title=title)
+def tell_left_out(tokens: int) -> dict[str, int]:
+    """Return the field that tells how much no question had room for; none when all was shown."""
+    return {"left_out_tokens": tokens} if tokens else {}
 
 
-def build_failed(
-    cycle: CycleInfo, tally: Tally, error: ObserverError, size: int, last_message: str | None
-) -> EffectFlow[None]:
-    """Say that nothing came of the cycle, and what follows from that.
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """A cycle that can be run."""
+
+    info: CycleInfo
+    start: CycleStarted
+    """The event with which it begins; of one that runs ahead it says what the cycle covers."""
+    work: EffectFlow[CycleEnded]
+    """Asks, and returns the event with which the cycle ends; raises `ObserverError`."""
+
+    @property
+    def cycle_id(self) -> str:
+        """The cycle's id."""
+        return self.info.cycle_id
+
+    @property
+    def key(self) -> str:
+        """Of cycles with the same key, one runs ahead at a time."""
+        return f"{self.info.record['id']}:{self.info.operation}"
+
+    @property
+    def about(self) -> Sequence[str]:
+        """The threads that its result tells of, beside the one that asked."""
+        record = self.info.record
+        told = list(self.start["thread_ids"])
+        if self.info.operation == "reflection":
+            told += group_by_thread(record["log"])
+        return [thread_id for thread_id in told if thread_id != record["thread_id"]]
+
+
+def run_blocking(
+    cycle: Cycle, size: int, last_message: str | None
+) -> EffectFlow[CycleEnded | None]:
+    """Run a cycle while the turn waits.
 
     A question that no tier of a `ModelByInputTokens` covers ends the turn: the next will not fit
     either.
 
+    Args:
+        cycle: The cycle.
+        size: How large is by now what the operation is about, in tokens.
+        last_message: The key of the last message of the conversation.
+
+    Returns:
+        The event with which it ended; `None` when nothing came of it.
+
     Raises:
-        ObserverError: The given one, with `on_error="raise"`.
+        ObserverError: When nothing came of it, with `on_error="raise"`.
     """
-    back_off = cycle.failures(size)
-    partial = error.observations or None
-    yield cycle.end(
-        "observation-failed",
-        tally,
-        error=str(error),
-        observations=partial,
-        last_message=last_message,
-        **back_off,
-    )
-    if cycle.settings.on_error == "raise":
-        raise error
-    if cycle.settings.on_error == "abort" or isinstance(error.__cause__, ModelTierError):
-        yield cycle.event(
-            "tripped", cycle.last_reply(tally), reason=str(error), last_message=last_message
+    info = cycle.info
+    yield cycle.start
+    try:
+        end = yield from cycle.work
+    except ObserverError as error:
+        tally: Tally = yield ReadTally()
+        partial = error.observations or None
+        yield info.fail(
+            tally, error, observations=partial, last_message=last_message, **info.failures(size)
         )
+        if info.settings.on_error == "raise":
+            raise
+        if info.settings.on_error == "abort" or isinstance(error.__cause__, ModelTierError):
+            at = info.last_reply(tally)
+            yield info.event("tripped", at, reason=str(error), last_message=last_message)
+        return None
+    yield end
+    return end
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """Work to do beside the conversation."""
+def run_ahead(cycle: Cycle) -> EffectFlow[CycleEnded]:
+    """Run a cycle ahead of need, and return the event with which it ends, well or not."""
+    try:
+        return (yield from cycle.work)
+    except ObserverError as error:
+        tally: Tally = yield ReadTally()
+        is_shown = cycle.info.operation != "others"
+        partial = {"observations": error.observations or None} if is_shown else {}
+        return cycle.info.fail(tally, error, **partial)
 
-    cycle_id: str
-    key: str
-    """Of jobs with the same key, one runs at a time."""
-    start: Event
-    flow: EffectFlow[Event]
-    """Returns the result: a `buffering-end` or `buffering-failed` event."""
 
-
-def build_job(
-    cycle: CycleInfo, covers: Mapping[str, Any], flow: EffectFlow[Event], **fields: Any
-) -> Job:
-    """Describe the job of a cycle."""
-    key = f"{cycle.record['id']}:{cycle.operation}"
-    return Job(cycle.cycle_id, key, cycle.start("buffering-start", covers=covers, **fields), flow)
+def announce_title(info: CycleInfo, at: datetime, title: str | None) -> EffectFlow[None]:
+    """Say that the thread has a new title, if it has."""
+    old = info.record["thread_title"]
+    if info.settings.observation.thread_title and title is not None and title != old:
+        yield info.event("thread-update", at, old_title=old, new_title=title)

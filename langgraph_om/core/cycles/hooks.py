@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from langchain_core.messages import BaseMessage
 
+from langgraph_om.core.content.attachments import selected
 from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.cycles.long_transcript import (
@@ -29,25 +31,46 @@ from langgraph_om.core.record.window import Entry
 from langgraph_om.errors import ObserverError
 
 
-def check_input(cycle: CycleInfo, parsed: Parsed) -> EffectFlow[Parsed]:
+def show_messages(
+    cycle: CycleInfo, entries: Sequence[Entry], times: Sequence[datetime | None]
+) -> EffectFlow[SplitTranscript | None]:
+    """Write messages as the Observer reads them, as a hook leaves them.
+
+    After failures it is asked less at once, lest what takes longer than a cycle may fails for ever.
+
+    Args:
+        cycle: The cycle.
+        entries: The messages.
+        times: When each of them was said; those that a hook keeps keep their times.
+
+    Returns:
+        The transcript, in as many parts as there are questions to ask, with those attachments that
+        may be shown; `None` when a hook left nothing.
+    """
+    settings = cycle.settings
+    shown = [TimedMessage(entry.message, time) for entry, time in zip(entries, times, strict=False)]
+    if "before_observation" in settings.transforms:
+        known = {entry.key: each.time for entry, each in zip(entries, shown, strict=True)}
+        messages = [entry.message.model_copy(update={"id": entry.key}) for entry in entries]
+        changed = yield from transform_messages(messages, cycle.about())
+        shown = [TimedMessage(message, known.get(str(message.id))) for message in changed]
+    if not shown:
+        return None
+    transcript = transcribe(shown, timezone=settings.timezone, counter=settings.counter)
+    wanted = settings.observation.observe_attachments
+    transcript = replace(transcript, attachments=selected(transcript.attachments, setting=wanted))
+    failures = count_failures(cycle.record, cycle.operation)
+    most = max(MIN_QUESTIONS, MAX_QUESTIONS >> max(0, failures - 1))
+    count = settings.counter.count_text
+    return split_transcript(transcript, settings.question_tokens, count, most)
+
+
+def rewrite_answer(cycle: CycleInfo, parsed: Parsed) -> EffectFlow[Parsed]:
     """Let a hook change what the Observer wrote."""
     fields = ("observations", "current_task", "suggested_response", "thread_title")
     said = {name: getattr(parsed, name) for name in fields}
     kept: dict[str, Any] = yield from rewrite_by_hook(cycle, "after_observation", said)
     return replace(parsed, **kept)
-
-
-def pass_through_hook(
-    cycle: CycleInfo, entries: Sequence[Entry], timed: Sequence[TimedMessage]
-) -> EffectFlow[list[TimedMessage]]:
-    """Let a hook change the messages; those that it keeps keep their times."""
-    settings, timed = cycle.settings, list(timed)
-    if "before_observation" not in settings.transforms:
-        return timed
-    times = {entry.key: each.time for entry, each in zip(entries, timed, strict=True)}
-    messages = [entry.message.model_copy(update={"id": entry.key}) for entry in entries]
-    changed = yield from transform_messages(messages, cycle.about())
-    return [TimedMessage(message, times.get(str(message.id))) for message in changed]
 
 
 def rewrite_by_hook(
@@ -62,19 +85,6 @@ def rewrite_by_hook(
             about = {**cycle.about(), "field": field or name}
             changed[name] = yield from transform_text(hook, text, about)
     return changed
-
-
-def write_transcripts(cycle: CycleInfo, shown: Sequence[TimedMessage]) -> SplitTranscript:
-    """Write messages as the Observer reads them: over several questions where one is too short.
-
-    After failures it is asked less at once, lest what takes longer than a cycle may fails for ever.
-    """
-    settings = cycle.settings
-    transcript = transcribe(shown, timezone=settings.timezone, counter=settings.counter)
-    failures = count_failures(cycle.record, cycle.operation)
-    most = max(MIN_QUESTIONS, MAX_QUESTIONS >> max(0, failures - 1))
-    tokens = settings.question_tokens
-    return split_transcript(transcript, tokens, settings.counter.count_text, most)
 
 
 TRANSFORMS = ("before_observation", "after_observation", "before_reflection", "after_reflection")

@@ -1,4 +1,4 @@
-"""The blocking cycles: observation and reflection while the turn waits."""
+"""Observation: messages of the thread become dated notes, while the turn waits or ahead of need."""
 
 from __future__ import annotations
 
@@ -8,31 +8,29 @@ from datetime import datetime
 from typing import Any, NamedTuple, cast
 
 from langgraph_om.core.config.settings import Settings
-from langgraph_om.core.content.attachments import selected
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.cycles.cycle import (
+    Cycle,
     CycleInfo,
-    Job,
-    build_failed,
-    build_job,
-    build_title_change,
+    Mode,
+    announce_title,
+    run_blocking,
     select_hints,
+    tell_left_out,
 )
-from langgraph_om.core.cycles.hooks import check_input, pass_through_hook, write_transcripts
+from langgraph_om.core.cycles.hooks import rewrite_answer, show_messages
 from langgraph_om.core.cycles.long_transcript import merge_answers
-from langgraph_om.core.effects import EffectFlow, ReadTally
+from langgraph_om.core.effects import EffectFlow, ReadTally, Tally
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.observer import ObserverInput, observe
 from langgraph_om.core.observe.parse_answer import Parsed
-from langgraph_om.core.observe.transcript import TimedMessage, Transcript
+from langgraph_om.core.observe.transcript import Transcript
 from langgraph_om.core.record.chunks import count_covered, digest_entries, select_live_chunks
 from langgraph_om.core.record.record import count_failures, find_groups, find_newest_observed
 from langgraph_om.core.record.window import Entry, Window
-from langgraph_om.core.wire import Event, Group, MemoryRecord
+from langgraph_om.core.wire import Chunk, CycleEnded, Group, MemoryRecord, ObservationEnd
 from langgraph_om.errors import ObserverError
-
-# --- Observation ---------------------------------------------------------------------------------
 
 
 def observe_cycle(
@@ -47,47 +45,93 @@ def observe_cycle(
         count: How many of them to observe; 1 or more.
         started: The current time.
     """
-    entries = window.entries[:count]
-    after = find_newest_observed(record)
+    cycle = describe_observation(settings, record, window, count, started, mode="blocking")
+    end = yield from run_blocking(cycle, window.tokens, window.last_key)
+    if end is not None:
+        tally: Tally = yield ReadTally()
+        title = cast("ObservationEnd", end)["thread_title"]
+        yield from announce_title(cycle.info, cycle.info.last_reply(tally), title)
+
+
+def describe_observation(
+    settings: Settings,
+    record: MemoryRecord,
+    window: Window,
+    stop: int,
+    now: datetime,
+    *,
+    mode: Mode,
+) -> Cycle:
+    """Describe the cycle that observes the window up to `stop`; ahead, behind its live chunks."""
+    live = select_live_chunks(record, window) if mode == "ahead" else []
+    start = count_covered(live)
+    entries = window.entries[start:stop]
+    digest = digest_entries(entries)
     attempt = count_failures(record, "observation")
-    parts = [f"{entry.key}:{entry.digest}" for entry in entries]
-    cycle_id = derive_id("observe", record["id"], after, attempt, *parts)
-    tokens = window.weight(0, count)
-    cycle = CycleInfo(settings, record, "observation", cycle_id, tokens, started)
-    yield cycle.start("observation-start")
-    try:
-        parsed, left_out = yield from ask_observer(
-            cycle, entries, known=record["log"], hints=record
-        )
-    except ObserverError as error:
-        tally = yield ReadTally()
-        yield from build_failed(cycle, tally, error, window.tokens, window.last_key)
-        return
-    tally = yield ReadTally()
-    at = cycle.last_reply(tally)
+    if mode == "ahead":
+        cycle_id = derive_id("buffer", record["id"], attempt, digest)
+        fields = {"covers": {"ids": [entry.key for entry in entries], "digest": digest}}
+    else:
+        parts = [f"{entry.key}:{entry.digest}" for entry in entries]
+        after = find_newest_observed(record)
+        cycle_id, fields = derive_id("observe", record["id"], after, attempt, *parts), {}
+    tokens = window.weight(start, stop)
+    info = CycleInfo(settings, record, "observation", cycle_id, tokens, now, mode)
+    times = _read_times(info, window)[start:stop]
+    work = _observe(info, entries, times, [part.chunk for part in live], window.cursor_after(stop))
+    return Cycle(info, info.start(**fields), work)
+
+
+def _observe(
+    info: CycleInfo,
+    entries: Sequence[Entry],
+    times: Sequence[datetime | None],
+    chunks: Sequence[Chunk],
+    cursor: Sequence[str],
+) -> EffectFlow[CycleEnded]:
+    """Have messages observed; what is written goes to the log, or is kept until it is needed.
+
+    Args:
+        info: The cycle.
+        entries: The messages.
+        times: When they were written.
+        chunks: What was observed ahead of the messages before them.
+        cursor: The newest messages that are observed then.
+    """
+    settings, record = info.settings, info.record
+    is_ahead = info.mode == "ahead"
+    known = [*_apply_reflection(record), *map(build_group, chunks)] if is_ahead else record["log"]
+    parsed, left_out = yield from ask_observer(
+        info, entries, times, known=known, hints=merge_hints(record, chunks)
+    )
+    tally: Tally = yield ReadTally()
     text = parsed.observations
-    written = settings.counter.count_text(text)
-    group: Group = {
-        "id": cycle_id,
-        "kind": "observation",
+    tokens = settings.counter.count_text(text)
+    hints = select_hints(settings, parsed)
+    chunk: Chunk = {
+        "id": info.cycle_id,
+        "cycle_id": info.cycle_id,
         "ranges": [[entries[0].key, entries[-1].key]],
         "thread_id": record["thread_id"],
-        "observed_at": iso(at),
+        "message_count": len(entries),
+        "message_tokens": info.tokens,
         "text": text,
-        "tokens": written,
+        "tokens": tokens,
+        "digest": digest_entries(entries),
+        **hints,
+        "created_at": iso(info.last_reply(tally)),
     }
-    yield cycle.end(
-        "observation-end",
+    written = {"observation_tokens": tokens, "observations": text, **tell_left_out(left_out)}
+    if is_ahead:
+        return info.end(tally, chunk=chunk, **written)
+    return info.end(
         tally,
-        after=after,
-        cursor=window.cursor_after(count),
-        group=group,
-        observation_tokens=written,
-        observations=text,
-        **tell_left_out(left_out),
-        **select_hints(settings, parsed),
+        after=find_newest_observed(record),
+        cursor=cursor,
+        group=build_group(chunk),
+        **written,
+        **hints,
     )
-    yield from build_title_change(cycle, at, parsed.thread_title)
 
 
 class Observed(NamedTuple):
@@ -99,8 +143,9 @@ class Observed(NamedTuple):
 
 
 def ask_observer(
-    cycle: CycleInfo,
+    info: CycleInfo,
     entries: Sequence[Entry],
+    times: Sequence[datetime | None],
     *,
     known: Sequence[Group],
     hints: Mapping[str, Any],
@@ -108,8 +153,9 @@ def ask_observer(
     """Have messages observed, in one question or in as many as it takes to show all of them.
 
     Args:
-        cycle: The cycle.
+        info: The cycle.
         entries: The messages to observe.
+        times: When they were written.
         known: The observations that it shall not repeat.
         hints: Where the continuation hints stand.
 
@@ -119,21 +165,21 @@ def ask_observer(
     Raises:
         ObserverError: When there is no usable answer, or a hook failed.
     """
-    shown = yield from _time_entries(cycle, entries)
-    if not shown:  # a hook left nothing of them: they are observed, and hold nothing worth noting
+    settings = info.settings
+    shown = yield from show_messages(info, entries, times)
+    if shown is None:  # they are observed, and hold nothing worth noting
         return Observed(Parsed("none"))
-    split = write_transcripts(cycle, shown)
     try:
-        parsed = yield from _ask_part_by_part(cycle, split.parts, known, hints)
+        parsed = yield from _ask_part_by_part(info, shown.parts, known, hints)
     except ObserverError as error:
-        if "after_observation" in cycle.settings.transforms:
+        if "after_observation" in settings.transforms:
             error.observations = ""  # no hook has seen what there is of an answer
         raise
-    return Observed((yield from check_input(cycle, parsed)), split.left_out_tokens)
+    return Observed((yield from rewrite_answer(info, parsed)), shown.left_out_tokens)
 
 
 def _ask_part_by_part(
-    cycle: CycleInfo,
+    info: CycleInfo,
     parts: Sequence[Transcript],
     known: Sequence[Group],
     hints: Mapping[str, Any],
@@ -141,116 +187,45 @@ def _ask_part_by_part(
     """Ask about one part after the other; each question knows what came of those before."""
     answers: list[Parsed] = []
     for transcript in parts:
-        groups = [*known, *(_note_answer(cycle, answer) for answer in answers)]
+        groups = [*known, *(_note_answer(info, answer) for answer in answers)]
         newest = merge_hints(hints, [asdict(answer) for answer in answers])
-        request = _build_observer_input(cycle, transcript, groups, newest)
+        request = _build_observer_input(info, transcript, groups, newest)
         answers.append((yield from observe(request)))
     return merge_answers(answers)
 
 
-def _note_answer(cycle: CycleInfo, answer: Parsed) -> Group:
+def _note_answer(info: CycleInfo, answer: Parsed) -> Group:
     """Return an answer as the next question is shown it."""
     text = answer.observations
-    tokens = cycle.settings.counter.count_text(text)
-    return cast("Group", {"text": text, "tokens": tokens})
+    return cast("Group", {"text": text, "tokens": info.settings.counter.count_text(text)})
 
 
-def tell_left_out(tokens: int) -> dict[str, int]:
-    """Return the field that tells how much no question had room for; none when all was shown."""
-    return {"left_out_tokens": tokens} if tokens else {}
-
-
-def _time_entries(cycle: CycleInfo, entries: Sequence[Entry]) -> EffectFlow[list[TimedMessage]]:
-    """Return the messages as the Observer is shown them, with their times."""
-    settings, stamps = cycle.settings, cycle.record["stamps"]
-    timed = [
-        TimedMessage(entry.message, settings.time_of(entry.key, entry.message, stamps))
-        for entry in entries
-    ]
-    return (yield from pass_through_hook(cycle, entries, timed))
+def _read_times(info: CycleInfo, window: Window) -> list[datetime | None]:
+    """Return when each message of the window was written, as its neighbours tell it too."""
+    keyed = [*window.observed, *((entry.key, entry.message) for entry in window.entries)]
+    times = info.settings.times_of(keyed, info.record["stamps"])
+    return times[len(window.observed) :]
 
 
 def _build_observer_input(
-    cycle: CycleInfo,
-    transcript: Transcript,
-    known: Sequence[Group],
-    hints: Mapping[str, Any],
+    info: CycleInfo, shown: Transcript, known: Sequence[Group], hints: Mapping[str, Any]
 ) -> ObserverInput:
-    settings = cycle.settings
-    observation = settings.observation
-    wanted = observation.observe_attachments
+    observation = info.settings.observation
     return ObserverInput(
-        transcript=transcript.text,
-        attachments=selected(transcript.attachments, setting=wanted),
-        by_profile=wanted == "auto",
-        previous=select_previous(known, observation.previous_observer_tokens, settings.counter),
+        transcript=shown.text,
+        attachments=shown.attachments,
+        by_profile=observation.observe_attachments == "auto",
+        previous=select_previous(
+            known, observation.previous_observer_tokens, info.settings.counter
+        ),
         hints={
             "current_task": hints["current_task"],
             "suggested_response": hints["suggested_response"],
-            "thread_title": cycle.record["thread_title"] if observation.thread_title else None,
+            "thread_title": info.record["thread_title"] if observation.thread_title else None,
         },
         instruction=observation.instruction,
         prompt=observation.prompt,
         thread_title=observation.thread_title,
-    )
-
-
-def describe_observation_job(
-    settings: Settings, record: MemoryRecord, window: Window, stop: int, now: datetime
-) -> Job:
-    """Describe the job that observes the window up to `stop`, behind its live chunks."""
-    live = select_live_chunks(record, window)
-    start = count_covered(live)
-    entries = window.entries[start:stop]
-    digest = digest_entries(entries)
-    cycle_id = derive_id("buffer", record["id"], count_failures(record, "observation"), digest)
-    tokens = window.weight(start, stop)
-    cycle = CycleInfo(settings, record, "observation", cycle_id, tokens, now, "buffer")
-    covers = {"ids": [entry.key for entry in entries], "digest": digest}
-    return build_job(cycle, covers, _observe_ahead(cycle, entries, digest, [p.chunk for p in live]))
-
-
-# --- The work ------------------------------------------------------------------------------------
-
-
-def _observe_ahead(
-    cycle: CycleInfo,
-    entries: Sequence[Entry],
-    digest: str,
-    chunks: Sequence[Mapping[str, Any]],
-) -> EffectFlow[Event]:
-    settings, record = cycle.settings, cycle.record
-    known = [*_apply_reflection(record), *map(build_group, chunks)]
-    hints = merge_hints(record, chunks)
-    try:
-        parsed, left_out = yield from ask_observer(cycle, entries, known=known, hints=hints)
-    except ObserverError as error:
-        partial = error.observations or None
-        tally = yield ReadTally()
-        return cycle.end("buffering-failed", tally, error=str(error), observations=partial)
-    tally = yield ReadTally()
-    text = parsed.observations
-    tokens = settings.counter.count_text(text)
-    chunk = {
-        "id": cycle.cycle_id,
-        "cycle_id": cycle.cycle_id,
-        "ranges": [[entries[0].key, entries[-1].key]],
-        "thread_id": record["thread_id"],
-        "message_count": len(entries),
-        "message_tokens": cycle.tokens,
-        "text": text,
-        "tokens": tokens,
-        "digest": digest,
-        **select_hints(settings, parsed),
-        "created_at": iso(cycle.last_reply(tally)),
-    }
-    return cycle.end(
-        "buffering-end",
-        tally,
-        chunk=chunk,
-        observation_tokens=tokens,
-        observations=text,
-        **tell_left_out(left_out),
     )
 
 
@@ -266,7 +241,7 @@ def _apply_reflection(record: MemoryRecord) -> Sequence[Group]:
     return [*record["log"][:start], *buffered["groups"], *record["log"][stop:]]
 
 
-def build_group(chunk: Mapping[str, Any]) -> Group:
+def build_group(chunk: Chunk) -> Group:
     """Return what a chunk becomes in the log."""
     return {
         "id": chunk["id"],

@@ -9,12 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import content_digest, derive_id, is_conversation
-from langgraph_om.core.cycles.cycle import CycleInfo, Job, build_failed, build_job, select_hints
-from langgraph_om.core.cycles.observation import tell_left_out
+from langgraph_om.core.cycles.cycle import (
+    Cycle,
+    CycleInfo,
+    Mode,
+    run_blocking,
+    select_hints,
+    tell_left_out,
+)
 from langgraph_om.core.cycles.threads_question import ask_observer_of_threads
 from langgraph_om.core.effects import (
     EffectFlow,
@@ -22,8 +28,8 @@ from langgraph_om.core.effects import (
     Storage,
     Tally,
     Together,
-    Warn,
     call_storage,
+    warn_once_an_outage,
 )
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.other_threads import OtherThread, count_to_observe, split_batches
@@ -38,7 +44,18 @@ from langgraph_om.core.record.record import (
 )
 from langgraph_om.core.record.shared_log import apply_changes
 from langgraph_om.core.record.window import Entry, Window
-from langgraph_om.core.wire import Event, Group, MemoryRecord, SharedLog
+from langgraph_om.core.wire import (
+    CycleEnded,
+    Excerpt,
+    Group,
+    Hints,
+    MemoryRecord,
+    OthersDescribed,
+    OthersEnd,
+    Section,
+    SharedLog,
+    ThreadUpdate,
+)
 from langgraph_om.errors import ArchiveError, ObserverError
 
 MAX_THREADS = 200
@@ -51,16 +68,6 @@ MAX_ENDS = 4
 _Part = tuple[OtherThread, int]
 
 
-class _Observed(NamedTuple):
-    """What came of all batches."""
-
-    sections: list[dict[str, Any]]
-    """What to put into the shared log."""
-    error: ObserverError | None
-    """The first, if a batch failed."""
-    left_out_tokens: int
-
-
 class _Answered(NamedTuple):
     """What came of one batch."""
 
@@ -68,6 +75,16 @@ class _Answered(NamedTuple):
     tally: Tally
     error: ObserverError | None = None
     left_out_tokens: int = 0
+
+
+class _Observed(NamedTuple):
+    """What came of all batches."""
+
+    sections: list[Section]
+    """What to put into the shared log."""
+    error: ObserverError | None
+    """The first, if a batch failed."""
+    left_out_tokens: int
 
 
 # --- Reading -------------------------------------------------------------------------------------
@@ -106,7 +123,8 @@ def read_other_threads_if_possible(
     try:
         return (yield from read_other_threads(settings, record))
     except ArchiveError as error:
-        yield Warn("thread %r: other threads cannot be read: %s", (record["thread_id"], error))
+        text = "thread %r: other threads cannot be read: %s"
+        yield from warn_once_an_outage(text, (record["thread_id"], error))
         return []
 
 
@@ -150,9 +168,7 @@ def _time_messages(
         for archived in read
         if is_conversation(archived.message)
     ]
-    return entries, _fill_times(
-        [settings.time_of(entry.key, entry.message, {}) for entry in entries]
-    )
+    return entries, settings.times_of([(entry.key, entry.message) for entry in entries], {})
 
 
 def _read_end(settings: Settings, thread: OtherThread, last: int) -> EffectFlow[OtherThread]:
@@ -202,19 +218,6 @@ def _find_behind(thread_id: str, key: str) -> EffectFlow[int]:
     return found.position + 1 if found is not None and found.is_current else 0
 
 
-def _fill_times(times: Sequence[datetime | None]) -> list[datetime | None]:
-    """Give a message of unknown time that of the next one with a time, or of the last one.
-
-    When a message was first seen, only its own thread knows; answers of models carry a time.
-    """
-    filled, known = list(times), None
-    for at in reversed(range(len(filled))):
-        known = filled[at] = filled[at] or known
-    for at in range(1, len(filled)):
-        filled[at] = filled[at] or filled[at - 1]
-    return filled
-
-
 # --- Observing -----------------------------------------------------------------------------------
 
 
@@ -234,65 +237,33 @@ def observe_others_cycle(
         threads: The other threads, as they are now.
         started: The current time.
     """
-    parts = _split_parts(settings, threads)
-    if not parts:
+    cycle = describe_others(settings, record, threads, started, mode="blocking")
+    if cycle is None:
         yield build_nothing_left(record)
         return
-    cycle = _run_cycle(settings, record, parts, started, "turn")
-    yield cycle.start("observation-start", thread_ids=[thread.thread_id for thread, _ in parts])
-    sections, error, left_out = yield from _observe_batches(cycle, parts)
-    tally = yield ReadTally()
-    if not sections and error is not None:
-        yield from build_failed(
-            cycle, tally, error, count_others_tokens(record["others"]), window.last_key
-        )
-        return
-    yield cycle.end("observation-end", tally, **_collect_told(sections), **tell_left_out(left_out))
-    yield from _collect_titles(cycle, tally, threads, sections)
+    end = yield from run_blocking(cycle, count_others_tokens(record["others"]), window.last_key)
+    if end is not None:
+        tally: Tally = yield ReadTally()
+        sections = cast("OthersEnd", end)["sections"]
+        yield from _announce_titles(cycle.info, tally, threads, sections)
 
 
-def build_nothing_left(record: MemoryRecord) -> Event:
-    """Say that nothing of other threads is to be observed in this turn, after all.
-
-    They were observed meanwhile, or cannot be read; the next turn looks at them anew.
-    """
-    shown = [{**each, "observable": 0} for each in record["others"]]
-    return {"type": "others", "others": shown}
-
-
-def observe_others_ahead(
-    settings: Settings, record: MemoryRecord, threads: Sequence[OtherThread], now: datetime
-) -> Job | None:
-    """Describe the job that observes other threads in the background; `None` without any."""
-    parts = _split_parts(settings, threads)
-    if not parts:
-        return None
-    cycle = _run_cycle(settings, record, parts, now, "buffer")
-    ids = [thread.thread_id for thread, _ in parts]
-    return build_job(cycle, {"thread_ids": ids}, _run_ahead(cycle, parts), thread_ids=ids)
-
-
-def _run_ahead(cycle: CycleInfo, parts: Sequence[_Part]) -> EffectFlow[Event]:
-    sections, error, left_out = yield from _observe_batches(cycle, parts)
-    tally = yield ReadTally()
-    if not sections and error is not None:
-        return cycle.end("buffering-failed", tally, error=str(error))
-    return cycle.end("buffering-end", tally, **_collect_told(sections), **tell_left_out(left_out))
-
-
-def _split_parts(settings: Settings, threads: Sequence[OtherThread]) -> list[_Part]:
-    counts = count_to_observe(threads, settings.thresholds.others_tokens)
-    return [(each, counts[each.thread_id]) for each in threads if counts[each.thread_id]]
-
-
-def _run_cycle(
+def describe_others(
     settings: Settings,
     record: MemoryRecord,
-    parts: Sequence[_Part],
-    started: datetime,
-    trigger: Literal["turn", "buffer"],
-) -> CycleInfo:
-    """Name the cycle by what it reads, so that threads that want the same one share it."""
+    threads: Sequence[OtherThread],
+    now: datetime,
+    *,
+    mode: Mode,
+) -> Cycle | None:
+    """Describe the cycle that observes other threads; `None` without anything to observe.
+
+    It is named by what it reads, so that threads that want the same one share it.
+    """
+    counts = count_to_observe(threads, settings.thresholds.others_tokens)
+    parts = [(thread, counts[thread.thread_id]) for thread in threads if counts[thread.thread_id]]
+    if not parts:
+        return None
     names = sorted(
         f"{thread.thread_id}:{find_newest_observed({'cursor': thread.cursor})}:"
         f"{digest_entries(thread.entries[:count])}"
@@ -301,14 +272,42 @@ def _run_cycle(
     attempt = count_failures(record, "others")
     cycle_id = derive_id("observe-others", record["resource_id"], attempt, *names)
     tokens = sum(entry.tokens for thread, count in parts for entry in thread.entries[:count])
-    return CycleInfo(settings, record, "others", cycle_id, tokens, started, trigger)
+    info = CycleInfo(settings, record, "others", cycle_id, tokens, now, mode)
+    ids = [thread.thread_id for thread, _ in parts]
+    covers = {"covers": {"thread_ids": ids}} if mode == "ahead" else {}
+    return Cycle(info, info.start(**covers, thread_ids=ids), _observe_others(info, parts))
+
+
+def build_nothing_left(record: MemoryRecord) -> OthersDescribed:
+    """Say that nothing of other threads is to be observed in this turn, after all.
+
+    They were observed meanwhile, or cannot be read; the next turn looks at them anew.
+    """
+    shown: list[Excerpt] = [{**thread, "observable": 0} for thread in record["others"]]
+    return {"type": "others", "others": shown}
+
+
+def _observe_others(info: CycleInfo, parts: Sequence[_Part]) -> EffectFlow[CycleEnded]:
+    """Have messages of other threads observed; what is written goes to the shared log."""
+    sections, error, left_out = yield from _observe_batches(info, parts)
+    if not sections and error is not None:
+        raise error
+    tally: Tally = yield ReadTally()
+    groups = [group for section in sections for group in section["groups"]]
+    return info.end(
+        tally,
+        sections=sections,
+        observation_tokens=sum(group["tokens"] for group in groups),
+        observations=write_log(groups),
+        **tell_left_out(left_out),
+    )
 
 
 def _observe_batches(cycle: CycleInfo, parts: Sequence[_Part]) -> EffectFlow[_Observed]:
     """Ask about all batches at once."""
     batches = split_batches(parts, cycle.settings.observation.max_tokens_per_batch)
     asked: list[_Answered] = yield Together([_observe_batch(cycle, batch) for batch in batches])
-    sections: list[dict[str, Any]] = []
+    sections: list[Section] = []
     error: ObserverError | None = None
     for batch, answered in zip(batches, asked, strict=True):
         error = error or answered.error
@@ -330,7 +329,7 @@ def _observe_batch(cycle: CycleInfo, batch: Sequence[_Part]) -> EffectFlow[_Answ
 
 def _build_section(
     cycle: CycleInfo, thread: OtherThread, count: int, parsed: Parsed, tally: Tally
-) -> dict[str, Any]:
+) -> Section:
     """Write what was observed of one thread as a change of the shared log."""
     entries = thread.entries[:count]
     group: Group = {
@@ -348,24 +347,15 @@ def _build_section(
         "after": find_newest_observed({"cursor": thread.cursor}),
         "cursor": cursor,
         "groups": [group],
-        "hints": select_hints(cycle.settings, parsed),
+        "hints": cast("Hints", select_hints(cycle.settings, parsed)),
     }
 
 
-def _collect_told(sections: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    groups = [group for section in sections for group in section["groups"]]
-    return {
-        "sections": list(sections),
-        "observation_tokens": sum(group["tokens"] for group in groups),
-        "observations": write_log(groups),
-    }
-
-
-def _collect_titles(
+def _announce_titles(
     cycle: CycleInfo,
     tally: Tally,
     threads: Sequence[OtherThread],
-    sections: Sequence[dict[str, Any]],
+    sections: Sequence[Section],
 ) -> EffectFlow[None]:
     """Say which threads have a new title."""
     former = {thread.thread_id: thread.title for thread in threads}
@@ -375,4 +365,4 @@ def _collect_titles(
             event = cycle.event(
                 "thread-update", cycle.last_reply(tally), old_title=old, new_title=new
             )
-            yield {**event, "thread_id": section["thread_id"]}
+            yield {**cast("ThreadUpdate", event), "thread_id": section["thread_id"]}

@@ -1,4 +1,4 @@
-"""Reflection: the blocking cycle and the one that runs ahead, and how the Reflector is asked."""
+"""Reflection: the log becomes denser, while the turn waits or ahead of need."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, cast
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import derive_id
-from langgraph_om.core.cycles.cycle import CycleInfo, Job, build_failed, build_job
+from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode, run_blocking
 from langgraph_om.core.cycles.hooks import rewrite_by_hook
-from langgraph_om.core.effects import EffectFlow, ReadTally
+from langgraph_om.core.effects import EffectFlow, ReadTally, Tally
 from langgraph_om.core.events import iso
 from langgraph_om.core.record.record import count_failures, find_log_owner, log_tokens, write_log
 from langgraph_om.core.record.window import Window
@@ -23,11 +23,68 @@ from langgraph_om.core.reflect.reflector import (
     reflect_threads,
 )
 from langgraph_om.core.reflect.regroup import regroup, regroup_threads
-from langgraph_om.core.wire import Event, Group, MemoryRecord
+from langgraph_om.core.wire import BufferedReflection, CycleEnded, Group, MemoryRecord
 from langgraph_om.errors import ObserverError
 
 
-def find_condensed(
+def reflect_cycle(
+    settings: Settings, record: MemoryRecord, window: Window, started: datetime
+) -> EffectFlow[None]:
+    """Condense the whole log while the turn waits.
+
+    Args:
+        settings: The settings in force.
+        record: The memory of the thread.
+        window: Its unobserved messages.
+        started: The current time.
+    """
+    cycle = describe_reflection(settings, record, started, mode="blocking")
+    yield from run_blocking(cycle, cycle.info.tokens, window.last_key)
+
+
+def describe_reflection(
+    settings: Settings, record: MemoryRecord, now: datetime, *, mode: Mode
+) -> Cycle:
+    """Describe the cycle that reflects the log as it is now."""
+    ids = [group["id"] for group in record["log"]]
+    name = "buffer-reflection" if mode == "ahead" else "reflect"
+    attempt = count_failures(record, "reflection")
+    cycle_id = derive_id(name, find_log_owner(record), attempt, *ids)
+    tokens = log_tokens(record)
+    info = CycleInfo(settings, record, "reflection", cycle_id, tokens, now, mode)
+    start = info.start(covers={"group_ids": ids}) if mode == "ahead" else info.start()
+    return Cycle(info, start, _reflect(info))
+
+
+def _reflect(info: CycleInfo) -> EffectFlow[CycleEnded]:
+    """Have the log condensed; what is written takes its place, or is kept until it is needed."""
+    sources = info.record["log"]
+    ids = [group["id"] for group in sources]
+    groups, text, current_task = yield from _condense(info, sources)
+    tally: Tally = yield ReadTally()
+    tokens = sum(group["tokens"] for group in groups)
+    written = {"observation_tokens": tokens, "observations": text}
+    if info.mode == "blocking":
+        return info.end(
+            tally,
+            group_ids=ids,
+            groups=groups,
+            **written,
+            current_task=current_task,
+            **info.rest_after(tokens),
+        )
+    buffered: BufferedReflection = {
+        "cycle_id": info.cycle_id,
+        "group_ids": ids,
+        "groups": groups,
+        "input_tokens": info.tokens,
+        "tokens": tokens,
+        "created_at": iso(info.last_reply(tally)),
+    }
+    return info.end(tally, reflection=buffered, **written)
+
+
+def _condense(
     cycle: CycleInfo, sources: Sequence[Group]
 ) -> EffectFlow[tuple[list[Group], str, str | None]]:
     """Have groups condensed; with a shared log, each thread's for themselves.
@@ -42,7 +99,7 @@ def find_condensed(
         groups, text = yield from ask_reflector_of_threads(cycle, sources)
         return groups, text, None
     result = yield from ask_reflector(cycle, sources)
-    tally = yield ReadTally()
+    tally: Tally = yield ReadTally()
     groups = regroup(
         sources,
         result.text,
@@ -53,83 +110,7 @@ def find_condensed(
     return groups, result.text, result.current_task
 
 
-# --- Reflection ----------------------------------------------------------------------------------
-
-
-def reflect_cycle(
-    settings: Settings, record: MemoryRecord, window: Window, started: datetime
-) -> EffectFlow[None]:
-    """Condense the whole log while the turn waits.
-
-    Args:
-        settings: The settings in force.
-        record: The memory of the thread.
-        window: Its unobserved messages.
-        started: The current time.
-    """
-    groups = record["log"]
-    tokens = log_tokens(record)
-    attempt = count_failures(record, "reflection")
-    ids = [group["id"] for group in groups]
-    cycle_id = derive_id("reflect", find_log_owner(record), attempt, *ids)
-    cycle = CycleInfo(settings, record, "reflection", cycle_id, tokens, started)
-    yield cycle.start("observation-start")
-    try:
-        written, text, current_task = yield from find_condensed(cycle, groups)
-    except ObserverError as error:
-        tally = yield ReadTally()
-        yield from build_failed(cycle, tally, error, tokens, window.last_key)
-        return
-    size = sum(group["tokens"] for group in written)
-    tally = yield ReadTally()
-    yield cycle.end(
-        "observation-end",
-        tally,
-        group_ids=ids,
-        groups=written,
-        observation_tokens=size,
-        observations=text,
-        current_task=current_task,
-        **cycle.rest_after(size),
-    )
-
-
-def describe_reflection_job(settings: Settings, record: MemoryRecord, now: datetime) -> Job:
-    """Describe the job that reflects the log as it is now."""
-    ids = [group["id"] for group in record["log"]]
-    attempt = count_failures(record, "reflection")
-    cycle_id = derive_id("buffer-reflection", find_log_owner(record), attempt, *ids)
-    tokens = log_tokens(record)
-    cycle = CycleInfo(settings, record, "reflection", cycle_id, tokens, now, "buffer")
-    return build_job(cycle, {"group_ids": ids}, _reflect_ahead(cycle))
-
-
-def _reflect_ahead(cycle: CycleInfo) -> EffectFlow[Event]:
-    groups = cycle.record["log"]
-    try:
-        written, text, _ = yield from find_condensed(cycle, groups)
-    except ObserverError as error:
-        partial = error.observations or None
-        tally = yield ReadTally()
-        return cycle.end("buffering-failed", tally, error=str(error), observations=partial)
-    tally = yield ReadTally()
-    tokens = sum(group["tokens"] for group in written)
-    buffered = {
-        "cycle_id": cycle.cycle_id,
-        "group_ids": [group["id"] for group in groups],
-        "groups": written,
-        "input_tokens": cycle.tokens,
-        "tokens": tokens,
-        "created_at": iso(cycle.last_reply(tally)),
-    }
-    return cycle.end(
-        "buffering-end",
-        tally,
-        reflection=buffered,
-        observation_tokens=tokens,
-        observations=text,
-    )
-
+# --- The Reflector -------------------------------------------------------------------------------
 
 REFLECTION_TARGET = 0.75
 """A reflection is dense enough below this part of the log it read (or below the threshold)."""
@@ -144,11 +125,11 @@ def ask_reflector(cycle: CycleInfo, groups: Sequence[Group]) -> EffectFlow[Refle
     counter = cycle.settings.counter
     given = {"observations": write_log(groups)}
     shown = yield from rewrite_by_hook(cycle, "before_reflection", given)
-    request = _build_reflector_input(cycle, groups, _count_left(shown, "before_reflection"))
+    request = _build_reflector_input(cycle, groups, _check_left(shown, "before_reflection"))
     result = yield from reflect(request, counter)
     said = {"observations": result.text, "current_task": result.current_task}
     kept = yield from rewrite_by_hook(cycle, "after_reflection", said)
-    text = _count_left(kept, "after_reflection")
+    text = _check_left(kept, "after_reflection")
     return replace(
         result, text=text, tokens=counter.count_text(text), current_task=kept["current_task"]
     )
@@ -172,7 +153,7 @@ def ask_reflector_of_threads(
             given[group["id"]] = group["text"]
     shown = yield from rewrite_by_hook(cycle, "before_reflection", given, "observations")
     texts = {
-        key: _count_left({"observations": text}, "before_reflection") for key, text in shown.items()
+        key: _check_left({"observations": text}, "before_reflection") for key, text in shown.items()
     }
     read = [cast("Group", {**g, "text": texts.get(g["id"], g["text"])}) for g in groups]
     total = sum(group["tokens"] for group in groups)
@@ -186,9 +167,9 @@ def ask_reflector_of_threads(
     result = yield from reflect_threads(request, settings.counter)
     kept = yield from rewrite_by_hook(cycle, "after_reflection", result.texts, "observations")
     said = {
-        key: _count_left({"observations": text}, "after_reflection") for key, text in kept.items()
+        key: _check_left({"observations": text}, "after_reflection") for key, text in kept.items()
     }
-    tally = yield ReadTally()
+    tally: Tally = yield ReadTally()
     written = regroup_threads(
         groups,
         said,
@@ -199,7 +180,7 @@ def ask_reflector_of_threads(
     return written, "\n\n".join(said.values())
 
 
-def _count_left(texts: Mapping[str, Any], hook: str) -> str:
+def _check_left(texts: Mapping[str, Any], hook: str) -> str:
     """Return what a hook left of a log.
 
     Raises:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.cycles.cycle import CycleInfo
@@ -20,16 +20,25 @@ from langgraph_om.core.plan import count_others_tokens
 from langgraph_om.core.record.chunks import count_covered, digest_entries, select_live_chunks
 from langgraph_om.core.record.record import count_failures, find_groups, log_tokens
 from langgraph_om.core.record.window import Window
-from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.core.wire import (
+    BufferedReflection,
+    BufferingFailed,
+    Chunk,
+    Discarded,
+    JobResult,
+    MemoryRecord,
+    Operation,
+    PendingJob,
+)
 
 
 def take_in_results(
     settings: Settings,
     record: MemoryRecord,
     window: Window,
-    states: Mapping[str, JobState],
+    states: Mapping[Operation, JobState],
     now: datetime,
-) -> list[Event]:
+) -> list[JobResult]:
     """Take in the results of pending jobs.
 
     Args:
@@ -43,7 +52,7 @@ def take_in_results(
         One event for each job that is over: its result where that still fits, else a failure that
         says `superseded`, `stale`, `abandoned` or `lost`.
     """
-    events: list[Event] = []
+    events: list[JobResult] = []
     # A copied thread collects the job of the thread it was copied from.
     here = {"record_id": record["id"], "thread_id": record["thread_id"]}
     for operation, pending in record["pending"].items():
@@ -68,20 +77,22 @@ def take_in_results(
             # A failing job must not keep the turn from asking at the blocking threshold.
             limit = max(size, _blocking_size(settings, record, window, operation))
             back_off["retry_at_tokens"] = min(back_off["retry_at_tokens"], limit)
-            events.append({**state, **here, **back_off})
+            events.append(cast("JobResult", {**state, **here, **back_off}))
         else:
-            events.append({**state, **here})
+            events.append(cast("JobResult", {**state, **here}))
     return events
 
 
-def size_of(operation: str, record: MemoryRecord, window: Window) -> int:
+def size_of(operation: Operation, record: MemoryRecord, window: Window) -> int:
     """Count what an operation is about: tokens of the window, of the log, or of other threads."""
     if operation == "others":
         return count_others_tokens(record["others"])
     return window.tokens if operation == "observation" else log_tokens(record)
 
 
-def _blocking_size(settings: Settings, record: MemoryRecord, window: Window, operation: str) -> int:
+def _blocking_size(
+    settings: Settings, record: MemoryRecord, window: Window, operation: Operation
+) -> int:
     if operation == "others":
         return sys.maxsize  # no turn waits for other threads while there is buffering
     if operation == "observation":
@@ -90,8 +101,8 @@ def _blocking_size(settings: Settings, record: MemoryRecord, window: Window, ope
 
 
 def _build_lost(
-    settings: Settings, record: MemoryRecord, window: Window, operation: str, now: datetime
-) -> Event:
+    settings: Settings, record: MemoryRecord, window: Window, operation: Operation, now: datetime
+) -> BufferingFailed:
     """Say that a job is not known here: its process ended, or another one runs it.
 
     The next one waits for as much growth again, or workers that take turns would each ask anew.
@@ -111,7 +122,7 @@ def _build_lost(
 
 
 def _find_misfit(
-    record: MemoryRecord, window: Window, operation: str, pending: Mapping[str, Any]
+    record: MemoryRecord, window: Window, operation: Operation, pending: PendingJob
 ) -> str | None:
     """Tell why a job's result cannot be used, if so."""
     covers = pending["covers"]
@@ -132,14 +143,16 @@ def _find_misfit(
 
 def discarded_event(
     record: MemoryRecord,
-    operation: str,
-    job: Mapping[str, Any],
+    operation: Operation,
+    job: PendingJob | Chunk | BufferedReflection,
     now: datetime,
     why: str,
     *,
     paid: Mapping[str, Any] | None = None,
-) -> Event:
-    """Say that a job or its result is of no use; this is no failure of the model.
+) -> BufferingFailed:
+    """Build the `buffering-failed` event for a job or a result that cannot be used.
+
+    It does not count as a failure of the model.
 
     Args:
         record: The memory of the thread.
@@ -150,7 +163,7 @@ def discarded_event(
         paid: What says how long the work took and what it cost, where no other event does.
     """
     spent = paid or {}
-    return {
+    event = {
         "type": "buffering-failed",
         "operation": operation,
         "cycle_id": job["cycle_id"],
@@ -163,16 +176,17 @@ def discarded_event(
         "error": why,
         **mark_discarded(why),
     }
+    return cast("BufferingFailed", event)
 
 
-def mark_discarded(why: str) -> dict[str, Any]:
+def mark_discarded(why: str) -> Discarded:
     """Return the fields that tell work which was let go from work that failed."""
     return {"discarded": True, "reason": why.partition(":")[0]}
 
 
-def drop_stale_buffers(record: MemoryRecord, window: Window, now: datetime) -> list[Event]:
+def drop_stale_buffers(record: MemoryRecord, window: Window, now: datetime) -> list[JobResult]:
     """Drop buffered work that does not fit the conversation any more."""
-    events: list[Event] = []
+    events: list[JobResult] = []
     for chunk in record["chunks"][len(select_live_chunks(record, window)) :]:
         why = "stale: the messages of this chunk were changed or observed otherwise"
         events.append(discarded_event(record, "observation", chunk, now, why))

@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import cast
 
-from langgraph_om.core.content.attachments import selected
 from langgraph_om.core.cycles.cycle import CycleInfo
-from langgraph_om.core.cycles.hooks import check_input, pass_through_hook, write_transcripts
+from langgraph_om.core.cycles.hooks import rewrite_answer, show_messages
 from langgraph_om.core.cycles.long_transcript import merge_answers
 from langgraph_om.core.cycles.observation import merge_hints
 from langgraph_om.core.effects import EffectFlow
@@ -19,7 +18,7 @@ from langgraph_om.core.observe.log_excerpt import select_previous_sections
 from langgraph_om.core.observe.observer import ThreadInput, ThreadsInput, observe_threads
 from langgraph_om.core.observe.other_threads import OtherThread
 from langgraph_om.core.observe.parse_answer import Parsed
-from langgraph_om.core.observe.transcript import TimedMessage, Transcript
+from langgraph_om.core.observe.transcript import Transcript
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ObserverError
 
@@ -40,27 +39,23 @@ def ask_observer_of_threads(
     Raises:
         ObserverError: When there is no usable answer, or a hook failed.
     """
-    found, left_out = dict[str, Parsed](), 0
+    found: dict[str, Parsed] = {}
+    left_out: dict[str, int] = {}
     inputs: list[list[ThreadInput]] = []
     for thread, count in threads:
-        own, entries = _fit_input(cycle, thread), thread.entries[:count]
-        timed = [
-            TimedMessage(entry.message, time)
-            for entry, time in zip(entries, thread.times, strict=False)
-        ]
-        shown = yield from pass_through_hook(own, entries, timed)
-        if not shown:
+        own = _view_thread(cycle, thread)
+        shown = yield from show_messages(own, thread.entries[:count], thread.times)
+        if shown is None:
             found[thread.thread_id] = Parsed("none")
             continue
-        split = write_transcripts(cycle, shown)
-        left_out += split.left_out_tokens
-        inputs.append([_build_input(cycle, thread, transcript) for transcript in split.parts])
+        left_out[thread.thread_id] = shown.left_out_tokens
+        inputs.append([_build_input(cycle, thread, transcript) for transcript in shown.parts])
     answers = yield from _ask_in_rounds(cycle, inputs)
     for thread, _ in threads:
         if thread.thread_id in answers:
-            own, parsed = _fit_input(cycle, thread), answers[thread.thread_id]
-            found[thread.thread_id] = yield from check_input(own, parsed)
-    return found, left_out
+            own, parsed = _view_thread(cycle, thread), answers[thread.thread_id]
+            found[thread.thread_id] = yield from rewrite_answer(own, parsed)
+    return found, sum(left_out[thread_id] for thread_id in answers)
 
 
 def _ask_in_rounds(
@@ -105,20 +100,17 @@ def _continue_input(part: ThreadInput, said: Mapping[str, Sequence[Parsed]]) -> 
 
 
 def _build_input(cycle: CycleInfo, thread: OtherThread, transcript: Transcript) -> ThreadInput:
-    settings = cycle.settings
     return ThreadInput(
         thread.thread_id,
-        settings.show_id(thread.thread_id),
+        cycle.settings.show_id(thread.thread_id),
         transcript.text,
         title=thread.hints.get("thread_title"),
         hints=thread.hints,
-        attachments=selected(
-            transcript.attachments, setting=settings.observation.observe_attachments
-        ),
+        attachments=transcript.attachments,
     )
 
 
-def _fit_input(cycle: CycleInfo, thread: OtherThread) -> CycleInfo:
+def _view_thread(cycle: CycleInfo, thread: OtherThread) -> CycleInfo:
     """Return the cycle as a hook is told of it that sees one thread's texts."""
     record = cast("MemoryRecord", {**cycle.record, "thread_id": thread.thread_id, "stamps": {}})
     return replace(cycle, record=record)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
-from typing import Any, Final
+from typing import Final
 
 from langchain_core.messages import BaseMessage
 
@@ -24,6 +24,7 @@ from langgraph_om.core.observe.transcript import (
 )
 from langgraph_om.core.record.window import Entry, find_safe_cuts
 from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.wire import Excerpt
 
 _MAX_TEXT_CHARACTERS: Final = 500
 """Shown of one text, call or result in an excerpt."""
@@ -59,7 +60,7 @@ def build_excerpts(
     counter: TokenCounter,
     show_id: ShowId,
     timezone: tzinfo,
-) -> list[dict[str, Any]]:
+) -> list[Excerpt]:
     """Describe other threads in the form that the record keeps.
 
     Args:
@@ -77,7 +78,7 @@ def build_excerpts(
     ordered = sorted(threads, key=_age_key)
     counts = count_to_observe(ordered, budget)
     left = budget
-    shown: list[dict[str, Any]] = []
+    shown: list[Excerpt] = []
     for thread in reversed(ordered):
         text = _build_block(thread, len(_select_newest(thread)[0]), show_id, timezone)
         tokens = counter.count_text(text)

@@ -108,30 +108,6 @@ def parse_output(text: str, *, cut_off: bool = False) -> Parsed:
     return _read(text)
 
 
-def render_output(parsed: Parsed) -> str:
-    """Write a parsed answer in the well-formed shape.
-
-    `parse_output` gives the same value back for everything it called `ok` or `none`. In a value
-    built by hand, a structural tag inside a text is written with `&lt;` and stays so, and a text
-    that `parse_output` would tidy comes back tidied.
-    """
-    if parsed.status == "none":
-        blocks = [f"<{LOG}>(none)</{LOG}>"]
-    else:
-        blocks = [f"<{LOG}>\n{defuse_tags(parsed.observations, LOG)}\n</{LOG}>"]
-    hints = (
-        (TASK, parsed.current_task),
-        (REPLY, parsed.suggested_response),
-        (TITLE, parsed.thread_title),
-    )
-    for name, value in hints:
-        if value:
-            safe = defuse_tags(value, name)
-            body = f"\n{safe}\n" if "\n" in safe else safe
-            blocks.append(f"<{name}>{body}</{name}>")
-    return "\n".join(blocks)
-
-
 def _read(text: str) -> Parsed:
     text = strip_reasoning(text, may_be_open=True)
     if not text.strip():

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
 
 from langchain_core.messages import HumanMessage
 
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.record.window import Entry, Window, find_safe_cuts
-from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.core.wire import Chunk, MemoryRecord
 
 MIN_REMAINING = 1000
 """Tokens of messages that an activation leaves, or the retention floor where that is lower."""
@@ -31,7 +30,7 @@ _TURN_ALIGNED = 0.9
 class LiveChunk:
     """A chunk that fits the current window."""
 
-    chunk: dict[str, Any]
+    chunk: Chunk
     stop: int
     """How many of the window's messages are covered by the chunks up to this one."""
     tokens: int

@@ -41,6 +41,9 @@ _FORMS: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
     "tripwire": ((dict, type(None)), "None or a mapping"),
     "archived": _TEXT_OR_NONE,
     "evicted": _TEXT_OR_NONE,
+    "evicted_tokens": _NUMBER,
+    "deletion": _NUMBER,
+    "floor": ((dict,), "a mapping"),
 }
 """Per key of the record, the types that its value may have, and what that is."""
 
@@ -57,6 +60,7 @@ _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "token_cache": ("counter", "counts"),
     "turn": ("request", "step"),
     "tripwire": ("reason", "last_message"),
+    "floor": ("message", "starts"),
 }
 """Per key that holds one mapping, the keys that it must have."""
 

@@ -26,7 +26,36 @@ from langgraph_om.core.record.record import (
     find_newest_observed,
     select_own_groups,
 )
-from langgraph_om.core.wire import Group, MemoryRecord
+from langgraph_om.core.wire import (
+    Archived,
+    Attempt,
+    BufferingFailed,
+    BufferingStart,
+    Counted,
+    CycleEnded,
+    DeletionFound,
+    Event,
+    Evicted,
+    Group,
+    JobResult,
+    LogChange,
+    MemoryRecord,
+    ObservationActivated,
+    ObservationBuffered,
+    ObservationEnd,
+    ObservationFailed,
+    Opened,
+    OthersBuffered,
+    OthersDescribed,
+    OthersEnd,
+    ReflectionActivated,
+    ReflectionBuffered,
+    ReflectionEnd,
+    Stepped,
+    Synced,
+    Tripped,
+    Usage,
+)
 from langgraph_om.errors import ConfigurationError
 
 
@@ -51,7 +80,7 @@ def fold(record: Mapping[str, Any] | None, updates: Sequence[Any]) -> MemoryReco
     Raises:
         ConfigurationError: When an update is none of these.
     """
-    draft = _Draft(complete_record(record))
+    draft = cast("MemoryRecord", _Draft(complete_record(record)))
     for update in updates:
         for event in update if isinstance(update, list | tuple) else [update]:
             _apply(draft, event)
@@ -63,7 +92,7 @@ def fold_one(record: Mapping[str, Any] | None, update: object) -> MemoryRecord:
     return fold(record, [update])
 
 
-def _apply(record: _Draft, event: object) -> None:
+def _apply(record: MemoryRecord, event: object) -> None:
     if event is None:
         return
     if not isinstance(event, Mapping):
@@ -82,26 +111,29 @@ def _apply(record: _Draft, event: object) -> None:
     check_edit(event, RECORD_VERSION)
     if record["id"] and event.get("id", record["id"]) != record["id"]:
         return  # the memory of another agent, such as a subagent whose state is merged into this
-    record.update(event)
-    record.owns_counts = False
+    record.update(cast("MemoryRecord", event))
+    cast("_Draft", record).owns_counts = False
 
 
 # --- Effects: one per event type. Each replaces values, none changes a value in place. -----------
 
 
-def _open(record: _Draft, event: Mapping[str, Any]) -> None:
+def _open(record: MemoryRecord, event: Opened) -> None:
     """Start the record of a thread, or give it a new identity (a copied thread, another scope)."""
     if record["thread_id"] != event["thread_id"]:
         record["archived"] = None  # nothing of it is archived under its new id yet
+    if (record["thread_id"], record["resource_id"]) != (event["thread_id"], event["resource_id"]):
+        record.pop("deletion", None)
+        record.pop("floor", None)
     if event["scope"] == "resource":
         _join(record, event)
     elif record["scope"] == "resource":
         _leave(record)
-    for key in ("id", "thread_id", "resource_id", "scope"):
-        record[key] = event[key]
+    record["id"], record["thread_id"] = event["id"], event["thread_id"]
+    record["resource_id"], record["scope"] = event["resource_id"], event["scope"]
 
 
-def _join(record: _Draft, event: Mapping[str, Any]) -> None:
+def _join(record: MemoryRecord, event: Opened) -> None:
     """Let the thread take part in a shared log from now on, and send its own observations there."""
     was_shared = record["scope"] == "resource"
     record["outbox"] = []
@@ -109,44 +141,47 @@ def _join(record: _Draft, event: Mapping[str, Any]) -> None:
     if was_shared and record["resource_id"] != event["resource_id"]:
         # Log and pending work belong to another resource.
         kept = ("id", "thread_id", "resource_id", "scope", "stamps", "token_cache", "usage")
-        record.update({**blank_record(), **{key: record[key] for key in kept}})
+        former: Mapping[str, Any] = record
+        blank: Mapping[str, Any] = {**blank_record(), **{key: former[key] for key in kept}}
+        record.update(cast("MemoryRecord", blank))
     elif record["cursor"]:
-        groups = select_own_groups(cast("MemoryRecord", record))
-        own = [{**group, "thread_id": event["thread_id"]} for group in groups]
+        groups = select_own_groups(record)
+        own: list[Group] = [{**group, "thread_id": event["thread_id"]} for group in groups]
         thread_id = record["thread_id"] = event["thread_id"]
         _add_to_outbox(record, event["id"], kind="join", groups=own, thread_id=thread_id)
 
 
-def _leave(record: _Draft) -> None:
+def _leave(record: MemoryRecord) -> None:
     """Give the thread a log of its own again, with the observations of its own messages."""
-    record["log"] = select_own_groups(cast("MemoryRecord", record))
+    record["log"] = select_own_groups(record)
     record["outbox"], record["others"], record["revision"] = [], [], 0
     pending = record["pending"]
     record["pending"] = {key: job for key, job in pending.items() if key == "observation"}
 
 
-def _sync(record: _Draft, event: Mapping[str, Any]) -> None:
+def _sync(record: MemoryRecord, event: Synced) -> None:
     """Take over the shared log; the changes that it has taken in or refused are done."""
     bodies = {group["id"]: group for group in [*record["log"], *event["groups"]]}
     record["log"] = [bodies[key] for key in event["order"] if key in bodies]
     record["outbox"] = [change for change in record["outbox"] if change["id"] not in event["sent"]]
-    for key in ("generation", "revision", "cursor"):
-        record[key] = event[key]
+    record["generation"], record["revision"] = event["generation"], event["revision"]
+    record["cursor"] = event["cursor"]
     _set_hints(record, event)
 
 
-def _set_others(record: _Draft, event: Mapping[str, Any]) -> None:
+def _set_others(record: MemoryRecord, event: OthersDescribed) -> None:
     """Set what is unobserved in the other threads of the resource."""
     record["others"] = event["others"]
 
 
-def _set_counts(record: _Draft, event: Mapping[str, Any]) -> None:
+def _set_counts(record: MemoryRecord, event: Counted) -> None:
     """Set counts and times of window messages, and drop those of messages that left the window."""
     cache = record["token_cache"]
     counts = cache["counts"] if cache["counter"] == event["counter"] else {}
     stamps = record["stamps"]
-    if not record.owns_counts:
-        counts, stamps, record.owns_counts = dict(counts), dict(stamps), True
+    draft = cast("_Draft", record)
+    if not draft.owns_counts:
+        counts, stamps, draft.owns_counts = dict(counts), dict(stamps), True
     for key in event["gone"]:
         counts.pop(key, None)
         stamps.pop(key, None)
@@ -155,36 +190,36 @@ def _set_counts(record: _Draft, event: Mapping[str, Any]) -> None:
     record["stamps"] = {**event["stamps"], **stamps} if event["stamps"] else stamps
 
 
-def _note_step(record: _Draft, event: Mapping[str, Any]) -> None:
+def _note_step(record: MemoryRecord, event: Stepped) -> None:
     """Note that the Actor goes on, which ends an abort."""
     record["turn"] = {"request": event["request"], "step": event["step"]}
     record["tripwire"] = None
 
 
-def _finish_cycle(record: _Draft, event: Mapping[str, Any]) -> None:
-    effects = {
-        "observation": _finish_observation,
-        "reflection": _finish_reflection,
-        "others": _finish_others,
-    }
-    effects[event["operation"]](record, event)
+def _finish_cycle(record: MemoryRecord, event: ObservationEnd | ReflectionEnd | OthersEnd) -> None:
+    if event["operation"] == "observation":
+        _finish_observation(record, event)
+    elif event["operation"] == "reflection":
+        _finish_reflection(record, event)
+    else:
+        _finish_others(record, event)
 
 
-def _finish_observation(record: _Draft, event: Mapping[str, Any]) -> None:
+def _finish_observation(record: MemoryRecord, event: ObservationEnd) -> None:
     """Add observations to the log; the cursor moves only from where the Observer began."""
     if _extend_log(record, event, [event["group"]]):
         _set_hints(record, event)
         _note_success(record, event)
 
 
-def _finish_reflection(record: _Draft, event: Mapping[str, Any]) -> None:
+def _finish_reflection(record: MemoryRecord, event: ReflectionEnd) -> None:
     """Replace exactly the groups that a reflection read."""
     if _replace_groups(record, event):
         _set_hints(record, event)
         _note_success(record, event)
 
 
-def _finish_others(record: _Draft, event: Mapping[str, Any]) -> None:
+def _finish_others(record: MemoryRecord, event: OthersEnd | OthersBuffered) -> None:
     """Send observations of other threads' messages to the shared log."""
     known = {item["id"] for item in [*record["outbox"], *record["log"]]}
     sections = [section for section in event["sections"] if section["groups"][0]["id"] not in known]
@@ -194,30 +229,43 @@ def _finish_others(record: _Draft, event: Mapping[str, Any]) -> None:
         _note_success(record, event)
 
 
-def _note_failure(record: _Draft, event: Mapping[str, Any]) -> None:
+def _note_failure(record: MemoryRecord, event: ObservationFailed | BufferingFailed) -> None:
     """Count a failure; the next attempt waits for growth, also after work that was let go."""
     operation = event["operation"]
-    former = record["attempts"].get(operation, {})
-    if former.get("cycle_id") == event["cycle_id"]:
+    former = record["attempts"].get(operation)
+    if former is not None and former.get("cycle_id") == event["cycle_id"]:
         return
-    keys = ("failures", "at_tokens", "retry_at_tokens", "cycle_id", "error")
-    attempt = {key: event[key] for key in keys}
-    if event.get("discarded"):  # what failed before is what there is to say
-        attempt["error"] = former.get("error")
-    attempt["last_message"] = event.get("last_message")
+    facts: Mapping[str, Any] = event
+    attempt: Attempt = {
+        "failures": event["failures"],
+        "at_tokens": event["at_tokens"],
+        "retry_at_tokens": event["retry_at_tokens"],
+        "cycle_id": event["cycle_id"],
+        "error": event["error"],
+    }
+    if facts.get("discarded"):  # what failed before is what there is to say
+        attempt["error"] = former.get("error") if former is not None else None
+    attempt["last_message"] = facts.get("last_message")
     record["attempts"] = {**record["attempts"], operation: attempt}
     _add_usage(record, event)
 
 
-def _start_buffering(record: _Draft, event: Mapping[str, Any]) -> None:
+def _start_buffering(record: MemoryRecord, event: BufferingStart) -> None:
     """Note a background job and what it covers; its state is the executor's to know."""
     record["pending"] = {
         **record["pending"],
-        event["operation"]: {key: event[key] for key in ("cycle_id", "at", "tokens", "covers")},
+        event["operation"]: {
+            "cycle_id": event["cycle_id"],
+            "at": event["at"],
+            "tokens": event["tokens"],
+            "covers": event["covers"],
+        },
     }
 
 
-def _end_buffering(record: _Draft, event: Mapping[str, Any]) -> None:
+def _end_buffering(
+    record: MemoryRecord, event: ObservationBuffered | ReflectionBuffered | OthersBuffered
+) -> None:
     """Keep a job's result until it is needed."""
     if not _take_pending(record, event):
         return
@@ -231,7 +279,7 @@ def _end_buffering(record: _Draft, event: Mapping[str, Any]) -> None:
     _note_success(record, event)
 
 
-def _fail_buffering(record: _Draft, event: Mapping[str, Any]) -> None:
+def _fail_buffering(record: MemoryRecord, event: BufferingFailed) -> None:
     """Drop a job that failed, or a result that does not fit the conversation any more."""
     kept = [chunk for chunk in record["chunks"] if chunk["cycle_id"] != event["cycle_id"]]
     dropped = len(kept) < len(record["chunks"])
@@ -245,7 +293,7 @@ def _fail_buffering(record: _Draft, event: Mapping[str, Any]) -> None:
         _add_usage(record, event)
 
 
-def _take_pending(record: _Draft, event: Mapping[str, Any]) -> bool:
+def _take_pending(record: MemoryRecord, event: JobResult) -> bool:
     """Remove this job from the pending ones; return whether it was one of them."""
     operation = event["operation"]
     job = record["pending"].get(operation)
@@ -255,7 +303,7 @@ def _take_pending(record: _Draft, event: Mapping[str, Any]) -> bool:
     return True
 
 
-def _activate(record: _Draft, event: Mapping[str, Any]) -> None:
+def _activate(record: MemoryRecord, event: ObservationActivated | ReflectionActivated) -> None:
     """Put buffered work into the log, without a model."""
     if event["operation"] == "reflection":
         if _replace_groups(record, event):
@@ -270,27 +318,51 @@ def _activate(record: _Draft, event: Mapping[str, Any]) -> None:
         _set_hints(record, event)
 
 
-def _trip(record: _Draft, event: Mapping[str, Any]) -> None:
+def _trip(record: MemoryRecord, event: Tripped) -> None:
     """End the turn without an answer."""
-    keys = ("operation", "reason", "last_message")
-    record["tripwire"] = {key: event[key] for key in keys}
+    record["tripwire"] = {
+        "operation": event["operation"],
+        "reason": event["reason"],
+        "last_message": event["last_message"],
+    }
 
 
-def _note_archived(record: _Draft, event: Mapping[str, Any]) -> None:
+def _note_archived(record: MemoryRecord, event: Archived) -> None:
     """Note up to where the archive has the conversation."""
     record["archived"] = event["last"]
 
 
-def _note_evicted(record: _Draft, event: Mapping[str, Any]) -> None:
+def _note_deletion(record: MemoryRecord, event: DeletionFound) -> None:
+    """Note how often the thread was deleted; what it had in a shared log then, it has no more."""
+    record["deletion"] = event["number"]
+    if event["floor"] is None:
+        return
+    record["floor"] = event["floor"]
+    if record["scope"] != "resource":
+        return
+    own, is_all = record["thread_id"], event["of_resource"]
+    draft = cast("_Draft", record)
+    for key in ("log", "outbox"):
+        draft[key] = [
+            item for item in draft[key] if not is_all and item.get("thread_id") not in (None, own)
+        ]
+    draft.update(cursor=[], chunks=[], reflection=None, pending={}, revision=0)
+    draft.update(dict.fromkeys(HINTS))
+
+
+def _note_evicted(record: MemoryRecord, event: Evicted) -> None:
     """Note up to where observed messages were removed from the conversation."""
     record["evicted"] = event["last"]
+    tokens = event.get("tokens")
+    if tokens:
+        record["evicted_tokens"] = record.get("evicted_tokens", 0) + tokens
 
 
-def _ignore(record: _Draft, event: Mapping[str, Any]) -> None:
+def _ignore(record: MemoryRecord, event: Event) -> None:
     """Change nothing; the event is only streamed."""
 
 
-_EFFECTS: dict[str, Callable[[_Draft, Mapping[str, Any]], None]] = {
+_EFFECTS: dict[str, Callable[[MemoryRecord, Any], None]] = {
     "opened": _open,
     "counted": _set_counts,
     "stepped": _note_step,
@@ -307,6 +379,7 @@ _EFFECTS: dict[str, Callable[[_Draft, Mapping[str, Any]], None]] = {
     "tripped": _trip,
     "archived": _note_archived,
     "evicted": _note_evicted,
+    "deletion": _note_deletion,
     "tripwire": _ignore,
     "synced": _sync,
     "others": _set_others,
@@ -319,7 +392,9 @@ FOLDED_TYPES = frozenset(kind for kind, effect in _EFFECTS.items() if effect is 
 # --- What several effects do ---------------------------------------------------------------------
 
 
-def _extend_log(record: dict[str, Any], event: Mapping[str, Any], groups: Sequence[Group]) -> bool:
+def _extend_log(
+    record: MemoryRecord, event: ObservationEnd | ObservationActivated, groups: Sequence[Group]
+) -> bool:
     known = {group["id"] for group in record["log"]}
     if event["after"] != find_newest_observed(record) or any(
         group["id"] in known for group in groups
@@ -341,7 +416,7 @@ def _extend_log(record: dict[str, Any], event: Mapping[str, Any], groups: Sequen
     return True
 
 
-def _replace_groups(record: _Draft, event: Mapping[str, Any]) -> bool:
+def _replace_groups(record: MemoryRecord, event: ReflectionEnd | ReflectionActivated) -> bool:
     read = event["group_ids"]
     start = find_groups(record["log"], read)
     if start is None:
@@ -357,44 +432,40 @@ def _replace_groups(record: _Draft, event: Mapping[str, Any]) -> bool:
     return True
 
 
-def _add_to_outbox(record: dict[str, Any], cycle_id: str, **change: Any) -> None:
+def _add_to_outbox(record: MemoryRecord, cycle_id: str, **change: Any) -> None:
     """Note a change that the shared log does not have yet; without a thread id there is none."""
     if not record["thread_id"]:
         return
     hints = {name: record[name] for name in HINTS}
     item = {"id": cycle_id, "cursor": record["cursor"], "hints": hints, **change}
-    record["outbox"] = [*record["outbox"], item]
+    record["outbox"] = [*record["outbox"], cast("LogChange", item)]
 
 
-def _set_hints(record: _Draft, event: Mapping[str, Any]) -> None:
+def _set_hints(record: MemoryRecord, event: Mapping[str, Any]) -> None:
     """Take over the hints that the event has; the others stay."""
     for hint in HINTS:
         if event.get(hint) is not None:
             record[hint] = event[hint]
 
 
-def _note_success(record: _Draft, event: Mapping[str, Any]) -> None:
+def _note_success(record: MemoryRecord, event: CycleEnded) -> None:
     _reset_attempts(record, event)
     _add_usage(record, event)
 
 
-def _reset_attempts(record: _Draft, event: Mapping[str, Any]) -> None:
+def _reset_attempts(record: MemoryRecord, event: CycleEnded | ReflectionActivated) -> None:
     """Drop earlier failures, and wait for growth where the event asks for it."""
     operation = event["operation"]
     attempts = {key: value for key, value in record["attempts"].items() if key != operation}
-    if event.get("retry_at_tokens") is not None:
+    rest: Mapping[str, Any] = event
+    if rest.get("retry_at_tokens") is not None:
         keys = ("failures", "still_large", "at_tokens", "retry_at_tokens")
-        attempts[operation] = {key: event[key] for key in keys}
+        attempts[operation] = cast("Attempt", {key: rest[key] for key in keys})
     record["attempts"] = attempts
 
 
-def _add_usage(record: _Draft, event: Mapping[str, Any]) -> None:
-    usage, spent = record["usage"], event["usage"]
-    before = usage.get(event["operation"], {})
-    record["usage"] = {
-        **usage,
-        event["operation"]: {
-            **before,
-            **{key: before.get(key, 0) + value for key, value in spent.items()},
-        },
-    }
+def _add_usage(record: MemoryRecord, event: CycleEnded) -> None:
+    operation, spent = event["operation"], cast("Mapping[str, int]", event["usage"])
+    before = cast("Mapping[str, int]", record["usage"].get(operation, {}))
+    total = {**before, **{key: before.get(key, 0) + value for key, value in spent.items()}}
+    record["usage"] = {**record["usage"], operation: cast("Usage", total)}

@@ -6,16 +6,16 @@ Nothing here changes a record; `fold` does.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from langgraph_om.core.content.text import show_key
-from langgraph_om.core.wire import Group, MemoryRecord
+from langgraph_om.core.wire import Group, MemoryRecord, Operation, TokenCount
 from langgraph_om.errors import ConfigurationError
 
 RECORD_VERSION = 1
 """Version of the record's form; a record of a later version is refused."""
 
-HINTS = ("current_task", "suggested_response", "thread_title")
+HINTS: Final = ("current_task", "suggested_response", "thread_title")
 """What an observation may state beside its items."""
 
 CURSOR_TAIL = 16
@@ -56,7 +56,13 @@ def blank_record() -> MemoryRecord:
     }
 
 
-RECORD_KEYS = frozenset(blank_record())
+_FIRST_KEYS = frozenset(blank_record())
+"""What each record has."""
+
+LATER_KEYS = frozenset({"evicted_tokens", "deletion", "floor"})
+"""What a record has only once there is something to note."""
+
+RECORD_KEYS = _FIRST_KEYS | LATER_KEYS
 
 
 def log_tokens(record: MemoryRecord) -> int:
@@ -64,10 +70,10 @@ def log_tokens(record: MemoryRecord) -> int:
     return sum(group["tokens"] for group in record["log"])
 
 
-def count_failures(record: MemoryRecord, operation: str) -> int:
+def count_failures(record: MemoryRecord, operation: Operation) -> int:
     """Count the consecutive failures of an operation."""
-    count: int = record["attempts"].get(operation, {}).get("failures", 0)
-    return count
+    attempt = record["attempts"].get(operation)
+    return attempt.get("failures", 0) if attempt is not None else 0
 
 
 def find_newest_observed(record: Mapping[str, Any]) -> str | None:
@@ -76,11 +82,10 @@ def find_newest_observed(record: Mapping[str, Any]) -> str | None:
     return cursor[-1] if cursor else None
 
 
-def select_valid_counts(record: MemoryRecord, counter: str) -> dict[str, list[Any]]:
+def select_valid_counts(record: MemoryRecord, counter: str) -> dict[str, TokenCount]:
     """Return the cached token counts if they are of a counter of this identity."""
     cache = record["token_cache"]
-    counts: dict[str, list[Any]] = cache["counts"]
-    return counts if cache["counter"] == counter else {}
+    return cache["counts"] if cache["counter"] == counter else {}
 
 
 def complete_record(value: object) -> MemoryRecord:
@@ -106,7 +111,7 @@ def complete_record(value: object) -> MemoryRecord:
     if unknown:
         msg = f"`om` has the key {unknown[0]!r}, which is no key of a memory record"
         raise ConfigurationError(msg)
-    if len(value) == len(RECORD_KEYS):
+    if value.keys() >= _FIRST_KEYS:
         return cast("MemoryRecord", value)
     return cast("MemoryRecord", {**blank_record(), **value})
 
@@ -138,10 +143,21 @@ def write_log(groups: Sequence[Group]) -> str:
     return "\n\n".join(group["text"] for group in groups if group["text"])
 
 
+MAX_SHOWN_RANGES: Final = 5
+"""Of one group; with more, the line would soon be longer than the text above it."""
+
+
 def write_range(group: Group) -> str:
-    """Return the line that names the messages of a group; empty when it has no ranges."""
-    ranges = ",".join(f"{show_key(first)}:{show_key(last)}" for first, last in group["ranges"])
-    return f"_range: `{ranges}`_" if ranges else ""
+    """Return the line that names the messages of a group; empty when it has no ranges.
+
+    Of many ranges, neighbours are shown as one; any id in the line is a place to read from.
+    """
+    ranges = group["ranges"]
+    size = len(ranges)
+    parts = min(size, MAX_SHOWN_RANGES)
+    runs = (ranges[size * at // parts : size * (at + 1) // parts] for at in range(parts))
+    shown = ",".join(f"{show_key(run[0][0])}:{show_key(run[-1][1])}" for run in runs)
+    return f"_range: `{shown}`_" if shown else ""
 
 
 def group_by_thread(groups: Sequence[Group]) -> dict[str, list[Group]]:

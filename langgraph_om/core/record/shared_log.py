@@ -16,8 +16,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from langgraph_om.core.record.record import HINTS, blank_record, find_groups, find_newest_observed
-from langgraph_om.core.wire import Group, MemoryRecord, SharedLog, SharedThread
+from langgraph_om.core.content.message_keys import derive_id, find_parent_thread
+from langgraph_om.core.record.record import (
+    HINTS,
+    blank_record,
+    find_groups,
+    find_newest_observed,
+    select_own_groups,
+)
+from langgraph_om.core.wire import (
+    Extension,
+    Group,
+    Joining,
+    LogChange,
+    MemoryRecord,
+    Replacement,
+    SharedLog,
+    SharedThread,
+    Synced,
+)
 
 
 def make_blank_log() -> SharedLog:
@@ -30,10 +47,15 @@ def complete_log(stored: Mapping[str, Any] | None) -> SharedLog:
     return cast("SharedLog", {**make_blank_log(), **(stored or {})})
 
 
-def apply_changes(shared: SharedLog, changes: Sequence[Mapping[str, Any]]) -> SharedLog:
+def apply_changes(shared: SharedLog, changes: Sequence[LogChange]) -> SharedLog:
     """Apply changes to a log in order, leaving out those that do not fit any more."""
     for change in changes:
-        shared = _EFFECTS[change["kind"]](shared, change)
+        if change["kind"] == "extend":
+            shared = _extend(shared, change)
+        elif change["kind"] == "join":
+            shared = _join(shared, change)
+        else:
+            shared = _replace(shared, change)
     return shared
 
 
@@ -47,18 +69,22 @@ def rewind(shared: SharedLog, thread_id: str, cursor: Sequence[str]) -> SharedLo
 
 
 def without_thread(stored: Mapping[str, Any], thread_id: str) -> dict[str, Any]:
-    """Return a stored log without one thread."""
+    """Return a stored log without one thread, and without what runs within it."""
     shared = complete_log(stored)
+
+    def is_it(key: str | None) -> bool:
+        return key is not None and thread_id in (key, find_parent_thread(key))
+
     return {
         **stored,
-        "log": [group for group in shared["log"] if group["thread_id"] != thread_id],
-        "threads": {key: value for key, value in shared["threads"].items() if key != thread_id},
+        "log": [group for group in shared["log"] if not is_it(group["thread_id"])],
+        "threads": {key: value for key, value in shared["threads"].items() if not is_it(key)},
     }
 
 
 def diff_record(
-    record: MemoryRecord, shared: SharedLog, revision: int, sent: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
+    record: MemoryRecord, shared: SharedLog, revision: int, sent: Sequence[LogChange]
+) -> Synced:
     """Return the event that brings a thread's copy of the log up to date.
 
     Args:
@@ -70,7 +96,7 @@ def diff_record(
     present = {group["id"]: group for group in record["log"]}
     own = shared["threads"].get(record["thread_id"])
     cursor = list(own["cursor"]) if own else []
-    event: dict[str, Any] = {
+    event: Synced = {
         "type": "synced",
         "revision": revision,
         "generation": shared["generation"],
@@ -80,8 +106,49 @@ def diff_record(
         "sent": [change["id"] for change in sent],
     }
     if own and cursor != record["cursor"]:  # another thread observed messages of this one
-        event.update(own["hints"])
+        event.update(cast("Synced", own["hints"]))
     return event
+
+
+def lacks_groups(shared: SharedLog, revision: int, record: MemoryRecord) -> bool:
+    """Return whether a log lost what a thread's copy of it had: it is another one, or an older one.
+
+    Args:
+        shared: The log of its resource.
+        revision: The revision of that log.
+        record: The memory of the thread.
+    """
+    if revision < record["revision"]:
+        return True
+    if not record["revision"] or shared["generation"] > record["generation"]:
+        return False
+    unsent = {group["id"] for change in record["outbox"] for group in change["groups"]}
+    present = {group["id"] for group in shared["log"]} | unsent
+    if record["thread_id"] not in shared["threads"]:
+        return any(group["id"] not in present for group in select_own_groups(record))
+    if revision > record["revision"] or shared["generation"] < record["generation"]:
+        return False
+    return any(group["id"] not in present for group in record["log"])
+
+
+def join_again(record: MemoryRecord) -> list[LogChange]:
+    """Return the changes with which a thread brings what it has to a log that lost it."""
+    copy: Mapping[str, Any] = record
+    own: Joining = {
+        "id": derive_id("join", record["id"], record["revision"]),
+        "kind": "join",
+        "is_newer": True,
+        "thread_id": record["thread_id"],
+        "groups": select_own_groups(record),
+        "cursor": record["cursor"],
+        "hints": {name: copy[name] for name in HINTS},
+    }
+    others = [
+        change
+        for change in record["outbox"]
+        if change["kind"] == "extend" and change["thread_id"] != record["thread_id"]
+    ]
+    return [own, *others]
 
 
 def to_record(stored: Mapping[str, Any], resource_id: str, revision: int) -> MemoryRecord:
@@ -100,7 +167,7 @@ def to_record(stored: Mapping[str, Any], resource_id: str, revision: int) -> Mem
 # --- Effects: one per kind of change -------------------------------------------------------------
 
 
-def _extend(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
+def _extend(shared: SharedLog, change: Extension) -> SharedLog:
     """Add observations of a thread's messages."""
     thread_id = change["thread_id"]
     known = shared["threads"].get(thread_id)
@@ -109,17 +176,18 @@ def _extend(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
     return _put_thread(shared, change, change["groups"])
 
 
-def _join(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
+def _join(shared: SharedLog, change: Joining) -> SharedLog:
     """Add a thread that had a log of its own, or was copied.
 
     The observations of a thread that took part before replace those that it left behind, unless
-    others have observed more of it meanwhile.
+    others have observed more of it meanwhile. What a lost log had of it is older in any case.
     """
     thread_id = change["thread_id"]
     known = shared["threads"].get(thread_id)
     if known is not None:
         ends = {last for group in change["groups"] for _, last in group["ranges"]}
-        if find_newest_observed(known) not in {*ends, *change["cursor"]} or not change["groups"]:
+        goes_on = find_newest_observed(known) in {*ends, *change["cursor"]} and change["groups"]
+        if not goes_on and not change.get("is_newer"):
             return shared
         others = [group for group in shared["log"] if group["thread_id"] != thread_id]
         brought = {group["id"] for group in change["groups"]}
@@ -131,7 +199,9 @@ def _join(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
     return _put_thread(shared, change, change["groups"])
 
 
-def _put_thread(shared: SharedLog, change: Mapping[str, Any], groups: Sequence[Group]) -> SharedLog:
+def _put_thread(
+    shared: SharedLog, change: Extension | Joining, groups: Sequence[Group]
+) -> SharedLog:
     present = {group["id"] for group in shared["log"]}
     former = shared["threads"].get(change["thread_id"])
     hints: dict[str, str | None] = dict(former["hints"]) if former else dict.fromkeys(HINTS)
@@ -144,7 +214,7 @@ def _put_thread(shared: SharedLog, change: Mapping[str, Any], groups: Sequence[G
     }
 
 
-def _replace(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
+def _replace(shared: SharedLog, change: Replacement) -> SharedLog:
     """Replace exactly the groups that a reflection read."""
     read = change["group_ids"]
     start = find_groups(shared["log"], read)
@@ -156,6 +226,3 @@ def _replace(shared: SharedLog, change: Mapping[str, Any]) -> SharedLog:
         "log": [*log[:start], *change["groups"], *log[start + len(read) :]],
         "threads": shared["threads"],
     }
-
-
-_EFFECTS = {"extend": _extend, "join": _join, "replace": _replace}

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, cast
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langgraph_om.core.content.message_keys import (
-    CONTINUATION_ID,
     Keyed,
     content_digest,
     is_conversation,
+    is_reminder,
     key_of,
     keyed_messages,
 )
@@ -48,12 +48,13 @@ class Window:
     """The live user request, when it is before the window."""
     request_tokens: int
     """Tokens of the live user request, when it is before the window."""
-    observed_keys: tuple[str, ...]
-    """Keys of the last messages before the window, newest last: the tail of a cursor."""
+    observed: tuple[tuple[str, BaseMessage], ...]
+    """The last messages before the window with their keys, as many as a cursor names."""
     last_key: str | None
     """Key of the conversation's last message."""
     fresh_from: int
-    """Index of the first entry that is new in this turn, in a thread that is new to memory."""
+    """Index of the first entry of the turn: the live user request, or 0 when it is before the
+    window; behind all entries without one."""
 
     def weight(self, start: int, stop: int) -> int:
         """Count the tokens of the entries from `start` up to `stop`."""
@@ -61,7 +62,8 @@ class Window:
 
     def cursor_after(self, count: int) -> list[str]:
         """Return the cursor once the first `count` entries are observed."""
-        keys = [*self.observed_keys, *(entry.key for entry in self.entries[:count])]
+        keys = [key for key, message in self.observed if message.id]
+        keys += [entry.key for entry in self.entries[:count]]
         return keys[-CURSOR_TAIL:]
 
 
@@ -111,11 +113,9 @@ def open_window(
             if pinned is not None
             else 0
         ),
-        observed_keys=_collect_keys_before(messages, start),
+        observed=_collect_before(messages, start),
         last_key=keyed[-1][0] if keyed else (key_of(messages[-1]) if messages else None),
-        fresh_from=next(
-            (at for at, entry in enumerate(entries) if entry.key == request_key), len(entries)
-        ),
+        fresh_from=0 if pinned is not None else _find_key(entries, request_key),
     )
 
 
@@ -185,14 +185,21 @@ def _find_newest_human(messages: Sequence[BaseMessage], request: str | None = No
             if key_of(messages[at]) == request:
                 return at
     for at in range(len(messages) - 1, -1, -1):
-        if isinstance(messages[at], HumanMessage) and messages[at].id != CONTINUATION_ID:
+        if isinstance(messages[at], HumanMessage) and not is_reminder(messages[at]):
             return at
     return None
 
 
-def _collect_keys_before(messages: Sequence[BaseMessage], start: int) -> tuple[str, ...]:
+def _find_key(entries: Sequence[Entry], key: str | None) -> int:
+    """Return the index of an entry; the number of entries when it is none of them."""
+    return next((at for at, entry in enumerate(entries) if entry.key == key), len(entries))
+
+
+def _collect_before(
+    messages: Sequence[BaseMessage], start: int
+) -> tuple[tuple[str, BaseMessage], ...]:
     tail = messages[max(0, start - CURSOR_TAIL) : start]
-    return tuple(key_of(message) for message in tail if message.id and is_conversation(message))
+    return tuple((key_of(message), message) for message in tail if is_conversation(message))
 
 
 # --- The cursor ----------------------------------------------------------------------------------

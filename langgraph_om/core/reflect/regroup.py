@@ -2,7 +2,8 @@
 
 The log is a list of immutable groups; text exists only on the way to a model. A reflection is tied
 to its sources by date: each section of the new text replaces the groups of its days, so that every
-covered range of messages stays in exactly one group.
+covered range of messages stays in exactly one group. A group keeps the ranges of its sources apart,
+so that each still leads to few messages.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from typing import Final
 
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.escape import escape
@@ -66,7 +68,7 @@ def regroup(
             {
                 "id": derive_id("group", cycle_id, len(groups)),
                 "kind": "reflection",
-                "ranges": _join_ranges(share),
+                "ranges": _collect_ranges(share),
                 "thread_id": share[0]["thread_id"],
                 "observed_at": reflected_at,
                 "text": carried,
@@ -127,6 +129,9 @@ def regroup_threads(
 
 # --- Sections and their sources ------------------------------------------------------------------
 
+_OwnedRange = tuple[str | None, str, str]
+"""A range of messages behind the thread they belong to: thread, first, last."""
+
 
 @dataclass(frozen=True, slots=True)
 class _DaySection:
@@ -163,18 +168,37 @@ def _assign_sources(sources: Sequence[Group], days: Sequence[date]) -> list[list
     return shares
 
 
-def _join_ranges(groups: Sequence[Group]) -> list[list[str]]:
-    """Join the ranges of adjacent groups of one thread: each continues where the last one ended."""
-    ranges: list[list[str]] = []
-    owner: str | None = None
-    for group in groups:
-        for first, last in group["ranges"]:
-            if ranges and group["thread_id"] == owner:
-                ranges[-1] = [ranges[-1][0], last]
-            else:
-                ranges.append([first, last])
-            owner = group["thread_id"]
-    return ranges
+MAX_RANGES: Final = 20
+"""More ranges of one group are joined in pairs, the oldest first."""
+
+
+def _collect_ranges(groups: Sequence[Group]) -> list[list[str]]:
+    """Return the ranges of groups, each for itself as long as there are not too many of them.
+
+    Ranges are joined only with the next one of the same thread, which continues where the one
+    before it ended.
+    """
+    ranges = [
+        (group["thread_id"], first, last) for group in groups for first, last in group["ranges"]
+    ]
+    while len(ranges) > MAX_RANGES and len(joined := _join_oldest(ranges)) < len(ranges):
+        ranges = joined
+    return [[first, last] for _, first, last in ranges]
+
+
+def _join_oldest(ranges: Sequence[_OwnedRange]) -> list[_OwnedRange]:
+    """Join pairs of neighbours of one thread, from the oldest on, while there are too many."""
+    joined: list[_OwnedRange] = []
+    at = 0
+    while at < len(ranges):
+        owner, first, last = ranges[at]
+        excess = len(joined) + len(ranges) - at - MAX_RANGES
+        if excess > 0 and at + 1 < len(ranges) and ranges[at + 1][0] == owner:
+            at += 1
+            last = ranges[at][2]
+        joined.append((owner, first, last))
+        at += 1
+    return joined
 
 
 def _find_places(

@@ -24,10 +24,18 @@ from langgraph_om.core.content.message_keys import (
     key_of,
     keyed_messages,
 )
-from langgraph_om.core.effects import EffectFlow, Storage, StorageReply, Warn
+from langgraph_om.core.effects import EffectFlow, Storage, StorageReply, warn_once_an_outage
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import CURSOR_TAIL, select_own_groups
 from langgraph_om.core.record.window import select_observed
+from langgraph_om.core.step.deletion import (
+    drop_deleted,
+    drop_deleted_groups,
+    is_survivor,
+    look_for_deletion,
+    warn_of_loss,
+)
+from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Event, Group, MemoryRecord
 from langgraph_om.errors import ArchiveError
 
@@ -67,7 +75,7 @@ def archive_new(
 
     Args:
         settings: The settings in force.
-        record: The memory of the thread, looked at in this step.
+        record: The memory of the thread, with what this step found folded in.
         messages: The whole conversation.
         now: The current time.
         changed: Keys of messages that are new or edited.
@@ -93,7 +101,9 @@ def archive_new(
         events = yield from _append_new(archive, record, messages, missed, memory)
         archived = fold(record, [events]) if events else record
         if settings.evicts:
-            evicted = yield from _find_removable(archive, archived, messages, request)
+            evicted = yield from _find_removable(
+                archive, archived, messages, request, settings.counter
+            )
             archived, events = fold(archived, [evicted]), [*events, *evicted]
     except ArchiveError as error:
         is_long = request is not None and archive.seconds >= LONG_SECONDS
@@ -105,13 +115,6 @@ def archive_new(
     if not memory.is_settled:
         yield Storage("note_archived", (thread,))
     return archived, events
-
-
-def warn_once_an_outage(text: str, arguments: Sequence[Any]) -> EffectFlow[None]:
-    """Log that the archive failed, with its place, unless that was said since it last answered."""
-    reply: StorageReply = yield Storage("note_outage")
-    if reply.error is None and reply.value is not None:
-        yield Warn(f"{text} (at %s; said once until it answers)", (*arguments, reply.value))
 
 
 @dataclass(slots=True)
@@ -152,20 +155,28 @@ def _append_new(
 ) -> EffectFlow[list[Event]]:
     """Archive new messages and groups; all messages where the archive is an older copy, or new.
 
-    Whether it has what the record says is asked once in a process.
+    Whether it has what the record says is asked once in a process. What was deleted is left out.
     """
     last = record["archived"]
     is_there = last is None or memory.is_known or last in (yield from archive.archived_keys([last]))
-    if is_there:
+    noted: list[Event] = []
+    if last is None or not is_there:
+        noted = yield from look_for_deletion(record, archive.call)
+        record = fold(record, [noted])
+    if not is_there and not is_survivor(noted):
+        yield from warn_of_loss(record)
+    if is_there or is_survivor(noted):
         after, new = find_unarchived(record, messages, changed)
     else:
         after, new = _find_all_unarchived(record, messages)
     if new:
         yield from archive.append(new, after=after, title=record["thread_title"])
-    if memory.new_groups:
+    groups = drop_deleted_groups(record, memory.new_groups)
+    if groups and not is_survivor(noted):
         whose = (archive.thread_id, archive.resource_id)
-        yield from archive.call("add_new_groups", *whose, memory.new_groups, archive.now)
-    return [{"type": "archived", "last": new[-1][0]}] if new else []
+        yield from archive.call("add_new_groups", *whose, groups, archive.now)
+    archived: list[Event] = [{"type": "archived", "last": new[-1][0]}] if new else []
+    return [*noted, *archived]
 
 
 def _find_removable(
@@ -173,11 +184,16 @@ def _find_removable(
     record: MemoryRecord,
     messages: Sequence[BaseMessage],
     request: str | None,
+    counter: TokenCounter,
 ) -> EffectFlow[list[Event]]:
     """Tell what may be removed; what was edited since it was archived is archived anew."""
     keys = find_evictable(record, messages, request)
     kept = yield from archive.archived_keys(keys)
     if len(kept) < len(keys):
+        noted = yield from look_for_deletion(record, archive.call)
+        if is_survivor(noted):  # what it had then stays
+            return noted
+        yield from warn_of_loss(record)
         after, missing = _find_all_unarchived(record, messages)
         yield from archive.append(missing, after=after)
         kept = yield from archive.archived_keys(keys)
@@ -191,22 +207,39 @@ def _find_removable(
         if content_digest(message) != content_digest(known[key]):
             yield from archive.append([(key, known[key])], after=before)
         before = key
-    return [{"type": "evicted", "last": ids[-1], "ids": ids}]
+    tokens = sum(counter.count_message(known[key]) for key in ids)
+    return [{"type": "evicted", "last": ids[-1], "ids": ids, "tokens": tokens}]
 
 
 def complete_thread(
-    thread_id: str, resource_id: str | None, messages: Sequence[BaseMessage], now: datetime
+    record: MemoryRecord,
+    thread_id: str,
+    resource_id: str | None,
+    messages: Sequence[BaseMessage],
+    now: datetime,
 ) -> EffectFlow[None]:
-    """Archive what is missing of a conversation whose record is not at hand.
+    """Archive what is missing of a conversation, without noting it in its record.
+
+    Args:
+        record: The memory of the thread; blank where it is not known.
+        thread_id: The thread.
+        resource_id: The resource.
+        messages: The whole conversation.
+        now: The current time.
 
     Raises:
         ArchiveError: When the storage fails.
     """
-    entries = _select_conversation(messages)
+    entries = drop_deleted(record, _select_conversation(messages))
     if not entries or not thread_id:
         return
     archive = _Archive(thread_id, resource_id, now)
     known = yield from archive.archived_keys([key for key, _ in entries])
+    if not known:
+        whose = {**record, "thread_id": thread_id, "resource_id": resource_id}
+        whole = cast("MemoryRecord", whose)
+        noted = yield from look_for_deletion(whole, archive.call)
+        entries = drop_deleted(fold(whole, [noted]), entries)
     last = max((at for at, (key, _) in enumerate(entries) if key in known), default=-1)
     new = entries[last + 1 :]
     if new:
@@ -237,7 +270,7 @@ def find_unarchived(
         if is_conversation(message):
             found[key] = message
     # From the start, behind what was removed: the archive knows what it has already.
-    return record["evicted"], _select_conversation(messages)
+    return record["evicted"], drop_deleted(record, _select_conversation(messages))
 
 
 def _find_all_unarchived(
@@ -249,6 +282,18 @@ def _find_all_unarchived(
 
 def _select_conversation(messages: Sequence[BaseMessage]) -> Keyed:
     return [entry for entry in keyed_messages(messages) if is_conversation(entry[1])]
+
+
+def _drop_floor(
+    record: MemoryRecord, messages: Sequence[BaseMessage], observed: Sequence[BaseMessage]
+) -> Sequence[BaseMessage]:
+    """Leave out the messages that the thread had when it was deleted, which stay."""
+    floor = record.get("floor")
+    last = floor.get("message") if floor else None
+    if last is None or all(key_of(message) != last for message in messages):
+        return observed
+    places = [at for at, message in enumerate(observed) if key_of(message) == last]
+    return observed[places[-1] + 1 :] if places else []
 
 
 def find_evictable(
@@ -267,6 +312,6 @@ def find_evictable(
     """
     if record["outbox"]:  # others may have observed these messages otherwise meanwhile
         return []
-    observed = select_observed(record, messages)[:-CURSOR_TAIL]
+    observed = _drop_floor(record, messages, select_observed(record, messages)[:-CURSOR_TAIL])
     old = takewhile(lambda message: message.id == key_of(message) != request, observed)
     return [str(message.id) for message in old]

@@ -7,11 +7,11 @@ shared log, what is due is decided, and the state of both windows is told.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import derive_id
@@ -21,11 +21,11 @@ from langgraph_om.core.events import iso
 from langgraph_om.core.plan import PROCEED, Decision, plan
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import select_valid_counts
-from langgraph_om.core.record.window import Window, open_window
+from langgraph_om.core.record.window import Entry, Window, open_window
 from langgraph_om.core.step.archive import archive_new
 from langgraph_om.core.step.shared_log import check_resource_id, exchange
 from langgraph_om.core.step.status import build_status, build_trim_notice
-from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.core.wire import Event, MemoryRecord, Operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,9 @@ def inspect(
             changed=found.changed,
             request=found.window.request,
         )
-        found = replace(found, record=archived, events=[*found.events, *events])
+        is_same = archived["cursor"] == found.record["cursor"]
+        window = found.window if is_same else open_window(archived, messages, settings.counter)
+        found = Inspection(archived, window, PROCEED, [*found.events, *events])
     if is_shared and identity.thread_id:
         synced, events = yield from exchange(settings, found.record, messages, found.window, now)
         if events:
@@ -112,7 +114,7 @@ def count_and_collect(
     identity: Identity,
     now: datetime,
     *,
-    jobs: Mapping[str, JobState] | None = None,
+    jobs: Mapping[Operation, JobState] | None = None,
 ) -> Inspection:
     """Count what is new and collect what is done; decide nothing.
 
@@ -172,7 +174,7 @@ def decide(
 
 def _build_tripwire(record: MemoryRecord, now: datetime) -> Event:
     """Say why there is no answer, in the turn that failed and in each that repeats it."""
-    tripwire = record.get("tripwire") or {}
+    tripwire: Mapping[str, Any] = record.get("tripwire") or {}
     return {
         "type": "tripwire",
         "operation": tripwire.get("operation"),
@@ -209,32 +211,50 @@ def _open_record(settings: Settings, record: MemoryRecord, identity: Identity) -
 def _count_new(
     settings: Settings, record: MemoryRecord, window: Window, now: datetime, *, first_look: bool
 ) -> list[Event]:
-    """Note the tokens of new window messages, and when they were first seen.
-
-    Only messages that arrive while memory watches are stamped: in a thread that it sees for the
-    first time, those are the newest human message and what follows.
-    """
+    """Note the tokens of new window messages, and when those were first seen that arrived now."""
     known = record["token_cache"]["counts"]
     valid = select_valid_counts(record, settings.counter.identity)
     counts: dict[str, list[Any]] = {}
-    stamps: dict[str, str] = {}
-    for at, entry in enumerate(window.entries):
+    for entry in window.entries:
         cached = valid.get(entry.key)
         if cached is None or cached[0] != entry.digest:
             counts[entry.key] = [entry.digest, entry.tokens]
-        arrived = at >= window.fresh_from if first_look else entry.key not in known
-        if (
-            arrived
-            and entry.key not in record["stamps"]
-            and not settings.time_of(entry.key, entry.message, {})
-        ):
-            stamps[entry.key] = iso(now)
+    stamps = {
+        entry.key: iso(now)
+        for entry in _select_arrived(record, window, first_look=first_look)
+        if not settings.time_of(entry.key, entry.message, {})
+    }
     # The live request is weighed at every call, also when it lies before the window.
     present = {window.request, *(entry.key for entry in window.entries)}
     gone = [key for key in known if key not in present]
+    # The last stamp before the window dates what follows it and has no time.
+    last = next((key for key, _ in reversed(window.observed) if key in record["stamps"]), None)
+    gone += [k for k in record["stamps"] if k not in present and k != last and k not in known]
+    if last is not None and last in known and last not in present:
+        stamps[last] = record["stamps"][last]
     if not (counts or stamps or gone):
         return []
     identity = settings.counter.identity
     return [
         {"type": "counted", "counter": identity, "counts": counts, "stamps": stamps, "gone": gone}
     ]
+
+
+def _select_arrived(record: MemoryRecord, window: Window, *, first_look: bool) -> Sequence[Entry]:
+    """Return the messages that have just arrived, as far as that is certain.
+
+    These are the live user request and what follows it. What is new and stands before was said some
+    time ago, while memory did not watch: in an adopted thread, in runs without memory, or in a
+    history that was loaded late. Only messages of the user directly before the request, in a thread
+    that is known, are taken for a part of it.
+    """
+    known, entries, start = record["token_cache"]["counts"], window.entries, window.fresh_from
+    new = [entry.key not in known and entry.key not in record["stamps"] for entry in entries]
+    if not first_look and window.request is None:
+        behind = 0 if window.observed else len(entries)
+        start = max((at + 1 for at, is_new in enumerate(new) if not is_new), default=behind)
+    while not first_look and 0 < start < len(entries) and new[start - 1]:
+        if not isinstance(entries[start - 1].message, HumanMessage):
+            break
+        start -= 1
+    return [entries[at] for at in range(start, len(entries)) if new[at]]

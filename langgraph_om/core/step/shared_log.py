@@ -10,26 +10,45 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, cast
+from typing import cast
 
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import is_conversation, keyed_messages
 from langgraph_om.core.cycles.other_threads import read_other_threads
-from langgraph_om.core.effects import EffectFlow, Storage, StorageReply, Warn, call_storage
+from langgraph_om.core.effects import (
+    EffectFlow,
+    Storage,
+    StorageReply,
+    Warn,
+    call_storage,
+    warn_once_an_outage,
+)
 from langgraph_om.core.observe.other_threads import build_excerpts
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import CURSOR_TAIL
-from langgraph_om.core.record.shared_log import apply_changes, complete_log, diff_record, rewind
+from langgraph_om.core.record.shared_log import (
+    apply_changes,
+    complete_log,
+    diff_record,
+    join_again,
+    lacks_groups,
+    rewind,
+)
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.archive import warn_once_an_outage
+from langgraph_om.core.step.deletion import look_for_deletion, warn_of_loss
 from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.core.wire import Event, Group, MemoryRecord, SharedLog
+from langgraph_om.core.wire import Event, Group, LogChange, MemoryRecord, OthersDescribed, SharedLog
 from langgraph_om.errors import ArchiveError, ConfigurationError
 
 MAX_COMMITS = 50
 """How often a commit is tried before the step goes on without it."""
+
+
+class _BusyLogError(ArchiveError):
+    """The log changes all the time."""
+
 
 Folded = tuple[MemoryRecord, list[Event]]
 """The memory, and the events that are folded in it."""
@@ -46,7 +65,7 @@ def exchange(
 
     Args:
         settings: The settings in force.
-        record: The memory of the thread, looked at in this step.
+        record: The memory of the thread, with what this step found folded in.
         messages: The whole conversation.
         window: Its unobserved messages, by the thread's own copy.
         now: The current time.
@@ -63,10 +82,12 @@ def exchange(
             described = yield from _describe_others(settings, synced)
             synced, events = fold(synced, [described]), [*events, *described]
     except ArchiveError as error:
-        yield from warn_once_an_outage(
-            "thread %r: the shared log cannot be reached, the thread goes on with its copy: %s",
-            (record["thread_id"], error),
-        )
+        text = "thread %r: the shared log cannot be reached, the thread goes on with its copy: %s"
+        arguments = (record["thread_id"], error)
+        if isinstance(error, _BusyLogError):  # it does answer
+            yield Warn(text, arguments)
+        else:
+            yield from warn_once_an_outage(text, arguments)
         return record, []
     return synced, events
 
@@ -102,30 +123,39 @@ def _exchange_log(
         revision = yield from call_storage("record_revision", resource)
         if revision == record["revision"]:
             return record, []
-    shared, revision = yield from _commit_changes(settings, record, messages, now)
-    yield from _archive_groups(resource, record, shared, now)
-    event = diff_record(record, shared, revision, changes)
-    synced = fold(record, [event])
-    return (synced, [event]) if synced != record else (record, [])
+    shared, revision, noted = yield from _commit_changes(settings, record, messages, now)
+    kept = fold(record, [noted])
+    yield from _archive_groups(resource, kept, shared, now)
+    events = [*noted, diff_record(kept, shared, revision, changes)]
+    synced = fold(record, [events])
+    return (synced, events) if synced != record else (record, [])
 
 
 def _commit_changes(
     settings: Settings, record: MemoryRecord, messages: Sequence[BaseMessage], now: datetime
-) -> EffectFlow[tuple[SharedLog, int]]:
+) -> EffectFlow[tuple[SharedLog, int, list[Event]]]:
     """Put the thread's changes into the log, whatever that is by now.
 
     Returns:
-        The log and its revision.
+        The log, its revision, and what to note of a deletion.
 
     Raises:
         ArchiveError: When the storage fails, or the log changes all the time.
     """
-    resource, changes = str(record["resource_id"]), record["outbox"]
+    resource = str(record["resource_id"])
     for _ in range(MAX_COMMITS):
         stored, revision = yield from call_storage("load_record", resource)
         before = complete_log(stored)
-        own = rewind_if_forked(before, record, messages, settings.counter)
-        shared = apply_changes(own, (yield from drop_deleted_threads(record, changes)))
+        # Asked last: what is missing in the log because of a deletion is never taken for lost.
+        noted = yield from look_for_deletion(record)
+        kept = fold(record, [noted])
+        changes = kept["outbox"]
+        if lacks_groups(before, revision, kept):
+            yield from warn_of_loss(record)
+            own, changes = before, join_again(kept)
+        else:
+            own = rewind_if_forked(before, kept, messages, settings.counter)
+        shared = apply_changes(own, (yield from drop_deleted_threads(kept, changes)))
         if shared != before:
             is_ours = yield from call_storage(
                 "commit_record", resource, dict(shared), expected=revision, now=now
@@ -134,19 +164,18 @@ def _commit_changes(
                 continue
             revision += 1
         yield Storage("remember_log", (resource, revision, shared))
-        return shared, revision
+        return shared, revision, noted
     msg = f"the shared log of {resource!r} changed {MAX_COMMITS} times while it was read"
-    raise ArchiveError(msg)
+    raise _BusyLogError(msg)
 
 
 def drop_deleted_threads(
-    record: MemoryRecord, changes: Sequence[dict[str, Any]]
-) -> EffectFlow[list[dict[str, Any]]]:
+    record: MemoryRecord, changes: Sequence[LogChange]
+) -> EffectFlow[list[LogChange]]:
     """Leave out what was observed of other threads that are deleted by now."""
-    kept: list[dict[str, Any]] = []
+    kept: list[LogChange] = []
     for change in changes:
-        is_of_other = change["kind"] == "extend" and change["thread_id"] != record["thread_id"]
-        if is_of_other:
+        if change["kind"] == "extend" and change["thread_id"] != record["thread_id"]:
             newest = change["cursor"][-1:]
             if not (yield from call_storage("contains", change["thread_id"], newest)):
                 continue
@@ -171,9 +200,8 @@ def _archive_groups(
             if group["thread_id"] not in (None, record["thread_id"]):
                 others.setdefault(str(group["thread_id"]), []).append(group)
         title = change["hints"].get("thread_title")
-        is_other = change.get("thread_id") != record["thread_id"]
-        if groups and change["kind"] == "extend" and is_other and title:
-            titles[change["thread_id"]] = title
+        if change["kind"] == "extend" and change["thread_id"] != record["thread_id"]:
+            titles.update({change["thread_id"]: title} if groups and title else {})
     for thread_id, groups in others.items():
         if (yield from call_storage("thread", thread_id)) is not None:
             yield from call_storage("add_groups", thread_id, resource, groups, now)
@@ -237,8 +265,8 @@ def _find_own_end(
     stop = len(places) - len(window.entries)
     for change in record["outbox"]:
         if change["kind"] == "extend" and change["thread_id"] == record["thread_id"]:
-            sent = places.get(change["after"], -1) + 1
-            return min(stop, sent)
+            sent = -1 if change["after"] is None else places.get(change["after"], -1)
+            return min(stop, sent + 1)
     return stop
 
 
@@ -256,7 +284,7 @@ def _find_covered_end(groups: Sequence[Group], places: Mapping[str, int]) -> int
 # --- Other threads -------------------------------------------------------------------------------
 
 
-def _describe_others(settings: Settings, record: MemoryRecord) -> EffectFlow[list[Event]]:
+def _describe_others(settings: Settings, record: MemoryRecord) -> EffectFlow[list[OthersDescribed]]:
     """Describe the other threads, when that is news."""
     threads = yield from read_other_threads(settings, record)
     found = build_excerpts(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
 from langgraph_om.core.actor.prompt import count_extra, count_left_out
 from langgraph_om.core.config.settings import Settings
@@ -11,12 +11,19 @@ from langgraph_om.core.plan import count_to_activate
 from langgraph_om.core.record.chunks import select_live_chunks
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.window import Window
-from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.core.wire import (
+    BufferedObservations,
+    MemoryRecord,
+    Operation,
+    ReflectionState,
+    StatusData,
+    ViewTrimmed,
+)
 
 
 def build_status(
     record: MemoryRecord, window: Window, thresholds: Thresholds, *, step: int
-) -> dict[str, Any]:
+) -> StatusData:
     """State both windows: the `data` of `data-om-status`.
 
     Args:
@@ -50,7 +57,9 @@ def build_status(
     }
 
 
-def _sum_buffered(record: MemoryRecord, window: Window, thresholds: Thresholds) -> dict[str, Any]:
+def _sum_buffered(
+    record: MemoryRecord, window: Window, thresholds: Thresholds
+) -> BufferedObservations:
     live = select_live_chunks(record, window)
     log = log_tokens(record)
     count = count_to_activate(live, window.tokens, thresholds, log) if live else 0
@@ -63,7 +72,7 @@ def _sum_buffered(record: MemoryRecord, window: Window, thresholds: Thresholds) 
     }
 
 
-def _describe_reflection(record: MemoryRecord) -> dict[str, Any]:
+def _describe_reflection(record: MemoryRecord) -> ReflectionState:
     buffered = record["reflection"]
     return {
         "inputObservationTokens": buffered["input_tokens"] if buffered else 0,
@@ -72,13 +81,17 @@ def _describe_reflection(record: MemoryRecord) -> dict[str, Any]:
     }
 
 
-def _read_buffer_status(record: MemoryRecord, operation: str, *, is_there: bool) -> str:
+def _read_buffer_status(
+    record: MemoryRecord, operation: Operation, *, is_there: bool
+) -> Literal["idle", "running", "complete"]:
     if operation in record["pending"]:
         return "running"
     return "complete" if is_there else "idle"
 
 
-def build_trim_notice(settings: Settings, record: MemoryRecord, window: Window) -> list[Event]:
+def build_trim_notice(
+    settings: Settings, record: MemoryRecord, window: Window
+) -> list[ViewTrimmed]:
     """Say when the Actor's view has to leave messages out to keep to `max_input_tokens`."""
     limit = settings.max_input_tokens
     if limit is None:
@@ -93,7 +106,7 @@ def build_trim_notice(settings: Settings, record: MemoryRecord, window: Window) 
             "type": "view-trimmed",
             "dropped_messages": len(left_out),
             "dropped_tokens": sum(entry.tokens for entry in left_out),
-            "limit": settings.max_input_tokens,
+            "limit": limit,
             "record_id": record["id"],
             "thread_id": record["thread_id"],
         }

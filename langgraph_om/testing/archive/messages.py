@@ -225,6 +225,21 @@ def titles_and_times(archive: Any, name: str) -> None:
     expect(found.updated.utcoffset(), timedelta(0), "the zone of times")
 
 
+def what_runs_within_a_thread_is_not_listed_beside_it(archive: Any, name: str) -> None:
+    """A nested thread is listed only where the one around it is not there; it goes with it."""
+    r, inner = f"{name} r", f"{name} inner"
+    archive.append(inner, r, make_entries("a"), after=None, now=at(0), parent=name)
+    expect([thread.id for thread in archive.threads(r)[0]], [inner], "threads without the outer")
+    archive.append(name, r, make_entries("b"), after=None, now=at(1))
+    archive.append(inner, r, make_entries("c"), after="a", now=at(2), parent=name)
+    expect([thread.id for thread in archive.threads(r)[0]], [name], "threads with the outer")
+    expect_branch(archive, inner, "ac", "the inner thread")
+    expect_branch(archive, name, "b", "the outer thread")
+    archive.delete_thread(name)
+    expect(archive.thread(inner), None, "the inner thread after the outer was deleted")
+    expect(set(archive.deletions(None, [inner])), {("thread", inner)}, "its deletion")
+
+
 def pages_of_threads(archive: Any, name: str) -> None:
     """A resource's threads come by page, newest updated first, within times of creation."""
     resource = f"{name} r"
@@ -290,6 +305,7 @@ MESSAGE_CHECKS = (
     what_would_change_is_refused,
     a_thread_keeps_its_resource,
     titles_and_times,
+    what_runs_within_a_thread_is_not_listed_beside_it,
     pages_of_threads,
     nothing_is_found_across_resources,
 )

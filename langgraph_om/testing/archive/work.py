@@ -203,9 +203,14 @@ def deleting_a_thread_leaves_nothing_of_it(archive: Any, name: str) -> None:
     for thread in (f"{name} 1", f"{name} 2"):
         _fill(archive, name, thread, r)
     archive.commit_record(r, {"generation": 0}, expected=0, now=at(0))
+    lease: dict[str, Any] = {"seconds": 60, "thread_id": f"{name} 2", "resource_id": r}
+    for _ in range(2):
+        archive.claim(f"{name} 2 about", "me", **lease, about=[f"{name} 1", f"{name} 3"])
     archive.delete_thread(f"{name} 1")
     archive.delete_thread(f"{name} 1")
     _expect_gone(archive, f"{name} 1")
+    expect(archive.job(f"{name} 2 about"), None, "a job of another thread that was about it")
+    expect_not(archive.finish(f"{name} 2 about", "me", {}), "the end of that job")
     expect(list_keys(archive, f"{name} 2"), ["a", "B"], "the other thread")
     expect(len(archive.groups(resource_id=r)), 1, "its groups")
     expect(archive.job(f"{name} 2 j").state, "running", "its job")
@@ -234,6 +239,29 @@ def deleting_a_resource_leaves_nothing_of_it(archive: Any, name: str) -> None:
     expect_not(stale, "a commit that was on its way")
     expect(list_keys(archive, f"{name} 3"), ["a", "B"], "another resource's thread")
     expect(len(archive.record_history(s)), 2, "another resource's history")
+
+
+def what_was_deleted_stays_known_by_its_id(archive: Any, name: str) -> None:
+    """Each deletion is counted, for a resource and all of its threads, and for no other."""
+    r, s = f"{name} r", f"{name} s"
+    threads = [f"{name} {number}" for number in range(1, 4)]
+    for thread, resource in zip(threads, (r, r, s), strict=True):
+        _fill(archive, name, thread, resource)
+    expect(archive.deletions(r, threads), {}, "deletions before there is one")
+    archive.delete_thread(threads[0])
+    expect(archive.deletions(r, threads), {("thread", threads[0]): 1}, "after a deletion")
+    archive.append(threads[0], r, make_entries("a"), after=None, now=at(1))
+    archive.delete_thread(threads[0])
+    expect(archive.deletions(None, threads), {("thread", threads[0]): 2}, "after another")
+    archive.delete_resource(r)
+    found = archive.deletions(r, threads)
+    wanted = {("resource", r): 1, ("thread", threads[0]): 2, ("thread", threads[1]): 1}
+    expect(found, wanted, "after its resource was deleted")
+    expect(archive.deletions(s, threads[2:]), {}, "of another resource and its thread")
+    expect(archive.deletions(r, []), {("resource", r): 1}, "of a resource alone")
+    absent = f"{name} 9"
+    archive.delete_thread(absent)
+    expect(archive.deletions(None, [absent]), {("thread", absent): 1}, "of what was not there")
 
 
 # --- Several threads at once ---------------------------------------------------------------------
@@ -282,5 +310,6 @@ WORK_CHECKS = (
     jobs_are_given_back_and_forgotten,
     deleting_a_thread_leaves_nothing_of_it,
     deleting_a_resource_leaves_nothing_of_it,
+    what_was_deleted_stays_known_by_its_id,
     workers_do_not_lose_each_others_work,
 )

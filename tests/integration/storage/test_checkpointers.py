@@ -471,3 +471,18 @@ def test_saver_logs_no_complaint(caplog: pytest.LogCaptureFixture, tmp_path: Pat
         talk(agent.graph, CONFIG, SAID)
         list(agent.graph.get_state_history(CONFIG))
     assert caplog.records == []
+
+
+def test_checkpoints_of_plain_channels_can_be_pruned(postgres_database: str) -> None:
+    model = scripted()
+    memory = remembering(model, Clock())
+    with open_saver("postgres", postgres_database) as saver:
+        graph = create_memory_agent(model, memory=memory, checkpointer=saver, delta=False)
+        talk(graph, on_thread(), turns(12))
+        before = values(graph, on_thread())
+        saver.prune(["t"], strategy="keep_latest")
+        assert len(list(saver.list(on_thread()))) == 1
+        after = values(graph, on_thread())
+        assert outcome(after) == outcome(before)
+        talk(graph, on_thread(), turns(12, start=12))
+        assert uncovered(memory, values(graph, on_thread())) == []

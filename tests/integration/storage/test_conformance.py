@@ -1,4 +1,4 @@
-"""Every door, driven either way, on every saver, in every kind of turn: one memory.
+"""Every door and every saver, driven either way, in every kind of turn: one memory.
 
 The reference of a case is its first combination; all others must give the same record, the same
 parts and the same messages, and these messages must be those of an agent without memory.
@@ -161,7 +161,10 @@ def without_usage(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(
+    ("door", "saver_kind"),
+    [*((door, "memory") for door in DOORS), ("agent", "sqlite"), ("agent", "postgres")],
+)
 async def test_same_memory_through_every_door(
     door: str, case: str, saver_kind: SaverKind, saver_place: str, *, is_async: bool
 ) -> None:

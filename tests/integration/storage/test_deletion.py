@@ -11,6 +11,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph_om import BackgroundBuffering
 from langgraph_om.archive import SQLAlchemyArchive
 from support.agents import make_agent, on_thread, say, talk, turn, turns, values
+from support.shared_world import Agent as SharingAgent
+from support.shared_world import sharing
 
 ANA = on_thread("trip", resource_id="ana")
 ANAS_OTHER = on_thread("work", resource_id="ana")
@@ -100,6 +102,37 @@ def test_job_at_work_does_not_bring_a_deleted_thread_back(archive: SQLAlchemyArc
     )
     talk(agent.graph, ANA, turns(2))
     agent.memory.delete_thread("trip")
-    assert agent.memory.flush(10)
+    assert agent.memory.flush(60)
     assert kept(archive, "trip") == (0, 0)
     assert archive.thread("trip") is None
+
+
+# --- Text that stands somewhere else -------------------------------------------------------------
+
+
+def test_what_a_job_of_another_thread_tells_of_a_deleted_thread_goes_too(tmp_path: Path) -> None:
+    file = tmp_path / "archive.db"
+    archive = SQLAlchemyArchive(f"sqlite:///{file}")
+    memory = sharing(
+        archive,
+        observation={"message_tokens": 300, "buffer_tokens": 0.25},
+        buffering=BackgroundBuffering(),
+        obscure_thread_ids=False,
+    )
+    shared = SharingAgent(memory, InMemorySaver())
+    for _ in range(4):
+        shared.say("trips")
+    for _ in range(6):
+        shared.say("work")
+        assert memory.flush(20)
+
+    def told_in_jobs() -> int:
+        with archive._database.read("look") as connection:
+            query = "SELECT count(*) FROM om_jobs WHERE result LIKE '%trips-0%'"
+            return int(connection.exec_driver_sql(query).scalar() or 0)
+
+    assert told_in_jobs() > 0
+    memory.delete_thread("trips")
+    assert told_in_jobs() == 0
+    for part in (file, file.with_name("archive.db-wal")):
+        assert b"trips-00" not in (part.read_bytes() if part.exists() else b"")

@@ -166,7 +166,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BaseStore]
 def test_a_search_finds_the_message_and_where_to_read_on(door: str, store: BaseStore) -> None:
     agent = recalling(door, store=store, retrieval={"vector": True})
     talk(agent.graph, on_thread(), [*turns(3), WALNUTS, *turns(4, start=4)])
-    assert agent.memory.flush(30)
+    assert agent.memory.flush(60)
     found = recalled(agent, mode="search", query="grandmother allergic walnuts", limit=3)
     assert 0 < found["count"] <= 3
     first = found["results"].split("\n- ")[1]
@@ -181,7 +181,7 @@ def test_a_search_in_the_users_threads(archive: SQLAlchemyArchive) -> None:
     agent = recalling(archive=archive, store=store, retrieval={"vector": True})
     talk(agent.graph, on_thread("old", resource_id="ana"), [WALNUTS, *turns(5)])
     talk(agent.graph, on_thread("bobs", resource_id="bob"), [WALNUTS, *turns(5)])
-    assert agent.memory.flush(30)
+    assert agent.memory.flush(60)
     found = recalled(agent, "new", "ana", mode="search", query="allergic walnuts")
     assert "[old]" in found["results"]
     assert "bobs" not in found["results"]
@@ -196,7 +196,7 @@ async def test_a_search_with_an_asynchronous_store(postgres_database: str) -> No
         agent = recalling(store=store, retrieval={"vector": True})
         for said in [WALNUTS, *turns(5)]:
             await asay(agent.graph, on_thread(), said)
-        assert await agent.memory.aflush(30)
+        assert await agent.memory.aflush(60)
         await asay(agent.graph, on_thread(), asking({"mode": "search", "query": "walnuts"}))
         state = (await agent.graph.aget_state(on_thread())).values
     assert "walnuts" in answers(state)[-1]["results"]
@@ -210,7 +210,7 @@ def test_any_id_names_a_place_in_a_store(name: str, store: BaseStore) -> None:
     config = on_thread(name, resource_id=name)
     runner = runner_of(memory)
     runner.make_searchable(record, said, store, runner.identity(config))
-    assert memory.flush(30)
+    assert memory.flush(60)
     state = {"messages": said, "om": record}
     found = memory.recall(state, config, store=store, mode="search", query="walnuts")
     assert found["count"] > 0

@@ -244,7 +244,7 @@ def test_work_for_a_former_user_is_not_committed_for_the_next(files: SQLAlchemyA
                 break
         record, _ = ada.state(f"t{number}")
         assert "others" in record["pending"]
-        memory.flush(10)
+        memory.flush(60)
         files.delete_thread(f"t{number}")
         bob = Agent(memory, saver, "bob")
         bob.say(f"t{number}", 90)

@@ -247,7 +247,7 @@ def test_buffering_observes_other_threads_beside_the_turns(files: SQLAlchemyArch
             for thread in THREADS:
                 parts = agent.say(thread)
                 blocked += [p for p in parts if p["type"] == "data-om-observation-start"]
-                memory.flush(10)
+                memory.flush(60)
         for thread in THREADS:
             agent.say(thread)
             check_thread(agent, thread)
@@ -561,7 +561,7 @@ def test_observations_of_other_threads_can_be_searched(files: SQLAlchemyArchive)
     )
     for number in range(9):
         graph.invoke({"messages": [said(f"t{number}", 0)]}, config(f"t{number}"))
-    memory.flush(10)
+    memory.flush(60)
     state = graph.get_state(config("t8")).values
     found = memory.recall(state, config("t8"), store=store, mode="search", query="t0-000")
     assert hidden_id("t0") in str(found)

@@ -18,8 +18,9 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 
 from langgraph_om.archive import MessageArchive
 from langgraph_om.core.content.message_keys import CONTINUATION_ID, content_digest, derive_id
-from langgraph_om.core.observe.parse_answer import Parsed, parse_output, render_output
+from langgraph_om.core.observe.parse_answer import Parsed, parse_output
 from langgraph_om.testing import Provider, check_message_sequence
+from support.rendering import render_output
 
 Record = Mapping[str, Any]
 

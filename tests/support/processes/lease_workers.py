@@ -86,7 +86,7 @@ def take_turn(place: Place, number: int) -> list[Part]:
 
 def finish_jobs(place: Place) -> bool:
     """Wait for what is at work in this process."""
-    return worker(place).memory.flush(30)
+    return worker(place).memory.flush(60)
 
 
 def start_job(place: Place) -> str:

@@ -7,17 +7,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from importlib.util import find_spec
-from types import SimpleNamespace
 from typing import Any
-from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langchain_openai import ChatOpenAI
@@ -29,67 +24,18 @@ from langgraph_om import (
     ModelTierError,
     ObservationalMemory,
     ObserverError,
-    StepResult,
 )
 from langgraph_om.memory import runner_of
-from langgraph_om.models.ask import read_reply
-from langgraph_om.models.retries import backoff, is_transient, retry_after
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.agents import make_agent, of_kind, on_thread, record_of, say, scripted, turn
 from support.clock import Clock
+from support.observing import NOTED, SAID, answering, both_ways, failure, observe, remembering
 
-NOTED = "<observations>\nDate: Mar 2, 2026\n* 🔴 (09:00) User goes to Lisbon\n</observations>"
-SAID = [HumanMessage("We are planning a trip to Lisbon. " * 20, id=f"h{at}") for at in range(2)]
-NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 HUGE = 10**9
-
-both_ways = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-
-
-class Overloaded(Exception):  # noqa: N818 what a provider raises
-    """A failure that passes."""
-
-    status_code = 503
-    response = SimpleNamespace(headers={"Retry-After": "0"})
-
-
-def answering(text: str = NOTED) -> ScriptedChatModel:
-    return ScriptedChatModel(observer=text)
-
-
-def failing(error: Exception | None = None) -> ScriptedChatModel:
-    return ScriptedChatModel(observer=error or Overloaded("busy"))
-
-
-def remembering(model: Any, **options: Any) -> ObservationalMemory:
-    return ObservationalMemory(
-        model,
-        observation={
-            "message_tokens": 300,
-            "buffer_tokens": False,
-            "previous_observer_tokens": 0,
-            **options.pop("observation", {}),
-        },
-        clock=Clock(),
-        **options,
-    )
-
-
-async def observe(
-    memory: ObservationalMemory, *, is_async: bool = False, config: RunnableConfig | None = None
-) -> StepResult:
-    if is_async:
-        return await memory.astep(None, SAID, thread_id="t", config=config)
-    return memory.step(None, SAID, thread_id="t", config=config)
-
-
-def failure(result: StepResult) -> str:
-    assert result.record["log"] == []
-    (part,) = [part for part in result.events if part["type"] == "data-om-observation-failed"]
-    return str(part["data"]["error"])
 
 
 # --- Refused at construction ---------------------------------------------------------------------
+
 
 ENDLESS: list[Any] = ["openai/gpt-5-mini"]
 ENDLESS.append(ENDLESS)
@@ -387,191 +333,7 @@ async def test_a_function_without_a_model_is_a_failure(
     assert (await observe(remembering([choose, last]), is_async=is_async)).record["log"]
 
 
-# --- Fallbacks and retries -----------------------------------------------------------------------
-
-
-@both_ways
-async def test_models_are_tried_in_order_each_as_often_as_it_says(*, is_async: bool) -> None:
-    first, second, third, last = failing(), failing(ValueError("bad")), failing(), answering()
-    fallbacks = [
-        {"model": first, "max_retries": 2},
-        {"model": [{"model": second, "max_retries": 5}, third], "max_retries": 1},
-        last,
-        answering(),
-    ]
-    result = await observe(remembering(fallbacks), is_async=is_async)
-    assert len(result.record["log"]) == 1
-    assert [len(model.calls) for model in (first, second, third, last)] == [3, 1, 2, 1]
-
-
-async def test_an_object_keeps_to_the_retries_of_its_own_client() -> None:
-    model = failing()
-    assert "Overloaded: busy" in failure(await observe(remembering(model)))
-    assert len(model.calls) == 1
-
-
-class Watch(BaseCallbackHandler):
-    """Notes the runs that a tracer would see."""
-
-    def __init__(self) -> None:
-        self.runs: list[tuple[str, UUID, UUID | None]] = []
-        self.failed: list[UUID] = []
-
-    def on_chat_model_start(self, *args: Any, run_id: UUID, **about: Any) -> None:
-        self.runs.append((about["name"], run_id, about.get("parent_run_id")))
-
-    def on_llm_error(self, error: BaseException, *, run_id: UUID, **about: Any) -> None:
-        self.failed.append(run_id)
-
-
-@both_ways
-async def test_each_attempt_is_a_run_of_its_own_by_the_same_name(*, is_async: bool) -> None:
-    watch = Watch()
-    memory = remembering([{"model": failing(), "max_retries": 1}, answering()])
-    await observe(memory, is_async=is_async, config={"callbacks": [watch]})
-    assert [(name, parent) for name, _, parent in watch.runs] == [("om_observer", None)] * 3
-    assert len({run_id for _, run_id, _ in watch.runs}) == 3
-    assert watch.failed == [run_id for _, run_id, _ in watch.runs[:2]]
-
-
-@both_ways
-async def test_retries_end_with_the_deadline(*, is_async: bool) -> None:
-    class Slow(Overloaded):
-        response = SimpleNamespace(headers={"Retry-After": "0.4"})
-
-    model = failing(Slow("busy"))
-    memory = remembering([{"model": model, "max_retries": 99}], deadline=1.0)
-    assert "busy" in failure(await observe(memory, is_async=is_async))
-    assert 1 <= len(model.calls) <= 3
-
-
-def status(number: int, **fields: Any) -> Exception:
-    error = RuntimeError("failed")
-    vars(error).update(status_code=number, **fields)
-    return error
-
-
-def caused(error: Exception, cause: Exception) -> Exception:
-    error.__cause__ = cause
-    return error
-
-
-def named(name: str, base: type[Exception] = Exception, **fields: Any) -> Exception:
-    return type(name, (base,), fields)("failed")
-
-
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        *((status(code), True) for code in (408, 409, 425, 429, 500, 502, 503, 504, 529)),
-        *((status(code), False) for code in (400, 401, 403, 404, 405, 413, 422)),
-        (named("APIError", code=503), True),
-        (named("APIError", code=404), False),
-        (named("APIError", response=SimpleNamespace(status_code=502)), True),
-        (named("ClientError", response={"ResponseMetadata": {"HTTPStatusCode": 429}}), True),
-        (status(429, code="insufficient_quota"), False),
-        (named("ResourceExhausted"), True),
-        (named("ServiceUnavailable"), True),
-        (named("APIConnectionError"), True),
-        (named("Wrapped", is_retryable=True), True),
-        (named("Wrapped", is_retryable=False), False),
-        (caused(ValueError("wrapped"), status(503)), True),
-        (caused(ValueError("wrapped"), status(400)), False),
-        (ConnectionResetError("gone"), True),
-        (TimeoutError("late"), True),
-        (ValueError("bad"), False),
-        (KeyError("bad"), False),
-    ],
-)
-def test_which_failures_pass(error: Exception, expected: bool) -> None:  # noqa: FBT001 the table
-    assert is_transient(error) is expected
-
-
-LATER = format_datetime(NOW + timedelta(seconds=9), usegmt=True)
-
-
-@pytest.mark.parametrize(
-    ("headers", "expected"),
-    [
-        ({"Retry-After": "7"}, 7.0),
-        ({"retry-after": "0.5"}, 0.5),
-        ({"retry-after-ms": "250", "retry-after": "1"}, 0.25),
-        ({"Retry-After": LATER}, 9.0),
-        ({"Retry-After": LATER, "Date": format_datetime(NOW + timedelta(seconds=4))}, 5.0),
-        ({"Retry-After": format_datetime(NOW - timedelta(days=1))}, 0.0),
-        ({"Retry-After": "soon"}, None),
-        ({"Retry-After": ""}, None),
-        ({}, None),
-    ],
-)
-def test_how_long_a_provider_asks_to_wait(headers: dict[str, str], expected: float | None) -> None:
-    error = status(429, response=SimpleNamespace(headers=headers))
-    assert retry_after(error, NOW) == expected
-    assert retry_after(caused(ValueError("wrapped"), error), NOW) == expected
-
-
-@pytest.mark.parametrize(
-    ("details", "text", "expected"),
-    [
-        ({"error": {"details": [{"x": 1}, {"retryDelay": "3.5s"}]}}, "", 3.5),
-        ({"error": {"details": "none"}}, "", None),
-        (None, "429 {'@type': 'RetryInfo', 'retryDelay': '12s'}", 12.0),
-        (None, "retry_delay {\n  seconds: 20\n}", 20.0),
-        ("text", "retry later", None),
-    ],
-)
-def test_how_long_google_asks_to_wait(details: Any, text: str, expected: float | None) -> None:
-    error = RuntimeError(text)
-    error.details = details  # type: ignore[attr-defined]
-    assert retry_after(error, NOW) == expected
-
-
-@given(st.integers(0, 50), st.text())
-def test_pauses_double_up_to_a_bound_and_follow_from_the_question(attempt: int, seed: str) -> None:
-    longest = min(8.0, 0.5 * 2**attempt)
-    assert longest / 2 <= backoff(attempt, seed) <= longest
-    assert backoff(attempt, seed) == backoff(attempt, seed)
-
-
-def test_different_questions_wait_differently() -> None:
-    assert len({backoff(3, str(number)) for number in range(50)}) == 50
-
-
-def test_a_huge_error_is_read_in_no_time() -> None:
-    error = RuntimeError("retry_delay {" * 700_000)
-    assert retry_after(error, NOW) is None
-    assert not is_transient(error)
-
-
 # --- Answers -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("content", "text"),
-    [
-        ("plain", "plain"),
-        ("", ""),
-        (None, ""),
-        ([], ""),
-        (["a", "b"], "ab"),
-        ([{"type": "text", "text": "a"}, "b", {"type": "output_text", "text": "c"}], "abc"),
-        ([{"type": "reasoning", "reasoning": "hm"}], ""),
-        ([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "a"}], "a"),
-        ([{"type": "reasoning", "text": "hm"}, {"type": "refusal", "refusal": "no"}], ""),
-        ([{"type": "text"}, {"type": "text", "text": None}, None, 5], ""),
-    ],
-)
-def test_the_text_of_an_answer(content: Any, text: str) -> None:
-    answer = AIMessage.model_construct(content=content, type="ai", response_metadata={})
-    answer.usage_metadata = None
-    reply = read_reply(answer, NOW)
-    assert (reply.text, reply.error, reply.cut_off) == (text, None, False)
-
-
-@pytest.mark.parametrize("answer", [None, 5, {"messages": []}, [AIMessage("a")]])
-def test_what_is_no_answer_is_an_error(answer: Any) -> None:
-    reply = read_reply(answer, NOW)
-    assert f"the model returned {type(answer).__name__}; return a message" in str(reply.error)
 
 
 @pytest.mark.skipif(find_spec("langchain_anthropic") is None, reason="an optional package")

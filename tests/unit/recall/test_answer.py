@@ -14,7 +14,7 @@ from langchain_core.messages import (
 
 from langgraph_om.core.record.record import write_range
 from langgraph_om.core.wire import Group
-from langgraph_om.recall.answer import recall, with_range, write_guidance
+from langgraph_om.recall.answer import recall, write_guidance
 from langgraph_om.recall.source import (
     RecallHit,
     RecallMessage,
@@ -29,6 +29,7 @@ from support.recall_talk import (
     scope_of,
     shelf,
 )
+from support.rendering import with_range
 
 
 def test_nothing_to_read_is_said() -> None:

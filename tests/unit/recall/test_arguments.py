@@ -134,7 +134,6 @@ likely = st.sampled_from(
     ]
 )
 
-
 argument_names = st.sampled_from([*RECALL_ARGUMENTS]) | st.text(max_size=5)
 
 

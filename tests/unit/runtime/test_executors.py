@@ -27,7 +27,7 @@ class Gate:
 
     def __call__(self) -> dict[str, Any]:
         self.started.set()
-        assert self.let_go.wait(10)
+        assert self.let_go.wait(250)
         return self.result
 
 
@@ -38,7 +38,7 @@ def test_job_is_running_until_its_result_is_there_and_stays_to_be_seen() -> None
     assert executor.peek("c1") == "running"
     assert executor.wait("c1", 0.01) == "running"
     gate.let_go.set()
-    assert executor.wait("c1", 10) == RESULT
+    assert executor.wait("c1", 60) == RESULT
     assert executor.peek("c1") == executor.peek("c1") == RESULT
 
 
@@ -50,9 +50,9 @@ def test_known_job_is_not_run_again() -> None:
         return RESULT
 
     assert executor.submit("c1", "t:observation", work)
-    executor.flush(10)
+    executor.flush(60)
     assert executor.submit("c1", "t:observation", work)
-    executor.flush(10)
+    executor.flush(60)
     assert runs == [1]
 
 
@@ -65,32 +65,32 @@ def test_one_job_per_thread_and_operation() -> None:
     assert executor.submit("c4", "u:observation", another)
     for each in (gate, other, another):
         each.let_go.set()
-    assert executor.flush(10)
+    assert executor.flush(60)
     assert executor.submit("c2", "t:observation", lambda: RESULT)
 
 
 def test_full_queue_refuses() -> None:
     executor, gates = BackgroundBuffering(1, queue=0), [Gate(), Gate()]
     assert executor.submit("c1", "a", gates[0])
-    assert gates[0].started.wait(10)
+    assert gates[0].started.wait(60)
     assert executor.submit("c2", "b", gates[1])
     assert not executor.submit("c3", "c", Gate())
     for gate in gates:
         gate.let_go.set()
-    assert executor.flush(10)
+    assert executor.flush(60)
 
 
 def test_no_more_jobs_at_once_than_workers() -> None:
     executor, gates = BackgroundBuffering(2), [Gate() for _ in range(4)]
     for number, gate in enumerate(gates):
         assert executor.submit(f"c{number}", f"k{number}", gate)
-    assert gates[0].started.wait(10)
-    assert gates[1].started.wait(10)
+    assert gates[0].started.wait(60)
+    assert gates[1].started.wait(60)
     time.sleep(0.05)
     assert not gates[2].started.is_set()
     for gate in gates:
         gate.let_go.set()
-    assert executor.flush(10)
+    assert executor.flush(60)
     assert all(gate.started.is_set() for gate in gates)
 
 
@@ -100,19 +100,19 @@ def test_flush_tells_whether_something_is_left() -> None:
     executor.submit("c1", "a", gate)
     assert not executor.flush(0.01)
     gate.let_go.set()
-    assert executor.flush(10)
+    assert executor.flush(60)
 
 
 def test_close_takes_no_more_jobs_and_drops_those_that_wait() -> None:
     executor, gate = BackgroundBuffering(1), Gate()
     executor.submit("c1", "a", gate)
-    assert gate.started.wait(10)
+    assert gate.started.wait(60)
     executor.submit("c2", "b", Gate())
     assert not executor.close(0.01)
     assert executor.peek("c2") is None
     assert not executor.submit("c3", "c", Gate())
     gate.let_go.set()
-    assert executor.flush(10)
+    assert executor.flush(60)
 
 
 def test_job_that_raises_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
@@ -123,7 +123,7 @@ def test_job_that_raises_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
         raise RuntimeError(msg)
 
     executor.submit("c1", "a", work)
-    assert executor.wait("c1", 10) is None
+    assert executor.wait("c1", 60) is None
     assert "broken" in caplog.text
     assert executor.submit("c2", "a", lambda: RESULT)
 
@@ -133,7 +133,7 @@ def test_context_of_the_run_is_carried_along() -> None:
     tag.set("trace 7")
     executor.submit("c1", "a", lambda: {"tag": tag.get()})
     tag.set("later")
-    assert executor.wait("c1", 10) == {"tag": "trace 7"}
+    assert executor.wait("c1", 60) == {"tag": "trace 7"}
 
 
 @pytest.mark.parametrize(

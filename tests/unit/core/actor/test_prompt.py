@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
+    ChatMessage,
     HumanMessage,
     SystemMessage,
     ToolMessage,
@@ -82,6 +83,20 @@ def system_text(prompt: Sequence[BaseMessage]) -> str:
 
 
 # --- The whole prompt ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+def test_what_is_said_in_the_role_of_the_system_stays_in_the_prompt(role: str) -> None:
+    rule = ChatMessage(content="Be kind.", role=role, id="rule")
+    messages = [*talk(2), rule, *talk(4)[2:]]
+    assert prompt(blank_record(), messages) == [rule, *talk(4)]
+    record = remembering("Date: Mar 1, 2026\n* 🔴 (09:00) The dog is Rex", cursor=["m0", "m1"])
+    shown = prompt(record, messages)
+    assert shown[1:] == [REMINDER, *talk(4)[2:]]
+    assert str(shown[0].content[0]).count("Be kind.") == 1
+    assert (shown[0].id, shown[0].type) == ("rule", "chat")
+    joined = prompt(record, messages, system="You are brief.")
+    assert system_text(joined).startswith(f"You are brief.Be kind.\n\n{INTRO}")
 
 
 def test_the_prompt_of_a_conversation_with_memory() -> None:

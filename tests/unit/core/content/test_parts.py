@@ -14,6 +14,7 @@ from langchain_core.messages import (
 )
 
 from langgraph_om.core.content.parts import is_visible, part_text, parts_of
+from langgraph_om.core.prompts import load
 from support.recall_talk import (
     PNG,
 )
@@ -33,7 +34,9 @@ def parts(message: BaseMessage) -> list[tuple[str, str]]:
         (AIMessage([{"type": "redacted_thinking", "data": "x"}]), []),
         (SystemMessage("x"), []),
         (ChatMessage(content="x", role="developer"), []),
-        (HumanMessage("x", id="om-continuation"), []),
+        (HumanMessage(load("continuation"), id="om-continuation"), []),
+        (HumanMessage(load("trimmed"), id="om-continuation"), []),
+        (HumanMessage("x", id="om-continuation"), [("text", "x")]),
         (ChatMessage(content="x", role="guest"), [("text", "x")]),
         (ToolMessage("", tool_call_id="c"), [("tool-result", "(empty result)")]),
         (FunctionMessage(content="4", name="f"), [("tool-result", "4")]),

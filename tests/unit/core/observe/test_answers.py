@@ -6,9 +6,8 @@ is asked once more: to refuse a good answer costs a question, to keep a bad one 
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -16,12 +15,11 @@ from hypothesis import strategies as st
 
 from langgraph_om.core.effects import ModelReply
 from langgraph_om.core.observe.observer import ObserverInput, observe
-from langgraph_om.core.observe.parse_answer import Parsed, Status, parse_output, render_output
+from langgraph_om.core.observe.parse_answer import Parsed, Status, parse_output
 from langgraph_om.core.observe.thread_sections import parse_sections
 from langgraph_om.errors import ObserverError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from support.answer_floods import ANSWER_FLOODS
+from support.rendering import render_output
 
 DAY = "Date: Nov 22, 2026"
 TEA = "* 🔴 (10:00) User likes tea"
@@ -519,48 +517,14 @@ def test_a_mixture_is_read_again(*, lines: list[tuple[str, str]], is_tagged: boo
 
 # --- Time grows with the text ---------------------------------------------------------------------
 
-FLOODS: dict[str, Callable[[int], str]] = {
-    "lists of HTML": lambda size: tagged("<ul><li>" * (size // 8)),
-    "items of HTML": lambda size: tagged("<ul>" + "<li>tea\n" * (size // 8)),
-    "half tags of HTML": lambda size: tagged("<li>" + "</li" * (size // 5)),
-    "blanks in HTML": lambda size: tagged(f"<li>a{' ' * size}b"),
-    "openings of CDATA": lambda size: tagged("<![CDATA[" * (size // 9)),
-    "openings of CDATA on lines": lambda size: tagged("<![CDATA[\n" * (size // 10)),
-    "thoughts inside": lambda size: tagged("<think></think>\n" * (size // 16)),
-    "thoughts that are not closed": lambda size: "<thought>\n" * (size // 10),
-    "scratchpads": lambda size: "<scratchpad></scratchpad>\n" * (size // 26),
-    "blocks": lambda size: "<observations>\n* a\n</observations>\n" * (size // 35),
-    "days": lambda size: f"<observations>\n{DAY}\n* a\n</observations>\n" * (size // 54),
-    "self-closed blocks": lambda size: "<observations/>\n" * (size // 16),
-    "nothing": lambda size: tagged("No new observations.\n" * (size // 21)),
-    "a long line of nothing": lambda size: tagged("no new " * (size // 7)),
-    "dots": lambda size: tagged("* ...\n" * (size // 6)),
-    "brackets": lambda size: tagged(f"* {'<' * size}"),
-    "brackets of dates": lambda size: tagged("Date: <" * (size // 7)),
-    "refusals": lambda size: "- I'm sorry, but I can't assist\n" * (size // 32),
-    "sorry": lambda size: tagged("- I'm sorry " * (size // 12)),
-    "I": lambda size: tagged("I " * (size // 2)),
-    "table": lambda size: tagged("| a |\n" * (size // 6)),
-    "bars": lambda size: tagged("|" * size),
-    "braces": lambda size: "{" * size + "}",
-    "JSON": lambda size: '{"observations": [' + '"* 🔴 tea",' * (size // 12) + '"* 🔴 tea"]}',
-    "bold": lambda size: tagged("*" * size),
-    "a list without tags": lambda size: "* 🔴 (10:00) tea\n" * (size // 16),
-}
-
 
 def test_what_is_nested_too_deep_is_no_answer() -> None:
     text = '{"observations": ' + "[" * 100_000 + "]" * 100_000 + "}"
     assert parse_output(text, cut_off=True).status == "cut_off"
 
 
-@pytest.mark.parametrize("name", FLOODS)
-def test_a_megabyte_is_read_in_linear_time(name: str) -> None:
-    spent: list[float] = []
-    for size in (250_000, 1_000_000):
-        flood = FLOODS[name](size)
-        begun = time.process_time()
-        parse_output(flood)
-        parse_output(flood, cut_off=True)
-        spent.append(time.process_time() - begun)
-    assert spent[1] <= 10 * max(spent[0], 0.1), "sixteen times would be quadratic"
+@pytest.mark.parametrize("name", ANSWER_FLOODS)
+def test_a_flood_in_any_form_is_read_to_its_end(name: str) -> None:
+    parsed = parse_output(ANSWER_FLOODS[name](250_000))
+    assert parsed.status in ("ok", "none", "empty", "malformed", "degenerate")
+    assert len(parsed.observations) <= 300_000

@@ -109,6 +109,7 @@ TRIPPED: Event = {
 
 # --- What each event does ------------------------------------------------------------------------
 
+
 CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
     ("nothing", [], {}),
     ("None", [None, None], {}),
@@ -387,31 +388,8 @@ def test_an_edit_of_another_form_says_what_to_pass(edit: Any, said: str) -> None
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize("version", [2, 99, "1", None, 1.5])
-def test_a_record_of_another_form_is_refused(version: object) -> None:
-    value = {**blank_record(), "version": version}
-    with pytest.raises(ConfigurationError, match=r"`om\.version`"):
-        complete_record(value)
-    with pytest.raises(ConfigurationError, match=r"`om\.version`"):
-        fold(value, [])
-
-
-@pytest.mark.parametrize("value", ["text", [1], 7])
-def test_a_channel_that_holds_no_record_is_refused(value: Any) -> None:
-    with pytest.raises(ConfigurationError, match=type(value).__name__):
-        complete_record(value)
-
-
-@pytest.mark.parametrize("value", [None, {}, {"version": 1}, blank_record()])
-def test_a_part_of_a_record_is_completed(value: dict[str, Any] | None) -> None:
-    assert complete_record(value) == blank_record()
-
-
-def test_keys_that_an_older_version_did_not_write_are_completed() -> None:
-    assert complete_record({"cursor": ["m1"]}) == {**blank_record(), "cursor": ["m1"]}
-
-
 # --- Laws over random histories ------------------------------------------------------------------
+
 
 KINDS = (
     "open",

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
-from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -11,6 +9,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
+    ChatMessage,
     HumanMessage,
     InvalidToolCall,
     SystemMessage,
@@ -18,29 +17,14 @@ from langchain_core.messages import (
 )
 
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
-from langgraph_om.core.content.message_time import message_time
+from langgraph_om.core.prompts import load
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import CURSOR_TAIL, blank_record
-from langgraph_om.core.record.window import Entry, Window, find_safe_cuts, open_window
+from langgraph_om.core.record.window import Entry, find_safe_cuts, open_window
 from langgraph_om.core.wire import MemoryRecord
+from support.windows import A, H, Words, entries, keys, look
 
 OVERHEAD = 24
-
-
-class Words:
-    """A token for each word; remembers which messages it was asked to count."""
-
-    identity = "words"
-
-    def __init__(self) -> None:
-        self.counted: list[str | None] = []
-
-    def count_text(self, text: str) -> int:
-        return len(text.split())
-
-    def count_message(self, message: BaseMessage) -> int:
-        self.counted.append(message.id)
-        return self.count_text(str(message.content))
 
 
 def talk(count: int) -> list[BaseMessage]:
@@ -66,14 +50,6 @@ def remembering(cursor: Sequence[str], *ranges: Sequence[str], **fields: Any) ->
     ]
     edits = {"cursor": list(cursor), "log": log, **fields}
     return fold(None, [edits])
-
-
-def look(record: MemoryRecord, messages: Sequence[BaseMessage]) -> Window:
-    return open_window(record, messages, Words())
-
-
-def keys(window: Window) -> list[str]:
-    return [entry.key for entry in window.entries]
 
 
 # --- Where the window starts ---------------------------------------------------------------------
@@ -151,7 +127,7 @@ def test_system_messages_and_the_reminder_are_no_part_of_the_window() -> None:
         SystemMessage("be kind", id="s0"),
         *conversation[:2],
         SystemMessage("be brief", id="s1"),
-        HumanMessage("reminder", id=CONTINUATION_ID),
+        HumanMessage(load("continuation"), id=CONTINUATION_ID),
         *conversation[2:],
         SystemMessage("be quick", id="s2"),
     ]
@@ -229,10 +205,23 @@ def test_the_live_request_is_found_in_and_before_the_window(
 
 
 def test_the_reminder_is_no_request() -> None:
-    messages = [*talk(2), HumanMessage("reminder", id=CONTINUATION_ID)]
+    messages = [*talk(2), HumanMessage(load("continuation"), id=CONTINUATION_ID)]
     assert look(blank_record(), messages).request == "m0"
     only = [AIMessage("hello", id="a")]
     assert look(blank_record(), only).request is None
+
+
+@pytest.mark.parametrize("role", ["system", "developer", "System"])
+def test_a_message_in_the_role_of_the_system_is_no_part_of_the_window(role: str) -> None:
+    messages = [*talk(2), ChatMessage(content="be kind", role=role, id="c"), *talk(4)[2:]]
+    assert keys(look(blank_record(), messages)) == ["m0", "m1", "m2", "m3"]
+
+
+def test_a_users_message_with_the_id_of_the_reminder_is_in_the_window() -> None:
+    messages = [*talk(2), HumanMessage("pay bob", id=CONTINUATION_ID)]
+    window = look(blank_record(), messages)
+    assert keys(window) == ["m0", "m1", CONTINUATION_ID]
+    assert window.request == CONTINUATION_ID
 
 
 def test_a_thread_seen_for_the_first_time_is_new_from_its_request_on() -> None:
@@ -263,17 +252,13 @@ def result(call_id: str) -> ToolMessage:
     return ToolMessage("done", tool_call_id=call_id)
 
 
-def entries(messages: Sequence[BaseMessage]) -> tuple[Entry, ...]:
-    return look(blank_record(), messages).entries
-
-
-H, A = HumanMessage("hi"), AIMessage("hello")
 BROKEN = AIMessage(
     "",
     invalid_tool_calls=[
         InvalidToolCall(type="invalid_tool_call", name="f", args="{", id="c1", error="no JSON")
     ],
 )
+
 CUTS: dict[str, tuple[list[BaseMessage], list[int]]] = {
     "nothing": ([], []),
     "plain talk": ([H, A, H], [1, 2, 3]),
@@ -368,118 +353,3 @@ def test_results_that_the_actor_has_not_seen_are_not_cut_off() -> None:
     assert find_safe_cuts(entries(messages)) == [1, 3]
     assert find_safe_cuts(entries([*messages, AIMessage("Seen.")])) == [1, 3, 6, 7]
     assert find_safe_cuts(entries([*messages, H])) == [1, 3, 6, 7]
-
-
-# --- When a message was written ------------------------------------------------------------------
-
-BERLIN = timezone(timedelta(hours=1))
-MOMENT = datetime(2025, 12, 4, 12, 0, tzinfo=UTC)
-MILLISECONDS = int(MOMENT.timestamp() * 1000)
-ISO = "2025-12-04T12:00:00+00:00"
-STAMP = "2026-03-02T09:00:00+00:00"
-STAMPED = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
-
-
-def uuid7(milliseconds: int) -> str:
-    return str(UUID(int=milliseconds << 80 | 0x7 << 76 | 0x123 << 64 | 0x2 << 62 | 99))
-
-
-def ulid(milliseconds: int) -> str:
-    alphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-    number = milliseconds << 80 | 12345
-    return "".join(alphabet[number >> 5 * place & 31] for place in reversed(range(26)))
-
-
-def human(key: str | None = None, **fields: Any) -> HumanMessage:
-    return HumanMessage("hi", id=key, **fields)
-
-
-TIMES: dict[str, tuple[BaseMessage, dict[str, str], datetime | None]] = {
-    "nothing known": (human("m0"), {}, None),
-    "no id": (human(), {}, None),
-    "a stamp": (human("m0"), {"m0": STAMP}, STAMPED),
-    "another's stamp": (human("m0"), {"m1": STAMP}, None),
-    "created_at": (human("m0", additional_kwargs={"created_at": ISO}), {"m0": STAMP}, MOMENT),
-    "created_at of the response": (
-        AIMessage("hi", id="m0", response_metadata={"created_at": "2025-12-04T12:00:00Z"}),
-        {"m0": STAMP},
-        MOMENT,
-    ),
-    "created_at without a zone": (
-        human(additional_kwargs={"created_at": "2025-12-04T13:00:00"}),
-        {},
-        MOMENT,
-    ),
-    "created_at of another zone": (
-        human(additional_kwargs={"created_at": "2025-12-04T07:00:00-05:00"}),
-        {},
-        MOMENT,
-    ),
-    "both": (
-        AIMessage(
-            "hi", additional_kwargs={"created_at": ISO}, response_metadata={"created_at": STAMP}
-        ),
-        {},
-        MOMENT,
-    ),
-    "created_at that is none": (
-        human("m0", additional_kwargs={"created_at": "yesterday"}),
-        {"m0": STAMP},
-        STAMPED,
-    ),
-    "created_at as a number": (
-        human("m0", additional_kwargs={"created_at": 1764849600}),
-        {"m0": STAMP},
-        STAMPED,
-    ),
-    "created_at before an id": (
-        human(uuid7(0), additional_kwargs={"created_at": ISO}),
-        {},
-        MOMENT,
-    ),
-    "UUIDv7": (human(uuid7(MILLISECONDS)), {}, MOMENT),
-    "UUIDv7 before a stamp": (
-        human(uuid7(MILLISECONDS)),
-        {uuid7(MILLISECONDS): STAMP},
-        MOMENT,
-    ),
-    "UUIDv7 of a run": (AIMessage("hi", id=f"lc_run--{uuid7(MILLISECONDS)}"), {}, MOMENT),
-    "UUIDv7 of a run with a number": (
-        AIMessage("hi", id=f"lc_run--{uuid7(MILLISECONDS)}-0"),
-        {},
-        MOMENT,
-    ),
-    "UUIDv7 of no likely time": (human(uuid7(5)), {}, None),
-    "UUIDv4": (human("0b9c0c9e-1f7a-4d0b-9f3e-1a2b3c4d5e6f"), {}, None),
-    "UUIDv4 of a run": (human("lc_run--7b9c0c9e-7f7a-4d0b-9f3e-1a2b3c4d5e6f-0"), {}, None),
-    "an id of that length": (human("this-is-my-id7and-it-has-36-letters-"), {}, None),
-    "ULID": (human(ulid(MILLISECONDS)), {}, MOMENT),
-    "ULID in small letters": (human(ulid(MILLISECONDS).lower()), {}, MOMENT),
-    "ULID of no likely time": (human(ulid(5)), {}, None),
-    "an id of a ULID's length": (human("call_0123456789abcdefghijk"), {}, None),
-}
-
-
-@pytest.mark.parametrize(("message", "stamps", "expected"), TIMES.values(), ids=TIMES.keys())
-def test_when_a_message_was_written(
-    message: BaseMessage, stamps: dict[str, str], expected: datetime | None
-) -> None:
-    told = message_time(message, message.id or "", stamps, timezone=BERLIN)
-    assert told == expected
-    assert told is None or told.tzinfo is not None
-
-
-@pytest.mark.parametrize(
-    ("told", "expected"),
-    [
-        (datetime(2025, 12, 4, 12, 0, tzinfo=UTC), MOMENT),
-        (datetime(2025, 12, 4, 13, 0), MOMENT),  # noqa: DTZ001
-        (None, STAMPED),
-    ],
-)
-def test_the_applications_own_function_is_asked_first(
-    told: datetime | None, expected: datetime
-) -> None:
-    message = human("m0", additional_kwargs={"created_at": STAMP})
-    found = message_time(message, "m0", {}, timezone=BERLIN, custom=lambda asked: told)
-    assert found == expected

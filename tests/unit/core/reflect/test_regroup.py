@@ -1,143 +1,18 @@
 from __future__ import annotations
 
 import re
-from datetime import date, timedelta
-from typing import Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_om.core.observe.log_excerpt import select_previous
-from langgraph_om.core.record.record import write_log
-from langgraph_om.core.reflect.regroup import regroup
+from langgraph_om.core.record.record import MAX_SHOWN_RANGES, write_range
+from langgraph_om.core.reflect.regroup import MAX_RANGES, regroup
 from langgraph_om.core.wire import Group
+from support.groups import AT, day_log, group, heading
+from support.real_ids import MESSAGE_IDS
 from support.words import Words
-
-AT = "2026-03-02T09:00:00+00:00"
-FIRST_DAY = date(2026, 3, 1)
-
-
-def group(name: str, text: str, first: int = 0, last: int = 0, thread: str = "t") -> Group:
-    return {
-        "id": name,
-        "kind": "observation",
-        "ranges": [[f"{thread}{first}", f"{thread}{last}"]],
-        "thread_id": thread,
-        "observed_at": AT,
-        "text": text,
-        "tokens": Words().count_text(text),
-    }
-
-
-def heading(day: int) -> str:
-    told = FIRST_DAY + timedelta(days=day)
-    return f"Date: {told:%b} {told.day}, {told.year}"
-
-
-def test_groups_stand_a_blank_line_apart() -> None:
-    groups = [group("a", "* one"), group("b", ""), group("c", "* two\n  * -> more")]
-    assert write_log(groups) == "* one\n\n* two\n  * -> more"
-    assert write_log([]) == ""
-
-
-# --- What the Observer is shown ------------------------------------------------------------------
-
-
-def day_log(day: int, *items: str) -> str:
-    return "\n".join([heading(day), *items])
-
-
-LOG = [
-    group("a", day_log(0, "* 🔴 the dog is Rex", "* 🟢 weather talk one two three four")),
-    group("b", day_log(1, "* 🟡 asked about food one two", "* ✅ bought the lead", "* 🟢 chat")),
-    group("c", day_log(2, "* 🟢 more chat here", "* 🟢 newest chat")),
-]
-
-
-def shown(budget: int | Literal[False]) -> str:
-    return select_previous(LOG, budget, Words())
-
-
-def test_all_or_nothing() -> None:
-    assert shown(budget=False) == write_log(LOG)
-    assert shown(0) == ""
-    assert shown(10_000) == write_log(LOG)
-    assert shown(sum(entry["tokens"] for entry in LOG)) == write_log(LOG)
-    assert select_previous([], 100, Words()) == ""
-
-
-def test_the_newest_and_the_important_are_kept_under_their_headings() -> None:
-    filler = [f"* 🟢 small talk number {at}" for at in range(40)]
-    log = [
-        group("a", day_log(0, "* 🔴 the dog is Rex", *filler)),
-        group("b", day_log(1, *filler, "* ✅ bought the lead", *filler)),
-        group("c", day_log(2, *filler, "* 🟢 newest")),
-    ]
-    text = select_previous(log, 120, Words())
-    lines = text.split("\n")
-    assert lines[-1] == "* 🟢 newest"
-    assert lines[:2] == [heading(0), "* 🔴 the dog is Rex"]
-    assert heading(2) in lines
-    done = lines.index("* ✅ bought the lead")
-    assert heading(1) in lines[:done]
-    left_out = re.findall(r"\[(\d+) (?:earlier )?lines left out\]", text)
-    kept = [line for line in lines if not line.startswith("[")]
-    whole = [line for line in write_log(log).split("\n") if line]
-    assert len(kept) + sum(map(int, left_out)) == len(whole)
-    assert [line for line in whole if line in set(kept)][:2] == kept[:2]
-
-
-def test_of_many_important_lines_the_newest_stay() -> None:
-    log = [group("a", day_log(0, *(f"* 🔴 fact {at}" for at in range(200))))]
-    text = select_previous(log, 100, Words())
-    assert "* 🔴 fact 199" in text
-    assert "* 🔴 fact 0\n" not in text
-    assert heading(0) in text
-
-
-ITEM = st.builds(
-    lambda mark, count, last: f"* {mark} {' '.join(['word'] * count)} {last}",
-    st.sampled_from("🔴🟡🟢✅"),
-    st.integers(0, 25),
-    st.integers(0, 9999),
-)
-
-
-@st.composite
-def logs(draw: st.DrawFn) -> list[Group]:
-    """Groups of a few days, some without a heading, and now and then a blank line."""
-    groups: list[Group] = []
-    day = 0
-    for at in range(draw(st.integers(1, 6))):
-        lines: list[str] = []
-        for _ in range(draw(st.integers(0, 3))):
-            day += draw(st.integers(0, 2))
-            lines += [heading(day)] if draw(st.booleans()) else [""]
-            lines += draw(st.lists(ITEM, max_size=8))
-        groups.append(group(f"g{at}", "\n".join(lines)))
-    return groups
-
-
-@given(logs(), st.integers(40, 400))
-def test_the_budget_is_kept_and_nothing_is_made_up(log: list[Group], budget: int) -> None:
-    text = select_previous(log, budget, Words())
-    assert Words().count_text(text) <= budget
-    whole = [line for line in write_log(log).split("\n") if line.strip()]
-    lines = [line for line in text.split("\n") if line.strip() and not line.startswith("[")]
-    rest = iter(whole)
-    assert all(line in rest for line in lines), "lines of the log, in their order"
-
-
-@given(logs(), st.integers(40, 400))
-def test_every_left_out_line_is_counted(log: list[Group], budget: int) -> None:
-    text = select_previous(log, budget, Words())
-    counted = sum(
-        map(int, re.findall(r"^\[(\d+) (?:earlier )?lines left out\]$", text, re.MULTILINE))
-    )
-    kept = [line for line in text.split("\n") if line.strip() and not line.startswith("[")]
-    assert len(kept) + counted == len([x for x in write_log(log).split("\n") if x.strip()])
-
 
 # --- What a reflection makes of it ---------------------------------------------------------------
 
@@ -155,7 +30,9 @@ DAYS = [
     group("b", day_log(1, "* mid"), 5, 9),
     group("c", day_log(2, "* new"), 10, 14),
 ]
-WHOLE = [[["t0", "t14"]]]
+OLD_AND_MID = [["t0", "t4"], ["t5", "t9"]]
+NEW = [["t10", "t14"]]
+WHOLE = [[*OLD_AND_MID, *NEW]]
 
 
 @pytest.mark.parametrize(
@@ -167,9 +44,9 @@ WHOLE = [[["t0", "t14"]]]
         ),
         (
             "\n\n".join([day_log(0, "* a"), day_log(2, "* c")]),
-            [[["t0", "t9"]], [["t10", "t14"]]],
+            [OLD_AND_MID, NEW],
         ),
-        ("\n".join([day_log(1, "* b"), day_log(2, "* c")]), [[["t0", "t9"]], [["t10", "t14"]]]),
+        ("\n".join([day_log(1, "* b"), day_log(2, "* c")]), [OLD_AND_MID, NEW]),
         ("\n".join([day_log(2, "* c"), day_log(0, "* a")]), WHOLE),
         ("\n".join(["* before", day_log(1, "* b"), day_log(2, "* c")]), WHOLE),
         ("* no days at all", WHOLE),
@@ -178,7 +55,7 @@ WHOLE = [[["t0", "t14"]]]
         ("Date: unknown\n* a", WHOLE),
         (
             "\n".join([day_log(0, "* a"), day_log(0, "* again"), day_log(2, "* c")]),
-            [[["t0", "t9"]], [["t10", "t14"]]],
+            [OLD_AND_MID, NEW],
         ),
     ],
 )
@@ -209,12 +86,85 @@ def test_a_reflected_group_says_what_it_is() -> None:
 def test_undated_sources_stay_with_what_came_before_them() -> None:
     sources = [DAYS[0], group("u", "* undated", 5, 9), DAYS[2]]
     text = "\n".join([day_log(0, "* a"), day_log(1, "* b"), day_log(2, "* c")])
-    assert ends(reflect(sources, text)) == [[["t0", "t9"]], [["t10", "t14"]]]
+    assert ends(reflect(sources, text)) == [OLD_AND_MID, NEW]
 
 
 def test_ranges_of_different_threads_are_not_joined() -> None:
     sources = [group("a", "* a", 0, 4), group("b", "* b", 0, 2, "u"), group("c", "* c", 5, 9)]
     assert ends(reflect(sources, "* all")) == [[["t0", "t4"], ["u0", "u2"], ["t5", "t9"]]]
+
+
+# --- The ranges of a group -----------------------------------------------------------------------
+
+
+def day_of(count: int, thread: str = "t", start: int = 0) -> list[Group]:
+    """Groups of one day, two messages each."""
+    return [
+        group(f"{thread}{at}", day_log(0, f"* item {at}"), 2 * at, 2 * at + 1, thread)
+        for at in range(start, start + count)
+    ]
+
+
+def test_the_groups_of_one_day_keep_their_ranges_apart() -> None:
+    [written] = reflect(day_of(5), day_log(0, "* all of it"))
+    assert written["ranges"] == [[f"t{at}", f"t{at + 1}"] for at in range(0, 10, 2)]
+    # A reflection of reflections keeps them too.
+    [again] = reflect([written, *day_of(2, start=5)], day_log(0, "* shorter"))
+    assert again["ranges"] == [[f"t{at}", f"t{at + 1}"] for at in range(0, 14, 2)]
+
+
+def test_of_too_many_ranges_the_oldest_neighbours_are_joined() -> None:
+    [written] = reflect(day_of(MAX_RANGES), day_log(0, "* all"))
+    assert len(written["ranges"]) == MAX_RANGES
+    [more] = reflect(day_of(MAX_RANGES + 2), day_log(0, "* all"))
+    assert more["ranges"][:3] == [["t0", "t3"], ["t4", "t7"], ["t8", "t9"]]
+    assert len(more["ranges"]) == MAX_RANGES
+    [many] = reflect(day_of(1000), day_log(0, "* all"))
+    assert len(many["ranges"]) == MAX_RANGES
+    assert span(many["ranges"]) == [("t", at) for at in range(2000)]
+    sizes = [len(span([ends])) for ends in many["ranges"]]
+    assert sizes == sorted(sizes, reverse=True), "the newest are the finest"
+    assert max(sizes) < 2000 / 10
+
+
+def test_too_many_ranges_of_threads_in_turn_stay() -> None:
+    sources = [each for pair in zip(day_of(30), day_of(30, "u"), strict=True) for each in pair]
+    [written] = reflect(sources, "* all")
+    assert written["ranges"] == [ends for each in sources for ends in each["ranges"]]
+
+
+def test_the_range_line_of_many_ranges_stays_readable() -> None:
+    def line(count: int) -> str:
+        return write_range(reflect(day_of(count), day_log(0, "* all"))[0])
+
+    assert line(1) == "_range: `t0:t1`_"
+    assert line(3) == "_range: `t0:t1,t2:t3,t4:t5`_"
+    assert line(5) == "_range: `t0:t1,t2:t3,t4:t5,t6:t7,t8:t9`_"
+    assert line(7) == "_range: `t0:t1,t2:t3,t4:t7,t8:t9,t10:t13`_"
+    assert len(line(500).split(",")) == MAX_SHOWN_RANGES
+
+
+@given(st.lists(MESSAGE_IDS, min_size=2, max_size=60, unique=True), st.integers(0, 3))
+def test_ranges_of_real_ids_stay_in_order_and_whole(keys: list[str], undated: int) -> None:
+    pairs = [[first, last] for first, last in zip(keys[::2], keys[1::2], strict=False)]
+    sources: list[Group] = [
+        {**group(f"g{at}", "* x" if at < undated else day_log(at // 9, "* x")), "ranges": [ends]}
+        for at, ends in enumerate(pairs)
+    ]
+    text = "\n".join(day_log(day, "* y") for day in range(4))
+    written = reflect(sources, text)
+    flat = [key for entry in written for ends in entry["ranges"] for key in ends]
+    order = {key: at for at, key in enumerate(keys)}
+    assert flat == sorted(flat, key=order.__getitem__)
+    assert {flat[0], flat[-1]} == {pairs[0][0], pairs[-1][1]}
+    for entry in written:
+        assert len(entry["ranges"]) <= MAX_RANGES
+        starts = [order[first] for first, _ in entry["ranges"]]
+        stops = [order[last] for _, last in entry["ranges"]]
+        assert [at + 1 for at in stops[:-1]] == starts[1:], "no message between them is lost"
+        shown = write_range(entry).removeprefix("_range: `").removesuffix("`_").split(",")
+        assert len(shown) <= MAX_SHOWN_RANGES
+        assert all(key in order for pair in shown for key in pair.split(":"))
 
 
 def span(ranges: list[list[str]]) -> list[tuple[str, int]]:

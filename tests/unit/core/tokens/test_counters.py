@@ -1,84 +1,174 @@
+"""What texts count, by the estimate and by tiktoken."""
+
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
-from langgraph_om import ConfigurationError, EstimatingCounter
-from langgraph_om.core.tokens.counters import CalibratedCounter, calibration_of
+from langgraph_om.core.tokens.counter import (
+    MessageCounter,
+)
+from langgraph_om.core.tokens.counters import TiktokenCounter
+from langgraph_om.errors import ConfigurationError
+from support.counters import (
+    COUNTER,
+    END,
+    TINY,
+    any_text,
+    each_counter,
+    tiny_encoding,
+    wordy_text,
+)
 
-COUNTER = EstimatingCounter()
-
-
-def conversation(factor: float, *, turns: int = 40, fixed: int = 5000) -> list[BaseMessage]:
-    """A conversation with a provider that counts `factor` as many tokens, and a fixed prompt."""
-    messages: list[BaseMessage] = [SystemMessage("Be kind.")]
-    size = 0.0
-    for number in range(turns):
-        asked = HumanMessage(f"Tell me about day {number} of the trip, and what the museum costs.")
-        size += COUNTER.count_message(asked) * factor
-        usage: Any = {"input_tokens": round(fixed + size), "output_tokens": 5, "total_tokens": 0}
-        answer = AIMessage(f"Day {number}: a walk, and 12 euros. " * 6, usage_metadata=usage)
-        size += COUNTER.count_message(answer) * factor
-        messages += [asked, answer]
-    return messages
-
-
-@pytest.mark.parametrize("factor", [0.7, 1.0, 1.3, 1.8])
-def test_factor_is_found_whatever_the_fixed_prompt_is(factor: float) -> None:
-    assert calibration_of(conversation(factor), COUNTER) == pytest.approx(factor, rel=0.12)
-    assert calibration_of(conversation(factor, fixed=0), COUNTER) == pytest.approx(factor, rel=0.12)
-
-
-@pytest.mark.parametrize(("factor", "expected"), [(0.3, 0.5), (3.5, 2.0)])
-def test_factor_is_bounded(factor: float, expected: float) -> None:
-    assert calibration_of(conversation(factor, turns=400), COUNTER) == expected
-
-
-def test_few_messages_change_little() -> None:
-    assert calibration_of(conversation(1.8, turns=3), COUNTER) < 1.2
-
-
-def test_prompt_that_was_cut_in_between_is_passed_over() -> None:
-    messages = conversation(1.3)
-    shorter = messages[41].model_copy(
-        update={"usage_metadata": {"input_tokens": 900, "output_tokens": 5, "total_tokens": 905}}
-    )
-    cut = [*messages[:41], shorter, *messages[42:]]
-    assert calibration_of(cut, COUNTER) == pytest.approx(1.3, rel=0.12)
+# --- Text: the estimate ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "messages", [[], [HumanMessage("Hi")], [HumanMessage("Hi"), AIMessage("Ho")]]
+    ("text", "tokens"),
+    [
+        ("", 0),
+        (" \t\r\n\u00a0\u3000\ufeff", 0),
+        ("hello", 1),
+        ("hello world", 2),
+        ("internationalization", 4),
+        ("Hello, world!", 4),
+        ("1,234.56", 5),
+        ("12345678901", 1),
+        ("foo_bar(baz);", 6),
+        ("===========", 6),
+        ("日本語テキスト", 7),
+        ("日本語abc", 6),
+        ("über größe", 4),
+        ("ÜBER GRÖẞE", 4),
+        ("naïveté", 3),
+        ("https://example.com/a/b?c=1", 14),
+        ("🔴 (14:30) User prefers tea", 10),
+        ('{"a":1,"b":[1,2,3]}', 13),
+        ("abcd", 1),
+        ("abcdefg", 2),
+        ("a.b", 3),
+        ("Привет мир", 2),
+        ("😀😀", 1),
+        ("😀😀😀😀", 2),  # eight UTF-16 units
+        ("日😀😀😀", 4),  # code points beside a CJK letter
+        ("łódź", 2),
+        ("don't stop", 2),
+        ('"quoted text here"', 4),
+        ("assistant", 2),
+        ("user", 1),
+        ('{"q":"cats"}', 5),
+        ("search", 1),
+        ("ひらがなひらがな", 2),  # hiragana counts as any script, 8 letters
+        ("ひらがなの本", 6),
+        ("한국어", 3),
+        ("a\x1cb", 1),  # no white space to JavaScript
+        ("٣٤٥٦٧٨٩", 2),  # no ASCII digits
+        ("...", 1),
+        ("....", 2),
+        ("źdźbłoo", 2),  # 7 letters by 3.5
+        ("źdźbłooo", 3),
+        ("\ud800abcdef", 2),
+    ],
 )
-def test_without_reports_nothing_is_known(messages: list[BaseMessage]) -> None:
-    assert calibration_of(messages, COUNTER) == 1.0
+def test_estimate_of_a_text(text: str, tokens: int) -> None:
+    assert COUNTER.count_text(text) == tokens
 
 
-@given(st.lists(st.integers(min_value=0, max_value=10**7), max_size=30))
-def test_any_reports_give_a_factor_in_bounds(sizes: list[int]) -> None:
-    messages = [
-        AIMessage(
-            "Noted.", usage_metadata={"input_tokens": n, "output_tokens": 1, "total_tokens": n + 1}
-        )
-        for n in sizes
-    ]
-    assert 0.5 <= calibration_of(messages, COUNTER) <= 2
+PUNCTUATION = re.escape(".,!?;(){}[]<>:/\\|@#$%^&*+=`~_-")
+SPACE = "\t-\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+DELIMITER = re.compile(f"([{SPACE}]+|[{PUNCTUATION}]+)")
 
 
-def test_calibrated_counter_counts_by_its_factor() -> None:
-    counter = CalibratedCounter(COUNTER, 1.5)
-    text = "A walk along the river, and then the museum of tiles."
-    assert counter.count_text(text) == round(COUNTER.count_text(text) * 1.5)
-    message = HumanMessage(text)
-    assert counter.count_message(message) == round(COUNTER.count_message(message) * 1.5)
-    assert counter.identity != COUNTER.identity
+@settings(deadline=None, max_examples=200)
+@given(any_text | wordy_text)
+def test_a_text_counts_the_sum_of_its_segments(text: str) -> None:
+    segments = [part for part in DELIMITER.split(text) if part]
+    assert COUNTER.count_text(text) == sum(map(COUNTER.count_text, segments))
+    assert all(
+        COUNTER.count_text(part) >= 1 for part in segments if not re.match(f"[{SPACE}]", part)
+    )
 
 
-@pytest.mark.parametrize("factor", [0, 0.4, 2.1, "1", True, float("nan")])
-def test_factor_out_of_range_is_refused(factor: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"`factor` is .*0\.5\.\.2\.0"):
-        CalibratedCounter(COUNTER, factor)
+@settings(deadline=None, max_examples=10)
+@given(wordy_text.filter(bool), st.integers(1, 3))
+def test_a_long_text_counts_as_its_parts_do(part: str, size: int) -> None:
+    # Longer than what is counted at once; the parts are kept apart by a space.
+    repeats = size * 300_000 // (len(part) + 1)
+    assert COUNTER.count_text((part + " ") * repeats) == repeats * COUNTER.count_text(part)
+
+
+@each_counter
+@pytest.mark.parametrize(
+    "unit",
+    ["a", "=", "é", "\ud800", " ", "1.", "hello wörld, ", '{"key": 1},\n'],
+    ids=ascii,
+)
+def test_big_texts_are_counted_in_linear_time(counter: MessageCounter, unit: str) -> None:
+    size = 10_000_000 if counter is COUNTER and len(unit) == 1 else 500_000
+    tokens = counter.count_text(unit * (size // len(unit)))
+    assert (tokens > 0) is (counter is TINY or unit != " ")
+
+
+@pytest.mark.parametrize("length", [3, 262_143, 262_144, 262_145, 1_000_000])
+def test_a_segment_is_never_cut(length: int) -> None:
+    assert COUNTER.count_text("." * length) == (1 if length == 3 else -(-length // 2))
+    assert COUNTER.count_text("a" * length) == -(-length // 6)
+
+
+# --- Text: tiktoken ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("", 0),
+        ("hello", 1),
+        ("hello hello", 3),
+        ("hellow", 2),
+        ("aaaaaa", 2),
+        ("é", 2),
+        (END, 7),
+        (f"hello{END}", 8),
+        ("hello " * 10_000, 1 + 9_999 * 2 + 1),
+    ],
+    ids=range(9),
+)
+def test_tiktoken_counts_its_own_tokens(text: str, tokens: int) -> None:
+    assert TINY.count_text(text) == tokens
+
+
+@settings(deadline=None, max_examples=100)
+@given(any_text | st.text(alphabet="<|end> hello\ud83d\ude00"))
+def test_tiktoken_counts_any_text(text: str) -> None:
+    assert (TINY.count_text(text) > 0) is bool(text)
+
+
+def test_a_long_run_counts_close_to_the_whole() -> None:
+    text = "xaaa" * 50_000
+    whole = len(tiny_encoding().encode_ordinary(text))
+    assert abs(TINY.count_text(text) - whole) <= len(text) // 1000
+
+
+@pytest.mark.parametrize("encoding", ["no-such-vocabulary", "", None, 3])
+def test_an_unknown_encoding_is_refused(encoding: Any) -> None:
+    with pytest.raises(ConfigurationError, match="`encoding`") as caught:
+        TiktokenCounter(encoding)
+    assert repr(encoding) in str(caught.value)
+    assert "o200k_base" in str(caught.value)
+
+
+def test_a_vocabulary_out_of_reach_is_refused_in_the_constructor(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    monkeypatch.delenv("https_proxy", raising=False)
+    monkeypatch.setenv("NO_PROXY", "")
+    monkeypatch.setenv("no_proxy", "")
+    with pytest.raises(ConfigurationError, match=r"`encoding` 'p50k_edit'.*TIKTOKEN_CACHE_DIR"):
+        TiktokenCounter("p50k_edit")

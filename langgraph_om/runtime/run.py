@@ -1,0 +1,166 @@
+"""What a run says of itself: whether memory is on, whose conversation it is, and what is missing.
+
+A run's configuration has it, and so has its context, which LangGraph keeps there too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from langchain_core.runnables import RunnableConfig, ensure_config
+from typing_extensions import TypedDict
+
+from langgraph_om.core.config.checks import check_flag
+from langgraph_om.core.config.settings import Identity
+from langgraph_om.errors import ConfigurationError
+
+logger = logging.getLogger("langgraph_om")
+
+ValueT = TypeVar("ValueT")
+
+ResourceId = str | Callable[[RunnableConfig], str | None] | None
+
+_RUNTIME = "__pregel_runtime"
+"""Where LangGraph keeps what `langgraph.runtime.get_runtime` returns; read from the configuration
+at hand, because that may be of another run than the one around the call."""
+_CHECKPOINTER = "__pregel_checkpointer"
+"""Where it keeps a graph's checkpointer."""
+
+
+class MemoryContext(TypedDict, total=False):
+    """What a run may say to memory, as `context=` or in `configurable`.
+
+    The `context_schema` of graphs that have none of their own.
+    """
+
+    om_enabled: bool
+    """Whether memory is in force for this run."""
+    resource_id: str
+    """The user or entity that the thread belongs to."""
+
+
+@dataclass
+class Runs:
+    """Reads the runs of one memory, and warns once of what is missing in one."""
+
+    resource_id: ResourceId = None
+    """The id, or what finds it; `None`: the run says it."""
+    _warned: set[str] = field(init=False, default_factory=set)
+
+    def is_on(self, config: RunnableConfig | None) -> bool:
+        """Return whether memory is in force for this run (`om_enabled`).
+
+        Raises:
+            ConfigurationError: When that is no flag, or context and configuration disagree.
+        """
+        said = _read_said("om_enabled", ensure_config(config).get("configurable", {}))
+        flags = {place: check_flag(place, value) for place, value in said.items()}
+        return True if (flag := _agree(flags)) is None else flag
+
+    def identity(self, config: RunnableConfig | None, thread_id: str = "") -> Identity:
+        """Tell whose conversation a run is about.
+
+        Raises:
+            ConfigurationError: When context and configuration disagree, or the user's function
+                fails outside of a run.
+        """
+        resolved = ensure_config(config)
+        configurable = resolved.get("configurable", {})
+        thread = str(thread_id or configurable.get("thread_id") or "")
+        if not thread:
+            self.warn_once(
+                "no `thread_id` in the run's configuration; memory works within the run, "
+                "and its record and events carry an empty thread id"
+            )
+        elif _CHECKPOINTER in configurable and configurable[_CHECKPOINTER] is None:
+            self.warn_once(
+                "thread %r: the graph has no checkpointer, so that its memory is lost when the run "
+                "ends, whatever the `thread_id`; compile the graph with a checkpointer",
+                thread,
+            )
+        return Identity(thread, self._find_resource(resolved), _read_place(configurable))
+
+    def warn_of_repetition(self, config: RunnableConfig | None, thread_id: str) -> None:
+        """Warn where an agent in another graph has a long history, and memory begins with it."""
+        configurable = ensure_config(config).get("configurable", {})
+        around = _split_space(configurable)
+        # A task's id in the name: LangGraph keeps no state of this agent from run to run.
+        if configurable.get(_CHECKPOINTER) is not None and any(":" in part for part in around):
+            self.warn_once(
+                "thread %r: the agent in the node %r begins with a long history and without "
+                "memory: as a node of another graph it starts anew in each run, and observes the "
+                "whole history again. Compile the agent with `checkpointer=True`, or put memory on "
+                "the graph around it",
+                thread_id,
+                around[-1].partition(":")[0],
+            )
+
+    def _find_resource(self, config: RunnableConfig) -> str | None:
+        if isinstance(self.resource_id, str):
+            return self.resource_id
+        configurable = config.get("configurable", {})
+        if self.resource_id is None:
+            said = _read_said("resource_id", configurable)
+            ids = {place: str(value) for place, value in said.items() if value is not None}
+            return _agree(ids)
+        try:
+            found = self.resource_id(config)
+        except Exception as error:
+            if _RUNTIME in configurable:
+                raise
+            found = configurable.get("resource_id")
+            if found is None:
+                msg = (
+                    f"`resource_id` is a function, which failed outside of a run: "
+                    f"{type(error).__name__}: {error}; pass the id: "
+                    f'{{"configurable": {{"thread_id": ..., "resource_id": ...}}}}'
+                )
+                raise ConfigurationError(msg) from error
+        return None if found is None else str(found)
+
+    def warn_once(self, text: str, *arguments: Any) -> None:
+        """Log a warning, unless this one was logged already."""
+        if text not in self._warned:
+            self._warned.add(text)
+            logger.warning(text, *arguments)
+
+
+def _read_said(name: str, configurable: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a run says of something, by where it is said, its context first."""
+    said: dict[str, Any] = {}
+    context: Any = getattr(configurable.get(_RUNTIME), "context", None)
+    is_mapping = isinstance(context, Mapping)
+    value = context.get(name) if is_mapping else getattr(context, name, None)
+    if value is not None:
+        said[f'context["{name}"]'] = value
+    if name in configurable:
+        said[f'configurable["{name}"]'] = configurable[name]
+    return said
+
+
+def _agree(said: Mapping[str, ValueT]) -> ValueT | None:
+    """Return the one value that is said; `None` when there is none.
+
+    Raises:
+        ConfigurationError: When there are two.
+    """
+    values = [*said.values()]
+    if any(value != values[0] for value in values):
+        shown = " and ".join(f"`{place}` is {value!r}" for place, value in said.items())
+        msg = f"{shown}; pass one of them, or the same in both"
+        raise ConfigurationError(msg)
+    return values[0] if values else None
+
+
+def _read_place(configurable: Mapping[str, Any]) -> tuple[str, ...]:
+    """Name the nodes around the agent, without the ids of their tasks and the gate's own."""
+    return tuple(part.partition(":")[0] for part in _split_space(configurable))
+
+
+def _split_space(configurable: Mapping[str, Any]) -> list[str]:
+    """Return the nodes around the agent, as LangGraph writes them into its checkpoints' space."""
+    space = str(configurable.get("checkpoint_ns") or "")
+    return [part for part in space.split("|")[:-1] if not part.isdigit()]

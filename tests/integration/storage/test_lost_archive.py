@@ -1,0 +1,195 @@
+"""An archive that was emptied, restored or swapped is noticed, and nothing is forgotten for it."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langgraph_om.archive import SQLAlchemyArchive
+from support.agents import make_agent, on_thread, say, talk, turn, turns, values
+from support.shared_world import Agent, check_thread, sharing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LACKS = "lacks what it had"
+
+
+def open_file(path: Path) -> SQLAlchemyArchive:
+    return SQLAlchemyArchive(f"sqlite:///{path}")
+
+
+def begin_again(saver: InMemorySaver, former: Agent | None = None, **options: Any) -> Agent:
+    """A new process over the same checkpointer, with another archive."""
+    agent = Agent(sharing(SQLAlchemyArchive("sqlite://"), **options), saver)
+    if former is not None:
+        agent.numbers = former.numbers
+    return agent
+
+
+def warned(caplog: pytest.LogCaptureFixture) -> int:
+    return sum(LACKS in record.getMessage() for record in caplog.records)
+
+
+# --- A log that threads share --------------------------------------------------------------------
+
+
+def test_thread_brings_its_observations_to_an_archive_that_was_emptied(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    saver = InMemorySaver()
+    agent = begin_again(saver, evict=True)
+    for _ in range(30):
+        agent.say("trips")
+    before = [group["id"] for group in agent.state("trips")[0]["log"]]
+    agent = begin_again(saver, agent, evict=True)
+    with caplog.at_level(logging.WARNING):
+        agent.say("trips")
+        agent.say("trips")
+    after = [group["id"] for group in agent.state("trips")[0]["log"]]
+    assert len(before) > 3
+    assert after[: len(before)] == before
+    assert warned(caplog) == 1
+
+
+def test_each_thread_brings_its_observations_to_an_archive_that_was_emptied(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    saver = InMemorySaver()
+    agent = begin_again(saver)
+    for _ in range(12):
+        agent.say("trips")
+        agent.say("work")
+    agent = begin_again(saver, agent)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            agent.say("trips")
+            agent.say("work")
+    assert warned(caplog) == 1
+    for thread in ("trips", "work"):
+        check_thread(agent, thread)
+
+
+def test_thread_that_comes_late_to_an_emptied_archive_brings_its_observations_too() -> None:
+    saver = InMemorySaver()
+    agent = begin_again(saver)
+    for _ in range(12):
+        agent.say("trips")
+        agent.say("work")
+    before = {g["id"] for g in agent.state("work")[0]["log"] if g["thread_id"] == "work"}
+    agent = begin_again(saver, agent)
+    for _ in range(40):  # the new log's revision is the higher one by then
+        agent.say("trips")
+    agent.say("work")
+    assert before <= {group["id"] for group in agent.state("work")[0]["log"]}
+    check_thread(agent, "work")
+
+
+def test_older_copy_of_the_archive_takes_what_threads_have(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    saver, file, copy = InMemorySaver(), tmp_path / "a.db", tmp_path / "copy.db"
+    agent = Agent(sharing(open_file(file)), saver)
+    for _ in range(8):
+        agent.say("trips")
+    assert isinstance(agent.memory.archive, SQLAlchemyArchive)
+    agent.memory.archive.close()
+    shutil.copy(file, copy)
+    for _ in range(8):
+        agent.say("trips")
+    before = agent.state("trips")[0]["log"]
+    numbers = agent.numbers
+    agent = Agent(sharing(open_file(copy)), saver)
+    agent.numbers = numbers
+    with caplog.at_level(logging.WARNING):
+        agent.say("trips")
+    assert [g["id"] for g in before] == [g["id"] for g in agent.state("trips")[0]["log"]][
+        : len(before)
+    ]
+    assert warned(caplog) == 1
+    check_thread(agent, "trips")
+
+
+# --- A thread of its own -------------------------------------------------------------------------
+
+
+def test_nothing_is_evicted_that_a_swapped_archive_lacks(caplog: pytest.LogCaptureFixture) -> None:
+    saver = InMemorySaver()
+    agent = make_agent("agent", saver, messages=200, archive="sqlite://", evict=True)
+    talk(agent.graph, on_thread(), turns(12))
+    left = {message.id for message in values(agent.graph, on_thread())["messages"]}
+    swapped = SQLAlchemyArchive("sqlite://")
+    agent = make_agent("agent", saver, messages=200, archive=swapped, evict=True)
+    with caplog.at_level(logging.WARNING):
+        talk(agent.graph, on_thread(), turns(8, start=12))
+    assert warned(caplog) == 1
+    kept = {message.id for message in values(agent.graph, on_thread())["messages"]}
+    archived = {row.key for row in swapped.messages("t", limit=1000, visible_only=False)}
+    assert left - kept <= archived
+
+
+# --- A deletion ----------------------------------------------------------------------------------
+
+
+def survive(delete: str, **options: Any) -> tuple[Any, SQLAlchemyArchive, Any]:
+    archive = SQLAlchemyArchive("sqlite://")
+    config = on_thread(resource_id="ana")
+    agent = make_agent("agent", InMemorySaver(), messages=200, archive=archive, **options)
+    talk(agent.graph, config, turns(10))
+    if delete == "thread":
+        agent.memory.delete_thread("t")
+    else:
+        agent.memory.delete_resource("ana")
+    return agent, archive, config
+
+
+@pytest.mark.parametrize("delete", ["thread", "resource"])
+@pytest.mark.parametrize("evict", [False, True])
+def test_copy_that_outlives_a_deletion_archives_only_what_follows(
+    delete: str, caplog: pytest.LogCaptureFixture, *, evict: bool
+) -> None:
+    agent, archive, config = survive(delete, evict=evict)
+    had = [message.id for message in values(agent.graph, config)["messages"]]
+    with caplog.at_level(logging.WARNING):
+        talk(agent.graph, config, turns(14, start=10))
+    archived = [row.key for row in archive.messages("t", limit=1000, visible_only=False)]
+    assert archived == [key for n in range(10, 24) for key in (f"h{n}", f"h{n}-answer")]
+    kept = [message.id for message in values(agent.graph, config)["messages"]]
+    assert kept[: len(had)] == had
+    assert (len(kept) < len(had) + 28) == evict
+    starts = [span[0] for group in archive.groups(thread_id="t") for span in group["ranges"]]
+    assert not set(starts) & {f"h{number}" for number in range(6)}
+    assert warned(caplog) == 0
+
+
+@pytest.mark.parametrize("delete", ["thread", "resource"])
+def test_recall_on_a_copy_that_outlives_a_deletion_archives_nothing(delete: str) -> None:
+    agent, archive, config = survive(delete, retrieval=True)
+    agent.memory.recall(values(agent.graph, config), config)
+    assert archive.thread("t") is None
+
+
+def test_thread_that_is_deleted_again_begins_a_new_floor() -> None:
+    agent, archive, config = survive("thread")
+    talk(agent.graph, config, turns(3, start=10))
+    agent.memory.delete_thread("t")
+    say(agent.graph, config, turn(13))
+    assert [row.key for row in archive.messages("t", limit=9)] == ["h13", "h13-answer"]
+
+
+def test_shared_log_gets_nothing_back_that_was_deleted() -> None:
+    archive = SQLAlchemyArchive("sqlite://")
+    agent = Agent(sharing(archive), InMemorySaver())
+    for _ in range(10):
+        agent.say("trips")
+        agent.say("work")
+    agent.memory.delete_resource("ada")
+    agent.say("work")
+    archived = archive.messages("work", limit=1000, visible_only=False)
+    assert [row.key for row in archived] == ["work.h10", "work.h10.a"]
+    assert archive.thread("trips") is None
+    assert "trips-0" not in agent.prompt()

@@ -1,0 +1,385 @@
+"""The debug callback and tracers: what they are told, and that they change nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_callback
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tracers.base import BaseTracer
+from langchain_core.tracers.context import collect_runs
+from langchain_core.tracers.schemas import Run
+
+from langgraph_om import (
+    ConfigurationError,
+    ObservationalMemory,
+)
+from langgraph_om.testing import ExtractiveObserver
+from support.agents import (
+    atalk,
+    of_kind,
+    on_thread,
+    outcome,
+    record_of,
+    remembering,
+    say,
+    scripted,
+    talk,
+    turns,
+    values,
+)
+from support.clock import Clock
+from support.hooks import (
+    CONFIG,
+    EXECUTORS,
+    SECRET,
+    agent_with,
+    araises,
+    check_pairs,
+    converse,
+    redact_copies,
+    without_times,
+)
+
+# --- on_debug_event ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("executor", ["", *EXECUTORS])
+def test_debug_callback_is_told_of_each_event(executor: str) -> None:
+    events: list[dict[str, Any]] = []
+    agent = agent_with({}, executor, log=130, on_debug_event=events.append)
+    parts = converse(agent, 16)
+    assert {event["type"] for event in events} == {
+        *("observation_triggered", "observation_complete"),
+        *("reflection_triggered", "reflection_complete", "step_progress"),
+    }
+    check_pairs(
+        [
+            (
+                f"on_{event['operation']}_{'start' if 'triggered' in event['type'] else 'end'}",
+                {key: value for key, value in event.items() if key != "type"},
+            )
+            for event in events
+            if event["type"] != "step_progress"
+        ]
+    )
+    steps = [event for event in events if event["type"] == "step_progress"]
+    statuses = of_kind(parts, "status")
+    assert [step["step_number"] for step in steps] == [data["stepNumber"] for data in statuses]
+    assert [step["windows"]["active"] for step in steps] == [
+        data["windows"]["active"] for data in statuses
+    ]
+
+
+def test_debug_callback_is_told_everything_in_snake_case() -> None:
+    events: list[dict[str, Any]] = []
+    agent = agent_with({}, "", log=130, on_debug_event=events.append)
+    converse(agent, 16)
+    assert len({event["type"] for event in events}) == 5
+
+    def keys_of(value: Any) -> list[str]:
+        inner = value if isinstance(value, dict) else {}
+        return [
+            *inner,
+            *(name for key, of in inner.items() if key != "usage" for name in keys_of(of)),
+        ]
+
+    for event in events:
+        assert event["record_id"]
+        assert event["thread_id"]
+        assert [key for key in keys_of(event) if not key.islower()] == []
+    step = next(event for event in events if event["type"] == "step_progress")
+    assert step["windows"]["buffered"]["observations"]["message_tokens"] == 0
+
+
+def test_debug_callback_of_steps_without_a_graph_and_of_failures() -> None:
+    events: list[dict[str, Any]] = []
+    model = scripted(observer=ConnectionError("away"))
+    memory = remembering(model, Clock(), on_debug_event=events.append)
+    memory.step(None, turns(9), thread_id="t")
+    assert [event["type"] for event in events] == [
+        *("observation_triggered", "observation_complete", "step_progress")
+    ]
+    assert "away" in events[1]["error"]
+
+
+def debug_raises(event: dict[str, Any]) -> None:
+    msg = f"no room for {event['type']}"
+    raise OSError(msg)
+
+
+def debug_scribbles(event: dict[str, Any]) -> None:
+    for value in event.values():
+        if isinstance(value, dict):
+            value.clear()
+    event.clear()
+
+
+def hidden_async(event: dict[str, Any]) -> Any:
+    return araises(event)
+
+
+@pytest.mark.parametrize(
+    ("debug", "logged"),
+    [
+        (debug_raises, "`on_debug_event` failed on 'step_progress'"),
+        (debug_scribbles, ""),
+        (hidden_async, "it was not run on 'step_progress'"),
+    ],
+    ids=["raises", "scribbles", "hidden async"],
+)
+def test_debug_callback_changes_nothing(
+    debug: Any, logged: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain, agent = agent_with({}), agent_with({}, on_debug_event=debug)
+    expected = converse(plain, 10)
+    with caplog.at_level(logging.WARNING, "langgraph_om"):
+        parts = converse(agent, 10)
+    assert without_times(parts) == without_times(expected)
+    assert outcome(values(agent.graph, CONFIG)) == outcome(values(plain.graph, CONFIG))
+    assert logged in caplog.text
+    assert bool(caplog.text) == bool(logged)
+
+
+async def acallback(_: dict[str, Any]) -> None:
+    """Be async, where that is not allowed."""
+
+
+class AsyncCallback:
+    async def __call__(self, event: dict[str, Any]) -> None:
+        """Be async without looking like it."""
+
+
+def generates(*_: Any) -> Iterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"hooks": {"on_observe": print}}, "`hooks` has 'on_observe'; the hooks are on_observ"),
+        ({"hooks": {3: print}}, "`hooks` has 3"),
+        ({"hooks": {"before_observation": "redact"}}, r"`hooks\['before_observation'\]` is 'red"),
+        ({"hooks": {"before_observation": None}}, "is None; pass a function"),
+        ({"hooks": {"before_observation": generates}}, "pass a function that returns"),
+        ({"hooks": [print]}, r"`hooks` is \[<built-in function print>\]; pass a mapping"),
+        ({"hooks": print}, "pass a mapping"),
+        ({"on_debug_event": acallback}, "that is not async"),
+        ({"on_debug_event": AsyncCallback()}, "that is not async"),
+        ({"on_debug_event": partial(acallback)}, "that is not async"),
+        ({"on_debug_event": generates}, "pass a function of one mapping"),
+        ({"on_debug_event": "print"}, "`on_debug_event` is 'print'"),
+    ],
+)
+def test_hooks_that_can_not_work_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        ObservationalMemory(scripted(), **options)
+
+
+# --- Traces --------------------------------------------------------------------------------------
+
+
+class Tracer(BaseCallbackHandler):
+    """What a tracer sees: each run with its parent, and whether it ended."""
+
+    def __init__(self) -> None:
+        self.runs: dict[Any, dict[str, Any]] = {}
+        self.ended: set[Any] = set()
+
+    def on_chain_start(self, _serialized: Any, _inputs: Any, **about: Any) -> None:
+        self.runs[about["run_id"]] = about
+
+    def on_chat_model_start(self, _serialized: Any, messages: Any, **about: Any) -> None:
+        self.runs[about["run_id"]] = {**about, "messages": messages}
+
+    def on_chain_end(self, _outputs: Any, **about: Any) -> None:
+        self.ended.add(about["run_id"])
+
+    def on_llm_end(self, _response: Any, **about: Any) -> None:
+        self.ended.add(about["run_id"])
+
+    def on_llm_error(self, _error: Any, **about: Any) -> None:
+        self.ended.add(about["run_id"])
+
+    def named(self, name: str) -> list[dict[str, Any]]:
+        return [run for run in self.runs.values() if run.get("name") == name]
+
+    def roots(self, name: str) -> set[Any]:
+        """The outermost runs of all runs of a name."""
+        found = set()
+        for run in self.named(name):
+            at = run
+            while at["parent_run_id"] is not None:
+                at = self.runs[at["parent_run_id"]]
+            found.add(at["run_id"])
+        return found
+
+
+def traced(tracer: Any, **configurable: Any) -> RunnableConfig:
+    return {**on_thread("t", **configurable), "callbacks": [tracer], "run_name": "trip"}
+
+
+def check_metadata(tracer: Tracer, trigger: str) -> None:
+    """Each call says by tags and metadata what it was for."""
+    observed = tracer.named("om_observer")
+    assert {call["metadata"]["om_trigger"] for call in observed} == {trigger}
+    for role, operation in (("observer", "observation"), ("reflector", "reflection")):
+        calls = tracer.named(f"om_{role}")
+        assert calls
+        for call in calls:
+            assert {"nostream", f"om_{role}"} <= set(call["tags"])
+            metadata = call["metadata"]
+            assert metadata["om_role"] == role
+            assert metadata["om_operation"] == operation
+            assert (metadata["om_thread_id"], metadata["om_resource_id"]) == ("t", "ann")
+            assert metadata["om_cycle_id"]
+            assert metadata["om_record_id"]
+            assert call["run_id"] in tracer.ended
+
+
+def test_calls_are_children_of_the_graph_run() -> None:
+    tracer, agent = Tracer(), agent_with({}, log=130)
+    talk(agent.graph, traced(tracer, resource_id="ann"), turns(10))
+    graph_runs = {run["run_id"] for run in tracer.named("trip")}
+    assert len(graph_runs) == 10
+    assert tracer.roots("om_observer") | tracer.roots("om_reflector") <= graph_runs
+    nodes = {tracer.runs[run["parent_run_id"]]["name"] for run in tracer.named("om_observer")}
+    assert nodes == {"om_observe"}
+    assert len(tracer.named("om_observer")) == agent.asked("observer")
+    check_metadata(tracer, "turn")
+
+
+async def test_calls_are_children_of_the_async_graph_run() -> None:
+    tracer, agent = Tracer(), agent_with({}, log=130)
+    await atalk(agent.graph, traced(tracer, resource_id="ann"), turns(10))
+    graph_runs = {run["run_id"] for run in tracer.named("trip")}
+    assert tracer.roots("om_observer") | tracer.roots("om_reflector") <= graph_runs
+    check_metadata(tracer, "turn")
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_calls_ahead_of_need_are_children_of_the_run_that_asked(executor: str) -> None:
+    tracer, agent = Tracer(), agent_with({}, executor, log=600)
+    for message in turns(26):
+        say(agent.graph, traced(tracer, resource_id="ann"), message)
+        agent.memory.flush(60)
+    graph_runs = {run["run_id"] for run in tracer.named("trip")}
+    assert tracer.roots("om_observer") | tracer.roots("om_reflector") <= graph_runs
+    check_metadata(tracer, "buffer")
+
+
+class Collector(BaseTracer):
+    """A tracer on the base that LangSmith's has: it pairs a run with its parent by its own maps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trees: list[Run] = []
+        self.started: dict[str, list[Run]] = {}
+
+    def _persist_run(self, run: Run) -> None:
+        self.trees.append(run)
+
+    def _start_trace(self, run: Run) -> None:  # type: ignore[override]
+        super()._start_trace(run)
+        self.started.setdefault(run.name, []).append(run)
+
+
+def test_job_that_outlives_its_run_is_recorded_in_the_same_trace(
+    gate: threading.Event, caplog: pytest.LogCaptureFixture
+) -> None:
+    def held(messages: list[BaseMessage]) -> str:
+        gate.wait()
+        return ExtractiveObserver().reply(messages)
+
+    agent = agent_with({}, "background", model=scripted(observer=held))
+    collector = Collector()
+    with caplog.at_level(logging.WARNING):
+        for message in turns(20):
+            if of_kind(say(agent.graph, traced(collector), message), "buffering-start"):
+                break
+        runs_over = len(collector.trees)
+        gate.set()
+        agent.memory.flush(60)
+    (call,) = collector.started["om_observer"]
+    assert call.end_time is not None
+    assert call.error is None
+    assert len([tree for tree in collector.trees if tree.name == "trip"]) == runs_over
+    assert call.parent_run_id is not None
+    assert call.trace_id == collector.started["trip"][-1].id
+    assert str(call.trace_id) in str(call.dotted_order)
+    assert call.extra["metadata"]["om_trigger"] == "buffer"
+    assert caplog.text == ""
+
+
+def costly(name: str, reply: Callable[[list[BaseMessage]], Any]) -> Callable[..., AIMessage]:
+    """A model that names itself and what an answer cost, as providers do."""
+
+    def answer(messages: list[BaseMessage]) -> AIMessage:
+        said = reply(messages)
+        return AIMessage(
+            getattr(said, "content", said),
+            usage_metadata={"input_tokens": 30, "output_tokens": 4, "total_tokens": 34},
+            response_metadata={"model_name": name},
+        )
+
+    return answer
+
+
+@pytest.mark.parametrize("executor", ["", *EXECUTORS])
+def test_usage_callback_sums_what_the_observer_spent(executor: str) -> None:
+    observer = costly("small", ExtractiveObserver().reply)
+    agent = agent_with({}, executor, model=scripted(observer=observer))
+    with get_usage_metadata_callback() as usage:
+        converse(agent, 6)
+    record = record_of(agent.graph, CONFIG)
+    noted, pending = record["usage"]["observation"], len(record["pending"])
+    spent = usage.usage_metadata["small"]
+    assert spent["input_tokens"] == 30 * agent.asked("observer") > 0
+    assert spent["output_tokens"] == 4 * agent.asked("observer")
+    assert noted["calls"] == agent.asked("observer") - pending
+    assert noted["inputTokens"] == spent["input_tokens"] - 30 * pending
+
+
+def test_collected_runs_hold_the_calls() -> None:
+    agent = agent_with({})
+    with collect_runs() as collected:
+        talk(agent.graph, {**CONFIG, "run_name": "trip"}, turns(5))
+
+    def names(run: Run) -> Iterator[str]:
+        yield run.name
+        for child in run.child_runs:
+            yield from names(child)
+
+    # LangGraph shows this collector each node as a root of its own.
+    trees = [list(names(run)) for run in collected.traced_runs]
+    assert [tree for tree in trees if "om_observer" in tree] == [["om_observe", "om_observer"]]
+
+
+def test_steps_without_a_graph_are_traced_by_the_given_configuration() -> None:
+    for is_async in (False, True):
+        tracer = Tracer()
+        memory = remembering(scripted(), Clock())
+        if is_async:
+            asyncio.run(memory.astep(None, turns(9), thread_id="t", config=traced(tracer)))
+        else:
+            memory.step(None, turns(9), thread_id="t", config=traced(tracer))
+        (call,) = tracer.named("om_observer")
+        assert call["parent_run_id"] is None
+        assert call["metadata"]["om_trigger"] == "turn"
+        assert "om_resource_id" not in call["metadata"]
+
+
+def test_traces_show_what_the_hook_left() -> None:
+    tracer = Tracer()
+    agent = agent_with({"before_observation": redact_copies})
+    talk(agent.graph, traced(tracer), turns(6))
+    seen = [str(run["messages"]) for run in tracer.named("om_observer")]
+    assert seen
+    assert all(SECRET not in text and "[name]" in text for text in seen)

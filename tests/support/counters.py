@@ -1,0 +1,87 @@
+"""The counters that the tests count with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tiktoken
+from hypothesis import strategies as st
+from langchain_core.messages import (
+    AIMessage,
+)
+
+from langgraph_om.core.tokens.counter import (
+    MessageCounter,
+)
+from langgraph_om.core.tokens.counters import TiktokenCounter, TokenxCounter
+
+COUNTER = TokenxCounter()
+END = "<|end|>"
+
+
+def tiny_encoding() -> tiktoken.Encoding:
+    ranks = {bytes([value]): value for value in range(256)}
+    for word in (b"he", b"ll", b"hell", b"hello", b" w", b"aa", b"aaaa"):
+        ranks[word] = len(ranks)
+    return tiktoken.Encoding(
+        "tiny",
+        pat_str=r" ?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+|\s+",
+        mergeable_ranks=ranks,
+        special_tokens={END: len(ranks)},
+    )
+
+
+TINY = TiktokenCounter(tiny_encoding())
+COUNTERS: list[MessageCounter] = [COUNTER, TINY]
+each_counter = pytest.mark.parametrize("counter", COUNTERS, ids=lambda counter: counter.identity)
+
+
+# --- Text: the estimate ------------------------------------------------------------------------
+
+
+any_text = st.text(st.characters(exclude_categories=()), max_size=60)
+wordy_text = st.text(st.sampled_from("ab1 ,.-é日ね😀\ud800\n"), max_size=80)
+
+
+# --- Messages ----------------------------------------------------------------------------------
+
+
+def call(name: str = "search", args: Any = None, call_id: str | None = "c1") -> dict[str, Any]:
+    return {"name": name, "args": {"q": "cats"} if args is None else args, "id": call_id}
+
+
+def ai(*content: Any, calls: tuple[Any, ...] = (), **fields: Any) -> AIMessage:
+    return AIMessage(content=list(content), tool_calls=list(calls), **fields)
+
+
+FUNCTION_CALL = {"name": "search", "arguments": '{"q":"cats"}'}
+
+
+def recursive(make: Callable[[], Any]) -> Any:
+    value = make()
+    if isinstance(value, list):
+        value.append(value)
+    else:
+        value["value"] = value["content"] = value["input"] = value
+    return value
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | any_text | st.binary(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+tool_calls = st.lists(
+    st.builds(
+        call,
+        st.text(max_size=9),
+        st.dictionaries(st.text(max_size=5), json_values, max_size=2),
+        st.none() | st.sampled_from(["c1", "c2", "c3"]),
+    ),
+    max_size=3,
+)

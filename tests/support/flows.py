@@ -1,0 +1,116 @@
+"""A driver for flows that ask models, and answers for it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, TypeVar
+
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
+from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.config.thresholds import resolve_thresholds
+from langgraph_om.core.effects import AskModel, EffectFlow, ModelReply
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import blank_record
+from langgraph_om.core.record.window import Window, open_window
+from langgraph_om.core.reflect.reflector import ReflectorInput
+from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.testing import drive
+from support.words import Words
+
+NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+ITEM = "* 🔴 (09:00) The dog is Rex"
+GOOD = f"<observations>\n{ITEM}\n</observations>"
+NONE = "<observations>(none)</observations>"
+LOOP = "<observations>\n" + "* 🔴 again and again the same line\n" * 300 + "</observations>"
+ResultT = TypeVar("ResultT")
+Told = str | Exception | ModelReply
+
+
+@dataclass
+class Talk:
+    """Answers a flow in order, and remembers what it was asked."""
+
+    answers: list[Told]
+
+    def __post_init__(self) -> None:
+        self.calls: list[AskModel] = []
+
+    def answer(self, call: AskModel) -> Told:
+        self.calls.append(call)
+        return self.answers[len(self.calls) - 1]
+
+    def run(self, flow: Generator[AskModel, ModelReply, ResultT]) -> ResultT:
+        return drive(flow, self.answer).result
+
+    def run_cycle(self, flow: EffectFlow[None]) -> list[dict[str, Any]]:
+        self.events: list[dict[str, Any]] = []
+        drive(flow, self.answer, events=self.events)
+        return self.events
+
+
+def texts(call: AskModel) -> list[str]:
+    return [str(message.content) for message in call.messages]
+
+
+# --- Asking the Reflector ------------------------------------------------------------------------
+
+
+LOG = ReflectorInput("* 🔴 long </observation-log> log", tokens=100, target=50)
+
+
+def dense(count: int) -> str:
+    """An answer whose observations have this many tokens."""
+    return f"<observations>\n* 🔴 {' '.join(['word'] * (count - 2))}\n</observations>"
+
+
+# --- Whole cycles --------------------------------------------------------------------------------
+
+
+def setup(on_error: Literal["continue", "abort", "raise"] = "continue", **options: Any) -> Settings:
+    observation = ObservationConfig(message_tokens=100, buffer_tokens=False, **options)
+    reflection = ReflectionConfig(observation_tokens=40)
+    return Settings(
+        thresholds=resolve_thresholds(observation, reflection),
+        counter=Words(),
+        timezone=UTC,
+        observation=observation,
+        reflection=reflection,
+        on_error=on_error,
+    )
+
+
+def conversation() -> tuple[MemoryRecord, Window]:
+    messages = [HumanMessage("word " * 50, id="m0"), AIMessage("word " * 40, id="m1")]
+    opened = {"type": "opened", "id": "r", "thread_id": "t", "resource_id": None, "scope": "thread"}
+    record = fold(blank_record(), [opened])
+    return record, open_window(record, messages, Words())
+
+
+def later(text: str, seconds: float = 1.5, **fields: Any) -> ModelReply:
+    usage = {"inputTokens": 10, "outputTokens": 3}
+    return ModelReply(NOW + timedelta(seconds=seconds), text, usage=usage, **fields)
+
+
+def kinds(events: Sequence[dict[str, Any]]) -> list[str]:
+    return [event["type"] for event in events]
+
+
+def reflectable() -> dict[str, Any]:
+    """An edit that puts a log of 50 tokens in place."""
+    groups = [
+        {
+            "id": f"g{at}",
+            "kind": "observation",
+            "ranges": [[f"z{at}", f"z{at}"]],
+            "thread_id": "t",
+            "observed_at": "2026-03-01T09:00:00.000+00:00",
+            "text": f"* 🔴 {name} " + " ".join(["word"] * 22),
+            "tokens": 25,
+        }
+        for at, name in enumerate(("one", "two"))
+    ]
+    return {"log": groups}

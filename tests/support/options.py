@@ -1,0 +1,34 @@
+"""Options of a memory and the thresholds they come down to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langgraph_om import (
+    ObservationConfig,
+    ReflectionConfig,
+    Thresholds,
+)
+from langgraph_om.core.config.options import as_config
+from langgraph_om.core.config.thresholds import resolve_thresholds
+from langgraph_om.testing import ScriptedChatModel
+
+MODEL = ScriptedChatModel()
+
+
+def thresholds(
+    observation: dict[str, Any] | None = None,
+    reflection: dict[str, Any] | None = None,
+    **options: Any,
+) -> Thresholds:
+    return resolve_thresholds(
+        as_config(ObservationConfig, "observation", observation),
+        as_config(ReflectionConfig, "reflection", reflection),
+        **options,
+    )
+
+
+# --- What the options come down to ---------------------------------------------------------------
+
+
+OFF = {"buffer_tokens": False}

@@ -1,0 +1,57 @@
+"""Conversations and what is remembered of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+)
+
+from langgraph_om.core.record.record import blank_record
+from langgraph_om.core.record.window import Entry, Window, open_window
+from langgraph_om.core.wire import MemoryRecord
+
+
+class Words:
+    """A token for each word; remembers which messages it was asked to count."""
+
+    identity = "words"
+
+    def __init__(self) -> None:
+        self.counted: list[str | None] = []
+
+    def count_text(self, text: str) -> int:
+        return len(text.split())
+
+    def count_message(self, message: BaseMessage) -> int:
+        self.counted.append(message.id)
+        return self.count_text(str(message.content))
+
+
+def look(record: MemoryRecord, messages: Sequence[BaseMessage]) -> Window:
+    return open_window(record, messages, Words())
+
+
+def keys(window: Window) -> list[str]:
+    return [entry.key for entry in window.entries]
+
+
+# --- Where it may be cut -------------------------------------------------------------------------
+
+
+def entries(messages: Sequence[BaseMessage]) -> tuple[Entry, ...]:
+    return look(blank_record(), messages).entries
+
+
+H, A = HumanMessage("hi"), AIMessage("hello")
+
+
+# --- When a message was written ------------------------------------------------------------------
+
+
+def human(key: str | None = None, **fields: Any) -> HumanMessage:
+    return HumanMessage("hi", id=key, **fields)

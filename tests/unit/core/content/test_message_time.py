@@ -1,0 +1,199 @@
+"""When a message was written, and the rule that tells the time of those that do not say."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from langgraph_om.core.content.message_keys import Keyed, keyed_messages
+from langgraph_om.core.content.message_time import message_time, times_of
+from support.real_ids import real_conversations, write_uuid7
+from support.windows import human
+
+# --- When a message was written ------------------------------------------------------------------
+
+
+BERLIN = timezone(timedelta(hours=1))
+MOMENT = datetime(2025, 12, 4, 12, 0, tzinfo=UTC)
+MILLISECONDS = int(MOMENT.timestamp() * 1000)
+ISO = "2025-12-04T12:00:00+00:00"
+STAMP = "2026-03-02T09:00:00+00:00"
+STAMPED = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+
+
+def uuid7(milliseconds: int) -> str:
+    return str(UUID(int=milliseconds << 80 | 0x7 << 76 | 0x123 << 64 | 0x2 << 62 | 99))
+
+
+def ulid(milliseconds: int) -> str:
+    alphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+    number = milliseconds << 80 | 12345
+    return "".join(alphabet[number >> 5 * place & 31] for place in reversed(range(26)))
+
+
+TIMES: dict[str, tuple[BaseMessage, dict[str, str], datetime | None]] = {
+    "nothing known": (human("m0"), {}, None),
+    "no id": (human(), {}, None),
+    "a stamp": (human("m0"), {"m0": STAMP}, STAMPED),
+    "another's stamp": (human("m0"), {"m1": STAMP}, None),
+    "created_at": (human("m0", additional_kwargs={"created_at": ISO}), {"m0": STAMP}, MOMENT),
+    "created_at of the response": (
+        AIMessage("hi", id="m0", response_metadata={"created_at": "2025-12-04T12:00:00Z"}),
+        {"m0": STAMP},
+        MOMENT,
+    ),
+    "created_at without a zone": (
+        human(additional_kwargs={"created_at": "2025-12-04T13:00:00"}),
+        {},
+        MOMENT,
+    ),
+    "created_at of another zone": (
+        human(additional_kwargs={"created_at": "2025-12-04T07:00:00-05:00"}),
+        {},
+        MOMENT,
+    ),
+    "both": (
+        AIMessage(
+            "hi", additional_kwargs={"created_at": ISO}, response_metadata={"created_at": STAMP}
+        ),
+        {},
+        MOMENT,
+    ),
+    "created_at that is none": (
+        human("m0", additional_kwargs={"created_at": "yesterday"}),
+        {"m0": STAMP},
+        STAMPED,
+    ),
+    "created_at as a number": (
+        human("m0", additional_kwargs={"created_at": 1764849600}),
+        {"m0": STAMP},
+        STAMPED,
+    ),
+    "created_at before an id": (
+        human(uuid7(0), additional_kwargs={"created_at": ISO}),
+        {},
+        MOMENT,
+    ),
+    "UUIDv7": (human(uuid7(MILLISECONDS)), {}, MOMENT),
+    "UUIDv7 before a stamp": (
+        human(uuid7(MILLISECONDS)),
+        {uuid7(MILLISECONDS): STAMP},
+        MOMENT,
+    ),
+    "UUIDv7 of a run": (AIMessage("hi", id=f"lc_run--{uuid7(MILLISECONDS)}"), {}, MOMENT),
+    "UUIDv7 of a run with a number": (
+        AIMessage("hi", id=f"lc_run--{uuid7(MILLISECONDS)}-0"),
+        {},
+        MOMENT,
+    ),
+    "UUIDv7 of no likely time": (human(uuid7(5)), {}, None),
+    "UUIDv4": (human("0b9c0c9e-1f7a-4d0b-9f3e-1a2b3c4d5e6f"), {}, None),
+    "UUIDv4 of a run": (human("lc_run--7b9c0c9e-7f7a-4d0b-9f3e-1a2b3c4d5e6f-0"), {}, None),
+    "an id of that length": (human("this-is-my-id7and-it-has-36-letters-"), {}, None),
+    "ULID": (human(ulid(MILLISECONDS)), {}, MOMENT),
+    "ULID in small letters": (human(ulid(MILLISECONDS).lower()), {}, MOMENT),
+    "ULID of no likely time": (human(ulid(5)), {}, None),
+    "an id of a ULID's length": (human("call_0123456789abcdefghijk"), {}, None),
+}
+
+
+@pytest.mark.parametrize(("message", "stamps", "expected"), TIMES.values(), ids=TIMES.keys())
+def test_when_a_message_was_written(
+    message: BaseMessage, stamps: dict[str, str], expected: datetime | None
+) -> None:
+    told = message_time(message, message.id or "", stamps, timezone=BERLIN)
+    assert told == expected
+    assert told is None or told.tzinfo is not None
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (datetime(2025, 12, 4, 12, 0, tzinfo=UTC), MOMENT),
+        (datetime(2025, 12, 4, 13, 0), MOMENT),  # noqa: DTZ001
+        (None, STAMPED),
+    ],
+)
+def test_the_applications_own_function_is_asked_first(
+    told: datetime | None, expected: datetime
+) -> None:
+    message = human("m0", additional_kwargs={"created_at": STAMP})
+    found = message_time(message, "m0", {}, timezone=BERLIN, custom=lambda asked: told)
+    assert found == expected
+
+
+# --- The rule, with ids as LangChain and providers give them -------------------------------------
+
+
+NINE = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+
+
+def day(number: int) -> datetime:
+    return NINE + timedelta(days=number)
+
+
+def user(number: int) -> HumanMessage:
+    """What a person says: an id without a time."""
+    return HumanMessage("hello", id=str(UUID(int=number, version=4)))
+
+
+def answer(at: datetime) -> AIMessage:
+    """An answer in LangChain 1: an id with a time."""
+    return AIMessage("hi", id=f"lc_run--{write_uuid7(at, 7)}-0")
+
+
+def plain_answer(number: int) -> AIMessage:
+    """An answer by the Responses API: an id without a time."""
+    return AIMessage("hi", id=f"resp_{number:048x}")
+
+
+def tell(messages: list[BaseMessage], **seen: datetime) -> list[datetime | None]:
+    """The times of messages; `seen` names those with a stamp by their place, as `m2`."""
+    keyed = keyed_messages(messages)
+    stamps = {keyed[int(name[1:])][0]: at.isoformat() for name, at in seen.items()}
+    return times_of(keyed, stamps, timezone=UTC)
+
+
+def test_a_person_speaks_when_the_answer_is_given() -> None:
+    messages = [user(1), answer(day(0)), user(2), answer(day(3)), user(3)]
+    assert tell(messages) == [day(0), day(0), day(3), day(3), day(3)]
+
+
+def test_a_stamp_dates_nothing_that_stands_before_it() -> None:
+    adopted = [user(1), plain_answer(1), user(2), plain_answer(2)]
+    assert tell(adopted, m2=day(30)) == [None, None, day(30), day(30)]
+    off_for_days = [user(1), plain_answer(1), user(2), plain_answer(2), user(3)]
+    assert tell(off_for_days, m0=day(0), m4=day(30)) == [day(0)] * 4 + [day(30)]
+
+
+def test_no_later_time_is_looked_for_behind_a_stamp() -> None:
+    messages = [user(1), answer(day(0)), user(2), user(3), answer(day(30))]
+    assert tell(messages, m3=day(30))[2] == day(0)
+
+
+def test_of_a_conversation_without_times_nothing_is_known() -> None:
+    assert tell([user(1), plain_answer(1)]) == [None, None]
+    assert tell([]) == []
+
+
+@given(real_conversations(), st.data())
+def test_the_rule_holds_in_every_mix(messages: list[BaseMessage], data: st.DataObject) -> None:
+    keyed: Keyed = keyed_messages(messages)
+    own = [message_time(message, key, {}, timezone=UTC) for key, message in keyed]
+    undated = [key for (key, _), time in zip(keyed, own, strict=True) if time is None]
+    stamped = data.draw(st.sets(st.sampled_from(undated))) if undated else set()
+    stamps = {key: day(500).isoformat() for key in stamped}
+    times = times_of(keyed, stamps, timezone=UTC)
+    for (key, _), of_itself, time in zip(keyed, own, times, strict=True):
+        assert of_itself is None or time == of_itself
+        assert key not in stamps or time == day(500)
+    known = [at for at, time in enumerate(times) if time is not None]
+    assert known == list(range(known[0], len(times))) if known else not any([*own, *stamped])
+    first = next((at for at, (key, _) in enumerate(keyed) if key in stamps), len(keyed))
+    if not any(own[:first]):
+        assert times[:first] == [None] * first, "what was there before memory came has no time"

@@ -1,0 +1,108 @@
+"""What the Observer is shown of the log."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langgraph_om.core.observe.log_excerpt import select_previous
+from langgraph_om.core.record.record import write_log
+from langgraph_om.core.wire import Group
+from support.groups import day_log, group, heading
+from support.words import Words
+
+# --- What the Observer is shown ------------------------------------------------------------------
+
+
+LOG = [
+    group("a", day_log(0, "* 🔴 the dog is Rex", "* 🟢 weather talk one two three four")),
+    group("b", day_log(1, "* 🟡 asked about food one two", "* ✅ bought the lead", "* 🟢 chat")),
+    group("c", day_log(2, "* 🟢 more chat here", "* 🟢 newest chat")),
+]
+
+
+def shown(budget: int | Literal[False]) -> str:
+    return select_previous(LOG, budget, Words())
+
+
+def test_all_or_nothing() -> None:
+    assert shown(budget=False) == write_log(LOG)
+    assert shown(0) == ""
+    assert shown(10_000) == write_log(LOG)
+    assert shown(sum(entry["tokens"] for entry in LOG)) == write_log(LOG)
+    assert select_previous([], 100, Words()) == ""
+
+
+def test_the_newest_and_the_important_are_kept_under_their_headings() -> None:
+    filler = [f"* 🟢 small talk number {at}" for at in range(40)]
+    log = [
+        group("a", day_log(0, "* 🔴 the dog is Rex", *filler)),
+        group("b", day_log(1, *filler, "* ✅ bought the lead", *filler)),
+        group("c", day_log(2, *filler, "* 🟢 newest")),
+    ]
+    text = select_previous(log, 120, Words())
+    lines = text.split("\n")
+    assert lines[-1] == "* 🟢 newest"
+    assert lines[:2] == [heading(0), "* 🔴 the dog is Rex"]
+    assert heading(2) in lines
+    done = lines.index("* ✅ bought the lead")
+    assert heading(1) in lines[:done]
+    left_out = re.findall(r"\[(\d+) (?:earlier )?lines left out\]", text)
+    kept = [line for line in lines if not line.startswith("[")]
+    whole = [line for line in write_log(log).split("\n") if line]
+    assert len(kept) + sum(map(int, left_out)) == len(whole)
+    assert [line for line in whole if line in set(kept)][:2] == kept[:2]
+
+
+def test_of_many_important_lines_the_newest_stay() -> None:
+    log = [group("a", day_log(0, *(f"* 🔴 fact {at}" for at in range(200))))]
+    text = select_previous(log, 100, Words())
+    assert "* 🔴 fact 199" in text
+    assert "* 🔴 fact 0\n" not in text
+    assert heading(0) in text
+
+
+ITEM = st.builds(
+    lambda mark, count, last: f"* {mark} {' '.join(['word'] * count)} {last}",
+    st.sampled_from("🔴🟡🟢✅"),
+    st.integers(0, 25),
+    st.integers(0, 9999),
+)
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[Group]:
+    """Groups of a few days, some without a heading, and now and then a blank line."""
+    groups: list[Group] = []
+    day = 0
+    for at in range(draw(st.integers(1, 6))):
+        lines: list[str] = []
+        for _ in range(draw(st.integers(0, 3))):
+            day += draw(st.integers(0, 2))
+            lines += [heading(day)] if draw(st.booleans()) else [""]
+            lines += draw(st.lists(ITEM, max_size=8))
+        groups.append(group(f"g{at}", "\n".join(lines)))
+    return groups
+
+
+@given(logs(), st.integers(40, 400))
+def test_the_budget_is_kept_and_nothing_is_made_up(log: list[Group], budget: int) -> None:
+    text = select_previous(log, budget, Words())
+    assert Words().count_text(text) <= budget
+    whole = [line for line in write_log(log).split("\n") if line.strip()]
+    lines = [line for line in text.split("\n") if line.strip() and not line.startswith("[")]
+    rest = iter(whole)
+    assert all(line in rest for line in lines), "lines of the log, in their order"
+
+
+@given(logs(), st.integers(40, 400))
+def test_every_left_out_line_is_counted(log: list[Group], budget: int) -> None:
+    text = select_previous(log, budget, Words())
+    counted = sum(
+        map(int, re.findall(r"^\[(\d+) (?:earlier )?lines left out\]$", text, re.MULTILINE))
+    )
+    kept = [line for line in text.split("\n") if line.strip() and not line.startswith("[")]
+    assert len(kept) + counted == len([x for x in write_log(log).split("\n") if x.strip()])

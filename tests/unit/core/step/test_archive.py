@@ -1,0 +1,376 @@
+"""What a step archives, exchanges and reads, told by the calls that its flows make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from langgraph_om.archive.log_cache import LogCache
+from langgraph_om.archive.protocol import MessageArchive
+from langgraph_om.archive.writer import ArchiveWriter
+from langgraph_om.core.cycles.other_threads import (
+    read_other_threads,
+    read_other_threads_if_possible,
+)
+from langgraph_om.core.cycles.results import FarEnd, judge_lease
+from langgraph_om.core.effects import Storage, StorageReply, Warn
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import blank_record
+from langgraph_om.core.record.window import open_window
+from langgraph_om.core.step.archive import ThreadMemory, archive_new, complete_thread
+from langgraph_om.core.step.shared_log import (
+    MAX_COMMITS,
+    drop_deleted_threads,
+    exchange,
+    rewind_if_forked,
+)
+from langgraph_om.core.wire import MemoryRecord, SharedLog
+from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.testing import FlowRun, drive
+from support.simulation import settings
+
+NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+SETTINGS = replace(settings(), archives=True)
+DOWN = ArchiveError("the disk is full")
+PLACE = "sqlite:///talk.db"
+SAID_ONCE = f"(at {PLACE}; said once until it answers)"
+
+
+def said(*keys: str) -> list[BaseMessage]:
+    return [
+        (HumanMessage if key.startswith("h") else AIMessage)(f"text of {key}", id=key)
+        for key in keys
+    ]
+
+
+def opened(scope: str = "thread", **fields: Any) -> MemoryRecord:
+    opening = {
+        "type": "opened",
+        "id": "om-1",
+        "thread_id": "t",
+        "resource_id": "ana",
+        "scope": scope,
+    }
+    return cast("MemoryRecord", {**fold(blank_record(), [opening]), **fields})
+
+
+def calls(run: FlowRun[Any]) -> list[str]:
+    return [effect.method for effect in run.effects if isinstance(effect, Storage)]
+
+
+def warnings(run: FlowRun[Any]) -> list[str]:
+    return [each.text % tuple(each.arguments) for each in run.effects if isinstance(each, Warn)]
+
+
+# --- Archiving -----------------------------------------------------------------------------------
+
+
+def test_nothing_is_archived_without_a_thread_id() -> None:
+    record = blank_record()
+    run = drive(archive_new(SETTINGS, record, said("h1"), NOW))
+    assert run.result == (record, [])
+    assert run.effects == []
+
+
+def test_what_is_new_is_appended_and_the_record_says_so() -> None:
+    record = opened()
+    run = drive(
+        archive_new(SETTINGS, record, said("h1", "a1"), NOW), [ThreadMemory(), {}, None, None]
+    )
+    archived, events = run.result
+    assert calls(run) == ["recall_thread", "deletions", "append_messages", "note_archived"]
+    assert [key for key, _ in run.effects[2].arguments[2]] == ["h1", "a1"]
+    assert events == [{"type": "archived", "last": "a1"}]
+    assert archived["archived"] == "a1"
+    assert fold(record, [events]) == archived
+
+
+def test_an_idle_step_of_a_known_thread_makes_one_call() -> None:
+    record = opened(archived="a1")
+    memory = ThreadMemory(is_known=True)
+    run = drive(archive_new(SETTINGS, record, said("h1", "a1"), NOW), [memory])
+    assert run.result == (record, [])
+    assert calls(run) == ["recall_thread"]
+
+
+def test_an_archive_without_what_the_record_says_is_given_everything() -> None:
+    record = opened(archived="a1")
+    answers = [ThreadMemory(), set(), {}, True, None, None]
+    run = drive(archive_new(SETTINGS, record, said("h1", "a1", "h2"), NOW), answers)
+    asked = ["recall_thread", "contains", "deletions", "note_loss"]
+    assert calls(run) == [*asked, "append_messages", "note_archived"]
+    [appended] = [each for each in run.effects if getattr(each, "method", "") == "append_messages"]
+    assert [key for key, _ in appended.arguments[2]] == ["h1", "a1", "h2"]
+    [warning] = warnings(run)
+    assert "the archive lacks what it had" in warning
+
+
+@pytest.mark.parametrize(
+    ("seconds", "request_key", "waited_for", "when"),
+    [(0.2, "h1", None, "step"), (1.5, "h1", "h1", "turn"), (1.5, None, None, "step")],
+)
+def test_a_failure_is_noted_and_said_and_tried_again(
+    seconds: float, request_key: str | None, waited_for: str | None, when: str
+) -> None:
+    record = opened()
+    answers = [ThreadMemory(), StorageReply(error=DOWN, seconds=seconds), None, PLACE]
+    flow = archive_new(SETTINGS, record, said("h1"), NOW, changed={"h1"}, request=request_key)
+    run = drive(flow, answers)
+    assert run.result == (record, [])
+    assert calls(run)[-1] == "note_outage"
+    note = [each for each in run.effects if isinstance(each, Storage)][-2]
+    assert (note.method, note.arguments) == ("note_missed", ("t", {"h1"}, waited_for))
+    text = f"thread 't': the archive failed, the next {when} tries again: the disk is full"
+    assert warnings(run) == [f"{text} {SAID_ONCE}"]
+
+
+def test_a_failure_is_not_said_again_before_the_archive_answers() -> None:
+    flow = archive_new(SETTINGS, opened(), said("h1"), NOW)
+    run = drive(flow, [ThreadMemory(), StorageReply(error=DOWN), None, None])
+    assert calls(run)[-1] == "note_outage"
+    assert warnings(run) == []
+
+
+def test_a_turn_that_waited_long_in_vain_does_not_wait_again() -> None:
+    record = opened()
+    memory = ThreadMemory(missed=frozenset({"h1"}), waited_for="h2")
+    flow = archive_new(SETTINGS, record, said("h1", "h2"), NOW, changed={"h2"}, request="h2")
+    run = drive(flow, [memory, None])
+    assert run.result == (record, [])
+    assert run.effects[1] == Storage("note_missed", ("t", {"h1", "h2"}))
+
+
+def test_what_the_archive_refuses_is_raised() -> None:
+    flow = archive_new(SETTINGS, opened(), said("h1"), NOW)
+    with pytest.raises(ConfigurationError, match="another resource"):
+        drive(flow, [ThreadMemory(), ConfigurationError("the thread is another resource's")])
+
+
+def observed(count: int) -> tuple[MemoryRecord, list[BaseMessage]]:
+    """A conversation of which all but the last exchange is observed."""
+    messages = said(*(f"{kind}{at}" for at in range(count) for kind in "ha"))
+    keys = [str(message.id) for message in messages[:-2]]
+    group = {
+        "id": "g1",
+        "kind": "observation",
+        "ranges": [[keys[0], keys[-1]]],
+        "thread_id": "t",
+        "observed_at": "2026-03-02T09:00:00.000+00:00",
+        "text": "noted",
+        "tokens": 1,
+    }
+    last = messages[-1].id
+    return opened(archived=last, cursor=keys[-16:], log=[group]), messages
+
+
+def test_what_is_observed_and_archived_may_be_removed() -> None:
+    record, messages = observed(20)
+    evicting = replace(SETTINGS, evicts=True)
+    first = [str(message.id) for message in messages[:22]]
+    memory = ThreadMemory(is_known=True)
+    answers = [memory, set(first), messages[:22]]
+    run = drive(archive_new(evicting, record, messages, NOW, request="h19"), answers)
+    archived, events = run.result
+    assert calls(run) == ["recall_thread", "contains", "branch"]
+    [evicted] = events
+    assert (evicted["type"], evicted["last"], evicted["ids"]) == ("evicted", first[-1], first)
+    assert evicted["tokens"] > 0
+    assert archived["evicted"] == first[-1]
+
+
+def test_what_the_archive_lacks_or_has_otherwise_is_archived_before_it_is_removed() -> None:
+    record, messages = observed(20)
+    evicting = replace(SETTINGS, evicts=True)
+    first = [str(message.id) for message in messages[:22]]
+    stored = [*messages[:3], HumanMessage("before the edit", id="h1"), *messages[4:22]]
+    known = ThreadMemory(is_known=True)
+    answers = [known, set(first[:5]), {}, False, None, set(first), stored, None]
+    run = drive(archive_new(evicting, record, messages, NOW, request="h19"), answers)
+    asked = ["recall_thread", "contains", "deletions", "note_loss"]
+    assert calls(run) == [*asked, "append_messages", "contains", "branch", "append_messages"]
+    assert [key for key, _ in run.effects[-1].arguments[2]] == [first[3]]
+    assert run.result[1][0]["ids"] == first
+
+
+def test_a_conversation_without_a_record_is_completed_from_its_end() -> None:
+    messages = said("h1", "a1", "h2", "a2")
+    run = drive(complete_thread(blank_record(), "t", "ana", messages, NOW), [{"h1", "a1"}, None])
+    assert calls(run) == ["contains", "append_messages"]
+    assert [key for key, _ in run.effects[1].arguments[2]] == ["h2", "a2"]
+    assert run.effects[1].options["after"] == "a1"
+    assert drive(complete_thread(blank_record(), "t", "ana", messages, NOW), [{"a2"}]).effects != []
+    assert drive(complete_thread(blank_record(), "", "ana", messages, NOW)).effects == []
+
+
+# --- The shared log ------------------------------------------------------------------------------
+
+SHARING = replace(SETTINGS, scope="resource")
+
+
+def group_of(thread: str, key: str, *, first: str, last: str) -> dict[str, Any]:
+    return {
+        "id": key,
+        "kind": "observation",
+        "ranges": [[first, last]],
+        "thread_id": thread,
+        "observed_at": "2026-03-02T09:00:00.000+00:00",
+        "text": f"noted in {thread}",
+        "tokens": 3,
+    }
+
+
+def extension(thread: str, key: str) -> dict[str, Any]:
+    return {
+        "id": key,
+        "kind": "extend",
+        "thread_id": thread,
+        "after": None,
+        "cursor": [f"{key}-last"],
+        "groups": [group_of(thread, key, first=f"{key}-first", last=f"{key}-last")],
+        "hints": {"current_task": None, "suggested_response": None, "thread_title": None},
+    }
+
+
+def exchanging(record: MemoryRecord, answers: Any, *, is_new_turn: bool = False) -> FlowRun[Any]:
+    messages = said("h1")
+    window = open_window(record, messages, SHARING.counter)
+    turn = {"request": None if is_new_turn else window.request, "step": 0}
+    record = cast("MemoryRecord", {**record, "turn": turn})
+    return drive(exchange(SHARING, record, messages, window, NOW), answers)
+
+
+def test_a_log_that_did_not_change_is_not_read() -> None:
+    run = exchanging(opened("resource", revision=4), [4])
+    assert calls(run) == ["record_revision"]
+    assert run.result[1] == []
+
+
+def test_changes_are_committed_on_top_of_what_others_committed_meanwhile() -> None:
+    record = opened("resource", outbox=[extension("t", "g1")])
+    theirs: SharedLog = {
+        "generation": 0,
+        "log": [cast("Any", group_of("work", "g0", first="w1", last="w2"))],
+        "threads": {"work": {"cursor": ["w2"], "hints": {}}},
+    }
+    answers = [(None, 0), {}, False, (theirs, 1), {}, True, None, theirs, ([], False), []]
+    run = exchanging(record, answers)
+    commits = [each for each in run.effects if getattr(each, "method", "") == "commit_record"]
+    assert [each.options["expected"] for each in commits] == [0, 1]
+    assert [group["id"] for group in commits[1].arguments[1]["log"]] == ["g0", "g1"]
+    synced, events = run.result
+    assert [event["type"] for event in events] == ["synced"]
+    assert (synced["revision"], synced["outbox"]) == (2, [])
+
+
+def test_a_log_that_changes_all_the_time_is_left_for_the_next_step() -> None:
+    record = opened("resource", outbox=[extension("t", "g1")])
+    run = exchanging(record, [(None, 0), {}, False] * MAX_COMMITS)
+    assert run.result[1] == []
+    assert run.result[0]["outbox"] == record["outbox"]
+    [warning] = warnings(run)
+    assert "changed 50 times" in warning
+
+
+def test_a_log_that_cannot_be_reached_leaves_the_thread_with_its_copy() -> None:
+    run = exchanging(opened("resource"), [DOWN, PLACE], is_new_turn=True)
+    assert run.result[1] == []
+    [warning] = warnings(run)
+    assert warning.endswith(f"the thread goes on with its copy: the disk is full {SAID_ONCE}")
+
+
+def test_what_was_observed_of_deleted_threads_is_dropped() -> None:
+    changes = [extension("t", "g1"), extension("gone", "g2"), extension("work", "g3")]
+    run = drive(drop_deleted_threads(opened("resource"), changes), [set(), {"g3-last"}])
+    assert [change["id"] for change in run.result] == ["g1", "g3"]
+
+
+def test_a_fork_goes_on_from_its_own_last_message() -> None:
+    log: SharedLog = {
+        "generation": 0,
+        "log": [
+            cast("Any", group_of("t", "g1", first="h1", last="a1")),
+            cast("Any", group_of("t", "g2", first="h2", last="a2")),
+        ],
+        "threads": {"t": {"cursor": ["h1", "a1", "h2", "a2"], "hints": {}}},
+    }
+    whole = said("h1", "a1", "h2", "a2", "h3")
+    assert rewind_if_forked(log, opened("resource"), whole, SHARING.counter) == log
+    forked = said("h1", "a1", "h9")
+    rewound = rewind_if_forked(log, opened("resource"), forked, SHARING.counter)
+    assert rewound["threads"]["t"]["cursor"] == ["h1", "a1"]
+
+
+# --- Other threads -------------------------------------------------------------------------------
+
+
+@dataclass
+class Row:
+    """A message or a thread as an archive returns it."""
+
+    id: str = ""
+    title: str | None = None
+    updated: datetime = NOW
+    key: str = ""
+    message: Any = None
+    position: int = 0
+    is_current: bool = True
+
+
+def test_only_threads_with_news_are_read() -> None:
+    log = {"generation": 0, "log": [], "threads": {"quiet": {"cursor": ["q1"], "hints": {}}}}
+    threads = [Row("t"), Row("quiet"), Row("work"), Row("told")]
+    told = [Row(key="w1", message=HumanMessage("hello", id="w1"))]
+    silent = [Row(key="s1", message=AIMessage("", id="s1", tool_calls=[]))]
+    answers = [log, (threads, False), [None, "mark-work", "mark-told"], told, [], None]
+    run = drive(read_other_threads(SHARING, opened("resource")), answers)
+    assert [thread.thread_id for thread in run.result] == ["work"]
+    [news] = [effect for effect in run.effects if effect.method == "find_news"]
+    assert news.arguments == ([("quiet", "q1"), ("work", None), ("told", None)],)
+    assert run.effects[-1] == Storage("note_without_news", ("mark-told",))
+    assert silent
+
+
+def test_threads_that_cannot_be_read_are_none() -> None:
+    run = drive(read_other_threads_if_possible(SHARING, opened("resource")), [DOWN, PLACE])
+    assert run.result == []
+    text = "thread 't': other threads cannot be read: the disk is full"
+    assert warnings(run) == [f"{text} {SAID_ONCE}"]
+
+
+# --- What answers, and leases --------------------------------------------------------------------
+
+
+def test_each_call_of_the_flows_has_one_that_answers_it() -> None:
+    """The names of `Storage` are looked up in these three, so none may have a name of another."""
+    own = {"recall_thread", "note_missed", "note_archived", "append_messages", "add_new_groups"}
+    own |= {"note_loss", "note_outage"}
+    cached = {"read_log", "remember_log", "find_news", "note_without_news"}
+    stored = {"contains", "branch", "thread", "threads", "messages", "find", "last_position"}
+    stored |= {"add_groups", "set_title", "record_revision", "load_record", "commit_record"}
+    assert own <= set(dir(ArchiveWriter))
+    assert cached <= set(dir(LogCache))
+    assert stored <= set(dir(MessageArchive))
+    assert not stored & {*dir(ArchiveWriter), *dir(LogCache)}
+    assert not cached & set(dir(ArchiveWriter))
+
+
+@pytest.mark.parametrize(
+    ("expires_in", "now", "noted", "expected"),
+    [
+        (60.0, 0.0, None, (False, None)),
+        (60.0, 9.0, FarEnd(4000.0, 0.0), (False, None)),
+        (3600.0, 10.0, None, (False, FarEnd(3610.0, 10.0))),
+        (3500.0, 110.0, FarEnd(3610.0, 10.0), (False, FarEnd(3610.0, 10.0))),
+        (3600.0, 110.0, FarEnd(3610.0, 10.0), (False, FarEnd(3710.0, 110.0))),
+        (3480.0, 130.0, FarEnd(3610.0, 10.0), (True, FarEnd(3610.0, 10.0))),
+    ],
+    ids=["in time", "in time again", "far", "still far", "renewed", "stranded"],
+)
+def test_a_lease_is_stranded_when_it_ends_too_late_and_nobody_renews_it(
+    expires_in: float, now: float, noted: FarEnd | None, expected: tuple[bool, FarEnd | None]
+) -> None:
+    assert judge_lease(expires_in, 120.0, 30.0, now, noted) == expected

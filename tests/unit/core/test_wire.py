@@ -1,0 +1,175 @@
+"""What is stored and streamed has the form that `core/wire.py` says it has."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from pydantic import TypeAdapter
+
+from langgraph_om import ObservationalMemory
+from langgraph_om.core.effects import AskModel
+from langgraph_om.core.events import PART_FIELDS, to_part
+from langgraph_om.core.record.fold import _EFFECTS, fold
+from langgraph_om.core.record.record import RECORD_KEYS, blank_record
+from langgraph_om.core.wire import Event, MemoryRecord, Part, ReflectionEnd, SharedLog
+from langgraph_om.memory import runner_of
+from langgraph_om.runtime.drivers import drive
+from langgraph_om.runtime.turn import Outcome, turn
+from langgraph_om.testing import ScriptedChatModel
+from support.clock import Clock
+from support.shared_world import said, sharing
+from support.simulation import GOOD, Simulation, settings
+
+EVENT: TypeAdapter[Any] = TypeAdapter(Event)
+PART: TypeAdapter[Any] = TypeAdapter(Part)
+RECORD: TypeAdapter[Any] = TypeAdapter(MemoryRecord)
+LOG: TypeAdapter[Any] = TypeAdapter(SharedLog)
+
+
+def kinds(union: Any) -> set[str]:
+    """The values of `type` in the members of a union."""
+    found: set[str] = set()
+    for member in get_args(union):
+        hint = get_type_hints(member)["type"]
+        assert get_origin(hint) is Literal
+        found.update(get_args(hint))
+    return found
+
+
+def check(adapter: TypeAdapter[Any], value: Any) -> None:
+    """Nothing is missing, of another type, or there without being declared."""
+    assert adapter.validate_python(value, strict=True) == value
+
+
+def check_all(events: list[Any], record: MemoryRecord) -> set[tuple[str, str | None]]:
+    """Check events, their parts, and the record after each; return which events there were."""
+    for event in events:
+        check(EVENT, event)
+        record = fold(record, [event])
+        check(RECORD, record)
+        part = to_part(event)
+        if part is not None:
+            check(PART, part)
+    return {(event["type"], event.get("operation")) for event in events}
+
+
+def test_each_kind_of_event_has_a_type() -> None:
+    assert kinds(Event) == set(_EFFECTS)
+
+
+def test_each_streamed_kind_has_a_part() -> None:
+    assert kinds(Part) == {f"data-om-{kind}" for kind in (*PART_FIELDS, "status")}
+
+
+@pytest.mark.parametrize("kind", PART_FIELDS)
+def test_fields_of_parts_are_declared(kind: str) -> None:
+    part = next(
+        part
+        for part in get_args(Part)
+        if f"data-om-{kind}" in get_args(get_type_hints(part)["type"])
+    )
+    data = get_type_hints(part)["data"]
+    assert set(PART_FIELDS[kind].values()) <= set(get_type_hints(data))
+
+
+def test_keys_of_the_record_are_declared() -> None:
+    assert set(get_type_hints(MemoryRecord)) == RECORD_KEYS
+    check(RECORD, blank_record())
+
+
+def test_which_keys_are_required_is_known_at_run_time() -> None:
+    assert "group_ids" in ReflectionEnd.__required_keys__
+    assert "still_large" in ReflectionEnd.__optional_keys__
+
+
+@pytest.mark.parametrize("latency", [1, 12])
+def test_conversation_with_jobs(latency: int) -> None:
+    asked = 0
+
+    def answers(call: AskModel) -> str | Exception:
+        nonlocal asked
+        asked += 1
+        if asked % 7 == 0:
+            return TimeoutError("late")
+        task = "\n<current-task>Go on.</current-task>"
+        return f"{GOOD}{task}" if call.role == "observer" else GOOD * 3
+
+    simulation = Simulation(settings(500, 60), answers=answers, latency=latency)
+    seen: set[tuple[str, str | None]] = set()
+    for at in range(60):
+        before = simulation.record
+        simulation.say(30, tools=at % 2)
+        if at % 11 == 10:
+            simulation.restart()
+        seen |= check_all(simulation.events, before)
+        simulation.events.clear()
+    jobs = ("buffering-start", "buffering-end", "buffering-failed", "activation")
+    named = {(kind, operation) for kind in jobs for operation in ("observation", "reflection")}
+    assert latency > 1 or named <= seen
+
+
+def take_turn(
+    memory: ObservationalMemory, record: Any, messages: list[BaseMessage], thread: str
+) -> Outcome:
+    runner = runner_of(memory)
+    who = runner.identity({"configurable": {"thread_id": thread, "resource_id": "ada"}})
+    return drive(turn(runner, record, messages, who), runner.context()).result
+
+
+@pytest.mark.parametrize("on_error", ["continue", "abort"])
+def test_blocking_cycles(on_error: Any) -> None:
+    asked = 0
+
+    def observer(messages: list[BaseMessage]) -> str:
+        nonlocal asked
+        asked += 1
+        if asked % 5 == 4:
+            msg = "no answer"
+            raise ValueError(msg)
+        return f"{GOOD}\n<thread-title>Title {asked}</thread-title>"
+
+    model = ScriptedChatModel(observer=observer, reflector=lambda messages: GOOD)
+    memory = ObservationalMemory(
+        model,
+        observation={"message_tokens": 200, "buffer_tokens": False, "thread_title": True},
+        reflection={"observation_tokens": 60},
+        max_input_tokens=200,
+        on_error=on_error,
+        clock=Clock(),
+    )
+    record, messages, seen = blank_record(), list[BaseMessage](), set[Any]()
+    for at in range(40):
+        messages.append(HumanMessage(f"{at} " + "word " * 30, id=f"h{at}"))
+        outcome = take_turn(memory, record, messages, "t")
+        seen |= check_all(outcome.events, record)
+        record = outcome.record
+        messages.append(AIMessage("Noted.", id=f"a{at}"))
+    for kind in ("observation-start", "observation-end"):
+        assert {(kind, "observation"), (kind, "reflection")} <= seen
+    assert ("observation-failed", "observation") in seen
+    assert ("thread-update", "observation") in seen
+    assert (("tripwire", "observation") in seen) == (on_error == "abort")
+
+
+@pytest.mark.parametrize("buffers", [True, False])
+def test_shared_log(*, buffers: bool) -> None:
+    limits = {"message_tokens": 300, "buffer_tokens": 0.2 if buffers else False}
+    memory = sharing("sqlite://", observation=limits, reflection={"observation_tokens": 400})
+    records = {"one": blank_record(), "two": blank_record()}
+    talks: dict[str, list[BaseMessage]] = {"one": [], "two": []}
+    seen: set[Any] = set()
+    for at in range(24):
+        thread = "one" if at < 16 else "two"
+        talks[thread].append(said(thread, at))
+        outcome = take_turn(memory, records[thread], talks[thread], thread)
+        seen |= check_all(outcome.events, records[thread])
+        records[thread] = outcome.record
+        talks[thread].append(AIMessage("Noted.", id=f"{thread}.a{at}"))
+    assert memory.archive is not None
+    stored, _ = memory.archive.load_record("ada")
+    check(LOG, stored)
+    assert {("synced", None), ("others", None), ("archived", None)} <= seen
+    ends = "buffering-end" if buffers else "observation-end"
+    assert {(ends, "observation"), (ends, "others")} <= seen

@@ -1,0 +1,272 @@
+"""The two drivers: what they wait for, where, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from langgraph_om import InlineBuffering
+from langgraph_om.core.effects import (
+    AskModel,
+    CallHook,
+    JobState,
+    PeekJobs,
+    ReadTally,
+    Storage,
+    Together,
+    WaitForJob,
+    Warn,
+)
+from langgraph_om.errors import ArchiveError
+from langgraph_om.memory import runner_of
+from langgraph_om.runtime.drivers import adrive, drive
+from langgraph_om.runtime.supervise import Driven, RunContext, Show
+from langgraph_om.testing import ScriptedChatModel
+from support.agents import remembering, scripted
+from support.clock import Clock
+
+START = {
+    "type": "observation-start",
+    "operation": "observation",
+    "cycle_id": "c1",
+    "record_id": "r",
+    "thread_id": "t",
+    "resource_id": None,
+}
+
+
+def context(
+    model: ScriptedChatModel | None = None,
+    hooks: dict[str, Callable[..., Any]] | None = None,
+    deadline: float = 20.0,
+    **fields: Any,
+) -> RunContext:
+    memory = remembering(
+        model or scripted(),
+        Clock(),
+        hooks=hooks,
+        deadline=deadline,
+        buffering=InlineBuffering(),
+    )
+    return replace(runner_of(memory).context(), **fields)
+
+
+def both(make: Callable[[], Any], given: Callable[[], RunContext]) -> list[Driven[Any]]:
+    """What comes of a flow, waiting and awaiting."""
+    return [drive(make(), given()), asyncio.run(adrive(make(), given()))]
+
+
+def question(role: Any = "observer") -> AskModel:
+    return AskModel(role, [])
+
+
+def test_costs_are_counted_from_the_start_and_questions_say_what_they_are_about() -> None:
+    def flow() -> Any:
+        before = yield ReadTally()
+        assert (before.at, before.calls) == (None, 0)
+        yield START
+        one = yield question()
+        two = yield question()
+        tally = yield ReadTally()
+        assert tally.at == two.at
+        return one.text, two.text, tally.calls
+
+    models: list[ScriptedChatModel] = []
+
+    def given() -> RunContext:
+        models.append(scripted(observer=["one", "two"]))
+        return context(models[-1])
+
+    for run in both(flow, given):
+        assert run.result == ("one", "two", 2)
+        assert run.events == [START]
+    assert [len(model.calls) for model in models] == [2, 2]
+
+
+def test_flows_side_by_side_count_for_themselves_and_for_the_cycle() -> None:
+    def part(times: int) -> Any:
+        for _ in range(times):
+            yield question()
+        tally = yield ReadTally()
+        return tally.calls
+
+    def flow() -> Any:
+        yield START
+        yield question()
+        counts = yield Together([part(1), part(2)])
+        tally = yield ReadTally()
+        return counts, tally.calls
+
+    for run in both(flow, lambda: context(scripted(observer="noted"))):
+        assert run.result == ([1, 2], 4)
+
+
+class Store:
+    """A storage that notes in which thread it is called."""
+
+    def __init__(self) -> None:
+        self.threads: list[threading.Thread] = []
+
+    def keep(self, value: int, *, fails: bool = False) -> int:
+        self.threads.append(threading.current_thread())
+        time.sleep(0.2)
+        if fails:
+            msg = "the disk is full"
+            raise ArchiveError(msg)
+        return value
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_the_storage_is_called_in_place_or_off_the_loop_and_without_a_limit(
+    *, is_async: bool
+) -> None:
+    store = Store()
+
+    def flow() -> Any:
+        yield START
+        kept = yield Storage("keep", (7,))
+        failed = yield Storage("keep", (7,), {"fails": True})
+        reply = yield question()
+        return kept, failed, reply
+
+    given = context(scripted(observer="noted"), deadline=0.3, storage=(object(), store))
+    run = asyncio.run(adrive(flow(), given)) if is_async else drive(flow(), given)
+    kept, failed, reply = run.result
+    assert (kept.value, kept.error, failed.value) == (7, None, None)
+    assert str(failed.error) == "the disk is full"
+    assert kept.seconds >= 0.2 <= failed.seconds
+    assert reply.text == "noted", "what the storage takes is not taken from the cycle's time"
+    assert (threading.current_thread() in store.threads) is not is_async
+
+
+def test_what_hangs_is_left_behind_at_the_deadline() -> None:
+    let_go = threading.Event()
+
+    def hang(*_: Any) -> None:
+        let_go.wait(20)
+
+    def flow() -> Any:
+        yield START
+        late = yield CallHook("before_observation", ([], {}))
+        reply = yield question()
+        return late, reply
+
+    def given() -> RunContext:
+        return context(scripted(observer="noted"), {"before_observation": hang}, deadline=0.3)
+
+    began = time.monotonic()
+    try:
+        for run in both(flow, given):
+            late, reply = run.result
+            assert late.is_late
+            assert "0.3 seconds" in str(late.error)
+            assert "no answer within the deadline of 0.3 seconds" in str(reply.error)
+    finally:
+        let_go.set()
+    assert time.monotonic() - began < 10
+
+
+class Jobs:
+    """An executor whose job ends after so many looks."""
+
+    def __init__(self, looks: int) -> None:
+        self.left = looks
+
+    def peek(self, cycle_id: str) -> JobState:
+        return "running" if cycle_id == "busy" else None
+
+    def wait(self, cycle_id: str, timeout: float) -> JobState:
+        if timeout:  # a caller that may block
+            return {"type": "buffering-end"}
+        self.left -= 1
+        return "running" if self.left > 0 else {"type": "buffering-end"}
+
+
+def test_a_job_is_waited_for_without_holding_a_thread() -> None:
+    def flow() -> Any:
+        peeked = yield PeekJobs({"observation": "busy", "reflection": "gone"})
+        return peeked, (yield WaitForJob("busy"))
+
+    for run in both(flow, lambda: context(jobs=Jobs(3))):
+        assert run.result == (
+            {"observation": "running", "reflection": None},
+            {"type": "buffering-end"},
+        )
+
+
+def test_a_job_is_not_waited_for_longer_than_half_of_the_deadline() -> None:
+    def flow() -> Any:
+        return (yield WaitForJob("busy"))
+
+    began = time.monotonic()
+    run = asyncio.run(adrive(flow(), context(jobs=Jobs(10**9), deadline=0.4)))
+    assert run.result == "running"
+    assert 0.15 < time.monotonic() - began < 5
+
+
+def test_a_warning_is_logged_and_events_of_elsewhere_are_only_shown(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told: list[Any] = []
+    hooks = {"on_observation_start": told.append}
+
+    def flow() -> Any:
+        yield Warn("thread %r: %s", ("t", "odd"))
+        yield Show([START])
+
+    for is_async in (False, True):
+        shown: list[Any] = []
+        given = context(hooks=hooks, emit=shown.append)
+        with caplog.at_level(logging.WARNING, logger="langgraph_om"):
+            run = asyncio.run(adrive(flow(), given)) if is_async else drive(flow(), given)
+        assert (shown, run.events) == ([START], [])
+    assert caplog.messages == ["thread 't': odd"] * 2
+    assert told == []
+
+
+def test_what_a_flow_raises_is_raised() -> None:
+    def flow() -> Any:
+        yield START
+        msg = "over"
+        raise LookupError(msg)
+
+    with pytest.raises(LookupError):
+        drive(flow(), context())
+    with pytest.raises(LookupError):
+        asyncio.run(adrive(flow(), context()))
+
+
+async def test_a_cancelled_flow_ends_at_once_and_leaves_what_hangs_behind() -> None:
+    entered, let_go = threading.Event(), threading.Event()
+
+    class Hanging:
+        def keep(self) -> None:
+            entered.set()
+            let_go.wait(20)
+
+    ended: list[str] = []
+
+    def flow() -> Any:
+        try:
+            yield Storage("keep")
+        finally:
+            ended.append("flow")
+
+    running = asyncio.create_task(adrive(flow(), context(storage=(Hanging(),))))
+    assert await asyncio.to_thread(entered.wait, 20)
+    left = [thread for thread in threading.enumerate() if thread.name == "om_archive"]
+    running.cancel()
+    began = time.monotonic()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert time.monotonic() - began < 5
+    assert ended == ["flow"]
+    assert [thread.daemon for thread in left] == [True], "it keeps no process from ending"
+    let_go.set()

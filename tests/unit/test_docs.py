@@ -1,0 +1,47 @@
+"""What `docs/architecture.md` names is there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "architecture.md").read_text()
+NAMED = sorted(set(re.findall(r"`([\w/]+\.py)(?::([\w.]+))?`", TEXT)))
+
+
+@cache
+def names_of(path: Path) -> set[str]:
+    """The names that a module defines, and those of its classes with the class before them."""
+    found: set[str] = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ClassDef):
+            methods = [item for item in node.body if isinstance(item, ast.FunctionDef)]
+            found |= {node.name, *(f"{node.name}.{method.name}" for method in methods)}
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign):
+            found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return found
+
+
+@pytest.mark.parametrize(("path", "name"), NAMED)
+def test_what_the_walk_through_the_code_names_is_there(path: str, name: str) -> None:
+    base = ROOT if path.startswith("tests/") else ROOT / "langgraph_om"
+    assert (base / path).is_file()
+    assert not name or name in names_of(base / path)
+
+
+def test_the_walk_through_the_code_names_much() -> None:
+    assert len([path for path, name in NAMED if name]) > 50
+
+
+def test_the_layers_are_those_that_are_tested() -> None:
+    layers = (ROOT / "tests" / "unit" / "test_layers.py").read_text()
+    house, core = re.findall(r"^(?:HOUSE|CORE) = \((.*?)\n\)", layers, re.DOTALL | re.MULTILINE)
+    for order in (house, core):
+        assert "".join(re.findall(r'"(.*)"', order)) in TEXT

@@ -1,0 +1,376 @@
+"""The offline Observer and Reflector quote what they are shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import (
+    HumanMessage,
+    SystemMessage,
+)
+
+from langgraph_om.errors import ConfigurationError
+from langgraph_om.testing import (
+    ExtractiveObserver,
+    ExtractiveReflector,
+    ScriptedChatModel,
+)
+
+# --- the extractive Observer -----------------------------------------------------------------
+
+
+CONVERSATION = """\
+Remember what matters.
+<conversation>
+Date: Dec 4, 2025
+User Caroline (14:30): Hi there! I adopted a dog called Rex on Sunday, and he is already the \
+king of the house.
+  User: this line belongs to the message above.
+Assistant (14:31): Congratulations! That sounds lovely, tell me more about him whenever you like.
+Assistant (14:31) reasoning: secret thought about 42
+Tool call search (14:31) [call_1]: {"query": "dog food"}
+Tool result search (14:32) [call_1]: a very long result of 900 words
+Tool error search (14:32) [call_1]: rate limit reached
+Date: unknown
+User: Thanks!
+User: What should he eat in the first 3 weeks </observations> please?
+Assistant: Feed him 3 times a day: small portions of puppy food, and always fresh water.
+</conversation>
+"""
+
+
+def observed(text: str, **options: Any) -> str:
+    return ExtractiveObserver(**options).reply([SystemMessage("Observe."), HumanMessage(text)])
+
+
+QUESTION = "What should he eat in the first 3 weeks ‹/observations> please?"
+
+
+def test_the_observer_quotes_what_was_said() -> None:
+    assert observed(CONVERSATION, words=14).split("\n") == [
+        "<observations>",
+        "Date: Dec 4, 2025",
+        "* 🔴 (14:30) Caroline: I adopted a dog called Rex on Sunday, and he is already the king…",
+        '  * -> called search {"query": "dog food"}',
+        "  * -> search failed: rate limit reached",
+        "Date: unknown",
+        f"* 🟡 User: {QUESTION}",
+        "* 🟢 Assistant: Feed him 3 times a day: small portions of puppy food, and always fresh…",
+        "</observations>",
+        f"<current-task>The user's newest message: {QUESTION}</current-task>",
+        "<suggested-response>Answer: What should he eat in the…</suggested-response>",
+    ]
+
+
+def test_a_quoted_tag_does_not_close_the_answer() -> None:
+    text = "<conversation>\nUser: I </observations> <b>said</b> 1 < 2 a b c d e f g h i j k l m\n"
+    answer = observed(text + "</conversation>")
+    assert answer.count("</observations>") == 1
+    assert "I ‹/observations> ‹b>said‹/b> 1 < 2" in answer
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "no conversation here",
+        "<conversation>\n</conversation>",
+        "<conversation>\nDate: Dec 4, 2025\nsome line\n</conversation>",
+        "<conversation>\nUser: Hi!\nUser: Thanks a lot!\n</conversation>",
+        "<conversation> never closed\nUser: I am 5 years old",
+        "</conversation> User: I am 5 years old <conversation>",
+    ],
+)
+def test_nothing_to_observe_is_said_in_the_form(text: str) -> None:
+    assert observed(text) == "<observations>(none)</observations>"
+
+
+@pytest.mark.parametrize(
+    ("line", "item"),
+    [
+        ("Tool result search (09:00) [c]: 42 hits", "* 🟢 (09:00) Tool result search: 42 hits"),
+        ("Tool call search: {}", "* 🟢 called search {}"),
+        ("Assistant: your table is reserved", "* 🟢 Assistant: your table is reserved"),
+        ("Assistant Bo (9:04): it has 3 rooms", "* 🟢 (9:04) Bo: it has 3 rooms"),
+        ("User Ann (admin) (9:05): I won", "* 🔴 (9:05) Ann (admin): I won"),
+        ("User: [Image #1: cat.png]", "* 🔴 User: [Image #1: cat.png]"),
+        ("User: 私は猫が好きです。", "* 🔴 User: 私は猫が好きです。"),
+        ("User: Hey. ok. go on with chapter two", "* 🔴 User: go on with chapter two"),
+        ("User: nice weather. My cat is 4.", "* 🔴 User: My cat is 4."),
+        ("User: My cat is 4. Do you like cats too?", "* 🔴 User: My cat is 4."),
+        ("User: Oh well. Which cat is the oldest?", "* 🟡 User: Which cat is the oldest?"),
+        ("User: Dr. Moss saw him. All good.", "* 🔴 User: Dr. Moss saw him."),
+        ("User: No milk in the house since Monday", "* 🔴 User: No milk in the house since Monday"),
+    ],
+)
+def test_single_lines(line: str, item: str) -> None:
+    assert observed(f"<conversation>\n{line}\n</conversation>").split("\n")[1] == item
+
+
+@pytest.mark.parametrize(
+    ("said", "quote"),
+    [
+        ("Hey Ann! So nice to see you. We came home from the lake.", "We came home from the lake."),
+        ("Yeah Ann, I applied for the job at Orion.", "I applied for the job at Orion."),
+        ("Wow, thanks! That sounds great, Ann. Rex has 2 sisters.", "Rex has 2 sisters."),
+        ("Oh, hello there Ann, how lovely. Ann, the parcel arrived.", "Ann, the parcel arrived."),
+        (
+            "It was fun. We hiked 12 km around Lake Como. So good!",
+            "We hiked 12 km around Lake Como.",
+        ),
+        ("- one thing\n  - the invoice of March is unpaid", "the invoice of March is unpaid"),
+    ],
+)
+def test_the_sentence_that_tells_most_is_quoted_without_its_greeting(said: str, quote: str) -> None:
+    answer = observed(f"<conversation>\nUser John (9:00): {said}\n</conversation>")
+    assert answer.split("\n")[1] == f"* 🔴 (9:00) John: {quote}"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Hey Maria!",
+        "Wow",
+        "Yeah, thanks Ann!",
+        "Thank you so much, Ann. Take care!",
+        "Good to see you. How are you?",
+        "That sounds great!",
+        "ok",
+        "...",
+    ],
+)
+def test_small_talk_gives_no_item(said: str) -> None:
+    lines = f"User John (9:00): {said}\nUser John (9:01): I sold the boat"
+    answer = observed(f"<conversation>\n{lines}\n</conversation>")
+    assert re.findall(r"^\* .*", answer, re.MULTILINE) == ["* 🔴 (9:01) John: I sold the boat"]
+
+
+def test_the_last_conversation_counts_and_text_blocks_are_joined() -> None:
+    blocks: list[str | dict[str, Any]] = [
+        {"type": "text", "text": "<conversation>\nUser: I sold the boat\n</conversation>"},
+        {"type": "image", "url": "https://example.com/cat.png"},
+        {"type": "text", "text": "<conversation>\nUser: I bought a car"},
+        "</conversation>",
+    ]
+    answer = ExtractiveObserver().reply([HumanMessage(blocks), HumanMessage("Keep to the form.")])
+    assert "I bought a car" in answer
+    assert "boat" not in answer
+
+
+def test_a_title_is_given_when_asked_for() -> None:
+    assert "<thread-title>" not in observed(CONVERSATION)
+    answer = observed("Also write <thread-title>.\n" + CONVERSATION)
+    assert answer.endswith("<thread-title>I adopted a dog called</thread-title>")
+
+
+def test_every_third_plain_assistant_message_is_kept() -> None:
+    lines = "\n".join(f"Assistant: calm remarks of {letter} sort" for letter in "abcdefg")
+    text = f"<conversation>\n{lines}\n</conversation>"
+    assert re.findall(r"remarks of (\w)", observed(text)) == ["c", "f"]
+    assert re.findall(r"remarks of (\w)", observed(text, every=1)) == list("abcdefg")
+
+
+def test_a_conversation_shrinks_to_less_than_a_third_and_keeps_what_tells_most() -> None:
+    sentence = "I went to Lisbon with Ana and we ate grilled fish near the old harbour every night"
+    reply = "That sounds like a wonderful trip, the harbour must have been beautiful at night"
+    lines = [f"User (10:{m:02}): {sentence}.\nAssistant (10:{m:02}): {reply}." for m in range(60)]
+    lines[20] = "User (10:20): The tickets for 14 June cost 230 euros at Rossio station."
+    text = "<conversation>\nDate: Dec 4, 2025\n" + "\n".join(lines) + "\n</conversation>"
+    answer = observed(text)
+    assert 0.2 < len(answer) / len(text) < 0.3
+    assert "(10:20) User: The tickets for 14 June cost 230 euros at Rossio station." in answer
+
+
+LINES = st.lists(
+    st.builds(
+        "{}: {}".format,
+        st.sampled_from(["User", "User Bo (12:00)", "Assistant (12:01)", "Tool call x [1]"]),
+        st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=80),
+    ),
+    max_size=8,
+)
+
+
+@given(LINES)
+@settings(deadline=None, max_examples=60)
+def test_an_answer_always_has_the_form(lines: list[str]) -> None:
+    answer = observed("<conversation>\n" + "\n".join(lines) + "\n</conversation>")
+    assert answer == observed("<conversation>\n" + "\n".join(lines) + "\n</conversation>")
+    body = answer.removeprefix("<observations>").partition("</observations>")[0]
+    assert body == "(none)" or all(
+        line.startswith(("* 🔴 ", "* 🟡 ", "* 🟢 ", "  * -> "))
+        for line in body.strip("\n").split("\n")
+    )
+
+
+async def test_the_models_answer_through_every_door_with_usage_and_calls() -> None:
+    models = (
+        (ExtractiveObserver(), "observer", CONVERSATION),
+        (ExtractiveReflector(), "reflector", LOG),
+    )
+    for model, role, text in models:
+        expected = model.reply([HumanMessage(text)])
+        answer = model.invoke(text)
+        assert answer.content == expected
+        assert (await model.ainvoke(text)).content == expected
+        assert "".join(str(chunk.content) for chunk in model.stream(text)) == expected
+        assert "".join([str(chunk.content) async for chunk in model.astream(text)]) == expected
+        assert answer.usage_metadata is not None
+        assert answer.usage_metadata["input_tokens"] == len(text) // 4
+        assert [entry["role"] for entry in model.calls] == [role] * 4
+
+
+def test_one_scripted_model_plays_every_role() -> None:
+    model = ScriptedChatModel(
+        "Nice!", observer=ExtractiveObserver().reply, reflector=[ExtractiveReflector().reply]
+    )
+    assert model.invoke("hi").content == "Nice!"
+    assert "Rex" in model.invoke(CONVERSATION, {"run_name": "om_observer"}).text
+    assert "Rex" in model.invoke(LOG, {"run_name": "om_reflector"}).text
+
+
+@pytest.mark.parametrize(
+    ("make", "option"),
+    [
+        (lambda: ExtractiveObserver(words=0), "words"),
+        (lambda: ExtractiveObserver(every=True), "every"),
+        (lambda: ExtractiveReflector(ratio=1.0), "ratio"),
+        (lambda: ExtractiveReflector(ratio=0), "ratio"),
+        (lambda: ExtractiveReflector(level=2), "level"),
+    ],
+)
+def test_options_of_the_extractive_models_are_checked(
+    make: Callable[[], object], option: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"`{option}`"):
+        make()
+
+
+# --- the extractive Reflector ----------------------------------------------------------------
+
+
+LOG = """\
+<observation-log>
+Date: Dec 3, 2025
+* 🔴 (09:10) User: I adopted a dog called Rex and he already owns the whole sofa at home
+  * -> called search {"query": "dog food"}
+* 🟢 (09:11) Assistant: suggested three brands of puppy food and a long list of trainers
+Date: Dec 4, 2025
+* 🟡 (14:30) User: asked what the vet costs
+* ✅ (14:40) User: the vet appointment is booked for Monday morning
+* 🟢 (14:41) Assistant: wished them well and explained the way to the surgery in detail
+</observation-log>
+"""
+
+
+def reflected(log: str, **options: Any) -> str:
+    text = f"<observation-log>\n{log}\n</observation-log>"
+    answer = ExtractiveReflector(**options).reply([SystemMessage("x"), HumanMessage(text)])
+    return answer.removeprefix("<observations>\n").removesuffix("\n</observations>")
+
+
+def test_the_reflector_keeps_dates_and_what_weighs_most() -> None:
+    assert ExtractiveReflector(ratio=0.6).reply([HumanMessage(LOG)]).split("\n") == [
+        "<observations>",
+        "Date: Dec 3, 2025",
+        "* 🔴 (09:10) User: I adopted a dog called Rex and he already owns the whole sofa at home",
+        "Date: Dec 4, 2025",
+        "* 🟡 (14:30) User: asked what the vet costs",
+        "* ✅ (14:40) User: the vet appointment is booked for Monday morning",
+        "</observations>",
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "no log", "<observation-log>\n\n</observation-log>"])
+def test_nothing_to_reflect_is_said_in_the_form(text: str) -> None:
+    answer = ExtractiveReflector().reply([HumanMessage(text)])
+    assert answer == "<observations>(none)</observations>"
+
+
+def test_older_days_give_more() -> None:
+    item = "* 🔴 " + " ".join(f"w{n}" for n in range(40))
+    log = "\n".join(f"Date: Dec {day}, 2025\n{item}" for day in range(1, 6))
+    words = [len(line.split()) for line in reflected(log).split("\n") if line.startswith("*")]
+    assert len(words) == 5
+    assert words == sorted(words)
+    assert words[0] < words[-1]
+
+
+def test_light_items_fill_the_room_newest_first() -> None:
+    log = "\n".join(["* 🔴 keep", *(f"* 🟡 question number {n}" for n in range(10))])
+    kept = reflected(log).split("\n")
+    assert kept[0] == "* 🔴 keep"
+    assert kept[1:] == [f"* 🟡 question number {n}" for n in range(6, 10)]
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        ("* 🟢 (10:00) a\n* 🟢 (10:01) b", "* 🟢 (10:01)"),
+        ("* 🔴 tea", "* tea"),
+        ("* tea", "tea"),
+        ("free prose without any list, long enough to lose some words of it", "* free prose"),
+        ("Date: Dec 4, 2025\n* 🔴 (14:30) User likes tea", "* 🔴 (14:30) User likes tea"),
+    ],
+)
+def test_a_tiny_log_still_shrinks_and_is_never_empty(log: str, expected: str) -> None:
+    text = reflected(log)
+    assert 0 < len(text) < len(log)
+    assert text.startswith(expected) or expected.startswith(text)
+
+
+ITEMS = st.lists(
+    st.one_of(
+        st.sampled_from([f"Date: Dec {day}, 2025" for day in range(1, 5)]),
+        st.builds(
+            "{}{}{}".format,
+            st.sampled_from(["* 🔴 ", "* 🟡 ", "* 🟢 (10:00) ", "* ✅ (11:11) ", "  * -> ", "- "]),
+            st.sampled_from(["", "User: "]),
+            st.text(st.characters(categories=["L", "Nd", "Zs"]), min_size=2, max_size=120),
+        ),
+    ),
+    max_size=30,
+)
+
+
+@given(ITEMS, st.sampled_from([0.2, 0.5, 0.9]))
+@settings(deadline=None, max_examples=100)
+def test_a_reflection_is_smaller_never_empty_and_can_be_repeated(
+    lines: list[str], ratio: float
+) -> None:
+    log = "\n".join(lines).strip()
+    if "* " not in log and "- " not in log:
+        return
+    for _ in range(4):
+        text = reflected(log, ratio=ratio)
+        if text == "<observations>(none)</observations>":
+            assert not re.search(r"^[*-] .*\w", log.replace("User:", ""), re.MULTILINE)
+            return
+        assert text == reflected(log, ratio=ratio)
+        assert text
+        assert len(text) < len(log) or len(log) == 1
+        log = text
+
+
+@given(st.lists(st.sampled_from("🔴🟡🟢✅"), min_size=4, max_size=40))
+@settings(deadline=None, max_examples=40)
+def test_weighty_items_all_stay_while_shortening_is_enough(marks: list[str]) -> None:
+    log = "\n".join(f"* {mark} ({n:02}:00) " + "word " * 20 for n, mark in enumerate(marks))
+    weighty = [f"({n:02}:00)" for n, mark in enumerate(marks) if mark in "🔴✅"]
+    text = reflected(log)
+    assert [stamp for stamp in weighty if stamp not in text] == []
+    assert len(text) <= len(log) / 2
+
+
+def test_a_log_that_is_reflected_again_and_again_does_not_grow() -> None:
+    log = ""
+    for day in range(1, 29):
+        items = [f"* 🔴 (10:{m:02}) User: fact {m} " + "about things " * 6 for m in range(10)]
+        log = reflected("\n".join([log, f"Date: Dec {day}, 2025", *items]).strip())
+    assert len(log) < 5_000
+    assert "Date: Dec 28, 2025" in log

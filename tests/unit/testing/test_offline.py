@@ -1,0 +1,216 @@
+"""What all offline models do: they know their role, and they stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.callbacks import CallbackManager
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    AnyMessage,
+    HumanMessage,
+    ToolMessage,
+)
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.tool import tool_call
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.graph import START, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.prebuilt import ToolNode, tools_condition
+
+from langgraph_om.testing import (
+    ScriptedChatModel,
+)
+from support.scripts import call, merged, search
+
+OBSERVER: RunnableConfig = {
+    "run_name": "om_observer",
+    "tags": ["nostream", "om_observer"],
+    "metadata": {"om_role": "observer", "thread": "t"},
+}
+
+
+# --- roles -----------------------------------------------------------------------------------
+
+
+RUN_NAMES: list[tuple[Any, str]] = [
+    ({"run_name": "om_observer"}, "observer"),
+    ({"run_name": "om_reflector"}, "reflector"),
+]
+
+MARKED: list[tuple[Any, str]] = [
+    ({}, "actor"),
+    ({"run_name": "agent", "tags": ["nostream"], "metadata": {"om_role": "x"}}, "actor"),
+    (OBSERVER, "observer"),
+    ({"tags": ["x", "om_observer"]}, "observer"),
+    ({"metadata": {"om_role": "observer"}}, "observer"),
+    ({"tags": ["om_reflector"]}, "reflector"),
+    ({"metadata": {"om_role": "reflector"}}, "reflector"),
+    ({"callbacks": CallbackManager([], tags=["om_observer"])}, "observer"),
+    ({"callbacks": CallbackManager([], metadata={"om_role": "reflector"})}, "reflector"),
+]
+
+
+@pytest.mark.parametrize(("config", "role"), [(None, "actor"), *RUN_NAMES, *MARKED])
+async def test_the_role_is_known_through_the_four_doors(config: Any, role: str) -> None:
+    model = ScriptedChatModel("actor", "observer", "reflector")
+    answers = [
+        model.invoke("hi", config).content,
+        (await model.ainvoke("hi", config)).content,
+        "".join(str(chunk.content) for chunk in model.stream("hi", config)),
+        "".join([str(chunk.content) async for chunk in model.astream("hi", config)]),
+        model.batch(["hi"], config)[0].content,
+    ]
+    assert answers == [role] * 5
+    assert [entry["role"] for entry in model.calls] == [role] * 5
+
+
+@pytest.mark.parametrize(("config", "role"), MARKED)
+@pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
+async def test_the_lower_doors_know_the_role_by_tags_and_metadata(config: Any, role: str) -> None:
+    model: Any = ScriptedChatModel("actor", "observer", "reflector")
+    messages = [HumanMessage("hi")]
+    answers = [
+        model.generate([messages], **config).generations[0][0].text,
+        (await model.agenerate([messages], **config)).generations[0][0].text,
+        model.stream_events("hi", config, version="v3").output.text,
+    ]
+    assert answers == [role] * 3
+
+
+PROMPT = ChatPromptTemplate([("user", "{text}")])
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda model: PROMPT | model.with_config(OBSERVER),
+        lambda model: PROMPT | model.with_config(run_name="om_observer"),
+        lambda model: PROMPT | model.bind_tools([search]).with_config(run_name="om_observer"),
+        lambda model: PROMPT | model.with_config(run_name="om_observer").bind(stop=["x"]),
+        lambda model: PROMPT | model.with_config(tags=["om_observer"]).with_retry(),
+        lambda model: (PROMPT | model).with_config(OBSERVER),
+    ],
+)
+async def test_the_role_survives_wrapping(wrap: Callable[..., Runnable[Any, AIMessage]]) -> None:
+    model = ScriptedChatModel("actor", "observer")
+    wrapped = wrap(model)
+    assert wrapped.invoke({"text": "hi"}).content == "observer"
+    assert (await wrapped.ainvoke({"text": "hi"})).content == "observer"
+    assert "".join(str(part.content) for part in wrapped.stream({"text": "hi"})) == "observer"
+
+
+# --- streaming -------------------------------------------------------------------------------
+
+
+USAGE = UsageMetadata(
+    input_tokens=3, output_tokens=4, total_tokens=7, input_token_details={"cache_read": 2}
+)
+
+MESSAGES = [
+    AIMessage("Two  words\n\n and more. ", id="m1"),
+    AIMessage("", id="m2"),
+    AIMessage("   ", id="m3"),
+    AIMessage([], id="m4"),
+    AIMessage([{"type": "text", "text": "a b"}, {"type": "text", "text": "c"}, "d"], id="m5"),
+    AIMessage(
+        "Let me look.",
+        id="m6",
+        tool_calls=[
+            tool_call(name="search", args={"query": "Ünïcode 🐈 " * 9, "deep": {"n": [1]}}, id="1"),
+            tool_call(name="search", args={}, id="2"),
+        ],
+        usage_metadata=USAGE,
+        response_metadata={"finish_reason": "tool_calls", "n": 2, "model_name": "m"},
+        additional_kwargs={"refusal": None, "count": 3},
+    ),
+    AIMessage([{"type": "text", "text": "x"}], id="m7", tool_calls=call(a=1).tool_calls),
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.id)
+async def test_the_sum_of_the_stream_is_the_scripted_message(message: AIMessage) -> None:
+    usage = message.usage_metadata or ScriptedChatModel(message).invoke("hi").usage_metadata
+    expected = message.model_copy(update={"usage_metadata": usage})
+    streams = (
+        list(ScriptedChatModel(message).stream("hi")),
+        [chunk async for chunk in ScriptedChatModel(message).astream("hi")],
+    )
+    for chunks in streams:
+        assert chunks
+        assert merged(chunks) == expected
+        assert [chunk.chunk_position for chunk in chunks[:-1]] == [None] * (len(chunks) - 1)
+        assert chunks[-1].chunk_position == "last"
+    assert ScriptedChatModel(message).invoke("hi") == expected
+
+
+def test_text_streams_word_by_word_and_tool_calls_in_pieces() -> None:
+    chunks = list(ScriptedChatModel(MESSAGES[5]).stream("hi"))
+    assert [chunk.content for chunk in chunks if chunk.content] == ["Let", " me", " look."]
+    assert len(list(ScriptedChatModel("Let me look.").stream("hi"))) == 3
+    parts = [part for chunk in chunks for part in chunk.tool_call_chunks]
+    assert [part["name"] for part in parts if part["name"]] == ["search", "search"]
+    assert len([part for part in parts if part["index"] == 0]) > 3
+    assert {part["args"] for part in parts if part["index"] == 1} == {"", "{}"}
+
+
+@given(st.text(), st.dictionaries(st.text(), st.text() | st.integers() | st.booleans()))
+@settings(deadline=None, max_examples=25)
+def test_streaming_loses_nothing(text: str, args: dict[str, Any]) -> None:
+    message = AIMessage(text, id="m", tool_calls=[tool_call(name="search", args=args, id="c")])
+    answer = merged(list(ScriptedChatModel(message).stream("hi")))
+    assert (answer.content, answer.tool_calls) == (text, message.tool_calls)
+
+
+def test_ten_megabytes_stream_in_a_bounded_number_of_chunks() -> None:
+    text = "word and space " * 700_000 + " " * 100_000
+    chunks = list(ScriptedChatModel(text).stream("hi"))
+    assert len(chunks) <= 1_000
+    assert "".join(str(chunk.content) for chunk in chunks) == text
+
+
+def test_streaming_can_be_switched_off() -> None:
+    chunks = list(ScriptedChatModel("two words", disable_streaming=True).stream("hi"))
+    assert [chunk.content for chunk in chunks] == ["two words"]
+
+
+class State(TypedDict):
+    messages: Annotated[list[AnyMessage], add_messages]
+
+
+async def test_an_agent_graph_streams_its_tool_calls_and_ends() -> None:
+    model = ScriptedChatModel([call(query="cats"), "Cats are fine."])
+    agent = model.bind_tools([search])
+
+    async def ask(state: State) -> dict[str, list[AIMessage]]:
+        return {"messages": [await agent.ainvoke(state["messages"])]}
+
+    builder = StateGraph(State)
+    builder.add_node("agent", ask)
+    builder.add_node("tools", ToolNode([search]))
+    builder.add_edge(START, "agent")
+    builder.add_conditional_edges("agent", tools_condition)
+    builder.add_edge("tools", "agent")
+    graph = builder.compile()
+
+    state: State = {"messages": [HumanMessage("cats?")]}
+    streamed = [part async for part, _ in graph.astream(state, stream_mode="messages")]
+    chunks = [part for part in streamed if isinstance(part, AIMessageChunk)]
+    first = [chunk for chunk in chunks if chunk.id == chunks[0].id]
+    assert merged(first).tool_calls == call(query="cats").tool_calls
+    assert "".join(str(chunk.content) for chunk in chunks) == "Cats are fine."
+    assert [part.content for part in streamed if isinstance(part, ToolMessage)] == ["found cats"]
+    assert [message.type for message in model.calls[1]["messages"]] == ["human", "ai", "tool"]
+
+
+def test_it_works_as_the_model_of_create_agent() -> None:
+    agents = pytest.importorskip("langchain.agents")
+    model = ScriptedChatModel([call(query="cats"), "done"])
+    state = agents.create_agent(model, tools=[search]).invoke({"messages": [HumanMessage("hi")]})
+    assert [message.content for message in state["messages"]] == ["hi", "", "found cats", "done"]
