@@ -36,7 +36,8 @@ def show_messages(
 ) -> EffectFlow[SplitTranscript | None]:
     """Write messages as the Observer reads them, as a hook leaves them.
 
-    After failures it is asked less at once, lest what takes longer than a cycle may fails for ever.
+    After failures less is asked at once, lest what takes longer than a cycle may, or is more than a
+    model takes, fails for ever.
 
     Args:
         cycle: The cycle.
@@ -62,7 +63,8 @@ def show_messages(
     failures = count_failures(cycle.record, cycle.operation)
     most = max(MIN_QUESTIONS, MAX_QUESTIONS >> max(0, failures - 1))
     count = settings.counter.count_text
-    return split_transcript(transcript, settings.question_tokens, count, most)
+    tokens = max(settings.thresholds.message_tokens, settings.question_tokens >> failures)
+    return split_transcript(transcript, tokens, count, most)
 
 
 def rewrite_answer(cycle: CycleInfo, parsed: Parsed) -> EffectFlow[Parsed]:
