@@ -375,6 +375,13 @@ class Written(TypedDict):
     """The text."""
 
 
+class Observed(Written):
+    """What an observation wrote."""
+
+    left_out_tokens: NotRequired[int]
+    """Only where messages were too long for all questions: about how much none of them showed."""
+
+
 class Stated(TypedDict):
     """The hints of an observation."""
 
@@ -415,7 +422,7 @@ class ObservationStart(CycleStart):
     type: Literal["observation-start"]
 
 
-class ObservationEnd(CycleEnd, Written, Stated, Moved):
+class ObservationEnd(CycleEnd, Observed, Stated, Moved):
     """The window's oldest messages are observed."""
 
     type: Literal["observation-end"]
@@ -431,7 +438,7 @@ class ReflectionEnd(CycleEnd, Written, Replaced):
     current_task: str | None
 
 
-class OthersEnd(CycleEnd, Written):
+class OthersEnd(CycleEnd, Observed):
     """Messages of other threads are observed."""
 
     type: Literal["observation-end"]
@@ -461,7 +468,7 @@ class BufferingStart(CycleStart):
     covers: Covers
 
 
-class ObservationBuffered(CycleEnd, Written):
+class ObservationBuffered(CycleEnd, Observed):
     """A job observed messages: a chunk more."""
 
     type: Literal["buffering-end"]
@@ -477,7 +484,7 @@ class ReflectionBuffered(CycleEnd, Written):
     reflection: BufferedReflection
 
 
-class OthersBuffered(CycleEnd, Written):
+class OthersBuffered(CycleEnd, Observed):
     """A job observed messages of other threads, for the shared log."""
 
     type: Literal["buffering-end"]
@@ -826,6 +833,8 @@ class EndData(CycleData):
     tokensBuffered: NotRequired[int]
     """This and the next of one that ran ahead of need."""
     bufferedTokens: NotRequired[int]
+    leftOutTokens: NotRequired[int]
+    """Only where messages were too long for all questions: about how much none of them showed."""
 
 
 class FailureData(CycleData):
