@@ -16,6 +16,7 @@ LOWER_BOUND = re.compile(r"(?P<name>[\w.-]+)(?:\[[^]]*\])?>=(?P<version>[\w.]+)"
 
 
 def main() -> None:
+    """Print a constraint for each lower bound; one of an extra replaces that of the package."""
     project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
     groups = [project["dependencies"]]
     groups += [project["optional-dependencies"][extra] for extra in sys.argv[1:]]
