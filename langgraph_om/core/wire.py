@@ -391,6 +391,13 @@ class Written(TypedDict):
     """The text."""
 
 
+class Observed(Written):
+    """What an observation wrote."""
+
+    left_out_tokens: NotRequired[int]
+    """Only where messages were too long for all questions: about how much none of them showed."""
+
+
 class Stated(TypedDict):
     """The hints of an observation."""
 
@@ -436,7 +443,7 @@ class ObservationStart(CycleStart):
     type: Literal["observation-start"]
 
 
-class ObservationEnd(CycleEnd, Written, Stated, Moved):
+class ObservationEnd(CycleEnd, Observed, Stated, Moved):
     """The window's oldest messages are observed."""
 
     type: Literal["observation-end"]
@@ -452,7 +459,7 @@ class ReflectionEnd(CycleEnd, Written, Replaced):
     current_task: str | None
 
 
-class OthersEnd(CycleEnd, Written):
+class OthersEnd(CycleEnd, Observed):
     """Messages of other threads are observed."""
 
     type: Literal["observation-end"]
@@ -482,7 +489,7 @@ class BufferingStart(CycleStart):
     covers: Covers
 
 
-class ObservationBuffered(CycleEnd, Written):
+class ObservationBuffered(CycleEnd, Observed):
     """A job observed messages: a chunk more."""
 
     type: Literal["buffering-end"]
@@ -498,7 +505,7 @@ class ReflectionBuffered(CycleEnd, Written):
     reflection: BufferedReflection
 
 
-class OthersBuffered(CycleEnd, Written):
+class OthersBuffered(CycleEnd, Observed):
     """A job observed messages of other threads, for the shared log."""
 
     type: Literal["buffering-end"]
@@ -849,6 +856,8 @@ class EndData(CycleData):
     tokensBuffered: NotRequired[int]
     """This and the next of one that ran ahead of need."""
     bufferedTokens: NotRequired[int]
+    leftOutTokens: NotRequired[int]
+    """Only where messages were too long for all questions: about how much none of them showed."""
 
 
 class FailureData(CycleData):
