@@ -302,8 +302,7 @@ class StepRunner:
         try:
             if who.thread_id and self.archive is not None:
                 conversation = self.conversation(values)
-                whose = (who.thread_id, who.resource_id)
-                flow = complete_thread(record, *whose, conversation, self.clock())
+                flow = complete_thread(self.settings, who, record, conversation, self.clock())
                 drive(flow, self.context(config))
         except ArchiveError as error:
             return self.recalling.unreadable(who, error)

@@ -32,8 +32,9 @@ def find_gaps(settings: Settings, record: MemoryRecord, window: Window) -> Mappi
         return {}
     gaps: dict[str, str] = {}
     last: datetime | None = None
-    before = [(key, message) for key, message in window.observed]
-    for key, message in [*before, *((entry.key, entry.message) for entry in window.entries)]:
+    shown = [(entry.key, entry.message) for entry in window.entries]
+    strays = len(window.strays.messages)
+    for key, message in [*shown[:strays], *window.observed, *shown[strays:]]:
         stamps = {} if isinstance(message, AIMessage) else record["stamps"]
         time = settings.time_of(key, message, stamps)
         if time is None:
