@@ -28,6 +28,7 @@ from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import Event
 from langgraph_om.testing import ExtractiveReflector
 from support.agents import live_request
+from support.laws.names import PLAIN, Names
 
 
 class ActorDownError(RuntimeError):
@@ -46,34 +47,40 @@ def words(label: str, count: int) -> str:
 # --- The Actor -----------------------------------------------------------------------------------
 
 
-def request(number: int, size: int, **plan: Any) -> HumanMessage:
+def request(number: int, size: int, names: Names = PLAIN, **plan: Any) -> HumanMessage:
     """What the user says, with what the Actor shall do about it.
 
     Args:
         number: Makes the message's id, and those of all that follows from it.
         size: Words of the message.
+        names: Names messages.
         plan: `rounds`, per round of tool calls the words of each result, negative for a call that
             fails; `answer`, words of the answer; `falls_at`, the round in which the Actor's
             provider is away once.
     """
     key = f"u{number}"
-    return HumanMessage(words(key, size), id=key, additional_kwargs={"plan": plan})
+    kwargs = {"plan": plan, "label": key}
+    return HumanMessage(words(key, size), id=names.of_request(key), additional_kwargs=kwargs)
 
 
 @tool
-def look_up(size: int, tool_call_id: Annotated[str, InjectedToolCallId]) -> ToolMessage:
+def look_up(
+    size: int, tool_call_id: Annotated[str, InjectedToolCallId], key: str = ""
+) -> ToolMessage:
     """Find so many words; a negative number is a failure."""
     return ToolMessage(
         words(tool_call_id, abs(size)),
         tool_call_id=tool_call_id,
         name="look_up",
-        id=f"{tool_call_id}.result",
+        id=key or f"{tool_call_id}.result",
         status="error" if size < 0 else "success",
     )
 
 
 class Actor(BaseChatModel):
     """Does what the live request plans, and keeps every prompt that it was given."""
+
+    names: Names = PLAIN
 
     _prompts: list[list[BaseMessage]] = PrivateAttr(default_factory=list)
     _fallen: set[str] = PrivateAttr(default_factory=set)
@@ -98,7 +105,7 @@ class Actor(BaseChatModel):
     def _next(self, messages: list[BaseMessage]) -> AIMessage:
         asked = live_request(messages)
         plan = asked.additional_kwargs.get("plan", {})
-        rounds, mine = plan.get("rounds", []), f"{asked.id}."
+        rounds, mine = plan.get("rounds", []), f"{asked.additional_kwargs['label']}."
         done = [
             int(message.tool_call_id.removeprefix(mine).split(".")[0])
             for message in messages
@@ -110,12 +117,17 @@ class Actor(BaseChatModel):
             msg = "the Actor's provider is away"
             raise ActorDownError(msg)
         if at >= len(rounds):
-            return AIMessage(words(f"{mine}answer", plan.get("answer", 5)), id=f"{mine}answer")
+            key = self.names.of_answer(f"{mine}answer")
+            return AIMessage(words(f"{mine}answer", plan.get("answer", 5)), id=key)
         calls = [
-            {"name": "look_up", "args": {"size": size}, "id": f"{mine}{at}.{number}"}
+            {
+                "name": "look_up",
+                "args": {"size": size, **self.names.of_result(f"{mine}{at}.{number}")},
+                "id": f"{mine}{at}.{number}",
+            }
             for number, size in enumerate(rounds[at])
         ]
-        return AIMessage("", tool_calls=calls, id=f"{mine}{at}")
+        return AIMessage("", tool_calls=calls, id=self.names.of_answer(f"{mine}{at}"))
 
 
 # --- The Observer and the Reflector --------------------------------------------------------------

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,11 +22,25 @@ AWAY = {
 }
 """Ways in which an archive is away; `after`: it commits, and its answer is lost."""
 
+FLICKERS = "flickering"
+"""The way in which any call may fail, or succeed and its answer be lost."""
+WRITES = {"append", "add_groups"}
+FAULTS = {
+    **AWAY,
+    "asking": {"contains", "branch"},
+    "writing": WRITES,
+    "for good": {*AWAY["wholly"], *WRITES, "contains", "branch", "deletions", "thread"},
+    FLICKERS: set[str](),
+}
+"""More ways; these concern threads with a log of their own too."""
+
 
 class Unreliable(SQLAlchemyArchive):
     """An archive that is away, in part, while the test says so."""
 
     away = ""
+    chance: Callable[[], float] = staticmethod(lambda: 1.0)
+    """Decides whether a call fails while it flickers: below 0.2; below 0.1 after it was done."""
 
     @contextmanager
     def reached(self) -> Iterator[None]:
@@ -34,34 +49,31 @@ class Unreliable(SQLAlchemyArchive):
         yield
         self.away = away
 
-    def commit_record(self, *args: Any, **options: Any) -> bool:
-        self._reach("commit_record")
-        done = super().commit_record(*args, **options)
-        if self.away == "after":
+    def _reach(self, what: str, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        flickers = self.away == FLICKERS and threading.current_thread() is threading.main_thread()
+        chance = self.chance() if flickers else 1.0
+        if 0.1 <= chance < 0.2 or (self.away and what in FAULTS[self.away]):
+            msg = f"the archive is away for {what}"
+            raise ArchiveError(msg)
+        done = call(*args, **options)
+        if chance < 0.1 or (self.away == "after" and what == "commit_record"):
             msg = "the answer is lost"
             raise ArchiveError(msg)
         return done
 
-    def load_record(self, resource_id: str) -> tuple[dict[str, Any] | None, int]:
-        self._reach("load_record")
-        return super().load_record(resource_id)
 
-    def record_revision(self, resource_id: str) -> int:
-        self._reach("record_revision")
-        return super().record_revision(resource_id)
+def _guard(name: str) -> Any:
+    """A method of an archive that is reached, or not."""
 
-    def threads(self, *args: Any, **options: Any) -> Any:
-        self._reach("threads")
-        return super().threads(*args, **options)
+    def reach(self: Unreliable, *args: Any, **options: Any) -> Any:
+        call = getattr(super(Unreliable, self), name)
+        return self._reach(name, call, *args, **options)
 
-    def messages(self, *args: Any, **options: Any) -> Any:
-        self._reach("messages")
-        return super().messages(*args, **options)
+    return reach
 
-    def _reach(self, what: str) -> None:
-        if self.away and what in AWAY[self.away]:
-            msg = f"the archive is away for {what}"
-            raise ArchiveError(msg)
+
+for _name in FAULTS["for good"]:
+    setattr(Unreliable, _name, _guard(_name))
 
 
 @dataclass
