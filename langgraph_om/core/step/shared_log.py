@@ -226,8 +226,6 @@ def rewind_if_forked(
             break
     keys = [key for key, message in keyed_messages(messages) if is_conversation(message)]
     places = {key: at for at, key in enumerate(keys)}
-    if record["evicted"] in known["cursor"]:
-        return shared
     if places.keys().isdisjoint(record["cursor"]):
         record = cast("MemoryRecord", {**record, "log": own, "cursor": known["cursor"]})
     stop = max(
@@ -235,7 +233,7 @@ def rewind_if_forked(
         max((places[key] + 1 for key in known["cursor"] if key in places), default=0),
         _find_covered_end(own, places),
     )
-    if stop and keys[stop - 1] == newest:
+    if (stop and keys[stop - 1] == newest) or (not stop and record["evicted"] in known["cursor"]):
         return shared
     return rewind(shared, thread_id, keys[:stop][-CURSOR_TAIL:])
 

@@ -8,7 +8,6 @@ memory never touches.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -114,8 +113,6 @@ def lost_or_doubled(now: Moment, archive: MessageArchive | None = None) -> list[
         if count > 1 and not (now.is_shared and key in now.told.taken_back)
     ]
     problems = [f"{key} {DOUBLED} {times[key]} times" for key in often if not now.is_forked]
-    if now.is_forked and not now.record["generation"]:
-        problems += [f"{key} {DOUBLED} on this branch twice" for key in _doubled_on_path(now)]
     open_ones = [key for key in now.told.standing if not times[key]]
     problems += [f"{key} {LOST}" for key in open_ones if key not in present]
     lost = [key for key in open_ones if shown.get(key) != now.told.messages[key]]
@@ -128,18 +125,6 @@ def lost_or_doubled(now: Moment, archive: MessageArchive | None = None) -> list[
         problems.append(f"{lost} {UNCOVERED}, {now.left_out} were said to be")
     gone = [key for key in now.told.standing if key not in present]
     return [*problems, *_not_archived(now, gone, archive)]
-
-
-def _doubled_on_path(now: Moment) -> list[str]:
-    """Messages that two ranges cover of which both ends were said on this branch.
-
-    A range that ends on another branch covers what the branches share once more, as it must.
-    """
-    counts, places = Counter[str](), now.told.places
-    for first, last in ranges_of(now.record["log"], now.thread):
-        if first in places and last in places:
-            counts.update([*now.told.messages][places[first] : places[last] + 1])
-    return [key for key in now.told.standing if counts[key] > 1]
 
 
 def request_not_shown(now: Moment) -> list[str]:

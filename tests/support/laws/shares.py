@@ -12,7 +12,7 @@ from typing import Any
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.errors import ArchiveError
 from support.laws.cast import Oracle, spoken
-from support.laws.laws import Moment, Record, Told
+from support.laws.laws import DOUBLED, Moment, Record, Told
 
 AWAY = {
     "before": {"commit_record"},
@@ -86,6 +86,8 @@ class Shares:
     """The resource in which each request was made."""
     newest: dict[str, str] = field(default_factory=dict)
     """The newest observed message of each thread, as the archive had it last."""
+    judged: set[str] = field(default_factory=set)
+    """Groups of the logs that were looked at."""
 
     def noted(self, resource: str, thread: str, former: Mapping[str, str | None]) -> frozenset[str]:
         """All messages of a thread, on any branch, that the shared log ever covered."""
@@ -163,7 +165,33 @@ class Shares:
                 problems += self._moved_back(name, known["cursor"], told[name], name in forked)
                 if name not in forked:
                     problems += _covered_twice(name, stored["log"], told[name])
+                elif not stored["generation"]:
+                    problems += self._covered_anew(name, stored["log"], told[name])
+            self.judged |= {group["id"] for group in stored["log"]}
         return problems
+
+    def _covered_anew(
+        self, name: str, log: Sequence[Mapping[str, Any]], told: Told
+    ) -> Iterator[str]:
+        """New groups about what ranges of this branch cover already.
+
+        A range that ends on another branch does not tell how much of it is of this one. What both
+        share is observed once more, and doubled when the other branch goes on.
+        """
+        places, covered = told.places, set[int]()
+        ranges = [
+            (group, places[first], places[last])
+            for group in sorted(log, key=lambda group: group["id"] not in self.judged)
+            if group["thread_id"] == name
+            for first, last in group["ranges"]
+            if first in places and last in places
+        ]
+        removed = {places[key] for key in told.taken_back}
+        for group, first, last in ranges:
+            those = set(range(first, last + 1)) - removed
+            if group["id"] not in self.judged and those & covered:
+                yield f"{group['id']}: what {name} had from {first} to {last} {DOUBLED} already"
+            covered |= those
 
     def _misplaced(
         self, resource: str, group: Mapping[str, Any], told: Mapping[str, Told]
