@@ -74,6 +74,27 @@ def test_going_back_and_forth_between_forks_observes_nothing_twice() -> None:
         world.close()
 
 
+def test_branch_within_a_range_keeps_what_it_knows_as_observed() -> None:
+    """The fork shares half of a range with the conversation that it was forked from."""
+    rules = Rules(buffering="off", storage="archive", scope="resource", messages=300, log=100_000)
+    world = World(rules)
+    thread, worker = world.threads["a"], world.workers[0]
+    try:
+        while not thread.points or len(thread.points[-1].values["om"]["log"]) < 2:
+            world.talk(thread, worker, 12)
+        before, half = (
+            next(point for point in thread.points if key in point.told.messages)
+            for key in (thread.points[-1].values["om"]["log"][1]["ranges"][0][0], "u22")
+        )
+        world.fork(thread, worker, half, 3)
+        head = thread.points[-1]
+        assert head.values["om"]["cursor"][-1] == "u22.answer"
+        world.fork(thread, worker, before, 3)
+        world.fork(thread, worker, head, 3)
+    finally:
+        world.close()
+
+
 def test_what_the_archive_does_not_have_yet_is_not_observed_again_in_another_thread() -> None:
     """A thread sends its observations while its messages cannot be archived."""
     rules = Rules(buffering="off", storage="archive", scope="resource", messages=300, log=100_000)

@@ -219,6 +219,7 @@ def rewind_if_forked(
     newest = known["cursor"][-1]
     own = [group for group in shared["log"] if group["thread_id"] == thread_id]
     ends = {last for group in own for _, last in group["ranges"]}
+    ends |= _find_known_end(record, own)
     for message in reversed(messages):
         if message.id == newest:
             return shared
@@ -236,6 +237,17 @@ def rewind_if_forked(
     if (stop and keys[stop - 1] == newest) or (not stop and record["evicted"] in known["cursor"]):
         return shared
     return rewind(shared, thread_id, keys[:stop][-CURSOR_TAIL:])
+
+
+def _find_known_end(record: MemoryRecord, own: Sequence[Group]) -> set[str]:
+    """Return the newest message that the thread knows as observed, where its copy still holds.
+
+    In a fork it may lie within a range that goes on in the other conversation.
+    """
+    present = {group["id"] for group in own}
+    mine = {group["id"] for group in record["log"] if group["thread_id"] == record["thread_id"]}
+    unsent = {group["id"] for change in record["outbox"] for group in change["groups"]}
+    return set(record["cursor"][-1:]) if mine - unsent <= present else set()
 
 
 def _find_own_end(
