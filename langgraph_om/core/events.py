@@ -36,6 +36,7 @@ PART_FIELDS: dict[str, dict[str, str]] = {
         "observation_tokens": "observationTokens",
         "current_task": "currentTask",
         "suggested_response": "suggestedResponse",
+        "left_out_tokens": "leftOutTokens",
     },
     "observation-failed": _FAILED,
     "buffering-start": {**_STARTED, "tokens": "tokensToBuffer"},
@@ -43,6 +44,7 @@ PART_FIELDS: dict[str, dict[str, str]] = {
         **_ENDED,
         "tokens": "tokensBuffered",
         "observation_tokens": "bufferedTokens",
+        "left_out_tokens": "leftOutTokens",
     },
     "buffering-failed": {**_FAILED, "discarded": "discarded", "reason": "reason"},
     "activation": {

@@ -5,7 +5,8 @@ The order of the checks is the policy, and the first that applies wins:
 1. the turn was ended by a failure (`on_error="abort"`) -> abort;
 2. a buffered reflection is there and the log has reached its threshold -> activate it;
 3. chunks are there and the window has reached its threshold -> activate them;
-4. the window has reached its blocking threshold -> observe its oldest messages, in batches;
+4. the window has reached its blocking threshold -> observe its oldest messages, in batches; with
+   messages that were put before the cursor later, at its threshold, and these by themselves;
 5. with a shared log and without buffering, other threads have more unobserved messages than may be
    shown -> observe those;
 6. the log has reached its blocking threshold -> reflect on it;
@@ -169,13 +170,15 @@ def _decide_blocking(
 
 def _count_to_observe(record: MemoryRecord, window: Window, thresholds: Thresholds) -> int:
     log = log_tokens(record)
-    due = thresholds.block_messages_at(log)
+    strays = len(window.strays.messages)
+    due = thresholds.messages_at(log) if strays else thresholds.block_messages_at(log)
     if window.tokens < due or _is_backing_off(record, "observation", window.tokens):
         return 0
     limit = thresholds.messages_at(log)
-    return _choose_batch(
+    count = _choose_batch(
         window, keep=thresholds.keep_tokens, limit=limit, max_tokens=thresholds.message_tokens
     )
+    return min(count, window.strays.run) if strays else count
 
 
 def _choose_batch(window: Window, *, keep: int, limit: int, max_tokens: int) -> int:
@@ -225,11 +228,12 @@ def _is_reflection_due(record: MemoryRecord, window: Window, thresholds: Thresho
 def _decide_buffering(
     record: MemoryRecord, window: Window, thresholds: Thresholds, live: Sequence[LiveChunk]
 ) -> Decision:
-    if thresholds.buffer_tokens is not None and _may_buffer(record, "observation", window.tokens):
+    may_buffer = thresholds.buffer_tokens is not None and not window.strays.messages
+    if may_buffer and _may_buffer(record, "observation", window.tokens):
         end = find_chunk_end(
             window,
             count_covered(live),
-            interval=thresholds.buffer_tokens,
+            interval=thresholds.buffer_tokens or 0,
             most=thresholds.message_tokens,
         )
         if end:

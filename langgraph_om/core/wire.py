@@ -181,6 +181,19 @@ class Floor(TypedDict):
     """First message ids of the ranges of its groups then; none in resource scope."""
 
 
+class ObservedPart(TypedDict):
+    """What stands before the window, by which messages that are put there later are noticed."""
+
+    last: str
+    """The key of the last message there."""
+    index: int
+    """Where that one stands among all messages."""
+    count: int
+    """How many messages of the conversation there are up to it."""
+    strays: list[str]
+    """Of these the keys of messages that were put there later and are not observed."""
+
+
 class Excerpt(TypedDict):
     """What is unobserved in another thread of the resource."""
 
@@ -269,6 +282,8 @@ class MemoryRecord(TypedDict, total=False):
     """The observations, oldest first; of a shared log, the thread's copy."""
     cursor: list[str]
     """Ids of the newest observed messages, newest last."""
+    observed: ObservedPart | None
+    """What stands before the window; `None` while nothing is known to."""
     chunks: list[Chunk]
     """Oldest first, each behind the messages of the one before."""
     reflection: BufferedReflection | None
@@ -277,7 +292,8 @@ class MemoryRecord(TypedDict, total=False):
     suggested_response: str | None
     thread_title: str | None
     stamps: dict[str, str]
-    """First-seen ISO times of messages that carry no time themselves, by id."""
+    """First-seen ISO times of messages that carry no time themselves, by id; but for the newest,
+    only of those that no archive has."""
     token_cache: TokenCache
     turn: Turn
     attempts: dict[Operation, Attempt]
@@ -375,6 +391,13 @@ class Written(TypedDict):
     """The text."""
 
 
+class Observed(Written):
+    """What an observation wrote."""
+
+    left_out_tokens: NotRequired[int]
+    """Only where messages were too long for all questions: about how much none of them showed."""
+
+
 class Stated(TypedDict):
     """The hints of an observation."""
 
@@ -390,6 +413,11 @@ class Moved(TypedDict):
     """The newest message that was observed before; `None` for none."""
     cursor: list[str]
     """The newest observed messages, newest last."""
+    before: NotRequired[str | None]
+    """This and the next only of messages that were put before the cursor later: the group before
+    which their observations belong; `None` where these are the newest."""
+    strays: NotRequired[list[str]]
+    """Ids of such messages that are still unobserved."""
 
 
 class Replaced(TypedDict):
@@ -415,7 +443,7 @@ class ObservationStart(CycleStart):
     type: Literal["observation-start"]
 
 
-class ObservationEnd(CycleEnd, Written, Stated, Moved):
+class ObservationEnd(CycleEnd, Observed, Stated, Moved):
     """The window's oldest messages are observed."""
 
     type: Literal["observation-end"]
@@ -431,7 +459,7 @@ class ReflectionEnd(CycleEnd, Written, Replaced):
     current_task: str | None
 
 
-class OthersEnd(CycleEnd, Written):
+class OthersEnd(CycleEnd, Observed):
     """Messages of other threads are observed."""
 
     type: Literal["observation-end"]
@@ -461,7 +489,7 @@ class BufferingStart(CycleStart):
     covers: Covers
 
 
-class ObservationBuffered(CycleEnd, Written):
+class ObservationBuffered(CycleEnd, Observed):
     """A job observed messages: a chunk more."""
 
     type: Literal["buffering-end"]
@@ -477,7 +505,7 @@ class ReflectionBuffered(CycleEnd, Written):
     reflection: BufferedReflection
 
 
-class OthersBuffered(CycleEnd, Written):
+class OthersBuffered(CycleEnd, Observed):
     """A job observed messages of other threads, for the shared log."""
 
     type: Literal["buffering-end"]
@@ -577,6 +605,8 @@ class Counted(TypedDict):
     """By id, first-seen ISO times of messages that carry no time themselves."""
     gone: list[str]
     """Ids of those that left the window."""
+    observed: NotRequired[ObservedPart | None]
+    """Only where it is not as the record has it."""
 
 
 class Stepped(TypedDict):
@@ -826,6 +856,8 @@ class EndData(CycleData):
     tokensBuffered: NotRequired[int]
     """This and the next of one that ran ahead of need."""
     bufferedTokens: NotRequired[int]
+    leftOutTokens: NotRequired[int]
+    """Only where messages were too long for all questions: about how much none of them showed."""
 
 
 class FailureData(CycleData):

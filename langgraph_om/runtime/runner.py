@@ -309,7 +309,7 @@ class StepRunner:
     ) -> dict[str, Any]:
         """Answer what a model wrote, names and values of any kind."""
         if self.recalling is None:
-            msg = "`retrieval` is off, so there is nothing to recall from; write retrieval=True"
+            msg = "`retrieval` is off, so there is nothing to recall from; pass retrieval=True"
             raise ConfigurationError(msg)
         values, who = values_of(state, self.messages_key), self.identity(config)
         record = complete_record(read_stored_record(values))
@@ -318,8 +318,7 @@ class StepRunner:
         try:
             if who.thread_id and self.archive is not None:
                 conversation = self.conversation(values)
-                whose = (who.thread_id, who.resource_id)
-                flow = complete_thread(record, *whose, conversation, self.clock())
+                flow = complete_thread(self.settings, who, record, conversation, self.clock())
                 drive(flow, self.context(config))
         except ArchiveError as error:
             return self.recalling.unreadable(who, error)

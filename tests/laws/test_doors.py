@@ -21,6 +21,7 @@ from support.laws.cast import CONDENSES, MOODS
 from support.laws.doors import DOORS
 from support.laws.examples import EXAMPLES
 from support.laws.world import Rules, World
+from support.real_ids import Naming
 
 Turn = tuple[int, list[list[int]], str, str]
 """Words of the request, of the results of its tools, and the moods of both models."""
@@ -78,7 +79,7 @@ def _without_system(prompt: list[Any]) -> list[Any]:
 
 
 SETTINGS = [Rules(buffering="inline", storage=kind) for kind in ("checkpoints", "evicting")]
-SETTINGS.append(Rules(buffering="inline", storage="archive", scope="resource"))
+SETTINGS.append(Rules(buffering="inline", storage="archive", scope="resource", naming=Naming(1)))
 SETTINGS.append(Rules(buffering="off", shares_budget=True, recalls=True, max_input_tokens=900))
 
 

@@ -15,6 +15,7 @@ from langgraph_om.core.effects import AskModel
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import check_message_sequence
+from support.real_ids import NAMINGS, Naming
 from support.simulation import GOOD, NOTHING, Reply, Simulation, settings
 
 LONGER = GOOD.replace("something", "many more things than before, one after the other")
@@ -37,8 +38,11 @@ class Conversations(RuleBasedStateMachine):
         activation=st.sampled_from([0.3, 0.8, 1.0]),
         latency=st.integers(0, 8),
         log=st.sampled_from([40, 150]),
+        naming=NAMINGS,
     )
-    def start(self, buffer: float, activation: float, latency: int, log: int) -> None:
+    def start(
+        self, buffer: float, activation: float, latency: int, log: int, naming: Naming
+    ) -> None:
         options = ObservationConfig(buffer_tokens=buffer, buffer_activation=activation)
         self.simulation = Simulation(
             settings(
@@ -49,6 +53,7 @@ class Conversations(RuleBasedStateMachine):
             ),
             answers=self._answer,
             latency=latency,
+            naming=naming,
         )
         self.reply = "good"
         self.forks = 0
@@ -101,6 +106,11 @@ class Conversations(RuleBasedStateMachine):
         self.simulation.events.clear()
         self.forks += 1
         self.simulation.made = 20_000 + 1000 * self.forks
+
+    @precondition(lambda self: self.simulation.messages)
+    @rule(words=st.integers(1, 60), count=st.integers(1, 3))
+    def history_is_loaded_late(self, words: int, count: int) -> None:
+        self.simulation.load_history(words, count)
 
     @precondition(lambda self: self.simulation.window.entries)
     @rule(data=st.data())

@@ -35,6 +35,7 @@ from langgraph_om.core.step.inspect import Inspection, inspect
 from langgraph_om.core.tokens.counters import TokenxCounter
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import drive
+from support.real_ids import Naming
 
 GOOD = "<observations>\nDate: Mar 2, 2026\n* 🔴 (09:00) User said something\n</observations>"
 NOTHING = "<observations>(none)</observations>"
@@ -81,6 +82,7 @@ class Simulation:
     blocking_calls: int = 0
     events: list[dict[str, Any]] = field(default_factory=list)
     made: int = 0
+    naming: Naming = field(default_factory=Naming)
 
     # --- The conversation ---
 
@@ -89,17 +91,35 @@ class Simulation:
         self._add(HumanMessage(self._text(words)))
         for _ in range(tools):
             self.step()
-            calls = [{"name": "look", "args": {}, "id": f"c{self.made}-{n}"} for n in range(2)]
+            simple = [f"c{self.made}-{n}" for n in range(2)]
+            ids = [self.naming.name(call, "call", self.now) for call in simple]
+            calls = [{"name": "look", "args": {}, "id": call} for call in ids]
             self._add(AIMessage("", tool_calls=calls))
             for call in calls:
                 self._add(ToolMessage(self._text(words), tool_call_id=str(call["id"])))
         self.step()
         self._add(AIMessage(self._text(max(1, words // 2))))
 
+    def load_history(self, words: int, count: int) -> None:
+        """Put messages of the user in front of all others, and let memory see them."""
+        said: list[BaseMessage] = [HumanMessage(self._text(words)) for _ in range(count)]
+        for message in said:
+            self._name(message)
+        self.messages[:0] = said
+        self.step()
+
     def _add(self, message: BaseMessage) -> None:
-        message.id = f"m{self.made}"
-        self.made += 1
+        self._name(message)
         self.messages.append(message)
+
+    def _name(self, message: BaseMessage) -> None:
+        simple = f"m{self.made}"
+        role: Any = message.type
+        message.id = self.naming.name(simple, role, self.now)
+        of_people = isinstance(message, HumanMessage)
+        metadata = message.additional_kwargs if of_people else message.response_metadata
+        metadata.update(self.naming.date(simple, self.now))
+        self.made += 1
 
     def _text(self, words: int) -> str:
         return " ".join(["word"] * words)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import derive_id
@@ -15,8 +16,10 @@ from langgraph_om.core.cycles.cycle import (
     announce_title,
     run_blocking,
     select_hints,
+    tell_left_out,
 )
 from langgraph_om.core.cycles.hooks import rewrite_answer, show_messages
+from langgraph_om.core.cycles.long_transcript import merge_answers
 from langgraph_om.core.effects import EffectFlow, ReadTally, Tally
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.log_excerpt import select_previous
@@ -26,7 +29,7 @@ from langgraph_om.core.observe.transcript import Transcript
 from langgraph_om.core.record.chunks import count_covered, digest_entries, select_live_chunks
 from langgraph_om.core.record.record import count_failures, find_groups, find_newest_observed
 from langgraph_om.core.record.window import Entry, Window
-from langgraph_om.core.wire import Chunk, CycleEnded, Group, MemoryRecord, ObservationEnd
+from langgraph_om.core.wire import Chunk, CycleEnded, Group, MemoryRecord, Moved, ObservationEnd
 from langgraph_om.errors import ObserverError
 
 
@@ -75,7 +78,7 @@ def describe_observation(
     tokens = window.weight(start, stop)
     info = CycleInfo(settings, record, "observation", cycle_id, tokens, now, mode)
     times = _read_times(info, window)[start:stop]
-    work = _observe(info, entries, times, [part.chunk for part in live], window.cursor_after(stop))
+    work = _observe(info, entries, times, [part.chunk for part in live], _move(info, window, stop))
     return Cycle(info, info.start(**fields), work)
 
 
@@ -84,7 +87,7 @@ def _observe(
     entries: Sequence[Entry],
     times: Sequence[datetime | None],
     chunks: Sequence[Chunk],
-    cursor: Sequence[str],
+    moved: Moved,
 ) -> EffectFlow[CycleEnded]:
     """Have messages observed; what is written goes to the log, or is kept until it is needed.
 
@@ -93,12 +96,12 @@ def _observe(
         entries: The messages.
         times: When they were written.
         chunks: What was observed ahead of the messages before them.
-        cursor: The newest messages that are observed then.
+        moved: How far the conversation is observed then.
     """
     settings, record = info.settings, info.record
     is_ahead = info.mode == "ahead"
     known = [*_apply_reflection(record), *map(build_group, chunks)] if is_ahead else record["log"]
-    parsed = yield from ask_observer(
+    parsed, left_out = yield from ask_observer(
         info, entries, times, known=known, hints=merge_hints(record, chunks)
     )
     tally: Tally = yield ReadTally()
@@ -118,17 +121,24 @@ def _observe(
         **hints,
         "created_at": iso(info.last_reply(tally)),
     }
-    written = {"observation_tokens": tokens, "observations": text}
+    written = {"observation_tokens": tokens, "observations": text, **tell_left_out(left_out)}
     if is_ahead:
         return info.end(tally, chunk=chunk, **written)
     return info.end(
         tally,
-        after=find_newest_observed(record),
-        cursor=cursor,
         group=build_group(chunk),
+        **moved,
         **written,
         **hints,
     )
+
+
+class Observed(NamedTuple):
+    """What came of asking the Observer about messages."""
+
+    parsed: Parsed
+    left_out_tokens: int = 0
+    """About how many of their tokens no question had room for."""
 
 
 def ask_observer(
@@ -138,8 +148,8 @@ def ask_observer(
     *,
     known: Sequence[Group],
     hints: Mapping[str, Any],
-) -> EffectFlow[Parsed]:
-    """Have messages observed.
+) -> EffectFlow[Observed]:
+    """Have messages observed, in one question or in as many as it takes to show all of them.
 
     Args:
         info: The cycle.
@@ -149,7 +159,7 @@ def ask_observer(
         hints: Where the continuation hints stand.
 
     Returns:
-        What the Observer answered, `ok` or `none`.
+        What the Observer answered, `ok` or `none`, and how much it was not shown.
 
     Raises:
         ObserverError: When there is no usable answer, or a hook failed.
@@ -157,22 +167,62 @@ def ask_observer(
     settings = info.settings
     shown = yield from show_messages(info, entries, times)
     if shown is None:  # they are observed, and hold nothing worth noting
-        return Parsed("none")
-    request = _build_observer_input(info, shown, known, hints)
+        return Observed(Parsed("none"))
     try:
-        parsed = yield from observe(request)
+        parsed = yield from _ask_part_by_part(info, shown.parts, known, hints)
     except ObserverError as error:
         if "after_observation" in settings.transforms:
             error.observations = ""  # no hook has seen what there is of an answer
         raise
-    return (yield from rewrite_answer(info, parsed))
+    return Observed((yield from rewrite_answer(info, parsed)), shown.left_out_tokens)
+
+
+def _ask_part_by_part(
+    info: CycleInfo,
+    parts: Sequence[Transcript],
+    known: Sequence[Group],
+    hints: Mapping[str, Any],
+) -> EffectFlow[Parsed]:
+    """Ask about one part after the other; each question knows what came of those before."""
+    answers: list[Parsed] = []
+    for transcript in parts:
+        groups = [*known, *(_note_answer(info, answer) for answer in answers)]
+        newest = merge_hints(hints, [asdict(answer) for answer in answers])
+        request = _build_observer_input(info, transcript, groups, newest)
+        answers.append((yield from observe(request)))
+    return merge_answers(answers)
+
+
+def _note_answer(info: CycleInfo, answer: Parsed) -> Group:
+    """Return an answer as the next question is shown it."""
+    text = answer.observations
+    return cast("Group", {"text": text, "tokens": info.settings.counter.count_text(text)})
+
+
+def _move(info: CycleInfo, window: Window, stop: int) -> Moved:
+    """Return how far the conversation is observed once the window is up to `stop`."""
+    moved: Moved = {
+        "after": find_newest_observed(info.record),
+        "cursor": window.cursor_after(stop),
+    }
+    strays = window.strays
+    if strays.messages:
+        moved["before"] = strays.before
+        moved["strays"] = [key for key, _ in strays.messages[stop:]]
+    return moved
 
 
 def _read_times(info: CycleInfo, window: Window) -> list[datetime | None]:
-    """Return when each message of the window was written, as its neighbours tell it too."""
+    """Return when each message of the window was written, as its neighbours tell it too.
+
+    Strays have other neighbours than the rest of the window: then only theirs are returned.
+    """
+    strays, stamps = window.strays, info.record["stamps"]
+    if strays.messages:
+        keyed = [*strays.earlier, *strays.messages[: strays.run], *strays.later]
+        return info.settings.times_of(keyed, stamps)[len(strays.earlier) :]
     keyed = [*window.observed, *((entry.key, entry.message) for entry in window.entries)]
-    times = info.settings.times_of(keyed, info.record["stamps"])
-    return times[len(window.observed) :]
+    return info.settings.times_of(keyed, stamps)[len(window.observed) :]
 
 
 def _build_observer_input(
@@ -222,7 +272,7 @@ def build_group(chunk: Chunk) -> Group:
     }
 
 
-def merge_hints(record: MemoryRecord, chunks: Sequence[Chunk]) -> dict[str, Any]:
+def merge_hints(record: Mapping[str, Any], chunks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the newest hints: those of the newest chunk that has them, else the record's."""
     hints = {}
     for name in ("current_task", "suggested_response"):

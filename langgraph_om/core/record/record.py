@@ -51,6 +51,7 @@ def blank_record() -> MemoryRecord:
         "archived": None,
         "evicted": None,
         "cursor": [],
+        "observed": None,
         "stamps": {},
         "token_cache": {"counter": "", "counts": {}},
     }

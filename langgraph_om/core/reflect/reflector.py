@@ -7,14 +7,16 @@ is smaller than the log.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Generic, TypeVar
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.message_keys import ShowId
-from langgraph_om.core.effects import AskModel, Flow
+from langgraph_om.core.effects import AskModel, Flow, ModelReply
 from langgraph_om.core.observe.observer import build_failure, render_output_format, render_rules
 from langgraph_om.core.observe.parse_answer import Parsed, parse_output
 from langgraph_om.core.observe.thread_sections import ThreadAnswers, parse_sections
@@ -75,35 +77,29 @@ class ThreadsReflection:
     level: int
 
 
+ResultT = TypeVar("ResultT", Reflection, ThreadsReflection)
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt(Generic[ResultT]):
+    """What one answer comes to."""
+
+    result: ResultT | None = None
+    """`None` for one that cannot be used."""
+    tokens: int | None = None
+    """What the next question is told of it; `None` leaves what was told before."""
+    problem: str = ""
+
+
 def reflect(request: ReflectorInput, counter: TokenCounter) -> Flow[Reflection]:
     """Ask the Reflector until an answer is small enough, and return the best one.
 
     Raises:
         ObserverError: When no answer is valid and smaller than the log.
     """
-    best: Reflection | None = None
-    tokens, problem = request.tokens, ""
-    for level in range(MAX_LEVEL + 1):
-        reply = yield AskModel("reflector", _build_question(request, level, tokens))
-        if reply.error is not None:
-            if best is None:
-                raise build_failure(reply.error, "Reflector") from reply.error
-            break
-        parsed = parse_output(reply.text, cut_off=reply.cut_off)
-        if parsed.status != "ok":
-            problem = _describe_problem(parsed)
-            continue
-        tokens = counter.count_text(parsed.observations)
-        if tokens >= request.tokens:
-            problem = f"it has {tokens} tokens, the log it replaces {request.tokens}"
-        elif best is None or tokens < best.tokens:
-            best = Reflection(parsed.observations, tokens, parsed.current_task, level)
-        if best is not None and best.tokens < request.target:
-            break
-    if best is None:
-        msg = f"the Reflector gave no usable answer in {MAX_LEVEL + 1} attempts: {problem}"
-        raise ObserverError(msg)
-    return best
+    build_question = partial(_build_question, request)
+    read = partial(_read_answer, request, counter)
+    return (yield from _climb(build_question, read, request.tokens, request.target))
 
 
 def reflect_threads(
@@ -114,25 +110,55 @@ def reflect_threads(
     Raises:
         ObserverError: When no answer makes the observations of any thread smaller.
     """
-    best: ThreadsReflection | None = None
     sizes = _count_by_thread(request.groups)
     thread_ids = {request.show_id(thread): thread for thread in sizes}
-    tokens, problem = sum(group["tokens"] for group in request.groups), ""
-    for level in range(MAX_LEVEL + 1):
-        reply = yield AskModel("reflector", _build_threads_question(request, level, tokens))
-        if reply.error is not None:
-            if best is None:
-                raise build_failure(reply.error, "Reflector") from reply.error
-            break
+
+    def read(reply: ModelReply, level: int) -> _Attempt[ThreadsReflection]:
         answers = parse_sections(reply.text, thread_ids.keys(), cut_off=reply.cut_off)
         texts = _select_smaller(answers, thread_ids, sizes, counter)
         if not texts:
             problem = answers.problem or "it makes the observations of no thread smaller"
-            continue
+            return _Attempt(problem=problem)
         tokens = _count_after(request.groups, texts, counter)
-        if best is None or tokens < best.tokens:
-            best = ThreadsReflection(texts, tokens, level)
-        if best.tokens < request.target:
+        return _Attempt(ThreadsReflection(texts, tokens, level), tokens)
+
+    build_question = partial(_build_threads_question, request)
+    size = sum(group["tokens"] for group in request.groups)
+    return (yield from _climb(build_question, read, size, request.target))
+
+
+def _climb(
+    build_question: Callable[[int, int], list[BaseMessage]],
+    read: Callable[[ModelReply, int], _Attempt[ResultT]],
+    tokens: int,
+    target: int,
+) -> Flow[ResultT]:
+    """Ask level by level until an answer is small enough, and return the best one.
+
+    Args:
+        build_question: Writes the question of a level; it is told the tokens of the last answer.
+        read: Says what an answer of a level comes to.
+        tokens: Tokens of the log.
+        target: Tokens under which an answer is taken at once.
+
+    Raises:
+        ObserverError: When no answer is of use.
+    """
+    best: ResultT | None = None
+    problem = ""
+    for level in range(MAX_LEVEL + 1):
+        reply = yield AskModel("reflector", build_question(level, tokens))
+        if reply.error is not None:
+            if best is None:
+                raise build_failure(reply.error, "Reflector") from reply.error
+            break
+        attempt = read(reply, level)
+        problem = attempt.problem
+        tokens = tokens if attempt.tokens is None else attempt.tokens
+        result = attempt.result
+        if result is not None and (best is None or result.tokens < best.tokens):
+            best = result
+        if best is not None and best.tokens < target:
             break
     if best is None:
         msg = f"the Reflector gave no usable answer in {MAX_LEVEL + 1} attempts: {problem}"
@@ -153,6 +179,19 @@ def _build_question(request: ReflectorInput, level: int, previous_tokens: int) -
         instruction=request.instruction,
         prompt=request.prompt,
     )
+
+
+def _read_answer(
+    request: ReflectorInput, counter: TokenCounter, reply: ModelReply, level: int
+) -> _Attempt[Reflection]:
+    parsed = parse_output(reply.text, cut_off=reply.cut_off)
+    if parsed.status != "ok":
+        return _Attempt(problem=_describe_problem(parsed))
+    tokens = counter.count_text(parsed.observations)
+    if tokens >= request.tokens:
+        problem = f"it has {tokens} tokens, the log it replaces {request.tokens}"
+        return _Attempt(tokens=tokens, problem=problem)
+    return _Attempt(Reflection(parsed.observations, tokens, parsed.current_task, level), tokens)
 
 
 def _describe_problem(parsed: Parsed) -> str:

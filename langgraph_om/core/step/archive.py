@@ -8,7 +8,7 @@ again, or the next turn where trying took long.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import takewhile
@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import (
     Keyed,
     content_digest,
@@ -24,7 +24,7 @@ from langgraph_om.core.content.message_keys import (
     key_of,
     keyed_messages,
 )
-from langgraph_om.core.effects import EffectFlow, Storage, StorageReply, Warn
+from langgraph_om.core.effects import EffectFlow, Storage, StorageReply, warn_once_an_outage
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import CURSOR_TAIL, select_own_groups
 from langgraph_om.core.record.window import select_observed
@@ -92,7 +92,7 @@ def archive_new(
     thread = record["thread_id"]
     if not thread:  # nobody could tell such conversations apart
         return record, []
-    archive = _Archive(thread, record["resource_id"], now)
+    archive = _Archive(settings, thread, record["resource_id"], now, record["stamps"])
     memory = yield from archive.call("recall_thread", thread, select_own_groups(record))
     missed = {*changed, *memory.missed}
     if request is not None and memory.waited_for == request:
@@ -117,7 +117,7 @@ def archive_new(
         yield Storage("note_missed", (thread, missed, request if is_long else None))
         when = "turn" if is_long else "step"
         text = "thread %r: the archive failed, the next %s tries again: %s"
-        yield Warn(text, (thread, when, error))
+        yield from warn_once_an_outage(text, (thread, when, error))
         return record, []
     if not memory.is_settled:
         yield Storage("note_archived", (thread,))
@@ -128,9 +128,12 @@ def archive_new(
 class _Archive:
     """The archive as one step calls it for its thread."""
 
+    settings: Settings
     thread_id: str
     resource_id: str | None
     now: datetime
+    stamps: Mapping[str, str]
+    """When messages were first seen that have no time themselves."""
     seconds: float = 0.0
     """How long its calls have taken."""
 
@@ -145,7 +148,12 @@ class _Archive:
         self, entries: Keyed, *, after: str | None, title: str | None = None
     ) -> EffectFlow[None]:
         whose = (self.thread_id, self.resource_id)
-        options = {"after": after, "now": self.now, "title": title}
+        times = {
+            key: time
+            for key, message in entries
+            if (time := self.settings.time_of(key, message, self.stamps)) is not None
+        }
+        options = {"after": after, "now": self.now, "title": title, "times": times}
         yield from self.call("append_messages", *whose, entries, **options)
 
     def archived_keys(self, keys: Sequence[str]) -> EffectFlow[set[str]]:
@@ -227,28 +235,29 @@ def _find_removable(
 
 
 def complete_thread(
+    settings: Settings,
+    identity: Identity,
     record: MemoryRecord,
-    thread_id: str,
-    resource_id: str | None,
     messages: Sequence[BaseMessage],
     now: datetime,
 ) -> EffectFlow[None]:
     """Archive what is missing of a conversation, without noting it in its record.
 
     Args:
-        record: The memory of the thread; blank where it is not known.
-        thread_id: The thread.
-        resource_id: The resource.
+        settings: The settings in force.
+        identity: Whose conversation it is.
+        record: The memory of the thread, maybe of an earlier step; blank where it is not known.
         messages: The whole conversation.
         now: The current time.
 
     Raises:
         ArchiveError: When the storage fails.
     """
+    thread_id, resource_id = identity.thread_id, identity.resource_id
     entries = drop_deleted(record, _select_conversation(messages))
     if not entries or not thread_id:
         return
-    archive = _Archive(thread_id, resource_id, now)
+    archive = _Archive(settings, thread_id, resource_id, now, record["stamps"])
     known = yield from archive.archived_keys([key for key, _ in entries])
     if not known:
         whose = {**record, "thread_id": thread_id, "resource_id": resource_id}

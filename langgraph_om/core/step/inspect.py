@@ -9,24 +9,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from langgraph_om.core.config.settings import Identity, Settings
-from langgraph_om.core.content.message_keys import derive_id
+from langgraph_om.core.content.message_keys import derive_id, key_of, keyed_messages
 from langgraph_om.core.cycles.results import drop_stale_buffers, take_in_results
-from langgraph_om.core.effects import EffectFlow, JobState, PeekJobs
+from langgraph_om.core.effects import EffectFlow, JobState, PeekJobs, Warn
 from langgraph_om.core.events import iso
 from langgraph_om.core.plan import PROCEED, Decision, plan
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import select_valid_counts
+from langgraph_om.core.record.strays import check_observed
 from langgraph_om.core.record.window import Entry, Window, open_window
 from langgraph_om.core.step.archive import archive_new
 from langgraph_om.core.step.resent import without_removed
 from langgraph_om.core.step.shared_log import check_resource_id, exchange
 from langgraph_om.core.step.status import build_status, build_trim_notice
-from langgraph_om.core.wire import Event, MemoryRecord, Operation
+from langgraph_om.core.wire import Counted, Event, MemoryRecord, ObservedPart, Operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,9 @@ class Inspection:
     decision: Decision
     events: list[Event]
     """What to fold and to show; ends with the status when the Actor goes on."""
+    overlooked: int = 0
+    """How many messages were put among the observed ones, where they can be neither shown nor
+    observed."""
 
     @property
     def evicted(self) -> list[str]:
@@ -86,13 +91,21 @@ def inspect(
     cycle_ids = {name: job["cycle_id"] for name, job in record["pending"].items()}
     jobs = (yield PeekJobs(cycle_ids)) if cycle_ids else {}
     found = count_and_collect(settings, record, messages, identity, now, jobs=jobs)
+    if found.overlooked:
+        text = (
+            "thread %r: %d message(s) were put among those that are observed; memory does not read "
+            "them, add history before the first turn or at the end"
+        )
+        yield Warn(text, (record["thread_id"] or identity.thread_id, found.overlooked))
     if settings.archives:
+        # Nobody knows which ones were overlooked: the archive is shown the whole conversation.
+        overlooked = {key_of(messages[0])} if found.overlooked else set()
         archived, events = yield from archive_new(
             settings,
             found.record,
             messages,
             now,
-            changed=found.changed,
+            changed={*found.changed, *overlooked},
             request=found.window.request,
         )
         before, window = messages, found.window
@@ -135,13 +148,19 @@ def count_and_collect(
     is_new = not record["id"]
     record = fold(record, [opening])
     window = open_window(record, messages, settings.counter)
-    counting = _count_new(settings, record, window, now, first_look=is_new)
+    observed, overlooked = check_observed(record, messages, window.start)
+    if observed != record["observed"]:
+        window = open_window({**record, "observed": observed}, messages, settings.counter)
+    counting = _count_new(
+        settings, record, messages, window, now, observed=observed, first_look=is_new
+    )
     record = fold(record, [counting])
     done = [
         *drop_stale_buffers(record, window, now),
         *take_in_results(settings, record, window, jobs or {}, now),
     ]
-    return Inspection(fold(record, [done]), window, PROCEED, [*opening, *counting, *done])
+    events = [*opening, *counting, *done]
+    return Inspection(fold(record, [done]), window, PROCEED, events, overlooked)
 
 
 def decide(
@@ -214,7 +233,14 @@ def _open_record(settings: Settings, record: MemoryRecord, identity: Identity) -
 
 
 def _count_new(
-    settings: Settings, record: MemoryRecord, window: Window, now: datetime, *, first_look: bool
+    settings: Settings,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    window: Window,
+    now: datetime,
+    *,
+    observed: ObservedPart | None,
+    first_look: bool,
 ) -> list[Event]:
     """Note the tokens of new window messages, and when those were first seen that arrived now."""
     known = record["token_cache"]["counts"]
@@ -232,17 +258,39 @@ def _count_new(
     # The live request is weighed at every call, also when it lies before the window.
     present = {window.request, *(entry.key for entry in window.entries)}
     gone = [key for key in known if key not in present]
-    # The last stamp before the window dates what follows it and has no time.
-    last = next((key for key, _ in reversed(window.observed) if key in record["stamps"]), None)
-    gone += [k for k in record["stamps"] if k not in present and k != last and k not in known]
-    if last is not None and last in known and last not in present:
-        stamps[last] = record["stamps"][last]
-    if not (counts or stamps or gone):
+    is_same_place = observed == record["observed"]
+    if gone or not is_same_place:
+        left = {key: at for key, at in record["stamps"].items() if key not in present}
+        kept = _select_stamps_to_keep(settings, record, messages, window) if left else set()
+        gone += [key for key in left if key not in kept and key not in known]
+        stamps |= {key: at for key, at in left.items() if key in kept and key in known}
+    if is_same_place and not (counts or stamps or gone):
         return []
-    identity = settings.counter.identity
-    return [
-        {"type": "counted", "counter": identity, "counts": counts, "stamps": stamps, "gone": gone}
-    ]
+    counted: Counted = {
+        "type": "counted",
+        "counter": settings.counter.identity,
+        "counts": counts,
+        "stamps": stamps,
+        "gone": gone,
+    }
+    if not is_same_place:
+        counted["observed"] = observed
+    return [counted]
+
+
+def _select_stamps_to_keep(
+    settings: Settings, record: MemoryRecord, messages: Sequence[BaseMessage], window: Window
+) -> set[str]:
+    """Return the keys of observed messages whose first-seen times the record keeps on.
+
+    These are all in the conversation that no archive has, and the last one before the window, which
+    dates what follows it and has no time.
+    """
+    keys = [key for key, _ in keyed_messages(messages)]
+    if settings.archives and record["archived"] in keys:
+        del keys[: keys.index(record["archived"]) + 1]
+    last = (key for key, _ in reversed(window.observed) if key in record["stamps"])
+    return {*keys, *islice(last, 1)}
 
 
 def _select_arrived(record: MemoryRecord, window: Window, *, first_look: bool) -> Sequence[Entry]:

@@ -36,6 +36,7 @@ from support.laws.world import (
 from support.laws.world import (
     turns as split_turns,
 )
+from support.real_ids import Naming
 
 TURNS = 60
 """To a world; a longer conversation meets nothing new, and is slower to check."""
@@ -92,7 +93,7 @@ class Episode:
             buffer_tokens=pick([0.1, 0.2, 0.5]),
             buffer_activation=pick([0.3, 0.8, 1.0]),
             scope=scope,
-            has_real_ids=True,
+            naming=Naming(self.random.randrange(1, 2**16)),
         )
 
     def run(self, turns: int = TURNS) -> None:

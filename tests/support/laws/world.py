@@ -37,8 +37,8 @@ from support.clock import Clock
 from support.laws.cast import Actor, ActorDownError, Held, HeldBuffering, Oracle, request
 from support.laws.doors import actor_node, build, last_node
 from support.laws.laws import Moment, Record, Told, broken
-from support.laws.names import PLAIN, RealNames
 from support.laws.shares import Shares, Unreliable
+from support.real_ids import Naming
 from support.words import Words
 
 MAX_SUPERSTEPS = 100_000
@@ -69,7 +69,8 @@ class Rules:
     recalls: bool = False
     scope: str = "thread"
     """"resource": all threads share one log, of which each channel carries a copy."""
-    has_real_ids: bool = False
+    naming: Naming = field(default_factory=Naming)
+    """Who gives messages their ids and times."""
 
     @property
     def is_shared(self) -> bool:
@@ -130,8 +131,7 @@ class World:
         self.rules = rules
         self.clock = Clock()
         self.oracle = Oracle()
-        self.names = RealNames(self.clock) if rules.has_real_ids else PLAIN
-        self.actor = Actor(names=self.names)
+        self.actor = Actor(naming=rules.naming, clock=self.clock)
         self.said = 0
         self.gates: list[HeldBuffering] = []
         self.dead: list[HeldBuffering] = []
@@ -229,7 +229,7 @@ class World:
             self.said, number = self.said + 1, self.said
         if self.shares is not None:
             self.shares.spoken[number] = thread.resource
-        given: Any = {"messages": [*resent, request(number, size, self.names, **plan)]}
+        given: Any = {"messages": [*resent, self._request(number, size, plan)]}
         where: RunnableConfig = {**thread.config}
         if config:
             where["configurable"] = {**where["configurable"], **config["configurable"]}
@@ -243,6 +243,9 @@ class World:
         if not fell:
             thread.points.append(self._point(thread, worker))
         return parts
+
+    def _request(self, number: int, size: int, plan: Mapping[str, Any]) -> HumanMessage:
+        return request(number, size, self.rules.naming, self.clock(), **plan)
 
     def _run(
         self,
