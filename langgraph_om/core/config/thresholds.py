@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from langgraph_om.core.config.options import (
     ObservationConfig,
@@ -14,8 +15,8 @@ from langgraph_om.core.config.ratios import block_tokens, interval_tokens, kept_
 from langgraph_om.errors import ConfigurationError
 
 _DEFAULT_BLOCK_AFTER = 1.2
-
-
+PREVIOUS_PART = 0.07
+MAX_PREVIOUS_TOKENS = 2000
 OTHERS_PART = 0.2
 """How much of the window's threshold the unobserved messages of other threads may take."""
 
@@ -78,6 +79,17 @@ class Thresholds:
         if self.total_tokens is None:
             return self.observation_tokens
         return max(self.observation_tokens, self.total_tokens - window_tokens)
+
+
+def resolve_previous_tokens(observation: ObservationConfig) -> int | Literal[False]:
+    """Return how many tokens of earlier observations the Observer is shown; `False` for all.
+
+    A share of what it reads, so that a small window is not read beside much more of the past.
+    """
+    tokens = observation.previous_observer_tokens
+    if tokens is None:
+        return min(MAX_PREVIOUS_TOKENS, round(observation.message_tokens * PREVIOUS_PART))
+    return tokens
 
 
 def resolve_thresholds(

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, cast
 
 from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.config.thresholds import resolve_previous_tokens
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.cycles.cycle import (
     Cycle,
@@ -234,7 +235,7 @@ def _build_observer_input(
         attachments=shown.attachments,
         by_profile=observation.observe_attachments == "auto",
         previous=select_previous(
-            known, observation.previous_observer_tokens, info.settings.counter
+            known, resolve_previous_tokens(observation), info.settings.counter
         ),
         hints={
             "current_task": hints["current_task"],

@@ -26,6 +26,7 @@ from langgraph_om.core.record.record import select_valid_counts
 from langgraph_om.core.record.strays import check_observed
 from langgraph_om.core.record.window import Entry, Window, open_window
 from langgraph_om.core.step.archive import archive_new
+from langgraph_om.core.step.resent import without_removed
 from langgraph_om.core.step.shared_log import check_resource_id, exchange
 from langgraph_om.core.step.status import build_status, build_trim_notice
 from langgraph_om.core.wire import Counted, Event, MemoryRecord, ObservedPart, Operation
@@ -108,8 +109,12 @@ def inspect(
             changed={*found.changed, *overlooked},
             request=found.window.request,
         )
-        is_same = archived["cursor"] == found.record["cursor"]
-        window = found.window if is_same else open_window(archived, messages, settings.counter)
+        before, window = messages, found.window
+        removed = {key for event in events if event["type"] == "evicted" for key in event["ids"]}
+        if any(entry.key in removed for entry in window.entries):  # sent again by the client
+            messages = without_removed(messages, events)
+        if messages is not before or archived["cursor"] != found.record["cursor"]:
+            window = open_window(archived, messages, settings.counter)
         found = Inspection(archived, window, PROCEED, [*found.events, *events])
     if is_shared and identity.thread_id:
         synced, events = yield from exchange(settings, found.record, messages, found.window, now)

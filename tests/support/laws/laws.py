@@ -31,6 +31,10 @@ from support.rendering import render_output
 
 Record = Mapping[str, Any]
 
+DOUBLED = "is covered"
+LOST = "left the state uncovered"
+UNCOVERED = "are not shown as they are"
+
 
 @dataclass
 class Told:
@@ -42,6 +46,8 @@ class Told:
     """Ids of what the user removed."""
     former: dict[str, str | None] = field(default_factory=dict)
     """Per message of any branch, the one before it."""
+    edited: set[str] = field(default_factory=set)
+    """Ids of what was changed on any branch."""
 
     def learn(self, messages: Iterable[BaseMessage]) -> None:
         """Take note of what a state shows."""
@@ -51,7 +57,7 @@ class Told:
                 self.messages[str(message.id)] = message
 
     def copy(self) -> Told:
-        return Told(dict(self.messages), set(self.taken_back), self.former)
+        return Told(dict(self.messages), set(self.taken_back), self.former, self.edited)
 
     def within(self, first: str, last: str) -> range:
         """Places of the messages from one to another, which may be one of another branch."""
@@ -89,6 +95,8 @@ class Moment:
     today: date
     keep_turns: int = 0
     shows_hints: bool = True
+    is_branched: bool = False
+    """Whether the thread went on from an earlier point at some time."""
     is_forked: bool = False
     """Whether the log is shared and knows other branches of the thread too."""
     noted: frozenset[str] = frozenset()
@@ -113,9 +121,9 @@ def lost_or_doubled(now: Moment, archive: MessageArchive | None = None) -> list[
         for key, count in times.items()
         if count > 1 and not (now.is_shared and key in now.told.taken_back)
     ]
-    problems = [] if now.is_forked else [f"{key} is covered {times[key]} times" for key in often]
+    problems = [f"{key} {DOUBLED} {times[key]} times" for key in often if not now.is_forked]
     open_ones = [key for key in now.told.standing if not times[key]]
-    problems += [f"{key} left the state uncovered" for key in open_ones if key not in present]
+    problems += [f"{key} {LOST}" for key in open_ones if key not in present]
     lost = [key for key in open_ones if not _is_shown(shown.get(key), now.told.messages[key])]
     # With a shared log, other threads' messages may leave the prompt after it was announced, and
     # what was observed on another branch may be in the window again.
@@ -123,7 +131,7 @@ def lost_or_doubled(now: Moment, archive: MessageArchive | None = None) -> list[
         lost
     ) <= set(open_ones[: len(lost) + 1]):
         # Of the oldest ones, only the live request may be shown while newer ones are not.
-        problems.append(f"{lost} are not shown as they are, {now.left_out} were said to be")
+        problems.append(f"{lost} {UNCOVERED}, {now.left_out} were said to be")
     gone = [key for key in now.told.standing if key not in present]
     return [*problems, *_not_archived(now, gone, archive)]
 
@@ -188,6 +196,8 @@ def _not_archived(now: Moment, keys: list[str], archive: MessageArchive | None) 
         return [f"{key} left the state and is not in the archive" for key in sorted(missing)]
     if now.is_forked:  # an edit on one branch is the archive's text for all of them
         return []
+    if now.is_branched:
+        keys = [key for key in keys if key not in now.told.edited]
     stored = archive.branch(now.thread, keys)
     return [
         f"{key} is in the archive with other words"
@@ -258,6 +268,8 @@ def cursor_moved_back(before: Moment, now: Moment) -> list[str]:
         return []
     if now.is_shared and before.record["cursor"][-1] in now.told.taken_back:
         return []  # to a shared log this is as a fork
+    if now.is_shared and before.record["outbox"]:
+        return []  # what could not be sent may be observed otherwise in another thread meanwhile
     if not now.record["cursor"]:
         return ["the cursor is gone"]
     old, new = before.record["cursor"][-1], now.record["cursor"][-1]
