@@ -47,6 +47,9 @@ class Group(TypedDict):
     """Dated items; empty when the messages held nothing worth noting."""
     tokens: int
     """Of the text."""
+    sources: NotRequired[list[list[str]]]
+    """Ranges of earlier groups of the thread, which cover them, from which items were joined into
+    this one."""
 
 
 class Chunk(TypedDict):
@@ -73,6 +76,14 @@ class Chunk(TypedDict):
     """When the model answered."""
 
 
+class GroupChange(TypedDict):
+    """What edits make of groups that have to be changed together, one by one."""
+
+    group_ids: list[str]
+    groups: list[Group]
+    """As many, in the same order."""
+
+
 class BufferedReflection(TypedDict):
     """A reflection made ahead of need, kept until its activation replaces the groups it read."""
 
@@ -87,6 +98,9 @@ class BufferedReflection(TypedDict):
     """Of the new groups."""
     created_at: str
     """When the model answered."""
+    changes: NotRequired[list[GroupChange]]
+    """With edits: what becomes of which groups, so that those which are still the same can be
+    changed without the others."""
 
 
 class Covers(TypedDict, total=False):
