@@ -54,10 +54,10 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
 
-_NO_GATE = (
-    "the memory's gate did not run before this call, so the model is given the conversation as it "
-    "is. A run that began with memory switched off and is resumed with it is like that; otherwise "
-    "draw the edges into the gate: `builder.add_edge(START, 'om_status')`, and "
+_NO_STATUS = (
+    "the node `om_status` did not run before this call, so the model is given the conversation "
+    "as it is. A run that began with memory switched off and is resumed with it is like that; "
+    "otherwise draw the edges into that node: `builder.add_edge(START, 'om_status')`, and "
     "`builder.add_edge('tools', 'om_status')` where there are tools"
 )
 
@@ -219,8 +219,8 @@ class ObservationalMemory(metaclass=NoMiddleware):
 
         Returns:
             One system message with the observations, a reminder, and the messages that are not
-            observed yet. Without observations, with memory switched off, or when the gate did not
-            run before, of which a warning is logged: the conversation as it is.
+            observed yet. Without observations, with memory switched off, or when `om_status`
+            did not run before, of which a warning is logged: the conversation as it is.
 
         Raises:
             ConfigurationError: When the state has no `om`, so that the node does not see the
@@ -232,7 +232,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         if record is not None and record["id"]:
             return runner.actor_input(record, messages, system)
         if is_on and messages:
-            runner.runs.warn_once(_NO_GATE)
+            runner.runs.warn_once(_NO_STATUS)
         head = SystemMessage(system) if isinstance(system, str) else system
         return [*([head] if head is not None else []), *messages]
 
@@ -509,5 +509,5 @@ def check_memory(value: object) -> ObservationalMemory:
     """
     if isinstance(value, ObservationalMemory):
         return value
-    msg = f"`memory` is {value!r}; write an ObservationalMemory(...)"
+    msg = f"`memory` is {value!r}; pass an ObservationalMemory(...)"
     raise ConfigurationError(msg)

@@ -236,7 +236,7 @@ def read_options(**options: Any) -> Options:
 
 
 def _read_settings(given: _Given, retrieval: RetrievalConfig | None, hooks: Hooks) -> Settings:
-    """Resolve what gate and cycles need to know."""
+    """Resolve what a turn and its cycles need to know."""
     observation = as_config(ObservationConfig, "observation", given.observation)
     reflection = as_config(ReflectionConfig, "reflection", given.reflection)
     counter = EstimatingCounter() if given.token_counter is None else given.token_counter

@@ -72,14 +72,14 @@ def create_memory_agent(
     schema = ObservationalMemoryState if delta else PlainMemoryState
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(schema, context_schema=MemoryContext)
     builder.add_node("agent", _build_actor_node(actor, memory, prompt))
-    gate = add_observational_memory(builder, memory, before="agent")
-    builder.add_edge(START, gate)
+    status = add_observational_memory(builder, memory, before="agent")
+    builder.add_edge(START, status)
     leave = FINISH if memory.archive is not None else END
     if all_tools:
         builder.add_node("tools", ToolNode(all_tools))
         ways: dict[Hashable, str] = {"tools": "tools", END: leave}
         builder.add_conditional_edges("agent", tools_condition, ways)
-        builder.add_edge("tools", gate)
+        builder.add_edge("tools", status)
     else:
         builder.add_edge("agent", leave)
     return builder.compile(
@@ -128,5 +128,5 @@ def _build_actor_node(
 def _check_tools(tools: object) -> Sequence[Any]:
     if isinstance(tools, Sequence) and not isinstance(tools, str):
         return tools
-    msg = f"`tools` is {tools!r}; write a list of tools or functions"
+    msg = f"`tools` is {tools!r}; pass a list of tools or functions"
     raise ConfigurationError(msg)

@@ -95,7 +95,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         super().__init__()
         if memory is not None and options:
             given = ", ".join(f"`{name}`" for name in sorted(options))
-            msg = f"`memory` and {given} are given; write these in ObservationalMemory(...)"
+            msg = f"`memory` and {given} are given; pass these in ObservationalMemory(...)"
             raise ConfigurationError(msg)
         self.memory = check_memory(memory) if memory is not None else ObservationalMemory(**options)
         _check_fits(self.memory)
@@ -194,7 +194,7 @@ def _check_fits(memory: ObservationalMemory) -> None:
     if isinstance(memory.buffering, ParallelBuffering):
         msg = (
             "`buffering` is ParallelBuffering(), which needs a node beside the Actor's; a "
-            "middleware has none: write BackgroundBuffering() or InlineBuffering()"
+            "middleware has none: pass BackgroundBuffering() or InlineBuffering()"
         )
         raise ConfigurationError(msg)
 

@@ -26,7 +26,7 @@ from langgraph_om.runtime.runner import StepRunner, only_folding
 from langgraph_om.runtime.supervise import RunFlow, Work
 
 STATUS = "om_status"
-"""The gate: counts, decides, and states both windows once per agent step."""
+"""Counts, decides, and states both windows once per agent step."""
 ACTIVATE = "om_activate"
 """Makes buffered observations or a buffered reflection memory; asks no model."""
 BUFFER = "om_buffer"
@@ -40,9 +40,10 @@ FINISH = "om_finish"
 """Archives the Actor's last answer; only with an archive."""
 
 RESERVED_STEPS = 4
-"""Supersteps that are left to the Actor: with fewer to go, the gate starts no work of its own.
+"""Supersteps that are left to the Actor: with fewer to go, `om_status` starts no work of its own.
 
-A blocking cycle takes two (the work, and the gate again), the Actor's answer one, and one is spare.
+A blocking cycle takes two (the work, and `om_status` again), the Actor's answer one, and one is
+spare.
 """
 
 Update = dict[str, Any]
@@ -54,7 +55,7 @@ class MemoryNodes:
 
     runner: StepRunner
     before: str
-    """The node the gate leads to: the one that calls the Actor's model."""
+    """The node that `om_status` leads to: the one that calls the Actor's model."""
     end: str
     """Where an aborted turn goes."""
     writes_always: bool

@@ -63,7 +63,7 @@ def add_observational_memory(
 ) -> str:
     """Add the memory nodes and their edges to a graph under construction.
 
-    The caller draws the edges into the gate: `START -> om_status`, and `tools -> om_status`. With
+    The caller draws the edges `START -> om_status` and `tools -> om_status`. With
     an archive there is a node `om_finish` too: draw `agent -> om_finish` instead of `agent -> END`,
     so that the archive has the Actor's answer at once and not only in the next turn.
 
@@ -78,7 +78,7 @@ def add_observational_memory(
         end: Where a turn goes that memory aborts (`on_error="abort"`).
 
     Returns:
-        The name of the gate, `"om_status"`.
+        The name of the node to draw edges into, `"om_status"`.
 
     Raises:
         ConfigurationError: When the builder has no such list of messages, or has memory already,

@@ -156,7 +156,7 @@ def _agree(said: Mapping[str, ValueT]) -> ValueT | None:
 
 
 def _read_place(configurable: Mapping[str, Any]) -> tuple[str, ...]:
-    """Name the nodes around the agent, without the ids of their tasks and the gate's own."""
+    """Name the nodes around the agent, without the ids of their tasks and memory's own."""
     return tuple(part.partition(":")[0] for part in _split_space(configurable))
 
 

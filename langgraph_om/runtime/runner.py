@@ -309,7 +309,7 @@ class StepRunner:
     ) -> dict[str, Any]:
         """Answer what a model wrote, names and values of any kind."""
         if self.recalling is None:
-            msg = "`retrieval` is off, so there is nothing to recall from; write retrieval=True"
+            msg = "`retrieval` is off, so there is nothing to recall from; pass retrieval=True"
             raise ConfigurationError(msg)
         values, who = values_of(state, self.messages_key), self.identity(config)
         record = complete_record(read_stored_record(values))

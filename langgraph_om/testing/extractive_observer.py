@@ -109,7 +109,7 @@ class ExtractiveObserver(OfflineChatModel):
         """
         for name, value in (("words", words), ("every", every)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                msg = f"`{name}` is {value!r}; write a whole number of 1 or more."
+                msg = f"`{name}` is {value!r}; pass a whole number of 1 or more."
                 raise ConfigurationError(msg)
         super().__init__(words=words, every=every, delay=delay, **kwargs)
 

@@ -84,7 +84,7 @@ class ExtractiveReflector(OfflineChatModel):
             **kwargs: Options every LangChain chat model has.
         """
         if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 < ratio < 1:
-            msg = f"`ratio` is {ratio!r}; write a number between 0 and 1, such as 0.5."
+            msg = f"`ratio` is {ratio!r}; pass a number between 0 and 1, such as 0.5."
             raise ConfigurationError(msg)
         super().__init__(ratio=ratio, delay=delay, **kwargs)
 

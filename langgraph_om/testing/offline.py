@@ -95,7 +95,7 @@ class OfflineChatModel(BaseChatModel):
             raise ConfigurationError(msg)
         delay = fields.get("delay", 0.0)
         if not isinstance(delay, int | float) or not 0 <= delay < float("inf"):
-            msg = f"`delay` is {delay!r}; write a number of seconds, 0 or more."
+            msg = f"`delay` is {delay!r}; pass a number of seconds, 0 or more."
             raise ConfigurationError(msg)
         super().__init__(**fields)
         self._tape = Tape({})

@@ -67,7 +67,7 @@ class ScriptedChatModel(OfflineChatModel):
         read = self._tape.record(role, messages)
         script = self._tape.scripts[role]
         if not script:
-            msg = f"no reply scripted for role {role!r}; write `{role}=[...]`."
+            msg = f"no reply scripted for role {role!r}; pass `{role}=[...]`."
             raise AssertionError(msg)
         return script[min(read, len(script) - 1)]
 
@@ -81,7 +81,7 @@ def _check_script(role: Role, replies: Reply | Sequence[Reply]) -> tuple[Reply, 
         is_value = isinstance(reply, str | AIMessage | BaseException)
         if not (is_error or is_value or (callable(reply) and not isinstance(reply, type))):
             msg = (
-                f"`{role}` holds {reply!r}; write a str, an AIMessage, an exception or a function "
+                f"`{role}` holds {reply!r}; pass a str, an AIMessage, an exception or a function "
                 "that takes the messages."
             )
             raise ConfigurationError(msg)

@@ -41,7 +41,7 @@ def check_message_sequence(messages: Sequence[BaseMessage], provider: Provider) 
         provider: Whose rules apply: "openai", "anthropic" or "gemini".
     """
     if provider not in get_args(Provider):
-        msg = f"`provider` is {provider!r}; write 'openai', 'anthropic' or 'gemini'."
+        msg = f"`provider` is {provider!r}; pass 'openai', 'anthropic' or 'gemini'."
         raise ConfigurationError(msg)
     roles = [_get_role(message) for message in messages]
     problems = [*_find_order_problems(roles), *_find_tool_problems(messages, roles, provider)]

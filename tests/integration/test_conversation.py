@@ -323,7 +323,7 @@ def test_run_begun_without_memory_can_be_resumed_with_it(
         agent.graph.invoke(None, CONFIG)
         talk(agent.graph, CONFIG, turns(12, start=1))
     assert [
-        line.message.startswith("the memory's gate did not run") for line in caplog.records
+        line.message.startswith("the node `om_status` did not run") for line in caplog.records
     ] == [True]
     assert agent.prompts()[1][-1].text == turn(0, "1").text
     assert record_of(agent.graph, CONFIG)["log"]

@@ -30,7 +30,7 @@ def make_engine(given: object) -> Engine:
         url = make_url(given if isinstance(given, str | URL) else "")
     except (ArgumentError, ValueError) as error:
         shown = re.sub(r":[^:/@]*@", ":***@", repr(given))  # no password in an error
-        msg = f"`archive` is {shown}; write a URL such as {_EXAMPLES}, or an SQLAlchemy Engine"
+        msg = f"`archive` is {shown}; pass a URL such as {_EXAMPLES}, or an SQLAlchemy Engine"
         raise ConfigurationError(msg) from error
     if url.drivername in {"postgres", "postgresql"}:
         url = url.set(drivername="postgresql+psycopg")
@@ -40,7 +40,7 @@ def make_engine(given: object) -> Engine:
         options = _choose_sqlite_options(url) if is_sqlite else _choose_server_options(url)
         engine = create_engine(url, hide_parameters=True, **options)
     except NoSuchModuleError as error:
-        msg = f"`archive` is {url!r}; write a URL such as {_EXAMPLES}"
+        msg = f"`archive` is {url!r}; pass a URL such as {_EXAMPLES}"
         raise ConfigurationError(msg) from error
     except ImportError as error:
         raise ConfigurationError(_describe_missing_driver(url, error)) from error
@@ -79,10 +79,10 @@ def check_dialect(dialect: Any, shown: str) -> None:
         ConfigurationError: When it is asynchronous, or neither SQLite nor PostgreSQL.
     """
     if dialect.is_async:
-        msg = f"`archive` is {shown}, which is asynchronous; write a URL such as {_EXAMPLES}"
+        msg = f"`archive` is {shown}, which is asynchronous; pass a URL such as {_EXAMPLES}"
         raise ConfigurationError(msg)
     if dialect.name not in {"sqlite", "postgresql"}:
-        msg = f"`archive` is {shown}, which is neither SQLite nor PostgreSQL; write {_EXAMPLES}"
+        msg = f"`archive` is {shown}, which is neither SQLite nor PostgreSQL; pass {_EXAMPLES}"
         raise ConfigurationError(msg)
 
 

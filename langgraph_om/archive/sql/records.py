@@ -50,7 +50,7 @@ class SQLGroups:
     ) -> list[dict[str, Any]]:
         """Return the groups of a thread or resource, newest observed first."""
         if thread_id is None and resource_id is None:
-            msg = "`thread_id` and `resource_id` are None; write at least one of them"
+            msg = "`thread_id` and `resource_id` are None; pass at least one of them"
             raise ConfigurationError(msg)
         check_count("limit", limit)
         query = (
@@ -149,7 +149,7 @@ class SQLRecords:
         check_time("now", now)
         generation = record.get("generation")
         if not isinstance(generation, int) or isinstance(generation, bool):
-            msg = f"`generation` of the record is {generation!r}; write an int"
+            msg = f"`generation` of the record is {generation!r}; pass an int"
             raise ConfigurationError(msg)
         values = {
             "revision": expected + 1,

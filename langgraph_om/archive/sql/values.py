@@ -83,7 +83,7 @@ def check_name(option: str, value: object) -> None:
         ConfigurationError: When it cannot name anything.
     """
     if not isinstance(value, str) or not value:
-        msg = f"`{option}` is {value!r}; write a text that is not empty"
+        msg = f"`{option}` is {value!r}; pass a text that is not empty"
         raise ConfigurationError(msg)
 
 
@@ -94,7 +94,7 @@ def check_time(option: str, value: datetime | None) -> None:
         ConfigurationError: When it has no timezone.
     """
     if value is not None and (not isinstance(value, datetime) or value.utcoffset() is None):
-        msg = f"`{option}` is {value!r}; write a datetime with a timezone, as `datetime.now(UTC)`"
+        msg = f"`{option}` is {value!r}; pass a datetime with a timezone, as `datetime.now(UTC)`"
         raise ConfigurationError(msg)
 
 
@@ -105,7 +105,7 @@ def check_count(option: str, value: int) -> None:
         ConfigurationError: When it is negative.
     """
     if value < 0:
-        msg = f"`{option}` is {value!r}; write 0 or more"
+        msg = f"`{option}` is {value!r}; pass 0 or more"
         raise ConfigurationError(msg)
 
 
@@ -116,7 +116,7 @@ def check_seconds(option: str, value: float) -> None:
         ConfigurationError: When it is.
     """
     if not math.isfinite(value) or value < 0:
-        msg = f"`{option}` is {value!r}; write seconds, 0 or more"
+        msg = f"`{option}` is {value!r}; pass seconds, 0 or more"
         raise ConfigurationError(msg)
 
 
@@ -140,7 +140,7 @@ def encode_json(what: str, value: Mapping[str, Any]) -> str:
         return _encode_strictly(dict(value))
     except (TypeError, ValueError, RecursionError) as error:
         field = next((key for key, item in value.items() if _is_refused({key: item})), "?")
-        msg = f"`{field}` of {what} is not JSON ({_take_first_line(error)}); write JSON values"
+        msg = f"`{field}` of {what} is not JSON ({_take_first_line(error)}); pass JSON values"
         raise ConfigurationError(msg) from error
 
 
@@ -160,7 +160,7 @@ def encode_message(key: str, message: BaseMessage) -> str:
         field = next((name for name in names if _is_field_refused(message, name)), "type")
         msg = (
             f"`{field}` of the message {key!r} cannot be archived "
-            f"({_take_first_line(error)}); write JSON values"
+            f"({_take_first_line(error)}); pass JSON values"
         )
         raise ConfigurationError(msg) from error
     return text

@@ -1,68 +1,25 @@
 """Edits of the record by hand, in Studio or by `update_state`: which of them can be meant.
 
 An edit merges by key. One that could not be read later is refused when it is made, by the name of
-what is wrong with it.
+what is wrong with it. The rules are the types of the record themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import is_typeddict
+
+from langgraph_om.core.wire import LogChange, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 
-_TEXT: Final = ((str,), "a text")
-_TEXT_OR_NONE: Final = ((str, type(None)), "a text or None")
-_NUMBER: Final = ((int,), "a whole number")
-
-_FORMS: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
-    "version": _NUMBER,
-    "id": _TEXT,
-    "thread_id": _TEXT,
-    "resource_id": _TEXT_OR_NONE,
-    "scope": _TEXT,
-    "generation": _NUMBER,
-    "log": ((list,), "a list of groups"),
-    "cursor": ((list,), "a list of message ids"),
-    "chunks": ((list,), "a list of chunks"),
-    "reflection": ((dict, type(None)), "None or a mapping"),
-    "pending": ((dict,), "a mapping by operation"),
-    "current_task": _TEXT_OR_NONE,
-    "suggested_response": _TEXT_OR_NONE,
-    "thread_title": _TEXT_OR_NONE,
-    "stamps": ((dict,), "a mapping from message ids to ISO times"),
-    "token_cache": ((dict,), "a mapping"),
-    "turn": ((dict,), "a mapping"),
-    "attempts": ((dict,), "a mapping by operation"),
-    "usage": ((dict,), "a mapping by operation"),
-    "others": ((list,), "a list of mappings, one per thread"),
-    "revision": _NUMBER,
-    "outbox": ((list,), "a list of changes of the shared log"),
-    "tripwire": ((dict, type(None)), "None or a mapping"),
-    "archived": _TEXT_OR_NONE,
-    "evicted": _TEXT_OR_NONE,
-    "evicted_tokens": _NUMBER,
-    "deletion": _NUMBER,
-    "floor": ((dict,), "a mapping"),
-}
-"""Per key of the record, the types that its value may have, and what that is."""
-
-_PARTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "log": ("id", "kind", "ranges", "thread_id", "observed_at", "text", "tokens"),
-    "chunks": ("id", "cycle_id", "ranges", "thread_id", "text", "tokens", "digest", "created_at"),
-    "pending": ("cycle_id", "at", "tokens", "covers"),
-    "attempts": ("failures", "at_tokens", "retry_at_tokens"),
-}
-"""Per key that holds several mappings, the keys that each of them must have."""
-
-_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "reflection": ("cycle_id", "group_ids", "groups", "input_tokens", "tokens"),
-    "token_cache": ("counter", "counts"),
-    "turn": ("request", "step"),
-    "tripwire": ("reason", "last_message"),
-    "floor": ("message", "starts"),
-}
-"""Per key that holds one mapping, the keys that it must have."""
+_FORMS: Final = {str: "a text", int: "a whole number", NoneType: "None", bool: "True or False"}
+_BRANCHES: Final = frozenset(change.__name__ for change in get_args(LogChange))
+"""What pydantic puts into an error's path for a type of a union: no place in the value."""
 
 
 def check_edit(edit: Mapping[Any, Any], version: int) -> None:
@@ -75,33 +32,64 @@ def check_edit(edit: Mapping[Any, Any], version: int) -> None:
     Raises:
         ConfigurationError: For an unknown key, a value of another type, or a missing part.
     """
+    types = _types()
     for key, value in edit.items():
-        if key not in _FORMS:
-            known = ", ".join(sorted(_FORMS))
+        if key not in types:
+            known = ", ".join(sorted(types))
             msg = f"an update of `om` has the key {str(key)!r}; the keys of a record are {known}"
             raise ConfigurationError(msg)
-        types, form = _FORMS[key]
-        if not isinstance(value, types) or isinstance(value, bool):
-            each = f", each with {', '.join(_PARTS[key])}" if key in _PARTS else ""
-            own = f" with {', '.join(_FIELDS[key])}" if key in _FIELDS else ""
-            msg = f"an edit sets `om.{key}` to {value!r}; pass {form}{each}{own}"
-            raise ConfigurationError(msg)
-        _check_parts(key, value)
+        try:
+            _adapter(key).validate_python(value, strict=True)
+        except ValidationError as error:
+            raise _explain(key, value, error) from None
     if edit.get("version", version) != version:
         msg = f"an edit sets `om.version` to {edit['version']!r}; leave it at {version}"
         raise ConfigurationError(msg)
 
 
-def _check_parts(key: str, value: Any) -> None:
-    parts = list(value.values()) if isinstance(value, dict) else value
-    for part in parts if key in _PARTS else []:
-        _check_mapping(f"an entry of `om.{key}`", part, _PARTS[key])
-    if key in _FIELDS and value is not None:
-        _check_mapping(f"`om.{key}`", value, _FIELDS[key])
+@cache
+def _types() -> Mapping[str, Any]:
+    """Return the type of each key of the record."""
+    return get_type_hints(MemoryRecord)
 
 
-def _check_mapping(name: str, value: Any, wanted: tuple[str, ...]) -> None:
-    missing = [key for key in wanted if not isinstance(value, dict) or key not in value]
-    if missing:
-        msg = f"an edit leaves {name} without {missing[0]!r}; it needs {', '.join(wanted)}"
-        raise ConfigurationError(msg)
+@cache
+def _adapter(key: str) -> TypeAdapter[Any]:
+    return TypeAdapter(_types()[key])
+
+
+def _explain(key: str, value: object, error: ValidationError) -> ConfigurationError:
+    """Return an error that names the part of the value that is wrong, and what to pass."""
+    wanted = f"pass {_describe(_types()[key])}"
+    problem = error.errors(include_url=False, include_context=False)[0]
+    path = "".join(f"[{step!r}]" for step in problem["loc"] if step not in _BRANCHES)
+    if not path:
+        return ConfigurationError(f"an edit sets `om.{key}` to {value!r}; {wanted}")
+    if problem["type"] == "missing":
+        return ConfigurationError(f"an edit leaves out `om.{key}{path}`; {wanted}")
+    return ConfigurationError(f"an edit sets `om.{key}{path}` to {problem['input']!r}; {wanted}")
+
+
+def _describe(annotation: Any) -> str:
+    """Return in words what a type of the record allows."""
+    origin, args = get_origin(annotation), get_args(annotation)
+    if is_typeddict(annotation):
+        return f"a mapping with {', '.join(get_type_hints(annotation))}"
+    if origin is list:
+        return f"a list of {_describe_entries(args[0])}"
+    if origin is dict:
+        return f"a mapping from {_describe(args[0])} to {_describe(args[1])}"
+    if origin is UnionType:
+        none_first = sorted(args, key=lambda one: one is not NoneType)
+        return " or ".join(_describe(one) for one in none_first)
+    return " or ".join(map(repr, args)) if origin is Literal else _FORMS[annotation]
+
+
+def _describe_entries(annotation: Any) -> str:
+    kinds = [f"{kind.__name__.lower()}s" for kind in get_args(annotation)]
+    if kinds:
+        return " or ".join(kinds)
+    if not is_typeddict(annotation):
+        return "texts"
+    keys = ", ".join(get_type_hints(annotation))
+    return f"{annotation.__name__.lower()}s, each with {keys}"

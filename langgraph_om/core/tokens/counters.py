@@ -223,5 +223,5 @@ def _check_factor(value: object) -> float:
         and MIN_FACTOR <= value <= MAX_FACTOR
     ):
         return float(value)
-    msg = f"`factor` is {value!r}; write a number in {MIN_FACTOR}..{MAX_FACTOR}"
+    msg = f"`factor` is {value!r}; pass a number in {MIN_FACTOR}..{MAX_FACTOR}"
     raise ConfigurationError(msg)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import pairwise, product
+from itertools import groupby, pairwise, product
 from operator import ne
 from string import ascii_lowercase
 from typing import Final
@@ -210,7 +210,7 @@ _SCRIPTS: Final[tuple[tuple[str, int, int, int], ...]] = (
     ("\U00020000", 0, 64, 64),
 )
 _STARTS: Final = [start for start, *_ in _SCRIPTS]
-_LATIN: Final = re.compile("[A-Za-z\u00aa-\u02ff\u1e00-\u1eff]")
+_LATIN: Final = re.compile("[A-Za-z\u00aa-\u036f\u1e00-\u1eff]")
 _MARK: Final = re.compile(rf"[^\s{_NO_MARK}]")
 
 
@@ -239,9 +239,28 @@ _SPACES_PER_TOKEN: Final = 48
 
 
 def _word_cost(word: str, *, after_space: bool = False) -> int:
-    if not _LATIN.match(word):
-        _, run, spaced, bare = _SCRIPTS[bisect_right(_STARTS, word[0]) - 1]
-        return max(_TOKEN, run + (spaced if after_space else bare) * len(word))
+    if word.isascii():
+        return _latin_cost(word, after_space=after_space)
+    cost = 0
+    for at, (script, run) in enumerate(groupby(word, _find_script)):
+        letters = "".join(run)
+        is_spaced = after_space and not at
+        if script is None:
+            cost += _latin_cost(letters, after_space=is_spaced)
+        else:
+            _, first, spaced, bare = script
+            cost += max(_TOKEN, first + (spaced if is_spaced else bare) * len(letters))
+    return cost
+
+
+def _find_script(letter: str) -> tuple[str, int, int, int] | None:
+    """Return the costs of a letter's alphabet, `None` for Latin letters and their accents."""
+    if _LATIN.match(letter):
+        return None
+    return _SCRIPTS[bisect_right(_STARTS, letter) - 1]
+
+
+def _latin_cost(word: str, *, after_space: bool) -> int:
     letters = word.lower()
     if (letters in _WORDS and word[1:].islower()) or word in _CAPITALIZED:
         return _TOKEN

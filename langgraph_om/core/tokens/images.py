@@ -52,7 +52,7 @@ class AttachmentFormula:
     def __post_init__(self) -> None:
         """Refuse a provider without formulas."""
         if self.provider is not None and self.provider not in get_args(Provider):
-            msg = f"`provider` is {self.provider!r}; write 'openai', 'google', 'anthropic' or None"
+            msg = f"`provider` is {self.provider!r}; pass 'openai', 'google', 'anthropic' or None"
             raise ConfigurationError(msg)
 
     def tokens(self, part: Part) -> int:

@@ -170,12 +170,14 @@ SITUATIONS: dict[str, tuple[MemoryRecord, list[BaseMessage], tuple[str, int]]] =
         ("reflect", 0),
     ),
     "the turn was ended": (
-        remembering(2000, tripwire={"reason": "x", "last_message": "m9"}),
+        remembering(
+            2000, tripwire={"operation": "observation", "reason": "x", "last_message": "m9"}
+        ),
         talk(*HUNDREDS, 76),
         ("abort", 0),
     ),
     "the turn was ended, and the conversation went on": (
-        remembering(tripwire={"reason": "x", "last_message": "m8"}),
+        remembering(tripwire={"operation": "observation", "reason": "x", "last_message": "m8"}),
         talk(*HUNDREDS, 76),
         ("observe", 8),
     ),

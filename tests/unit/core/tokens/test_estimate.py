@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
@@ -150,6 +150,10 @@ def test_a_text_counts_something_and_not_more_than_its_bytes(text: str) -> None:
 
 @settings(deadline=None, max_examples=300)
 @given(texts, texts)
+@example("A", "\u0300aaaaaaab")  # an accent that has no letter
+@example("A", "\u0710" * 31)  # another alphabet in the same word
+@example("\u0710", "a" * 31)
+@example("\u0400", "\u0700\u0430" + "\u066e" * 20)
 def test_two_texts_count_nearly_as_much_together(one: str, other: str) -> None:
     parts = COUNTER.count_text(one) + COUNTER.count_text(other)
     assert abs(COUNTER.count_text(one + other) - parts) <= 4
