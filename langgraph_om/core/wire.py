@@ -76,14 +76,6 @@ class Chunk(TypedDict):
     """When the model answered."""
 
 
-class GroupChange(TypedDict):
-    """What edits make of groups that have to be changed together, one by one."""
-
-    group_ids: list[str]
-    groups: list[Group]
-    """As many, in the same order."""
-
-
 class BufferedReflection(TypedDict):
     """A reflection made ahead of need, kept until its activation replaces the groups it read."""
 
@@ -98,9 +90,10 @@ class BufferedReflection(TypedDict):
     """Of the new groups."""
     created_at: str
     """When the model answered."""
-    changes: NotRequired[list[GroupChange]]
-    """With edits: what becomes of which groups, so that those which are still the same can be
-    changed without the others."""
+    together: NotRequired[list[list[str]]]
+    """Of edits: the ids among `group_ids` that have to be changed together. Each group becomes the
+    one of `groups` at its place, and those that are still the same are changed without the others.
+    """
 
 
 class Covers(TypedDict, total=False):
@@ -437,7 +430,20 @@ class ObservationEnd(CycleEnd, Written, Stated, Moved):
     group: Group
 
 
-class ReflectionEnd(CycleEnd, Written, Replaced):
+class Edited(TypedDict, total=False):
+    """What a reflection by edits did; nothing of it where the log was rewritten."""
+
+    edits: int
+    """How many were applied."""
+    dropped: int
+    """Items that went."""
+    joined: int
+    """Items that became part of a joined one."""
+    shortened: int
+    """Items that were said in fewer words."""
+
+
+class ReflectionEnd(CycleEnd, Written, Replaced, Edited):
     """The log is condensed."""
 
     type: Literal["observation-end"]
@@ -483,7 +489,7 @@ class ObservationBuffered(CycleEnd, Written):
     chunk: Chunk
 
 
-class ReflectionBuffered(CycleEnd, Written):
+class ReflectionBuffered(CycleEnd, Written, Edited):
     """A job condensed the log: there is a buffered reflection."""
 
     type: Literal["buffering-end"]
@@ -840,6 +846,11 @@ class EndData(CycleData):
     tokensBuffered: NotRequired[int]
     """This and the next of one that ran ahead of need."""
     bufferedTokens: NotRequired[int]
+    edits: NotRequired[int]
+    """This and the next three of a reflection by edits: how many were applied."""
+    dropped: NotRequired[int]
+    joined: NotRequired[int]
+    shortened: NotRequired[int]
 
 
 class FailureData(CycleData):

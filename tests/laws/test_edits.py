@@ -196,7 +196,7 @@ def test_every_range_is_kept_and_newer_groups_are_not_touched(
     now = [*(group for group in log if group["id"] not in gone), newer]
     placed = place_changes(now, changes, "c")
     if placed is None:
-        assert all(not gone.isdisjoint(change["group_ids"]) for change in changes)
+        assert all(not gone.isdisjoint(ids) for ids in changes.together)
         return
     ids = [group["id"] for group in now]
     start = ids.index(placed.group_ids[0])
@@ -205,7 +205,7 @@ def test_every_range_is_kept_and_newer_groups_are_not_touched(
     assert after[-1] is newer
     for thread in "ab":
         assert ranges_of(after, thread) == ranges_of(now, thread)
-    untouched = [group for group in log if all(group["id"] not in c["group_ids"] for c in changes)]
+    untouched = [group for group in log if group["id"] not in changes.becomes]
     for group in untouched:
         assert group["id"] in gone or group in after or not group["text"]
     assert len({group["id"] for group in after}) == len(after)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
 from langgraph_om.core.record.ranges import join_empty
 from langgraph_om.core.record.record import find_groups
-from langgraph_om.core.wire import BufferedReflection, Group, GroupChange
+from langgraph_om.core.wire import BufferedReflection, Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,23 +19,32 @@ class Placed:
     groups: list[Group]
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What edits make of groups."""
+
+    becomes: Mapping[str, Group]
+    """By id of the group that is replaced."""
+    together: Sequence[Sequence[str]]
+    """The ids of those that have to be changed together."""
+
+
 def place_reflection(log: Sequence[Group], reflection: BufferedReflection) -> Placed | None:
     """Return what a reflection replaces in a log; `None` when nothing that it read is there.
 
     A rewritten log takes the place of all that it was made from. Edits apply to the groups that are
     still the same.
     """
-    changes = reflection.get("changes")
-    if changes is not None:
-        return place_changes(log, changes, reflection["cycle_id"])
+    together = reflection.get("together")
+    if together is not None:
+        becomes = dict(zip(reflection["group_ids"], reflection["groups"], strict=True))
+        return place_changes(log, Changes(becomes, together), reflection["cycle_id"])
     if find_groups(log, reflection["group_ids"]) is None:
         return None
     return Placed(reflection["group_ids"], reflection["groups"])
 
 
-def place_changes(
-    log: Sequence[Group], changes: Sequence[GroupChange], cycle_id: str
-) -> Placed | None:
+def place_changes(log: Sequence[Group], changes: Changes, cycle_id: str) -> Placed | None:
     """Return what edits replace in a log: the shortest run with all changes that fit.
 
     Args:
@@ -44,13 +53,11 @@ def place_changes(
         cycle_id: Id of the cycle that made them.
     """
     present = {group["id"] for group in log}
-    becomes: dict[str, Group] = {}
-    for change in changes:
-        if present.issuperset(change["group_ids"]):
-            becomes.update(zip(change["group_ids"], change["groups"], strict=True))
-    if not becomes:
+    fitting = {group_id for ids in changes.together if present.issuperset(ids) for group_id in ids}
+    if not fitting:
         return None
-    after = join_empty([becomes.get(group["id"], group) for group in log], cycle_id)
+    changed = [changes.becomes[group["id"]] if group["id"] in fitting else group for group in log]
+    after = join_empty(changed, cycle_id)
     before = [group["id"] for group in log]
     ids = [group["id"] for group in after]
     start = _count_equal(before, ids)

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.record.ranges import collect_sources
+from langgraph_om.core.record.reflections import Changes
 from langgraph_om.core.reflect.check_edits import CheckedEdits
-from langgraph_om.core.reflect.items import Item, Span, find_spans
+from langgraph_om.core.reflect.items import Item, Span, find_spans, pair_spans
 from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.core.wire import Group, GroupChange
+from langgraph_om.core.wire import Group
 
 
 @dataclass
@@ -22,6 +23,8 @@ class EditedLog:
     """A log while it is edited: group by group what has become of the log that was given."""
 
     given: Sequence[Group]
+    views: list[str] = field(default_factory=list)
+    """What the Reflector is shown of each group; the texts as they are, where nothing is given."""
     groups: list[Group] = field(init=False)
     """As many, in the same order."""
     edits: int = 0
@@ -33,6 +36,7 @@ class EditedLog:
 
     def __post_init__(self) -> None:
         self.groups = list(self.given)
+        self.views = list(self.views) or [group["text"] for group in self.given]
 
     @property
     def tokens(self) -> int:
@@ -84,43 +88,41 @@ class EditedLog:
             if group is not given
         ]
 
-    def list_changes(self, *, cycle_id: str, reflected_at: str) -> list[GroupChange]:
-        """Return what has become of the changed groups; what has to change together is one.
+    def list_changes(self, *, cycle_id: str, reflected_at: str) -> Changes:
+        """Return what has become of the changed groups.
 
         Args:
             cycle_id: Id of the cycle; the groups' ids are derived from it.
             reflected_at: ISO time.
         """
-        together: dict[int, list[int]] = {}
+        together: dict[int, list[str]] = {}
+        becomes: dict[str, Group] = {}
         for at in self.find_changed():
-            together.setdefault(self._find_root(at), []).append(at)
-        return [
-            {
-                "group_ids": [self.given[at]["id"] for at in places],
-                "groups": [self._finish(at, cycle_id, reflected_at) for at in places],
+            group_id = self.given[at]["id"]
+            together.setdefault(self._find_root(at), []).append(group_id)
+            becomes[group_id] = {
+                **self.groups[at],
+                "id": derive_id("group", cycle_id, at),
+                "kind": "reflection",
+                "observed_at": reflected_at,
             }
-            for places in together.values()
-        ]
+        return Changes(becomes, list(together.values()))
 
     def _rewrite(
         self, at: int, cuts: Mapping[Span, str], joined: Sequence[Group], counter: TokenCounter
     ) -> None:
         group = self.groups[at]
         text = replace_spans(group["text"], cuts)
+        places = pair_spans(group["text"], self.views[at])
+        self.views[at] = replace_spans(
+            self.views[at], {places[span]: new for span, new in cuts.items()}
+        )
         changed: Group = {**group, "text": text, "tokens": counter.count_text(text)}
         if joined:
             changed["sources"] = collect_sources(group, joined)
         if not text:
             changed.pop("sources", None)
         self.groups[at] = changed
-
-    def _finish(self, at: int, cycle_id: str, reflected_at: str) -> Group:
-        return {
-            **self.groups[at],
-            "id": derive_id("group", cycle_id, at),
-            "kind": "reflection",
-            "observed_at": reflected_at,
-        }
 
     def _link(self, one: int, other: int) -> None:
         first, last = sorted((self._find_root(one), self._find_root(other)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -124,18 +124,19 @@ def number_items(
     for index in order_groups(groups):
         group = groups[index]
         view = group["text"] if shown is None else shown[index]
-        lines = group["text"].split("\n")
-        for span, text in _pair_spans(group["text"], view):
-            own = "\n".join(lines[span.start : span.end])
+        paired = pair_spans(group["text"], view)
+        own = cut_spans(group["text"], paired)
+        said = cut_spans(view, paired.values())
+        for span, text, seen in zip(paired, own, said, strict=True):
             items.append(
                 Item(
                     number=len(items) + 1,
                     group=index,
                     thread_id=group["thread_id"],
                     span=span,
-                    text=text,
-                    tokens=counter.count_text(own),
-                    size=len(own),
+                    text=seen,
+                    tokens=counter.count_text(text),
+                    size=len(text),
                 )
             )
     return items
@@ -174,40 +175,44 @@ def identifies_by_picture(text: str) -> bool:
     return count > 0 and len(rest.split()) <= _MAX_WORDS_BESIDE_PICTURE
 
 
+def pair_spans(text: str, view: str) -> dict[Span, Span]:
+    """Return where in a view of a text its items stand; those that the view hides are missing.
+
+    Where the view has as many, they are the same ones; else only those are known that it shows
+    unchanged.
+    """
+    spans = find_spans(text)
+    if text == view:
+        return dict(zip(spans, spans, strict=True))
+    views = find_spans(view)
+    if len(views) == len(spans):
+        return dict(zip(spans, views, strict=True))
+    places: dict[str, list[int]] = {}
+    for at, item in enumerate(cut_spans(text, spans)):
+        places.setdefault(item, []).append(at)
+    paired: dict[Span, Span] = {}
+    after = 0
+    for span, item in zip(views, cut_spans(view, views), strict=True):
+        found = places.get(item, [])
+        at = bisect_left(found, after)
+        if at < len(found):
+            after = found[at] + 1
+            paired[spans[found[at]]] = span
+    return paired
+
+
+def cut_spans(text: str, spans: Iterable[Span]) -> list[str]:
+    """Return the lines of items."""
+    lines = text.split("\n")
+    return ["\n".join(lines[span.start : span.end]) for span in spans]
+
+
 # --- Lines ---------------------------------------------------------------------------------------
 
 
 def _measure_indent(line: str) -> int:
     found = _INDENT.match(line)
     return found.end() if found else 0
-
-
-def _pair_spans(text: str, view: str) -> Iterator[tuple[Span, str]]:
-    """Yield each item of a text with what is shown of it.
-
-    Where as many are shown, they are the same ones; else only those that are shown unchanged are
-    known.
-    """
-    spans, lines = find_spans(text), text.split("\n")
-    own = ["\n".join(lines[span.start : span.end]) for span in spans]
-    if text == view:
-        yield from zip(spans, own, strict=True)
-        return
-    view_lines = view.split("\n")
-    views = ["\n".join(view_lines[span.start : span.end]) for span in find_spans(view)]
-    if len(views) == len(spans):
-        yield from zip(spans, views, strict=True)
-        return
-    places: dict[str, list[int]] = {}
-    for at, item in enumerate(own):
-        places.setdefault(item, []).append(at)
-    after = 0
-    for item in views:
-        found = places.get(item, [])
-        at = bisect_left(found, after)
-        if at < len(found):
-            after = found[at] + 1
-            yield spans[found[at]], item
 
 
 def _write_lines(items: Sequence[Item]) -> Iterator[str]:

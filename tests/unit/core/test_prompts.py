@@ -20,7 +20,7 @@ from langgraph_om.core.reflect.edits import parse_edits
 
 SNAPSHOTS = Path(__file__).parent / "snapshots" / "prompts"
 SLOT = re.compile(r"\{\{(\w+)\}\}")
-LEVELS = {"previous_tokens": "33100", "target_tokens": "30000"}
+SIZES = {"log_tokens": "40100", "target_tokens": "30000"}
 PROGRESS = {
     "freed_tokens": "9700",
     "refused": "Left out of them:\n- 14: its items have no number '12'",
@@ -86,20 +86,19 @@ SAMPLES: dict[str, dict[str, str]] = {
         "free_tokens": "12300",
     },
     "reflector_edits_threads": {},
-    "reflector_level_1": LEVELS,
-    "reflector_level_2": LEVELS,
-    "reflector_level_3": LEVELS,
-    "reflector_level_4": LEVELS,
+    "reflector_retry": {
+        "problem": "It has 33100 tokens, 3101 too many: fewer than 30000 are needed."
+    },
     "reflector_threads_task": {
         "observations": (
             '<thread id="a1">\nDate: Mar 2, 2026\n'
             "* 🔴 (18:05) User is allergic to walnuts\n</thread>"
         ),
-        "level_guidance": fill("reflector_level_1", **LEVELS),
+        **SIZES,
     },
     "reflector_task": {
         "observations": "Date: Mar 2, 2026\n* 🔴 (18:05) User is allergic to walnuts",
-        "level_guidance": fill("reflector_level_1", **LEVELS),
+        **SIZES,
     },
 }
 
@@ -126,10 +125,7 @@ MAX_TOKENS = {  # of the file alone, its slots open
     "reflector_edits_progress": 100,
     "reflector_edits_task": 150,
     "reflector_edits_threads": 150,
-    "reflector_level_1": 150,
-    "reflector_level_2": 150,
-    "reflector_level_3": 150,
-    "reflector_level_4": 150,
+    "reflector_retry": 120,
     "reflector_task": 120,
     "reflector_threads_task": 250,
 }
@@ -199,7 +195,7 @@ def test_prompt_stays_within_its_tokens(name: str) -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_slots_stand_alone_on_their_line_unless_they_are_a_few_words(name: str) -> None:
-    inline = {"problem", "previous_tokens", "target_tokens"}
+    inline = {"problem", "target_tokens"}
     inline |= {"freed_tokens", "log_tokens", "free_tokens"}
     for slot in set(_slots(name)) - inline:
         assert f"{{{{{slot}}}}}" in load(name).splitlines()
@@ -224,8 +220,7 @@ def test_request_comes_after_the_material() -> None:
     task = fill("observer_task", **SAMPLES["observer_task"])
     assert task.index("</conversation>") < task.index("Write the new observations")
     reflect = fill("reflector_task", **SAMPLES["reflector_task"])
-    assert reflect.index("</observation-log>") < reflect.index("Your previous attempt")
-    assert reflect.index("Your previous attempt") < reflect.index("Write the condensed log")
+    assert reflect.index("</observation-log>") < reflect.index("fewer than 30000 tokens")
 
 
 def test_the_amount_is_the_last_that_the_reflector_reads() -> None:

@@ -15,9 +15,7 @@ FIRST, SECOND = (entry["text"] for entry in TALK)
 
 def changes(log: EditedLog) -> list[tuple[list[str], list[str]]]:
     listed = log.list_changes(cycle_id="c", reflected_at="2026-05-06T00:00:00.000+00:00")
-    return [
-        (change["group_ids"], [entry["text"] for entry in change["groups"]]) for change in listed
-    ]
+    return [([*ids], [listed.becomes[key]["text"] for key in ids]) for ids in listed.together]
 
 
 def test_what_is_not_named_stays_byte_for_byte() -> None:
@@ -102,11 +100,10 @@ def test_neighbours_without_text_are_joined_thread_by_thread() -> None:
 
 def test_edits_apply_to_the_groups_that_are_still_the_same() -> None:
     log = [group(f"g{at}", day_log(at, f"* one {at}", f"* two {at}"), at, at) for at in range(5)]
-    after = EditedLog(log)
     answer = "drop 1\n5+7: one\ndrop 9"
     after = edited(answer, log)
     listed = after.list_changes(cycle_id="c", reflected_at="")
-    assert [change["group_ids"] for change in listed] == [["g0"], ["g2", "g3"], ["g4"]]
+    assert listed.together == [["g0"], ["g2", "g3"], ["g4"]]
     newer = group("new", "* new")
 
     def placed(*now: Group) -> tuple[list[str], list[str]] | None:
@@ -134,7 +131,7 @@ def test_edits_apply_to_the_groups_that_are_still_the_same() -> None:
 
 def test_a_changed_group_has_an_id_of_its_own() -> None:
     after = edited("drop 4")
-    [change] = after.list_changes(cycle_id="c", reflected_at="2026-05-06T00:00:00.000+00:00")
-    [changed] = change["groups"]
+    listed = after.list_changes(cycle_id="c", reflected_at="2026-05-06T00:00:00.000+00:00")
+    [changed] = listed.becomes.values()
     assert changed["id"] not in {"g1", "g2"}
     assert (changed["kind"], changed["thread_id"]) == ("reflection", "t")
