@@ -31,6 +31,12 @@ MAX_LEVELS = 50
 OUTLINE_CHARACTERS = 2000
 """About how much is told of a value that stands deeper."""
 
+MAX_KEYS_MISSED = 1000
+"""How many messages of a thread are remembered as not archived; beyond, all of them are meant."""
+MAX_THREADS_MISSED = 1000
+EVERYTHING = frozenset({""})
+"""The key of no message: where it is missed, the whole conversation is archived again."""
+
 MAX_GROUPS_REMEMBERED = 10_000
 """How many groups and threads a process remembers to have archived, so that it does not ask again.
 """
@@ -45,10 +51,12 @@ class ArchiveWriter:
     _threads: OrderedDict[str, None] = field(default_factory=OrderedDict, repr=False)
     _lost: OrderedDict[str, None] = field(default_factory=OrderedDict, repr=False)
     """The resources and threads of which the archive lacked something."""
-    _waited: dict[str, str] = field(default_factory=dict, repr=False)
+    _waited: OrderedDict[str, str] = field(default_factory=OrderedDict, repr=False)
     """Per thread, the request of the turn that has waited in vain."""
-    _missed: dict[str, frozenset[str]] = field(default_factory=dict, repr=False)
+    _missed: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict, repr=False)
     """Per thread, what was new or edited when the archive failed."""
+    _is_away: bool = field(default=False, repr=False)
+    """Whether the archive failed and has not answered since."""
 
     def __post_init__(self) -> None:
         begin_anew_after_fork(self)
@@ -70,9 +78,21 @@ class ArchiveWriter:
         self, thread_id: str, missed: Collection[str], waited_for: str | None = None
     ) -> None:
         """Remember what was not archived, and the request of a turn that waited long for it."""
-        self._missed[thread_id] = frozenset(missed)
+        keys = frozenset(missed)
+        self._missed[thread_id] = keys if len(keys) <= MAX_KEYS_MISSED else EVERYTHING
         if waited_for is not None:
             self._waited[thread_id] = waited_for
+        while len(self._missed) > MAX_THREADS_MISSED:
+            forgotten, _ = self._missed.popitem(last=False)
+            self._waited.pop(forgotten, None)
+            self._threads.pop(forgotten, None)  # the archive is asked what it has of it
+
+    def note_outage(self) -> str | None:
+        """Note that the archive failed; return its place where that is news, once an outage."""
+        if self._is_away:
+            return None
+        self._is_away = True
+        return _find_place(self.archive)
 
     def note_archived(self, thread_id: str) -> None:
         """Remember that the archive has all of a thread."""
@@ -115,6 +135,7 @@ class ArchiveWriter:
         except ConfigurationError:  # a message that is no JSON, or a thread of somebody else
             plain = [(key, _make_plain(message), seen) for key, message, seen in rows]
             self.archive.append(thread_id, resource_id, plain, **options)
+        self._is_away = False
 
     def add_new_groups(
         self, thread_id: str, resource_id: str | None, groups: Sequence[Group], now: datetime
@@ -182,6 +203,14 @@ class ArchiveWriter:
             del self._groups[group]
         for known in [known for known in self._threads if is_it(known)]:
             del self._threads[known]
+
+
+def _find_place(archive: MessageArchive) -> str:
+    """Return where an archive is, as far as it says; it is failing just now."""
+    try:
+        return str(archive.place)  # type: ignore[attr-defined]
+    except Exception:  # noqa: BLE001 no archive stops a turn, whatever it raises
+        return type(archive).__name__
 
 
 def _forget_oldest(remembered: OrderedDict[Any, None]) -> None:

@@ -188,6 +188,13 @@ class Warn:
     arguments: Sequence[Any] = ()
 
 
+def warn_once_an_outage(text: str, arguments: Sequence[Any]) -> EffectFlow[None]:
+    """Log that the archive failed, with its place, unless that was said since it last answered."""
+    reply: StorageReply = yield Storage("note_outage")
+    if reply.error is None and reply.value is not None:
+        yield Warn(f"{text} (at %s; said once until it answers)", (*arguments, reply.value))
+
+
 Effect = AskModel | ReadTally | CallHook | Storage | PeekJobs | WaitForJob | Together | Warn | Event
 """What a flow yields."""
 

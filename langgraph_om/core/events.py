@@ -38,6 +38,7 @@ PART_FIELDS: dict[str, dict[str, str]] = {
         "current_task": "currentTask",
         "suggested_response": "suggestedResponse",
         **_EDITED,
+        "left_out_tokens": "leftOutTokens",
     },
     "observation-failed": _FAILED,
     "buffering-start": {**_STARTED, "tokens": "tokensToBuffer"},
@@ -46,6 +47,7 @@ PART_FIELDS: dict[str, dict[str, str]] = {
         "tokens": "tokensBuffered",
         "observation_tokens": "bufferedTokens",
         **_EDITED,
+        "left_out_tokens": "leftOutTokens",
     },
     "buffering-failed": {**_FAILED, "discarded": "discarded", "reason": "reason"},
     "activation": {

@@ -382,6 +382,13 @@ class Written(TypedDict):
     """The text."""
 
 
+class Observed(Written):
+    """What an observation wrote."""
+
+    left_out_tokens: NotRequired[int]
+    """Only where messages were too long for all questions: about how much none of them showed."""
+
+
 class Stated(TypedDict):
     """The hints of an observation."""
 
@@ -422,7 +429,7 @@ class ObservationStart(CycleStart):
     type: Literal["observation-start"]
 
 
-class ObservationEnd(CycleEnd, Written, Stated, Moved):
+class ObservationEnd(CycleEnd, Observed, Stated, Moved):
     """The window's oldest messages are observed."""
 
     type: Literal["observation-end"]
@@ -451,7 +458,7 @@ class ReflectionEnd(CycleEnd, Written, Replaced, Edited):
     current_task: str | None
 
 
-class OthersEnd(CycleEnd, Written):
+class OthersEnd(CycleEnd, Observed):
     """Messages of other threads are observed."""
 
     type: Literal["observation-end"]
@@ -481,7 +488,7 @@ class BufferingStart(CycleStart):
     covers: Covers
 
 
-class ObservationBuffered(CycleEnd, Written):
+class ObservationBuffered(CycleEnd, Observed):
     """A job observed messages: a chunk more."""
 
     type: Literal["buffering-end"]
@@ -497,7 +504,7 @@ class ReflectionBuffered(CycleEnd, Written, Edited):
     reflection: BufferedReflection
 
 
-class OthersBuffered(CycleEnd, Written):
+class OthersBuffered(CycleEnd, Observed):
     """A job observed messages of other threads, for the shared log."""
 
     type: Literal["buffering-end"]
@@ -851,6 +858,8 @@ class EndData(CycleData):
     dropped: NotRequired[int]
     joined: NotRequired[int]
     shortened: NotRequired[int]
+    leftOutTokens: NotRequired[int]
+    """Only where messages were too long for all questions: about how much none of them showed."""
 
 
 class FailureData(CycleData):

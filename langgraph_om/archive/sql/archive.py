@@ -31,6 +31,12 @@ class SQLAlchemyArchive(SQLThreads, SQLMessages, SQLGroups, SQLRecords, SQLJobs,
     def __init__(self, url_or_engine: str | Engine) -> None:
         self._database = Database(url_or_engine)
 
+    @property
+    def place(self) -> str:
+        """Where the database is, without a password; for warnings."""
+        url = self._database.engine.url.set(query={})
+        return url.render_as_string(hide_password=True)
+
     def setup(self) -> None:
         """Prepare the storage. Every other call does so on first use; doing it again is harmless.
 

@@ -41,6 +41,11 @@ class Settings:
     evicts: bool = False
     """Whether observed messages leave the conversation once the archive has them."""
 
+    @property
+    def question_tokens(self) -> int:
+        """About how many tokens of messages one question to the Observer holds."""
+        return max(self.thresholds.message_tokens, self.observation.max_tokens_per_batch)
+
     def show_id(self, thread_id: str) -> str:
         """Write a thread id as models are shown it."""
         return hidden_id(thread_id) if self.hides_ids else thread_id

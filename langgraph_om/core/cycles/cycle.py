@@ -137,6 +137,11 @@ def select_hints(settings: Settings, parsed: Parsed) -> Stated:
     }
 
 
+def tell_left_out(tokens: int) -> dict[str, int]:
+    """Return the field that tells how much no question had room for; none when all was shown."""
+    return {"left_out_tokens": tokens} if tokens else {}
+
+
 @dataclass(frozen=True, slots=True)
 class Cycle:
     """A cycle that can be run."""

@@ -17,22 +17,27 @@ from langchain_core.messages import BaseMessage
 from langgraph_om.core.content.attachments import selected
 from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.cycles.cycle import CycleInfo
+from langgraph_om.core.cycles.long_transcript import (
+    MAX_QUESTIONS,
+    MIN_QUESTIONS,
+    SplitTranscript,
+    split_transcript,
+)
 from langgraph_om.core.effects import CallHook, EffectFlow, HookReply
 from langgraph_om.core.observe.parse_answer import Parsed
-from langgraph_om.core.observe.transcript import (
-    TimedMessage,
-    Transcript,
-    TranscriptLimits,
-    transcribe,
-)
+from langgraph_om.core.observe.transcript import TimedMessage, transcribe
+from langgraph_om.core.record.record import count_failures
 from langgraph_om.core.record.window import Entry
 from langgraph_om.errors import ObserverError
 
 
 def show_messages(
     cycle: CycleInfo, entries: Sequence[Entry], times: Sequence[datetime | None]
-) -> EffectFlow[Transcript | None]:
+) -> EffectFlow[SplitTranscript | None]:
     """Write messages as the Observer reads them, as a hook leaves them.
+
+    After failures less is asked at once, lest what takes longer than a cycle may, or is more than a
+    model takes, fails for ever.
 
     Args:
         cycle: The cycle.
@@ -40,7 +45,8 @@ def show_messages(
         times: When each of them was said; those that a hook keeps keep their times.
 
     Returns:
-        The transcript, with those attachments that may be shown; `None` when a hook left nothing.
+        The transcript, in as many parts as there are questions to ask, with those attachments that
+        may be shown; `None` when a hook left nothing.
     """
     settings = cycle.settings
     shown = [TimedMessage(entry.message, time) for entry, time in zip(entries, times, strict=False)]
@@ -51,14 +57,14 @@ def show_messages(
         shown = [TimedMessage(message, known.get(str(message.id))) for message in changed]
     if not shown:
         return None
-    transcript = transcribe(
-        shown,
-        timezone=settings.timezone,
-        counter=settings.counter,
-        limits=TranscriptLimits(text_tokens=settings.thresholds.message_tokens),
-    )
+    transcript = transcribe(shown, timezone=settings.timezone, counter=settings.counter)
     wanted = settings.observation.observe_attachments
-    return replace(transcript, attachments=selected(transcript.attachments, setting=wanted))
+    transcript = replace(transcript, attachments=selected(transcript.attachments, setting=wanted))
+    failures = count_failures(cycle.record, cycle.operation)
+    most = max(MIN_QUESTIONS, MAX_QUESTIONS >> max(0, failures - 1))
+    count = settings.counter.count_text
+    tokens = max(settings.thresholds.message_tokens, settings.question_tokens >> failures)
+    return split_transcript(transcript, tokens, count, most)
 
 
 def rewrite_answer(cycle: CycleInfo, parsed: Parsed) -> EffectFlow[Parsed]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import derive_id
@@ -15,8 +16,10 @@ from langgraph_om.core.cycles.cycle import (
     announce_title,
     run_blocking,
     select_hints,
+    tell_left_out,
 )
 from langgraph_om.core.cycles.hooks import rewrite_answer, show_messages
+from langgraph_om.core.cycles.long_transcript import merge_answers
 from langgraph_om.core.effects import EffectFlow, ReadTally, Tally
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.log_excerpt import select_previous
@@ -99,7 +102,7 @@ def _observe(
     settings, record = info.settings, info.record
     is_ahead = info.mode == "ahead"
     known = [*_apply_reflection(record), *map(build_group, chunks)] if is_ahead else record["log"]
-    parsed = yield from ask_observer(
+    parsed, left_out = yield from ask_observer(
         info, entries, times, known=known, hints=merge_hints(record, chunks)
     )
     tally: Tally = yield ReadTally()
@@ -119,7 +122,7 @@ def _observe(
         **hints,
         "created_at": iso(info.last_reply(tally)),
     }
-    written = {"observation_tokens": tokens, "observations": text}
+    written = {"observation_tokens": tokens, "observations": text, **tell_left_out(left_out)}
     if is_ahead:
         return info.end(tally, chunk=chunk, **written)
     return info.end(
@@ -132,6 +135,14 @@ def _observe(
     )
 
 
+class Observed(NamedTuple):
+    """What came of asking the Observer about messages."""
+
+    parsed: Parsed
+    left_out_tokens: int = 0
+    """About how many of their tokens no question had room for."""
+
+
 def ask_observer(
     info: CycleInfo,
     entries: Sequence[Entry],
@@ -139,8 +150,8 @@ def ask_observer(
     *,
     known: Sequence[Group],
     hints: Mapping[str, Any],
-) -> EffectFlow[Parsed]:
-    """Have messages observed.
+) -> EffectFlow[Observed]:
+    """Have messages observed, in one question or in as many as it takes to show all of them.
 
     Args:
         info: The cycle.
@@ -150,7 +161,7 @@ def ask_observer(
         hints: Where the continuation hints stand.
 
     Returns:
-        What the Observer answered, `ok` or `none`.
+        What the Observer answered, `ok` or `none`, and how much it was not shown.
 
     Raises:
         ObserverError: When there is no usable answer, or a hook failed.
@@ -158,15 +169,36 @@ def ask_observer(
     settings = info.settings
     shown = yield from show_messages(info, entries, times)
     if shown is None:  # they are observed, and hold nothing worth noting
-        return Parsed("none")
-    request = _build_observer_input(info, shown, known, hints)
+        return Observed(Parsed("none"))
     try:
-        parsed = yield from observe(request)
+        parsed = yield from _ask_part_by_part(info, shown.parts, known, hints)
     except ObserverError as error:
         if "after_observation" in settings.transforms:
             error.observations = ""  # no hook has seen what there is of an answer
         raise
-    return (yield from rewrite_answer(info, parsed))
+    return Observed((yield from rewrite_answer(info, parsed)), shown.left_out_tokens)
+
+
+def _ask_part_by_part(
+    info: CycleInfo,
+    parts: Sequence[Transcript],
+    known: Sequence[Group],
+    hints: Mapping[str, Any],
+) -> EffectFlow[Parsed]:
+    """Ask about one part after the other; each question knows what came of those before."""
+    answers: list[Parsed] = []
+    for transcript in parts:
+        groups = [*known, *(_note_answer(info, answer) for answer in answers)]
+        newest = merge_hints(hints, [asdict(answer) for answer in answers])
+        request = _build_observer_input(info, transcript, groups, newest)
+        answers.append((yield from observe(request)))
+    return merge_answers(answers)
+
+
+def _note_answer(info: CycleInfo, answer: Parsed) -> Group:
+    """Return an answer as the next question is shown it."""
+    text = answer.observations
+    return cast("Group", {"text": text, "tokens": info.settings.counter.count_text(text)})
 
 
 def _read_times(info: CycleInfo, window: Window) -> list[datetime | None]:
@@ -224,7 +256,7 @@ def build_group(chunk: Chunk) -> Group:
     }
 
 
-def merge_hints(record: MemoryRecord, chunks: Sequence[Chunk]) -> dict[str, Any]:
+def merge_hints(record: Mapping[str, Any], chunks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the newest hints: those of the newest chunk that has them, else the record's."""
     hints = {}
     for name in ("current_task", "suggested_response"):

@@ -13,20 +13,25 @@ from typing import Any, NamedTuple, cast
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import content_digest, derive_id, is_conversation
-from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode, run_blocking, select_hints
-from langgraph_om.core.cycles.hooks import rewrite_answer, show_messages
+from langgraph_om.core.cycles.cycle import (
+    Cycle,
+    CycleInfo,
+    Mode,
+    run_blocking,
+    select_hints,
+    tell_left_out,
+)
+from langgraph_om.core.cycles.threads_question import ask_observer_of_threads
 from langgraph_om.core.effects import (
     EffectFlow,
     ReadTally,
     Storage,
     Tally,
     Together,
-    Warn,
     call_storage,
+    warn_once_an_outage,
 )
 from langgraph_om.core.events import iso
-from langgraph_om.core.observe.log_excerpt import select_previous_sections
-from langgraph_om.core.observe.observer import ThreadInput, ThreadsInput, observe_threads
 from langgraph_om.core.observe.other_threads import OtherThread, count_to_observe, split_batches
 from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.plan import count_others_tokens
@@ -69,6 +74,17 @@ class _Answered(NamedTuple):
     answers: dict[str, Parsed]
     tally: Tally
     error: ObserverError | None = None
+    left_out_tokens: int = 0
+
+
+class _Observed(NamedTuple):
+    """What came of all batches."""
+
+    sections: list[Section]
+    """What to put into the shared log."""
+    error: ObserverError | None
+    """The first, if a batch failed."""
+    left_out_tokens: int
 
 
 # --- Reading -------------------------------------------------------------------------------------
@@ -107,7 +123,8 @@ def read_other_threads_if_possible(
     try:
         return (yield from read_other_threads(settings, record))
     except ArchiveError as error:
-        yield Warn("thread %r: other threads cannot be read: %s", (record["thread_id"], error))
+        text = "thread %r: other threads cannot be read: %s"
+        yield from warn_once_an_outage(text, (record["thread_id"], error))
         return []
 
 
@@ -272,7 +289,7 @@ def build_nothing_left(record: MemoryRecord) -> OthersDescribed:
 
 def _observe_others(info: CycleInfo, parts: Sequence[_Part]) -> EffectFlow[CycleEnded]:
     """Have messages of other threads observed; what is written goes to the shared log."""
-    sections, error = yield from _observe_batches(info, parts)
+    sections, error, left_out = yield from _observe_batches(info, parts)
     if not sections and error is not None:
         raise error
     tally: Tally = yield ReadTally()
@@ -282,17 +299,12 @@ def _observe_others(info: CycleInfo, parts: Sequence[_Part]) -> EffectFlow[Cycle
         sections=sections,
         observation_tokens=sum(group["tokens"] for group in groups),
         observations=write_log(groups),
+        **tell_left_out(left_out),
     )
 
 
-def _observe_batches(
-    cycle: CycleInfo, parts: Sequence[_Part]
-) -> EffectFlow[tuple[list[Section], ObserverError | None]]:
-    """Ask about all batches at once.
-
-    Returns:
-        What to put into the shared log, and an error if a batch failed.
-    """
+def _observe_batches(cycle: CycleInfo, parts: Sequence[_Part]) -> EffectFlow[_Observed]:
+    """Ask about all batches at once."""
     batches = split_batches(parts, cycle.settings.observation.max_tokens_per_batch)
     asked: list[_Answered] = yield Together([_observe_batch(cycle, batch) for batch in batches])
     sections: list[Section] = []
@@ -304,15 +316,15 @@ def _observe_batches(
             for thread, count in batch
             if thread.thread_id in answered.answers
         ]
-    return sections, error
+    return _Observed(sections, error, sum(answered.left_out_tokens for answered in asked))
 
 
 def _observe_batch(cycle: CycleInfo, batch: Sequence[_Part]) -> EffectFlow[_Answered]:
     try:
-        answers = yield from ask_observer_of_threads(cycle, batch)
+        answers, left_out = yield from ask_observer_of_threads(cycle, batch)
     except ObserverError as error:
         return _Answered({}, (yield ReadTally()), error)
-    return _Answered(answers, (yield ReadTally()))
+    return _Answered(answers, (yield ReadTally()), left_out_tokens=left_out)
 
 
 def _build_section(
@@ -354,69 +366,3 @@ def _announce_titles(
                 "thread-update", cycle.last_reply(tally), old_title=old, new_title=new
             )
             yield {**cast("ThreadUpdate", event), "thread_id": section["thread_id"]}
-
-
-def ask_observer_of_threads(
-    cycle: CycleInfo, threads: Sequence[tuple[OtherThread, int]]
-) -> EffectFlow[dict[str, Parsed]]:
-    """Have the oldest messages of several other threads observed, in one question.
-
-    Args:
-        cycle: The cycle.
-        threads: Each with the number of messages to observe.
-
-    Returns:
-        By thread id, what the Observer answered; a thread that is missing is not observed.
-
-    Raises:
-        ObserverError: When there is no usable answer, or a hook failed.
-    """
-    found: dict[str, Parsed] = {}
-    inputs: list[ThreadInput] = []
-    for thread, count in threads:
-        own = _view_thread(cycle, thread)
-        shown = yield from show_messages(own, thread.entries[:count], thread.times)
-        if shown is None:
-            found[thread.thread_id] = Parsed("none")
-            continue
-        inputs.append(
-            ThreadInput(
-                thread.thread_id,
-                cycle.settings.show_id(thread.thread_id),
-                shown.text,
-                title=thread.hints.get("thread_title"),
-                hints=thread.hints,
-                attachments=shown.attachments,
-            )
-        )
-    answers = yield from observe_threads(_build_threads_input(cycle, inputs))
-    for thread, _ in threads:
-        if thread.thread_id in answers:
-            own, parsed = _view_thread(cycle, thread), answers[thread.thread_id]
-            found[thread.thread_id] = yield from rewrite_answer(own, parsed)
-    return found
-
-
-def _view_thread(cycle: CycleInfo, thread: OtherThread) -> CycleInfo:
-    """Return the cycle as a hook is told of it that sees one thread's texts."""
-    record = cast("MemoryRecord", {**cycle.record, "thread_id": thread.thread_id, "stamps": {}})
-    return replace(cycle, record=record)
-
-
-def _build_threads_input(cycle: CycleInfo, inputs: Sequence[ThreadInput]) -> ThreadsInput:
-    settings = cycle.settings
-    observation = settings.observation
-    return ThreadsInput(
-        inputs,
-        previous=select_previous_sections(
-            cycle.record["log"],
-            observation.previous_observer_tokens,
-            settings.counter,
-            settings.show_id,
-            first=[each.thread_id for each in inputs],
-        ),
-        instruction=observation.instruction,
-        prompt=observation.prompt,
-        thread_title=observation.thread_title,
-        by_profile=observation.observe_attachments == "auto",
-    )

@@ -6,8 +6,9 @@ return `Parsed` answers whose status is `ok` or `none`; anything else is an `Obs
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
@@ -30,6 +31,8 @@ MAX_ERROR_CHARACTERS = 1000
 
 MAX_QUOTED_CHARACTERS = 20_000
 """Kept of an answer that is shown to the model again."""
+
+AnswerT = TypeVar("AnswerT", Parsed, ThreadAnswers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +92,13 @@ def observe(request: ObserverInput) -> Flow[Parsed]:
     Raises:
         ObserverError: When a call fails, or the second answer is not usable either.
     """
-    messages = _build_question(request)
-    reply = yield _build_call(request, messages)
-    parsed = _read_reply(reply)
-    if parsed.status not in ("ok", "none"):
-        again = [*messages, *_quote_if_malformed(reply, parsed.status), _build_retry(parsed)]
-        reply = yield _build_call(request, again)
-        parsed = _read_reply(reply)
-    if parsed.status not in ("ok", "none"):
-        msg = f"the Observer's answer is {parsed.status}: {parsed.problem}"
-        error = ObserverError(msg)
-        error.observations = parsed.observations
-        raise error
-    return parsed
+    question = AskModel(
+        "observer",
+        _build_question(request),
+        attachments=request.attachments,
+        by_profile=request.by_profile,
+    )
+    return (yield from _ask_until_usable(question, _read_answer, "observer_retry"))
 
 
 def observe_threads(request: ThreadsInput) -> Flow[dict[str, Parsed]]:
@@ -120,23 +117,59 @@ def observe_threads(request: ThreadsInput) -> Flow[dict[str, Parsed]]:
     thread_ids = _map_shown_ids(request.threads)
     if not thread_ids:
         return {}
-    messages = _build_threads_question(request)
-    reply = yield _build_threads_call(request, messages)
-    answers = _read_threads_reply(reply, thread_ids.keys())
-    if not answers.threads:
-        again = [
-            *messages,
-            *_quote_if_malformed(reply, answers.status),
-            _build_threads_retry(answers),
-        ]
-        reply = yield _build_threads_call(request, again)
-        answers = _read_threads_reply(reply, thread_ids.keys())
-    if not answers.threads:
-        msg = f"the Observer's answer is {answers.status}: {answers.problem}"
-        error = ObserverError(msg)
-        error.observations = ""
-        raise error
+    question = AskModel(
+        "observer",
+        _build_threads_question(request),
+        attachments=_label_attachments(request.threads),
+        by_profile=request.by_profile,
+    )
+
+    def read(reply: ModelReply) -> ThreadAnswers:
+        return parse_sections(reply.text, thread_ids.keys(), cut_off=reply.cut_off)
+
+    answers = yield from _ask_until_usable(question, read, "observer_threads_retry")
     return {thread_ids[shown_id]: parsed for shown_id, parsed in answers.threads.items()}
+
+
+def _ask_until_usable(
+    question: AskModel, read: Callable[[ModelReply], AnswerT], retry: str
+) -> Flow[AnswerT]:
+    """Ask the Observer, and once more when its answer cannot be used.
+
+    Args:
+        question: The question.
+        read: Says what an answer holds.
+        retry: The name of the prompt that asks once more.
+
+    Raises:
+        ObserverError: When a call fails, or the second answer is not usable either.
+    """
+    reply = yield question
+    answer = _read_reply(reply, read)
+    if answer.status not in ("ok", "none"):
+        quoted: list[BaseMessage] = _quote_if_malformed(reply, answer.status)
+        asked_again = HumanMessage(fill(retry, problem=answer.problem))
+        reply = yield replace(question, messages=[*question.messages, *quoted, asked_again])
+        answer = _read_reply(reply, read)
+    if answer.status not in ("ok", "none"):
+        msg = f"the Observer's answer is {answer.status}: {answer.problem}"
+        error = ObserverError(msg)
+        error.observations = answer.observations
+        raise error
+    return answer
+
+
+def _read_reply(reply: ModelReply, read: Callable[[ModelReply], AnswerT]) -> AnswerT:
+    if reply.error is not None:
+        raise build_failure(reply.error, "Observer") from reply.error
+    return read(reply)
+
+
+def _quote_if_malformed(reply: ModelReply, status: str) -> list[BaseMessage]:
+    """Return the model's own answer to show it again, unless that repeats itself or is empty."""
+    if status != "malformed":
+        return []
+    return [AIMessage(omit_middle(sanitize(reply.text), MAX_QUOTED_CHARACTERS))]
 
 
 def build_failure(error: Exception, model: str) -> ObserverError:
@@ -189,27 +222,8 @@ def _build_hints(hints: Mapping[str, str | None]) -> str:
     )
 
 
-def _build_call(request: ObserverInput, messages: list[BaseMessage]) -> AskModel:
-    return AskModel(
-        "observer", messages, attachments=request.attachments, by_profile=request.by_profile
-    )
-
-
-def _read_reply(reply: ModelReply) -> Parsed:
-    if reply.error is not None:
-        raise build_failure(reply.error, "Observer") from reply.error
+def _read_answer(reply: ModelReply) -> Parsed:
     return parse_output(reply.text, cut_off=reply.cut_off)
-
-
-def _build_retry(parsed: Parsed) -> HumanMessage:
-    return HumanMessage(fill("observer_retry", problem=parsed.problem))
-
-
-def _quote_if_malformed(reply: ModelReply, status: str) -> list[BaseMessage]:
-    """Return the model's own answer to show it again, unless that repeats itself or is empty."""
-    if status != "malformed":
-        return []
-    return [AIMessage(omit_middle(sanitize(reply.text), MAX_QUOTED_CHARACTERS))]
 
 
 # --- Several threads -----------------------------------------------------------------------------
@@ -266,23 +280,13 @@ def _build_previous_sections(previous: Sequence[tuple[str, str]]) -> str:
     return f"<previous-observations>\n{sections}\n</previous-observations>"
 
 
-def _build_threads_call(request: ThreadsInput, messages: list[BaseMessage]) -> AskModel:
-    attachments = [
+def _label_attachments(threads: Sequence[ThreadInput]) -> list[Attachment]:
+    """Return the attachments of all threads; each says of which thread it is."""
+    return [
         replace(
             attachment,
             label=f'thread "{escape_attribute(thread.shown_id)}": {attachment.label}',
         )
-        for thread in request.threads
+        for thread in threads
         for attachment in thread.attachments
     ]
-    return AskModel("observer", messages, attachments=attachments, by_profile=request.by_profile)
-
-
-def _read_threads_reply(reply: ModelReply, shown_ids: Collection[str]) -> ThreadAnswers:
-    if reply.error is not None:
-        raise build_failure(reply.error, "Observer") from reply.error
-    return parse_sections(reply.text, shown_ids, cut_off=reply.cut_off)
-
-
-def _build_threads_retry(answers: ThreadAnswers) -> HumanMessage:
-    return HumanMessage(fill("observer_threads_retry", problem=answers.problem))

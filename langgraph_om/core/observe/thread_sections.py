@@ -30,7 +30,12 @@ class ThreadAnswers:
     problem: str = ""
     """One sentence on why `threads` is empty, or an empty text."""
     status: str = "ok"
-    """The status of the whole answer, one of those of `Parsed`."""
+    """The status of the whole answer, one of those of `Parsed`; `ok` unless `threads` is empty."""
+
+    @property
+    def observations(self) -> str:
+        """What could be read of an answer that cannot be used: nothing is told of any thread."""
+        return ""
 
 
 def write_opening(shown_id: str, *, current: bool = False) -> str:

@@ -24,7 +24,7 @@ from langgraph_om.core.content.message_keys import (
     key_of,
     keyed_messages,
 )
-from langgraph_om.core.effects import EffectFlow, Storage, StorageReply, Warn
+from langgraph_om.core.effects import EffectFlow, Storage, StorageReply, warn_once_an_outage
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import CURSOR_TAIL, select_own_groups
 from langgraph_om.core.record.window import select_observed
@@ -110,7 +110,7 @@ def archive_new(
         yield Storage("note_missed", (thread, missed, request if is_long else None))
         when = "turn" if is_long else "step"
         text = "thread %r: the archive failed, the next %s tries again: %s"
-        yield Warn(text, (thread, when, error))
+        yield from warn_once_an_outage(text, (thread, when, error))
         return record, []
     if not memory.is_settled:
         yield Storage("note_archived", (thread,))

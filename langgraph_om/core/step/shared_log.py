@@ -17,7 +17,14 @@ from langchain_core.messages import BaseMessage
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import is_conversation, keyed_messages
 from langgraph_om.core.cycles.other_threads import read_other_threads
-from langgraph_om.core.effects import EffectFlow, Storage, StorageReply, Warn, call_storage
+from langgraph_om.core.effects import (
+    EffectFlow,
+    Storage,
+    StorageReply,
+    Warn,
+    call_storage,
+    warn_once_an_outage,
+)
 from langgraph_om.core.observe.other_threads import build_excerpts
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import CURSOR_TAIL
@@ -37,6 +44,11 @@ from langgraph_om.errors import ArchiveError, ConfigurationError
 
 MAX_COMMITS = 50
 """How often a commit is tried before the step goes on without it."""
+
+
+class _BusyLogError(ArchiveError):
+    """The log changes all the time."""
+
 
 Folded = tuple[MemoryRecord, list[Event]]
 """The memory, and the events that are folded in it."""
@@ -70,10 +82,12 @@ def exchange(
             described = yield from _describe_others(settings, synced)
             synced, events = fold(synced, [described]), [*events, *described]
     except ArchiveError as error:
-        yield Warn(
-            "thread %r: the shared log cannot be reached, the thread goes on with its copy: %s",
-            (record["thread_id"], error),
-        )
+        text = "thread %r: the shared log cannot be reached, the thread goes on with its copy: %s"
+        arguments = (record["thread_id"], error)
+        if isinstance(error, _BusyLogError):  # it does answer
+            yield Warn(text, arguments)
+        else:
+            yield from warn_once_an_outage(text, arguments)
         return record, []
     return synced, events
 
@@ -152,7 +166,7 @@ def _commit_changes(
         yield Storage("remember_log", (resource, revision, shared))
         return shared, revision, noted
     msg = f"the shared log of {resource!r} changed {MAX_COMMITS} times while it was read"
-    raise ArchiveError(msg)
+    raise _BusyLogError(msg)
 
 
 def drop_deleted_threads(

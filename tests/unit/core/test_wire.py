@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import TypeAdapter
 
-from langgraph_om import ObservationalMemory
+from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.core.effects import AskModel
 from langgraph_om.core.events import PART_FIELDS, to_part
 from langgraph_om.core.record.fold import _EFFECTS, fold
@@ -173,3 +173,18 @@ def test_shared_log(*, buffers: bool) -> None:
     assert {("synced", None), ("others", None), ("archived", None)} <= seen
     ends = "buffering-end" if buffers else "observation-end"
     assert {(ends, "observation"), (ends, "others")} <= seen
+
+
+@pytest.mark.parametrize("buffers", [True, False])
+def test_what_no_question_had_room_for(*, buffers: bool) -> None:
+    limits = {"buffer_tokens": 0.2, "block_after": 100_000} if buffers else {"buffer_tokens": False}
+    memory = ObservationalMemory(
+        ScriptedChatModel(observer=lambda messages: GOOD),
+        observation={"message_tokens": 400, "max_tokens_per_batch": 400, **limits},
+        buffering=InlineBuffering(),
+        clock=Clock(),
+    )
+    messages = [HumanMessage("word " * 8000, id="h0"), AIMessage("Noted.", id="a0")]
+    outcome = take_turn(memory, blank_record(), [*messages, HumanMessage("Go on.", id="h1")], "t")
+    check_all(outcome.events, blank_record())
+    assert any(event.get("left_out_tokens", 0) > 400 for event in outcome.events)

@@ -36,6 +36,8 @@ from support.simulation import settings
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 SETTINGS = replace(settings(), archives=True)
 DOWN = ArchiveError("the disk is full")
+PLACE = "sqlite:///talk.db"
+SAID_ONCE = f"(at {PLACE}; said once until it answers)"
 
 
 def said(*keys: str) -> list[BaseMessage]:
@@ -115,14 +117,22 @@ def test_a_failure_is_noted_and_said_and_tried_again(
     seconds: float, request_key: str | None, waited_for: str | None, when: str
 ) -> None:
     record = opened()
-    answers = [ThreadMemory(), StorageReply(error=DOWN, seconds=seconds), None]
+    answers = [ThreadMemory(), StorageReply(error=DOWN, seconds=seconds), None, PLACE]
     flow = archive_new(SETTINGS, record, said("h1"), NOW, changed={"h1"}, request=request_key)
     run = drive(flow, answers)
     assert run.result == (record, [])
-    [note] = [each for each in run.effects if isinstance(each, Storage)][-1:]
+    assert calls(run)[-1] == "note_outage"
+    note = [each for each in run.effects if isinstance(each, Storage)][-2]
     assert (note.method, note.arguments) == ("note_missed", ("t", {"h1"}, waited_for))
     text = f"thread 't': the archive failed, the next {when} tries again: the disk is full"
-    assert warnings(run) == [text]
+    assert warnings(run) == [f"{text} {SAID_ONCE}"]
+
+
+def test_a_failure_is_not_said_again_before_the_archive_answers() -> None:
+    flow = archive_new(SETTINGS, opened(), said("h1"), NOW)
+    run = drive(flow, [ThreadMemory(), StorageReply(error=DOWN), None, None])
+    assert calls(run)[-1] == "note_outage"
+    assert warnings(run) == []
 
 
 def test_a_turn_that_waited_long_in_vain_does_not_wait_again() -> None:
@@ -266,10 +276,10 @@ def test_a_log_that_changes_all_the_time_is_left_for_the_next_step() -> None:
 
 
 def test_a_log_that_cannot_be_reached_leaves_the_thread_with_its_copy() -> None:
-    run = exchanging(opened("resource"), [DOWN], is_new_turn=True)
+    run = exchanging(opened("resource"), [DOWN, PLACE], is_new_turn=True)
     assert run.result[1] == []
     [warning] = warnings(run)
-    assert warning.endswith("the thread goes on with its copy: the disk is full")
+    assert warning.endswith(f"the thread goes on with its copy: the disk is full {SAID_ONCE}")
 
 
 def test_what_was_observed_of_deleted_threads_is_dropped() -> None:
@@ -325,9 +335,10 @@ def test_only_threads_with_news_are_read() -> None:
 
 
 def test_threads_that_cannot_be_read_are_none() -> None:
-    run = drive(read_other_threads_if_possible(SHARING, opened("resource")), [DOWN])
+    run = drive(read_other_threads_if_possible(SHARING, opened("resource")), [DOWN, PLACE])
     assert run.result == []
-    assert warnings(run) == ["thread 't': other threads cannot be read: the disk is full"]
+    text = "thread 't': other threads cannot be read: the disk is full"
+    assert warnings(run) == [f"{text} {SAID_ONCE}"]
 
 
 # --- What answers, and leases --------------------------------------------------------------------
@@ -336,6 +347,7 @@ def test_threads_that_cannot_be_read_are_none() -> None:
 def test_each_call_of_the_flows_has_one_that_answers_it() -> None:
     """The names of `Storage` are looked up in these three, so none may have a name of another."""
     own = {"recall_thread", "note_missed", "note_archived", "append_messages", "add_new_groups"}
+    own |= {"note_loss", "note_outage"}
     cached = {"read_log", "remember_log", "find_news", "note_without_news"}
     stored = {"contains", "branch", "thread", "threads", "messages", "find", "last_position"}
     stored |= {"add_groups", "set_title", "record_revision", "load_record", "commit_record"}

@@ -1,0 +1,190 @@
+"""Split what is too long for one question over several, so that the Observer reads all of it.
+
+Lines stay whole where they fit. A longer one is shown in parts whose labels count them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from langgraph_om.core.content.dates import observation_date
+from langgraph_om.core.content.text import MAX_TOKENS_PER_CHARACTER
+from langgraph_om.core.observe.parse_answer import Parsed
+from langgraph_om.core.observe.transcript import Transcript
+
+MAX_QUESTIONS: Final = 8
+"""How many questions one observation asks at most; what does not fit is left out, and told."""
+MIN_QUESTIONS: Final = 2
+_SLACK: Final = 1.25
+"""How much longer than the limit a transcript may be before it is worth another question."""
+_LABEL_TOKENS: Final = 40
+"""Set aside for the label of a part."""
+_BREAK_WITHIN: Final = 0.2
+"""A part ends at a line break or a blank in its last fifth, if there is one."""
+
+_LEFT_EDGE = re.compile(r"\n(?=[^ \n])")
+"""What separates the lines of a transcript: those of a content are indented."""
+_DAY = "Date: "
+
+
+@dataclass(frozen=True, slots=True)
+class SplitTranscript:
+    """A transcript as one question after the other shows it."""
+
+    parts: Sequence[Transcript]
+    left_out_tokens: int = 0
+    """About how many tokens no question shows."""
+
+
+def split_transcript(
+    transcript: Transcript, tokens: int, count: Callable[[str], int], most: int = MAX_QUESTIONS
+) -> SplitTranscript:
+    """Split a transcript into as many parts as it takes to show all of it.
+
+    Args:
+        transcript: What the Observer is to read.
+        tokens: About how many tokens one question holds.
+        count: Says what a text counts.
+        most: How many parts at most. Of a longer one, the middle is left out.
+    """
+    text = transcript.text
+    if len(text) * MAX_TOKENS_PER_CHARACTER <= tokens or count(text) <= tokens * _SLACK:
+        return SplitTranscript([transcript])
+    texts = list(_pack(_LEFT_EDGE.split(text), tokens, count))
+    shown = list(range(len(texts)))
+    left_out = 0
+    if len(texts) > most:
+        last = max(1, most // 4)
+        middle = slice(most - last, len(texts) - last)
+        left_out = sum(count(texts[at]) for at in shown[middle])
+        note = f"[about {left_out:,} tokens of the conversation are left out here]"
+        texts[middle.start - 1] = f"{texts[middle.start - 1]}\n{note}"
+        del shown[middle]
+    places = _find_places(transcript, texts)
+    parts = [
+        Transcript(
+            texts[at],
+            [
+                attachment
+                for attachment, place in zip(transcript.attachments, places, strict=True)
+                if place == at
+            ],
+        )
+        for at in shown
+    ]
+    return SplitTranscript(parts, left_out)
+
+
+def merge_answers(answers: Sequence[Parsed]) -> Parsed:
+    """Return what the answers to the parts of one transcript say together.
+
+    Args:
+        answers: Usable answers, in the order of the parts; at least one.
+    """
+    if len(answers) == 1:
+        return answers[0]
+    text = _join_days([answer.observations for answer in answers if answer.observations])
+    hints: dict[str, Any] = {
+        name: next((hint for answer in reversed(answers) if (hint := getattr(answer, name))), None)
+        for name in ("current_task", "suggested_response", "thread_title")
+    }
+    return Parsed("ok" if text else "none", text, **hints)
+
+
+def _join_days(texts: Sequence[str]) -> str:
+    """Join observations; a day that goes on is named once."""
+    lines, day = list[str](), None
+    for text in texts:
+        for line in text.split("\n"):
+            heading = observation_date(line)
+            if heading is not None and heading == day:
+                continue
+            if heading is not None and lines and lines[-1]:
+                lines.append("")
+            day = heading or day
+            lines.append(line)
+    return "\n".join(lines)
+
+
+def _find_places(transcript: Transcript, texts: Sequence[str]) -> list[int]:
+    """Return in which text each attachment's placeholder stands first."""
+    return [
+        next((at for at, text in enumerate(texts) if attachment.label in text), 0)
+        for attachment in transcript.attachments
+    ]
+
+
+def _pack(lines: Sequence[str], tokens: int, count: Callable[[str], int]) -> Iterator[str]:
+    """Yield texts of about so many tokens, each of which begins with its day."""
+    day, packed, size = "", list[str](), 0
+    for line in lines:
+        if line.startswith(_DAY):
+            day = line
+            if packed:
+                packed.append(line)
+            continue
+        for part in _split_line(line, tokens, count):
+            weight = count(part)
+            if packed and size + weight > tokens:
+                yield "\n".join(_without_last_day(packed))
+                packed, size = [], 0
+            if not packed and day:
+                packed = [day]
+            packed.append(part)
+            size += weight
+    if packed:
+        yield "\n".join(_without_last_day(packed))
+
+
+def _without_last_day(lines: Sequence[str]) -> Sequence[str]:
+    """Leave out a day that nothing follows."""
+    return lines[:-1] if lines[-1].startswith(_DAY) else lines
+
+
+def _split_line(line: str, tokens: int, count: Callable[[str], int]) -> list[str]:
+    """Return a line, or its parts with labels that count them."""
+    if count(line) <= tokens:
+        return [line]
+    label, colon, body = line.partition(": ")
+    if not colon:
+        return [line]
+    bodies = split_text(body, max(1, tokens - _LABEL_TOKENS), count)
+    return [
+        f"{label} [part {number} of {len(bodies)}]: {part}"
+        for number, part in enumerate(bodies, start=1)
+    ]
+
+
+def split_text(text: str, tokens: int, count: Callable[[str], int]) -> list[str]:
+    """Split a text into pieces of so many tokens at most, which together are the text.
+
+    Args:
+        text: The text.
+        tokens: Tokens of a piece; one character may count more.
+        count: Says what a text counts.
+    """
+    total = count(text)
+    if total <= tokens or len(text) < 2:  # noqa: PLR2004 a character is not split
+        return [text]
+    step = max(1, min(len(text) - 1, len(text) * tokens // total))
+    pieces, start = list[str](), 0
+    while start < len(text):
+        stop = _find_break(text, start, min(len(text), start + step))
+        pieces.append(text[start:stop])
+        start = stop
+    return [part for piece in pieces for part in split_text(piece, tokens, count)]
+
+
+def _find_break(text: str, start: int, stop: int) -> int:
+    """Return where a piece ends: behind a line break or a blank near `stop`, if there is one."""
+    if stop == len(text):
+        return stop
+    earliest = stop - int((stop - start) * _BREAK_WITHIN)
+    for mark in ("\n", " "):
+        at = text.rfind(mark, earliest, stop)
+        if at >= 0:
+            return at + 1
+    return stop

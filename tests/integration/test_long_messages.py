@@ -1,0 +1,157 @@
+"""A message longer than one question: all of it is shown before it counts as observed."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from langgraph_om import InlineBuffering, ObservationalMemory
+from langgraph_om.archive import SQLAlchemyArchive
+from langgraph_om.testing import ScriptedChatModel
+from support.clock import START, Clock
+from support.real_ids import write_uuid7
+
+LINES = [f"line {at}: the cat sat on mat number {at}" for at in range(600)]
+LONG_ID = "0f3f2d0e-8d4b-4c7f-9a43-5a5d6f0d7c11"
+ANSWER_ID = f"lc_run--{write_uuid7(START, 7)}-0"
+SAID = [HumanMessage("\n".join(LINES), id=LONG_ID), AIMessage("ok", id=ANSWER_ID)]
+NEXT = HumanMessage("word " * 500, id="9c1f4d1e-6a55-4f0e-8a5e-3c1d2b4e5f60")
+SMALL = {"message_tokens": 2000, "max_tokens_per_batch": 2000}
+SETTINGS = {
+    "blocking": {**SMALL, "buffer_tokens": False},
+    "buffered": {**SMALL, "buffer_tokens": 0.2, "block_after": 100_000},
+}
+
+
+def noting(messages: list[BaseMessage]) -> str:
+    """Say which lines were shown; of one thread, or in the section of each."""
+    asked = messages[1].text
+    news = asked.rpartition("</previous-observations>")[2]
+    found = re.findall(r"line (\d+):", news) or ["none"]
+    day = f"Date: Mar 2, 2026\n* 🔴 (09:00) User sent lines {found[0]} to {found[-1]}"
+    answer = f"<observations>\n{day}\n</observations>"
+    opened = re.search(r"<thread id=[^>]*>", news)
+    return f"{opened[0]}\n{answer}\n</thread>" if opened else answer
+
+
+def remember(model: ScriptedChatModel, **options: Any) -> ObservationalMemory:
+    return ObservationalMemory(model, clock=Clock(), buffering=InlineBuffering(), **options)
+
+
+def shown_lines(model: ScriptedChatModel) -> list[str]:
+    """The lines of all questions, as the Observer was shown them."""
+    asked = [call["messages"][1].text for call in model.calls]
+    news = [text.rpartition("</previous-observations>")[2] for text in asked]
+    return re.findall(r"line \d+: the cat sat on mat number \d+", "\n".join(news))
+
+
+def ends(events: Any) -> list[dict[str, Any]]:
+    kinds = ("data-om-observation-end", "data-om-buffering-end")
+    return [part["data"] for part in events if part["type"] in kinds]
+
+
+@pytest.mark.parametrize("scope", ["thread", "resource"])
+@pytest.mark.parametrize("how", SETTINGS)
+def test_all_of_it_is_shown_whoever_waits_for_it(scope: str, how: str) -> None:
+    model = ScriptedChatModel(observer=noting)
+    archive = {"archive": "sqlite://"} if scope == "resource" else {}
+    memory = remember(model, scope=scope, observation=SETTINGS[how], **archive)
+    config = {"configurable": {"thread_id": "t", "resource_id": "ana"}}
+    result = memory.step(None, [*SAID, NEXT], config=config)
+    assert shown_lines(model) == LINES
+    end = ends(result.events)[0]
+    assert "leftOutTokens" not in end
+    assert end["usage"]["calls"] > 2
+    group = result.record["log"][0]
+    assert group["ranges"][0][0] == LONG_ID
+    assert group["text"].count("User sent lines") == end["usage"]["calls"]
+    assert group["text"].count("Date:") == 1
+
+
+@pytest.mark.parametrize("how", SETTINGS)
+def test_what_is_left_out_is_told_whoever_waits_for_it(how: str) -> None:
+    model = ScriptedChatModel(observer=noting)
+    memory = remember(model, observation=SETTINGS[how])
+    said = [HumanMessage("\n".join(LINES * 6), id=LONG_ID), *SAID[1:], NEXT]
+    end = ends(memory.step(None, said, thread_id="t").events)[0]
+    assert end["leftOutTokens"] > 2000
+    assert end["usage"]["calls"] == 8
+
+
+OTHER = [
+    *SAID,
+    *(
+        AIMessage("note " * 100, id=f"lc_run--{write_uuid7(START, number)}-0")
+        for number in range(20, 26)
+    ),
+]
+"""So much that it is observed: of each message about 100 tokens would be shown."""
+
+
+def beside_a_long_thread(model: ScriptedChatModel, how: str) -> ObservationalMemory:
+    """A memory whose archive has the long message in another thread, unobserved."""
+    archive = SQLAlchemyArchive("sqlite://")
+    rows = [(str(message.id), message, True) for message in OTHER]
+    archive.append("other", "ana", rows, after=None, now=START)
+    return remember(model, scope="resource", archive=archive, observation=SETTINGS[how])
+
+
+HELLO = [HumanMessage("hello", id="5b0c9f51-0a86-4a26-8f0c-2f7a4f1e9d3a")]
+HERE = {"configurable": {"thread_id": "here", "resource_id": "ana"}}
+
+
+@pytest.mark.parametrize("how", SETTINGS)
+def test_all_of_another_thread_is_shown(how: str) -> None:
+    model = ScriptedChatModel(observer=noting)
+    result = beside_a_long_thread(model, how).step(None, HELLO, config=HERE)
+    assert shown_lines(model) == LINES
+    assert "User sent lines 0 to" in model.calls[1]["messages"][1].text
+    end = ends(result.events)[0]
+    assert "leftOutTokens" not in end
+    assert end["usage"]["calls"] > 2
+    group = result.record["log"][0]
+    assert (group["thread_id"], group["ranges"][0][0]) == ("other", LONG_ID)
+    assert group["text"].count("User sent lines") == end["usage"]["calls"]
+    assert group["text"].count("Date:") == 1
+
+
+@pytest.mark.parametrize("how", SETTINGS)
+def test_another_thread_that_was_shown_in_part_does_not_count_as_observed(how: str) -> None:
+    model = ScriptedChatModel(observer=[noting, OSError("the provider is away")])
+    memory = beside_a_long_thread(model, how)
+    result = memory.step(None, HELLO, config=HERE)
+    kinds = [part["type"] for part in result.events if part["type"].endswith("failed")]
+    assert len(kinds) == 1
+    assert result.record["log"] == []
+    assert memory.archive is not None
+    stored, _ = memory.archive.load_record("ana")
+    assert stored is None or stored["log"] == []
+
+
+def test_a_model_that_takes_less_than_a_question_is_asked_less_after_failures() -> None:
+    accepted: list[str] = []
+
+    def take_little(messages: list[BaseMessage]) -> str:
+        if len(messages[1].text) > 16_000:
+            msg = "the input is too long"
+            raise ValueError(msg)
+        accepted.append(messages[1].text)
+        return noting(messages)
+
+    memory = remember(
+        ScriptedChatModel(observer=take_little),
+        observation={"message_tokens": 2000, "buffer_tokens": False},
+    )
+    record, messages = None, [*SAID, NEXT]
+    for number in range(12):
+        record = memory.step(record, messages, thread_id="t").record
+        talk = AIMessage("note " * 300, id=f"lc_run--{write_uuid7(START, 100 + number)}-0")
+        messages = [*messages, talk, HumanMessage("Go on. " * 300, id=write_uuid7(START, number))]
+        if record["log"]:
+            break
+    assert record is not None
+    assert record["log"][0]["ranges"][0][0] == LONG_ID
+    assert re.findall(r"line \d+: the cat sat on mat number \d+", "".join(accepted)) == LINES
