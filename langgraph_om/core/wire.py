@@ -377,9 +377,9 @@ class Written(TypedDict):
     """What a cycle wrote."""
 
     observation_tokens: int
-    """Of what was written; after an activation, of the whole log."""
+    """Of what was written; after an activation or a reflection, of the whole log."""
     observations: str
-    """The text."""
+    """The text; after a reflection by edits, of the whole log."""
 
 
 class Observed(Written):
