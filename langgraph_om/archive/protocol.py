@@ -50,6 +50,8 @@ class ArchivedMessage:
     is_visible: bool
     is_current: bool
     """Whether it is on the thread's current branch."""
+    at: datetime | None = None
+    """When it was written or first seen, as `append` was told; `None` where nobody knew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ class MessageArchive(Protocol):
         after: str | None,
         now: datetime,
         title: str | None = None,
+        times: Mapping[str, datetime] | None = None,
         parent: str | None = None,
     ) -> None:
         """Add messages to a thread, and the thread if it is new.
@@ -111,6 +114,8 @@ class MessageArchive(Protocol):
                 conversation. One that is unknown stands for the end of the current branch.
             now: The current time, noted if something is new.
             title: The thread's new title.
+            times: By key, when a message was written or first seen, where that is known. The first
+                time that is given for a message stays.
             parent: The thread within which this one runs, as a subagent's does. It is then deleted
                 with that one, and not listed beside it.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -110,6 +110,7 @@ class ArchiveWriter:
         after: str | None,
         now: datetime,
         title: str | None = None,
+        times: Mapping[str, datetime] | None = None,
     ) -> None:
         """Append messages to a thread; what of them is no JSON value is written as text.
 
@@ -120,14 +121,17 @@ class ArchiveWriter:
             after: The key of the message before the first one; `None` at the start.
             now: The current time.
             title: The thread's title.
+            times: By key, when messages were written or first seen.
 
         Raises:
             ArchiveError: When the storage fails.
             ConfigurationError: When the thread belongs to another resource.
         """
         rows = _to_rows(entries)
-        parent = find_parent_thread(thread_id)
         options: dict[str, Any] = {"after": after, "now": now, "title": title}
+        if times:
+            options["times"] = times
+        parent = find_parent_thread(thread_id)
         if parent is not None:
             options["parent"] = parent
         try:

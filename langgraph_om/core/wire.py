@@ -170,6 +170,25 @@ class Turn(TypedDict):
     """Calls of the Actor's model since that message, 0-based; -1 before the first one."""
 
 
+class Head(TypedDict):
+    """What stood before the answers of the conversation when the Actor was last called."""
+
+    after: str | None
+    """The newest message when the head last changed; `None`: it never did. Reasoning that is bound
+    to its prefix is valid behind this message alone."""
+    seen: str | None
+    """The newest message that the Actor was shown; `None` for none."""
+    digest: str
+    """Of all that stood before `seen` and itself, the agent's own prompt apart."""
+    log: str
+    """Digest of the log."""
+    as_of: str
+    """The day, in ISO form, that the relative dates of the view are relative to: on which the log
+    last changed, or on which the conversation was resumed after a pause."""
+    at: str
+    """When the Actor was last called."""
+
+
 class Trip(TypedDict):
     """Why a turn was ended without an answer."""
 
@@ -186,6 +205,19 @@ class Floor(TypedDict):
     """The last message that was archived then; `None` for none."""
     starts: list[str]
     """First message ids of the ranges of its groups then; none in resource scope."""
+
+
+class ObservedPart(TypedDict):
+    """What stands before the window, by which messages that are put there later are noticed."""
+
+    last: str
+    """The key of the last message there."""
+    index: int
+    """Where that one stands among all messages."""
+    count: int
+    """How many messages of the conversation there are up to it."""
+    strays: list[str]
+    """Of these the keys of messages that were put there later and are not observed."""
 
 
 class Excerpt(TypedDict):
@@ -276,6 +308,8 @@ class MemoryRecord(TypedDict, total=False):
     """The observations, oldest first; of a shared log, the thread's copy."""
     cursor: list[str]
     """Ids of the newest observed messages, newest last."""
+    observed: ObservedPart | None
+    """What stands before the window; `None` while nothing is known to."""
     chunks: list[Chunk]
     """Oldest first, each behind the messages of the one before."""
     reflection: BufferedReflection | None
@@ -284,9 +318,12 @@ class MemoryRecord(TypedDict, total=False):
     suggested_response: str | None
     thread_title: str | None
     stamps: dict[str, str]
-    """First-seen ISO times of messages that carry no time themselves, by id."""
+    """First-seen ISO times of messages that carry no time themselves, by id; but for the newest,
+    only of those that no archive has."""
     token_cache: TokenCache
     turn: Turn
+    head: Head
+    """Missing before the Actor's first call."""
     attempts: dict[Operation, Attempt]
     usage: dict[Operation, Usage]
     """Per operation, all costs so far."""
@@ -404,6 +441,11 @@ class Moved(TypedDict):
     """The newest message that was observed before; `None` for none."""
     cursor: list[str]
     """The newest observed messages, newest last."""
+    before: NotRequired[str | None]
+    """This and the next only of messages that were put before the cursor later: the group before
+    which their observations belong; `None` where these are the newest."""
+    strays: NotRequired[list[str]]
+    """Ids of such messages that are still unobserved."""
 
 
 class Replaced(TypedDict):
@@ -604,6 +646,8 @@ class Counted(TypedDict):
     """By id, first-seen ISO times of messages that carry no time themselves."""
     gone: list[str]
     """Ids of those that left the window."""
+    observed: NotRequired[ObservedPart | None]
+    """Only where it is not as the record has it."""
 
 
 class Stepped(TypedDict):
@@ -612,6 +656,8 @@ class Stepped(TypedDict):
     type: Literal["stepped"]
     request: str | None
     step: int
+    head: NotRequired[Head]
+    """Of the view that the Actor is given; former versions did not say."""
 
 
 class Tripped(CycleEvent):

@@ -6,17 +6,15 @@ thread or a message of another user is answered like one that does not exist.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Literal, TypeAlias
 
-from langchain_core.messages import BaseMessage
-
 from langgraph_om.archive import ArchivedMessage, ArchivedThread, MessageArchive
 from langgraph_om.core.config.settings import Identity
-from langgraph_om.core.content.message_keys import hidden_id
+from langgraph_om.core.content.message_keys import Keyed, hidden_id
 from langgraph_om.recall.source import (
     RecallHit,
     RecallMessage,
@@ -27,6 +25,12 @@ from langgraph_om.recall.source import (
 
 FindGroups = Callable[[str, int], list[RecallHit]]
 """Searches groups by meaning: a query, and how many to return at most."""
+
+TimesOf = Callable[[Keyed, Mapping[str, str]], list[datetime | None]]
+"""Tells when each message of a stretch was written, given when some of them were first seen."""
+
+NEIGHBOURS = 4
+"""How many messages before and after a page are read along with it."""
 
 MAX_THREADS_PER_READ = 200
 
@@ -59,9 +63,10 @@ class ArchiveSource:
     """The current thread and its user."""
     scope: Literal["thread", "resource"]
     """Whether the other threads of the resource can be seen too."""
-    time_of: Callable[[str, BaseMessage], datetime | None]
-    """Returns when the message of a key was written, where that is known."""
+    times_of: TimesOf
     find_groups: FindGroups | None = None
+    stamps: Mapping[str, str] = field(default_factory=dict)
+    """When messages of the current thread were first seen, as its record knows it."""
 
     def thread(self, thread_id: str) -> RecallThread | None:
         """Return a thread; None for one that does not exist and for one of another user."""
@@ -100,7 +105,7 @@ class ArchiveSource:
         if found is None:
             return None
         self._readable.add(found.thread_id)
-        return self._to_recall_message(found) if found.is_current else None
+        return self._to_recall_messages([found])[0] if found.is_current else None
 
     def messages(
         self,
@@ -113,30 +118,31 @@ class ArchiveSource:
     ) -> list[RecallMessage]:
         """Return visible messages of the span, in the order of the conversation.
 
-        The message next to the span is read along with it: a page asks for it next, to know whether
-        more follow.
+        Some messages next to the span are read along with it: they tell the times of those that
+        have none, and a page asks for the nearest one next, to know whether more follow.
         """
         if limit <= 0 or (stop is not None and stop <= 0) or not self._may_read(thread_id):
             return []
         adjacent = self._adjacent.get((thread_id, start, stop, newest_first))
         if limit == 1 and adjacent is not None:
             return [adjacent]
-        first, last, count = start, stop, limit
+        first, last, count = start, stop, limit + NEIGHBOURS
         if start and stop is None and not newest_first:
-            first, count = start - 1, limit + 1
+            first, count = max(0, start - NEIGHBOURS), count + NEIGHBOURS
         elif start is None and stop is not None and newest_first:
-            last, count = stop + 1, limit + 1
-        found = [
-            self._to_recall_message(message)
-            for message in self.archive.messages(
-                thread_id, start=first, stop=last, limit=count, newest_first=newest_first
-            )
-        ]
-        if first != start and found and found[0].position == first:
-            self._adjacent[thread_id, None, start, True] = found.pop(0)
-        if last != stop and found and found[-1].position == stop:
-            self._adjacent[thread_id, stop, None, False] = found.pop()
-        return found[-limit:] if newest_first else found[:limit]
+            last, count = stop + NEIGHBOURS, count + NEIGHBOURS
+        found = self.archive.messages(
+            thread_id, start=first, stop=last, limit=count, newest_first=newest_first
+        )
+        timed = self._to_recall_messages(found)
+        before = [message for message in timed if start is not None and message.position < start]
+        after = [message for message in timed if stop is not None and message.position >= stop]
+        if before:
+            self._adjacent[thread_id, None, start, True] = before[-1]
+        if after:
+            self._adjacent[thread_id, stop, None, False] = after[0]
+        inside = timed[len(before) : len(timed) - len(after)]
+        return inside[-limit:] if newest_first else inside[:limit]
 
     def search(self, query: str, limit: int) -> list[RecallHit]:
         """Return the groups nearest in meaning whose threads may be seen, the best first."""
@@ -212,9 +218,16 @@ class ArchiveSource:
         """The threads looked up so far; one answer asks for the same ones again."""
         return {}
 
-    def _to_recall_message(self, found: ArchivedMessage) -> RecallMessage:
-        written_at = self.time_of(found.key, found.message)
-        return RecallMessage(found.key, found.thread_id, found.position, found.message, written_at)
+    def _to_recall_messages(self, found: Sequence[ArchivedMessage]) -> list[RecallMessage]:
+        """Return messages of one thread that follow each other, with their times."""
+        seen = {message.key: message.at.isoformat() for message in found if message.at is not None}
+        if found and found[0].thread_id == self.who.thread_id:
+            seen = {**self.stamps, **seen}
+        times = self.times_of([(message.key, message.message) for message in found], seen)
+        return [
+            RecallMessage(message.key, message.thread_id, message.position, message.message, at)
+            for message, at in zip(found, times, strict=True)
+        ]
 
 
 def read_hidden_id(written: str, source: StateSource | ArchiveSource, current: str) -> str | None:

@@ -11,7 +11,6 @@ import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final, Protocol
 
 from langchain_core.messages import BaseMessage
@@ -23,7 +22,6 @@ from langgraph_om.archive import MessageArchive
 from langgraph_om.core.config.options import RetrievalConfig
 from langgraph_om.core.config.settings import Identity, RecallGuide, Settings
 from langgraph_om.core.content.message_keys import hidden_id, keyed_messages
-from langgraph_om.core.content.message_time import message_time
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
@@ -245,15 +243,6 @@ class Recalling:
         messages: Sequence[BaseMessage],
         store: BaseStore | None,
     ) -> ArchiveSource | IndexedStateSource:
-        def time_of(key: str, message: BaseMessage) -> datetime | None:
-            return message_time(
-                message,
-                key,
-                record["stamps"],
-                timezone=self.settings.timezone,
-                custom=self.settings.message_time,
-            )
-
         def find_groups(query: str, limit: int) -> list[RecallHit]:
             if self.index is None:
                 return []
@@ -262,6 +251,15 @@ class Recalling:
 
         # Without a thread id nothing is archived.
         if self.archive is not None and who.thread_id:
-            return ArchiveSource(self.archive, who, self.config.scope, time_of, find_groups)
-        entries = [(key, each, time_of(key, each)) for key, each in keyed_messages(messages)]
+            return ArchiveSource(
+                self.archive,
+                who,
+                self.config.scope,
+                self.settings.times_of,
+                find_groups,
+                record["stamps"],
+            )
+        keyed = keyed_messages(messages)
+        times = self.settings.times_of(keyed, record["stamps"])
+        entries = [(key, message, at) for (key, message), at in zip(keyed, times, strict=True)]
         return IndexedStateSource(who.thread_id, entries, record["thread_title"], find_groups)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -14,6 +15,8 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import ObservationalMemory, create_memory_agent
+from langgraph_om.archive import SQLAlchemyArchive
+from langgraph_om.errors import ArchiveError
 from langgraph_om.testing import ScriptedChatModel
 from support.real_ids import write_uuid7
 
@@ -134,3 +137,113 @@ def test_answers_without_a_time_are_dated_by_their_request() -> None:
     found = headings(transcripts(observer))
     assert len(found) > 12
     assert all(heading == said for heading, said in found), found
+
+
+# --- Where the messages are kept -----------------------------------------------------------------
+
+
+def recalled(memory: ObservationalMemory, values: Any, thread: str = "t") -> list[tuple[str, str]]:
+    """Per message of a thread, the day that recall tells and the day on which it was really said.
+
+    A user's messages come before the answers of the same day.
+    """
+    found: list[tuple[str, str]] = []
+    asked: Any = {"limit": 5, "page": 1, "threadId": thread}
+    while True:
+        answer = memory.recall(values, CONFIG, **asked)
+        heads = re.findall(
+            r"^\*\*\w+(?: \((\S+) \S+\))?\*\* .*\n.*?(?:said|answered) on (\w+ \d+)",
+            answer["messages"],
+            re.MULTILINE,
+        )
+        found += [(day and f"{datetime.fromisoformat(day):%b %-d}", said) for day, said in heads]
+        if not answer["hasNextPage"]:
+            return found
+        asked["page"] += 1
+
+
+@pytest.mark.parametrize("archive", [None, "sqlite://"])
+@pytest.mark.parametrize("is_timed", [True, False])
+def test_recall_tells_when_observed_messages_were_said(
+    *, archive: str | None, is_timed: bool
+) -> None:
+    calendar = Calendar()
+    memory, _ = remembering(calendar, retrieval=True, archive=archive)
+    actor = Actor(calendar=calendar, is_timed=is_timed)
+    graph = create_memory_agent(actor, memory=memory, checkpointer=InMemorySaver())
+    talk(graph, calendar, 12)
+    values = graph.get_state(CONFIG).values
+    assert len(values["om"]["log"]) > 1
+    found = recalled(memory, values)
+    assert len(found) == 24
+    assert all(told == said for told, said in found), found
+
+
+@pytest.mark.parametrize("archive", [None, "sqlite://"])
+def test_a_message_of_an_adopted_thread_is_dated_on_a_long_page_and_by_itself(
+    archive: str | None,
+) -> None:
+    calendar, saver = Calendar(), InMemorySaver()
+    memory, _ = remembering(calendar, retrieval=True, archive=archive)
+    graph = create_memory_agent(Actor(calendar=calendar), memory=memory, checkpointer=saver)
+    said = talk(graph, calendar, 6, OFF)
+    values = graph.get_state(CONFIG).values
+    assert all(told == day for told, day in recalled(memory, values))
+    for at, message in enumerate(said[::2], 1):
+        answer = memory.recall(values, CONFIG, cursor=message.id, limit=1)
+        assert f"**user (2026-05-{at:02d} 09:01)**" in answer["messages"]
+
+
+class Away(SQLAlchemyArchive):
+    """An archive that takes no messages for a while."""
+
+    is_away = True
+
+    def append(self, *args: Any, **options: Any) -> None:
+        if self.is_away:
+            msg = "the disk is full"
+            raise ArchiveError(msg)
+        super().append(*args, **options)
+
+
+@pytest.mark.parametrize("was_there", [True, False])
+def test_an_archive_that_comes_late_is_told_when_messages_were_said(*, was_there: bool) -> None:
+    """It failed for a while, or the memory had none; observed messages have left the window."""
+    calendar, saver = Calendar(), InMemorySaver()
+    actor = Actor(calendar=calendar, is_timed=False)
+    with closing(Away("sqlite://")) as archive:
+        memory, _ = remembering(calendar, archive=archive if was_there else None)
+        talk(create_memory_agent(actor, memory=memory, checkpointer=saver), calendar, 12)
+        archive.is_away = False
+        memory, _ = remembering(calendar, archive=archive, retrieval=True, evict=True)
+        graph = create_memory_agent(actor, memory=memory, checkpointer=saver)
+        assert graph.get_state(CONFIG).values["om"]["log"]
+        talk(graph, calendar, 6)
+        values = graph.get_state(CONFIG).values
+        assert len(values["messages"]) < 36, "it was evicted, so that the archive alone knows"
+        found = recalled(memory, values)
+        assert len(found) == 36
+        assert all(told == said for told, said in found), found
+        assert len(values["om"]["stamps"]) < 24, "what the archive keeps, the record need not"
+
+
+@pytest.mark.parametrize("is_timed", [True, False])
+def test_other_threads_are_dated_by_what_the_archive_keeps(*, is_timed: bool) -> None:
+    calendar = Calendar()
+    memory, observer = remembering(
+        calendar, retrieval={"scope": "resource"}, archive="sqlite://", scope="resource"
+    )
+    actor = Actor(calendar=calendar, is_timed=is_timed)
+    graph = create_memory_agent(actor, memory=memory, checkpointer=InMemorySaver())
+    other: Any = {"configurable": {"thread_id": "other", "resource_id": "ana"}}
+    talk(graph, calendar, 3, other)
+    calendar.pass_days(30)
+    talk(graph, calendar, 1)
+    values = graph.get_state(CONFIG).values
+    excerpts = "\n".join(each["text"] for each in values["om"]["others"])
+    told = headings(f"{excerpts}\n{transcripts(observer)}")
+    assert len(told) > 4
+    assert all(heading == said for heading, said in told), told
+    found = recalled(memory, values, "other")
+    assert len(found) == 6
+    assert all(day == said for day, said in found), found

@@ -15,11 +15,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from support.laws.cast import CONDENSES, HANGS, MOODS, SECTION_MOODS
+from support.laws.cast import CONDENSES, HANGS, MOODS, SECTION_MOODS, label_of
 from support.laws.doors import DOORS
 from support.laws.examples import EXAMPLES
 from support.laws.shares import AWAY
 from support.laws.world import Rules, Thread, Worker, World, exchanges, turns
+from support.real_ids import NAMINGS
 
 SCOPES = os.environ.get("OM_SCOPES", "thread resource").split()
 
@@ -43,7 +44,12 @@ RULES = st.builds(
     max_input_tokens=st.sampled_from([None, None, None, 900]),
     shares_budget=st.sampled_from([False, False, True]),
     recalls=st.booleans(),
+    thinks=st.booleans(),
+    keep_turns=st.sampled_from([0, 0, 1, 2, 5]),
+    marks_gaps=st.booleans(),
+    hints=st.booleans(),
     scope=st.sampled_from(SCOPES),
+    naming=NAMINGS,
 )
 
 
@@ -204,7 +210,9 @@ class Conversations(RuleBasedStateMachine):
         keys = [str(message.id) for message in self.world.standing(thread, who)]
         assume(keys)
         key = keys[-1 - data.draw(st.integers(0, len(keys) - 1))]
-        self.world.edit(thread, who, key, f"edited {key}:{self.world.said} " + "again " * size)
+        label = label_of(thread.told.messages[key])
+        text = f"edited {label}:{self.world.said} " + "again " * size
+        self.world.edit(thread, who, key, text)
 
     @rule(data=st.data(), worker=st.integers(0, 1), most=st.sampled_from([1, 1, 2, 5, 30]))
     def user_takes_back(self, data: st.DataObject, worker: int, most: int) -> None:

@@ -15,6 +15,7 @@ from langgraph_om.core.effects import AskModel
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import check_message_sequence
+from support.real_ids import NAMINGS, Naming
 from support.simulation import GOOD, NOTHING, Reply, Simulation, settings
 
 LONGER = GOOD.replace("something", "many more things than before, one after the other")
@@ -37,8 +38,19 @@ class Conversations(RuleBasedStateMachine):
         activation=st.sampled_from([0.3, 0.8, 1.0]),
         latency=st.integers(0, 8),
         log=st.sampled_from([40, 150]),
+        thinks=st.booleans(),
+        naming=NAMINGS,
     )
-    def start(self, buffer: float, activation: float, latency: int, log: int) -> None:
+    def start(
+        self,
+        *,
+        buffer: float,
+        activation: float,
+        latency: int,
+        log: int,
+        thinks: bool,
+        naming: Naming,
+    ) -> None:
         options = ObservationConfig(buffer_tokens=buffer, buffer_activation=activation)
         self.simulation = Simulation(
             settings(
@@ -49,6 +61,8 @@ class Conversations(RuleBasedStateMachine):
             ),
             answers=self._answer,
             latency=latency,
+            thinks=thinks,
+            naming=naming,
         )
         self.reply = "good"
         self.forks = 0
@@ -102,6 +116,11 @@ class Conversations(RuleBasedStateMachine):
         self.forks += 1
         self.simulation.made = 20_000 + 1000 * self.forks
 
+    @precondition(lambda self: self.simulation.messages)
+    @rule(words=st.integers(1, 60), count=st.integers(1, 3))
+    def history_is_loaded_late(self, words: int, count: int) -> None:
+        self.simulation.load_history(words, count)
+
     @precondition(lambda self: self.simulation.window.entries)
     @rule(data=st.data())
     def user_edits_an_unobserved_message(self, data: st.DataObject) -> None:
@@ -139,6 +158,10 @@ class Conversations(RuleBasedStateMachine):
         if self.simulation.messages:
             assert check_message_sequence(prompt, "openai") == []
             assert check_message_sequence(prompt, "anthropic") == []
+
+    @invariant()
+    def reasoning_stands_where_it_was_made(self) -> None:
+        assert self.simulation.misplaced == []
 
     @invariant()
     def record_is_json(self) -> None:

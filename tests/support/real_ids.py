@@ -3,13 +3,16 @@
     from support.real_ids import MESSAGE_IDS, real_conversations
 
 A strategy per kind of id, those of people and of answers, and whole conversations in which each
-message has or lacks an id and a time of its own, in every mix.
+message has or lacks an id and a time of its own, in every mix. For machines that make their
+messages themselves, `NAMINGS`: who names and dates these, the same way when asked again.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from random import Random
+from typing import Final, Literal
 from uuid import UUID
 
 from hypothesis import strategies as st
@@ -113,6 +116,51 @@ THREAD_IDS: Final = st.one_of(
     uuid4s, uuid7s(), ulids(), st.builds("user-{}/chat-{}".format, uuid4s, uuid4s)
 )
 """What hosts call a conversation."""
+
+
+# --- Messages that a machine makes ---------------------------------------------------------------
+
+Role = Literal["human", "ai", "tool", "call"]
+"""Whose id it is: that of a message, or of a tool call."""
+
+
+@dataclass(frozen=True)
+class Naming:
+    """Names and dates messages as hosts and providers do, each message in another way.
+
+    What follows from the same seed and the same simple name is the same, so that a conversation can
+    be held twice. Seed 0 leaves the simple names, and gives no times.
+    """
+
+    seed: int = 0
+
+    def name(self, simple: str, role: Role, at: datetime) -> str:
+        """Return the id of the message or call that a test knows by a simple name."""
+        if not self.seed:
+            return simple
+        random = Random(f"{self.seed} {simple}")  # noqa: S311 - not for secrets
+        letters, timed = f"{random.getrandbits(200):050x}", random.getrandbits(74)
+        uuid4 = str(UUID(int=random.getrandbits(128), version=4))
+        made_by_langgraph = uuid4
+        if role == "tool":
+            return made_by_langgraph
+        if role == "call":
+            return random.choice([f"call_{letters[:24]}", f"toolu_01{letters[:22]}", uuid4])
+        if role == "human":
+            by_the_host = [f"message-{letters[:16]}", write_uuid7(at, timed), write_ulid(at, timed)]
+            return random.choice([made_by_langgraph, made_by_langgraph, *by_the_host])
+        by_langchain = [f"lc_run--{write_uuid7(at, timed)}-0", f"run-{uuid4}-0"]
+        by_openai = [f"resp_{letters[:48]}", f"msg_{letters}", f"chatcmpl-{letters[:32]}"]
+        return random.choice([*by_langchain, *by_openai, f"msg_01{letters[:22]}"])
+
+    def date(self, simple: str, at: datetime) -> dict[str, str]:
+        """Return the metadata in which some messages carry a time."""
+        chance = Random(f"{self.seed} {simple} date").random()  # noqa: S311 - not for secrets
+        return {"created_at": at.isoformat()} if self.seed and chance < 1 / 3 else {}
+
+
+NAMINGS: Final = st.one_of(st.just(Naming()), st.builds(Naming, st.integers(1, 2**16)))
+"""Simple names without times, or every mix of real ones."""
 
 
 # --- Conversations -------------------------------------------------------------------------------

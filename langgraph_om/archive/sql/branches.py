@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, bindparam, insert, literal, select, update
@@ -26,7 +27,12 @@ _PLACE = (
     message_rows.c.position,
     message_rows.c.is_current,
 )
-_IN_TREE = (*_PLACE, message_rows.c.is_visible, message_rows.c.digest)
+_IN_TREE = (
+    *_PLACE,
+    message_rows.c.is_visible,
+    message_rows.c.digest,
+    message_rows.c.written,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,7 @@ class StoredMessage:
     body: str
     digest: str
     is_visible: bool
+    written: datetime | None
 
 
 def select_by_keys(
@@ -72,6 +79,12 @@ def store_messages(
         and (known[key].digest, known[key].is_visible) != (entry.digest, entry.is_visible)
     ]
     _replace_contents(connection, thread_id, {key: entries[key] for key in changed})
+    dated = {
+        key: entry.written
+        for key, entry in entries.items()
+        if entry.written is not None and key in known and known[key].written is None
+    }
+    _add_times(connection, thread_id, dated)
     new = {key for key in entries if key not in known}
     path, base, parent = _find_path(connection, thread_id, [*entries], after, known)
     if path:
@@ -187,6 +200,7 @@ def _insert_messages(
             "version": 1,
             "digest": entries[key].digest,
             "body": entries[key].body,
+            "written": entries[key].written,
         }
         for key, place in places.items()
     ]
@@ -209,6 +223,14 @@ def _move_messages(
             name: bindparam(name) for name in ("position", "parent", "is_current")
         }
         connection.execute(statement.values(values), rows)
+
+
+def _add_times(connection: Connection, thread_id: str, times: Mapping[str, datetime]) -> None:
+    """Give known messages the times that they lack."""
+    rows = [{"of_key": key, "at": at} for key, at in times.items()]
+    if rows:
+        statement = update(message_rows).where(*_match_row(thread_id))
+        connection.execute(statement.values(written=bindparam("at")), rows)
 
 
 def _replace_contents(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from langchain_core.messages import BaseMessage
@@ -36,6 +36,7 @@ _SHOWN = (
     message_rows.c.body,
     message_rows.c.is_visible,
     message_rows.c.is_current,
+    message_rows.c.written,
 )
 
 
@@ -53,11 +54,12 @@ class SQLMessages:
         after: str | None,
         now: datetime,
         title: str | None = None,
+        times: Mapping[str, datetime] | None = None,
         parent: str | None = None,
     ) -> None:
         """Add messages to a thread, and the thread if it is new."""
         check_time("now", now)
-        entries = _encode_entries(messages)
+        entries = _encode_entries(messages, times or {})
         if after in entries:
             msg = f"`after` is {after!r}, one of the messages; write the key before the first one"
             raise ConfigurationError(msg)
@@ -147,14 +149,17 @@ class SQLMessages:
         return [decode_message(key, bodies[key]) for key in keys if key in bodies]
 
 
-def _encode_entries(messages: Sequence[tuple[str, BaseMessage, bool]]) -> dict[str, StoredMessage]:
+def _encode_entries(
+    messages: Sequence[tuple[str, BaseMessage, bool]], times: Mapping[str, datetime]
+) -> dict[str, StoredMessage]:
     """Write messages as they are stored, by key; of a key that comes twice, the last content."""
     entries: dict[str, StoredMessage] = {}
     for key, message, is_visible in messages:
         check_name("key", key)
         body = encode_message(key, message)
         digest = hashlib.blake2b(body.encode(), digest_size=16).hexdigest()
-        entries[key] = StoredMessage(body, digest, is_visible)
+        check_time("times", times.get(key))
+        entries[key] = StoredMessage(body, digest, is_visible, times.get(key))
     return entries
 
 
@@ -166,4 +171,5 @@ def _read_message(row: Row) -> ArchivedMessage:
         message=decode_message(row.key, row.body),
         is_visible=row.is_visible,
         is_current=row.is_current,
+        at=row.written,
     )

@@ -50,7 +50,16 @@ def _add_deletions(connection: Connection) -> None:
         connection.exec_driver_sql(statement)
 
 
-MIGRATIONS: Sequence[Callable[[Connection], None]] = (_drop_message_versions, _add_deletions)
+def _add_times(connection: Connection) -> None:
+    """Keep with each message when it was written, which is not known of those that are there."""
+    connection.exec_driver_sql("ALTER TABLE om_messages ADD COLUMN written BIGINT")
+
+
+MIGRATIONS: Sequence[Callable[[Connection], None]] = (
+    _drop_message_versions,
+    _add_deletions,
+    _add_times,
+)
 """The first brings tables of version 1 to version 2, the next ones follow."""
 
 VERSION = 1 + len(MIGRATIONS)

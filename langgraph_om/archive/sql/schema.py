@@ -59,6 +59,7 @@ message_rows = Table(
     Column("version", Integer, nullable=False),  # counts the changes of its content
     Column("digest", Text, nullable=False),
     Column("body", Text, nullable=False),
+    Column("written", Moment),  # or first seen; where that is known
     Index("om_messages_page", "thread_id", "is_current", "is_visible", "position"),
     Index("om_messages_by_key", "key"),
 )

@@ -2,19 +2,24 @@
 
 1. Its own time: what the host says, its metadata, or a time-ordered id.
 2. First seen: the stamp that was noted when it arrived while memory watched.
-3. The time of its nearest neighbour: of the next message with a time of its own, since answers
-   carry one; else of the last message before it that has either. A stamp tells nothing of what
-   stands before it, which may be much older: a thread is adopted, or memory was off for a while.
-4. Unknown.
+3. The time of its nearest neighbour in its exchange, which begins with what a person says: a
+   person speaks when the next message with a time of its own is written, since answers carry one;
+   an answer or a result comes when the last message before it does, which has any time.
+4. The time of its nearest neighbour beyond: of the next message with a time of its own, else of the
+   last message before it that has any.
+5. Unknown.
+
+A stamp tells nothing of what stands before it, which may be much older: a thread is adopted, or
+memory was off for a while.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 
 from langgraph_om.core.content.message_keys import Keyed
 from langgraph_om.errors import ConfigurationError
@@ -74,16 +79,44 @@ def times_of(
     own = [message_time(each, key, {}, timezone=timezone, custom=custom) for key, each in messages]
     seen = [_iso_time(stamps.get(key), timezone) for key, _ in messages]
     filled = [of_itself or stamp for of_itself, stamp in zip(own, seen, strict=True)]
+    _fill_in_exchanges([isinstance(each, HumanMessage) for _, each in messages], own, filled)
     following: datetime | None = None
     for at in reversed(range(len(filled))):
         if filled[at] is None:
             filled[at] = following
-        else:
+        elif own[at] or seen[at]:
             following = own[at]
     last: datetime | None = None
     for at, known in enumerate(filled):
         last = filled[at] = known or last
     return filled
+
+
+def _fill_in_exchanges(
+    of_person: Sequence[bool], own: Sequence[datetime | None], filled: list[datetime | None]
+) -> None:
+    """Give messages the times of their exchanges.
+
+    Args:
+        of_person: Per message, whether a person wrote it.
+        own: The times of their own.
+        filled: The times so far, which get more.
+    """
+    begins = [is_it and not (at and of_person[at - 1]) for at, is_it in enumerate(of_person)]
+    following: datetime | None = None
+    for at in reversed(range(len(filled))):
+        if filled[at] is not None:
+            following = own[at]
+        elif of_person[at]:
+            filled[at] = following
+        if begins[at]:
+            following = None
+    last: datetime | None = None
+    for at, known in enumerate(filled):
+        if known is None and not of_person[at]:
+            filled[at] = last
+        else:
+            last = known
 
 
 def _iso_time(value: object, timezone: tzinfo) -> datetime | None:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, cast
 
 from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.config.thresholds import resolve_previous_tokens
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.cycles.cycle import (
     Cycle,
@@ -30,7 +31,7 @@ from langgraph_om.core.record.chunks import count_covered, digest_entries, selec
 from langgraph_om.core.record.record import count_failures, find_groups, find_newest_observed
 from langgraph_om.core.record.reflections import place_reflection
 from langgraph_om.core.record.window import Entry, Window
-from langgraph_om.core.wire import Chunk, CycleEnded, Group, MemoryRecord, ObservationEnd
+from langgraph_om.core.wire import Chunk, CycleEnded, Group, MemoryRecord, Moved, ObservationEnd
 from langgraph_om.errors import ObserverError
 
 
@@ -79,7 +80,7 @@ def describe_observation(
     tokens = window.weight(start, stop)
     info = CycleInfo(settings, record, "observation", cycle_id, tokens, now, mode)
     times = _read_times(info, window)[start:stop]
-    work = _observe(info, entries, times, [part.chunk for part in live], window.cursor_after(stop))
+    work = _observe(info, entries, times, [part.chunk for part in live], _move(info, window, stop))
     return Cycle(info, info.start(**fields), work)
 
 
@@ -88,7 +89,7 @@ def _observe(
     entries: Sequence[Entry],
     times: Sequence[datetime | None],
     chunks: Sequence[Chunk],
-    cursor: Sequence[str],
+    moved: Moved,
 ) -> EffectFlow[CycleEnded]:
     """Have messages observed; what is written goes to the log, or is kept until it is needed.
 
@@ -97,7 +98,7 @@ def _observe(
         entries: The messages.
         times: When they were written.
         chunks: What was observed ahead of the messages before them.
-        cursor: The newest messages that are observed then.
+        moved: How far the conversation is observed then.
     """
     settings, record = info.settings, info.record
     is_ahead = info.mode == "ahead"
@@ -127,9 +128,8 @@ def _observe(
         return info.end(tally, chunk=chunk, **written)
     return info.end(
         tally,
-        after=find_newest_observed(record),
-        cursor=cursor,
         group=build_group(chunk),
+        **moved,
         **written,
         **hints,
     )
@@ -201,11 +201,30 @@ def _note_answer(info: CycleInfo, answer: Parsed) -> Group:
     return cast("Group", {"text": text, "tokens": info.settings.counter.count_text(text)})
 
 
+def _move(info: CycleInfo, window: Window, stop: int) -> Moved:
+    """Return how far the conversation is observed once the window is up to `stop`."""
+    moved: Moved = {
+        "after": find_newest_observed(info.record),
+        "cursor": window.cursor_after(stop),
+    }
+    strays = window.strays
+    if strays.messages:
+        moved["before"] = strays.before
+        moved["strays"] = [key for key, _ in strays.messages[stop:]]
+    return moved
+
+
 def _read_times(info: CycleInfo, window: Window) -> list[datetime | None]:
-    """Return when each message of the window was written, as its neighbours tell it too."""
+    """Return when each message of the window was written, as its neighbours tell it too.
+
+    Strays have other neighbours than the rest of the window: then only theirs are returned.
+    """
+    strays, stamps = window.strays, info.record["stamps"]
+    if strays.messages:
+        keyed = [*strays.earlier, *strays.messages[: strays.run], *strays.later]
+        return info.settings.times_of(keyed, stamps)[len(strays.earlier) :]
     keyed = [*window.observed, *((entry.key, entry.message) for entry in window.entries)]
-    times = info.settings.times_of(keyed, info.record["stamps"])
-    return times[len(window.observed) :]
+    return info.settings.times_of(keyed, stamps)[len(window.observed) :]
 
 
 def _build_observer_input(
@@ -217,7 +236,7 @@ def _build_observer_input(
         attachments=shown.attachments,
         by_profile=observation.observe_attachments == "auto",
         previous=select_previous(
-            known, observation.previous_observer_tokens, info.settings.counter
+            known, resolve_previous_tokens(observation), info.settings.counter
         ),
         hints={
             "current_task": hints["current_task"],
@@ -227,6 +246,7 @@ def _build_observer_input(
         instruction=observation.instruction,
         prompt=observation.prompt,
         thread_title=observation.thread_title,
+        states_hints=info.settings.continuation_hints,
     )
 
 

@@ -153,7 +153,8 @@ def _build_edits_input(
     cycle: CycleInfo, groups: Sequence[Group], shown: Sequence[str]
 ) -> EditsInput:
     settings, record = cycle.settings, cycle.record
-    # A hook that hides something from the Reflector is told of the log alone, not of hints.
+    # A hook that hides something from the Reflector is told of the log alone, not of hints; and
+    # what the Actor is not shown as a hint has to stand in the log.
     is_hidden = "before_reflection" in settings.transforms
     hints = (
         {} if is_hidden else {name: record[name] for name in ("current_task", "suggested_response")}

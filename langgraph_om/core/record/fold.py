@@ -136,6 +136,7 @@ def _open(record: MemoryRecord, event: Opened) -> None:
 def _join(record: MemoryRecord, event: Opened) -> None:
     """Let the thread take part in a shared log from now on, and send its own observations there."""
     was_shared = record["scope"] == "resource"
+    record["observed"] = None  # the shared log says what is observed
     record["outbox"] = []
     record["revision"] = 0
     if was_shared and record["resource_id"] != event["resource_id"]:
@@ -188,11 +189,15 @@ def _set_counts(record: MemoryRecord, event: Counted) -> None:
     counts.update(event["counts"])
     record["token_cache"] = {"counter": event["counter"], "counts": counts}
     record["stamps"] = {**event["stamps"], **stamps} if event["stamps"] else stamps
+    if "observed" in event:
+        record["observed"] = event["observed"]
 
 
 def _note_step(record: MemoryRecord, event: Stepped) -> None:
     """Note that the Actor goes on, which ends an abort."""
     record["turn"] = {"request": event["request"], "step": event["step"]}
+    if "head" in event:
+        record["head"] = event["head"]
     record["tripwire"] = None
 
 
@@ -353,6 +358,10 @@ def _note_deletion(record: MemoryRecord, event: DeletionFound) -> None:
 def _note_evicted(record: MemoryRecord, event: Evicted) -> None:
     """Note up to where observed messages were removed from the conversation."""
     record["evicted"] = event["last"]
+    observed = record["observed"]
+    if observed is not None:
+        index, count = (observed[key] - len(event["ids"]) for key in ("index", "count"))
+        record["observed"] = {**observed, "index": index, "count": count}
     tokens = event.get("tokens")
     if tokens:
         record["evicted_tokens"] = record.get("evicted_tokens", 0) + tokens
@@ -400,7 +409,15 @@ def _extend_log(
         group["id"] in known for group in groups
     ):
         return False
-    record["log"] = [*record["log"], *groups]
+    observed = record["observed"]
+    if "strays" in event:  # these do not move the cursor, which would tell that they are observed
+        if observed is None or groups[0]["ranges"][0][0] not in observed["strays"]:
+            return False
+        record["observed"] = {**observed, "strays": event["strays"]}
+    behind = event.get("before")
+    at = find_groups(record["log"], [behind]) if behind else None
+    at = len(record["log"]) if at is None else at
+    record["log"] = [*record["log"][:at], *groups, *record["log"][at:]]
     record["cursor"] = list(event["cursor"])
     if record["scope"] == "resource":
         hints = {name: event.get(name) for name in HINTS}

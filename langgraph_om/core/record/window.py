@@ -21,6 +21,7 @@ from langgraph_om.core.content.message_keys import (
     keyed_messages,
 )
 from langgraph_om.core.record.record import CURSOR_TAIL, select_own_groups, select_valid_counts
+from langgraph_om.core.record.strays import Strays, has_strays, select_strays
 from langgraph_om.core.tokens.counter import CONVERSATION_OVERHEAD, TokenCounter
 from langgraph_om.core.wire import MemoryRecord
 
@@ -52,6 +53,10 @@ class Window:
     """The last messages before the window with their keys, as many as a cursor names."""
     last_key: str | None
     """Key of the conversation's last message."""
+    start: int
+    """Index of the first message behind the cursor."""
+    strays: Strays
+    """The first entries, when these stand before the cursor; observed by themselves."""
     fresh_from: int
     """Index of the first entry of the turn: the live user request, or 0 when it is before the
     window; behind all entries without one."""
@@ -60,10 +65,20 @@ class Window:
         """Count the tokens of the entries from `start` up to `stop`."""
         return sum(entry.tokens for entry in self.entries[start:stop])
 
+    def count_before_turns(self, turns: int) -> int:
+        """Count the entries before the newest user turns; none where these are not all here."""
+        if not turns:
+            return len(self.entries)
+        for at in range(len(self.entries) - 1, -1, -1):
+            turns -= self.entries[at].message.type == "human"
+            if not turns:
+                return at
+        return 0
+
     def cursor_after(self, count: int) -> list[str]:
         """Return the cursor once the first `count` entries are observed."""
         keys = [key for key, message in self.observed if message.id]
-        keys += [entry.key for entry in self.entries[:count]]
+        keys += [entry.key for entry in self.entries[len(self.strays.messages) : count]]
         return keys[-CURSOR_TAIL:]
 
 
@@ -89,9 +104,10 @@ def open_window(
     """
     keyed, start = _find_cursor(record, messages)
     counts = select_valid_counts(record, counter.identity)
+    strays = select_strays(record, messages, start)
     entries = tuple(
         _build_entry(key, message, counts, counter, is_counted=is_counted)
-        for key, message in keyed
+        for key, message in (*strays.messages, *keyed)
         if is_conversation(message)
     )
     request_at = _find_newest_human(messages, request)
@@ -103,6 +119,8 @@ def open_window(
         else:
             pinned = messages[request_at]
             request_key = key_of(pinned)
+            if request_key in dict(strays.messages):
+                pinned = None
     return Window(
         entries=entries,
         tokens=sum(entry.tokens for entry in entries) + (CONVERSATION_OVERHEAD if entries else 0),
@@ -115,12 +133,16 @@ def open_window(
         ),
         observed=_collect_before(messages, start),
         last_key=keyed[-1][0] if keyed else (key_of(messages[-1]) if messages else None),
+        start=start,
+        strays=strays,
         fresh_from=0 if pinned is not None else _find_key(entries, request_key),
     )
 
 
 def select_observed(record: MemoryRecord, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return the messages before the window, which are observed."""
+    if has_strays(record):  # until these are observed, nothing is known to be
+        return []
     _, start = _find_cursor(record, messages)
     return [message for message in messages[:start] if is_conversation(message)]
 
@@ -131,7 +153,7 @@ def select_needed(record: MemoryRecord, messages: Sequence[BaseMessage]) -> list
     They are the window, as many messages before it as a cursor names, and the live user request.
     """
     start = _walk_back(record["cursor"], messages)
-    if start is None or len(record["cursor"]) < CURSOR_TAIL:
+    if start is None or len(record["cursor"]) < CURSOR_TAIL or has_strays(record):
         return list(messages)
     first, named = start, 0
     while first > 0 and named < CURSOR_TAIL:

@@ -8,7 +8,7 @@ again, or the next turn where trying took long.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import takewhile
@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import (
     Keyed,
     content_digest,
@@ -35,6 +35,7 @@ from langgraph_om.core.step.deletion import (
     look_for_deletion,
     warn_of_loss,
 )
+from langgraph_om.core.step.resent import Sent, build_removal, find_resent, without_removed
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Event, Group, MemoryRecord
 from langgraph_om.errors import ArchiveError
@@ -91,19 +92,25 @@ def archive_new(
     thread = record["thread_id"]
     if not thread:  # nobody could tell such conversations apart
         return record, []
-    archive = _Archive(thread, record["resource_id"], now)
+    archive = _Archive(settings, thread, record["resource_id"], now, record["stamps"])
     memory = yield from archive.call("recall_thread", thread, select_own_groups(record))
     missed = {*changed, *memory.missed}
     if request is not None and memory.waited_for == request:
         yield Storage("note_missed", (thread, missed))
         return record, []
     try:
-        events = yield from _append_new(archive, record, messages, missed, memory)
+        events = yield from _append_new(
+            archive,
+            record,
+            messages,
+            missed,
+            memory,
+            request=request if settings.evicts else None,
+        )
         archived = fold(record, [events]) if events else record
         if settings.evicts:
-            evicted = yield from _find_removable(
-                archive, archived, messages, request, settings.counter
-            )
+            left = without_removed(messages, events)
+            evicted = yield from _find_removable(archive, archived, left, request, settings.counter)
             archived, events = fold(archived, [evicted]), [*events, *evicted]
     except ArchiveError as error:
         is_long = request is not None and archive.seconds >= LONG_SECONDS
@@ -121,9 +128,12 @@ def archive_new(
 class _Archive:
     """The archive as one step calls it for its thread."""
 
+    settings: Settings
     thread_id: str
     resource_id: str | None
     now: datetime
+    stamps: Mapping[str, str]
+    """When messages were first seen that have no time themselves."""
     seconds: float = 0.0
     """How long its calls have taken."""
 
@@ -138,7 +148,12 @@ class _Archive:
         self, entries: Keyed, *, after: str | None, title: str | None = None
     ) -> EffectFlow[None]:
         whose = (self.thread_id, self.resource_id)
-        options = {"after": after, "now": self.now, "title": title}
+        times = {
+            key: time
+            for key, message in entries
+            if (time := self.settings.time_of(key, message, self.stamps)) is not None
+        }
+        options = {"after": after, "now": self.now, "title": title, "times": times}
         yield from self.call("append_messages", *whose, entries, **options)
 
     def archived_keys(self, keys: Sequence[str]) -> EffectFlow[set[str]]:
@@ -152,12 +167,15 @@ def _append_new(
     messages: Sequence[BaseMessage],
     changed: Collection[str],
     memory: ThreadMemory,
+    *,
+    request: str | None,
 ) -> EffectFlow[list[Event]]:
     """Archive new messages and groups; all messages where the archive is an older copy, or new.
 
     Whether it has what the record says is asked once in a process. What was deleted is left out.
+    With the key of the live user request, so is what was removed and is sent again.
     """
-    last = record["archived"]
+    last, removed = record["archived"], list[Event]()
     is_there = last is None or memory.is_known or last in (yield from archive.archived_keys([last]))
     noted: list[Event] = []
     if last is None or not is_there:
@@ -169,6 +187,11 @@ def _append_new(
         after, new = find_unarchived(record, messages, changed)
     else:
         after, new = _find_all_unarchived(record, messages)
+    if new and is_there:
+        sent = Sent(record, messages, new, request)
+        resent = yield from find_resent(sent, archive.call, archive.append)
+        new = [entry for entry in new if entry[0] not in resent]
+        removed = build_removal(record, resent)
     if new:
         yield from archive.append(new, after=after, title=record["thread_title"])
     groups = drop_deleted_groups(record, memory.new_groups)
@@ -176,7 +199,7 @@ def _append_new(
         whose = (archive.thread_id, archive.resource_id)
         yield from archive.call("add_new_groups", *whose, groups, archive.now)
     archived: list[Event] = [{"type": "archived", "last": new[-1][0]}] if new else []
-    return [*noted, *archived]
+    return [*noted, *archived, *removed]
 
 
 def _find_removable(
@@ -212,28 +235,29 @@ def _find_removable(
 
 
 def complete_thread(
+    settings: Settings,
+    identity: Identity,
     record: MemoryRecord,
-    thread_id: str,
-    resource_id: str | None,
     messages: Sequence[BaseMessage],
     now: datetime,
 ) -> EffectFlow[None]:
     """Archive what is missing of a conversation, without noting it in its record.
 
     Args:
-        record: The memory of the thread; blank where it is not known.
-        thread_id: The thread.
-        resource_id: The resource.
+        settings: The settings in force.
+        identity: Whose conversation it is.
+        record: The memory of the thread, maybe of an earlier step; blank where it is not known.
         messages: The whole conversation.
         now: The current time.
 
     Raises:
         ArchiveError: When the storage fails.
     """
+    thread_id, resource_id = identity.thread_id, identity.resource_id
     entries = drop_deleted(record, _select_conversation(messages))
     if not entries or not thread_id:
         return
-    archive = _Archive(thread_id, resource_id, now)
+    archive = _Archive(settings, thread_id, resource_id, now, record["stamps"])
     known = yield from archive.archived_keys([key for key, _ in entries])
     if not known:
         whose = {**record, "thread_id": thread_id, "resource_id": resource_id}

@@ -9,23 +9,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
+from langgraph_om.core.actor.head import track_head
 from langgraph_om.core.config.settings import Identity, Settings
-from langgraph_om.core.content.message_keys import derive_id
+from langgraph_om.core.content.message_keys import derive_id, key_of, keyed_messages
 from langgraph_om.core.cycles.results import drop_stale_buffers, take_in_results
-from langgraph_om.core.effects import EffectFlow, JobState, PeekJobs
+from langgraph_om.core.effects import EffectFlow, JobState, PeekJobs, Warn
 from langgraph_om.core.events import iso
 from langgraph_om.core.plan import PROCEED, Decision, plan
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import select_valid_counts
+from langgraph_om.core.record.strays import check_observed
 from langgraph_om.core.record.window import Entry, Window, open_window
 from langgraph_om.core.step.archive import archive_new
+from langgraph_om.core.step.resent import without_removed
 from langgraph_om.core.step.shared_log import check_resource_id, exchange
 from langgraph_om.core.step.status import build_status, build_trim_notice
-from langgraph_om.core.wire import Event, MemoryRecord, Operation
+from langgraph_om.core.wire import Counted, Event, MemoryRecord, ObservedPart, Operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,9 @@ class Inspection:
     decision: Decision
     events: list[Event]
     """What to fold and to show; ends with the status when the Actor goes on."""
+    overlooked: int = 0
+    """How many messages were put among the observed ones, where they can be neither shown nor
+    observed."""
 
     @property
     def evicted(self) -> list[str]:
@@ -85,17 +92,29 @@ def inspect(
     cycle_ids = {name: job["cycle_id"] for name, job in record["pending"].items()}
     jobs = (yield PeekJobs(cycle_ids)) if cycle_ids else {}
     found = count_and_collect(settings, record, messages, identity, now, jobs=jobs)
+    if found.overlooked:
+        text = (
+            "thread %r: %d message(s) were put among those that are observed; memory does not read "
+            "them, add history before the first turn or at the end"
+        )
+        yield Warn(text, (record["thread_id"] or identity.thread_id, found.overlooked))
     if settings.archives:
+        # Nobody knows which ones were overlooked: the archive is shown the whole conversation.
+        overlooked = {key_of(messages[0])} if found.overlooked else set()
         archived, events = yield from archive_new(
             settings,
             found.record,
             messages,
             now,
-            changed=found.changed,
+            changed={*found.changed, *overlooked},
             request=found.window.request,
         )
-        is_same = archived["cursor"] == found.record["cursor"]
-        window = found.window if is_same else open_window(archived, messages, settings.counter)
+        before, window = messages, found.window
+        removed = {key for event in events if event["type"] == "evicted" for key in event["ids"]}
+        if any(entry.key in removed for entry in window.entries):  # sent again by the client
+            messages = without_removed(messages, events)
+        if messages is not before or archived["cursor"] != found.record["cursor"]:
+            window = open_window(archived, messages, settings.counter)
         found = Inspection(archived, window, PROCEED, [*found.events, *events])
     if is_shared and identity.thread_id:
         synced, events = yield from exchange(settings, found.record, messages, found.window, now)
@@ -104,7 +123,9 @@ def inspect(
             found = Inspection(synced, window, PROCEED, [*found.events, *events])
     if is_final:
         return found
-    return decide(settings, found, now, must_proceed=must_proceed, buffering_waits=buffering_waits)
+    return decide(
+        settings, found, messages, now, must_proceed=must_proceed, buffering_waits=buffering_waits
+    )
 
 
 def count_and_collect(
@@ -130,18 +151,25 @@ def count_and_collect(
     is_new = not record["id"]
     record = fold(record, [opening])
     window = open_window(record, messages, settings.counter)
-    counting = _count_new(settings, record, window, now, first_look=is_new)
+    observed, overlooked = check_observed(record, messages, window.start)
+    if observed != record["observed"]:
+        window = open_window({**record, "observed": observed}, messages, settings.counter)
+    counting = _count_new(
+        settings, record, messages, window, now, observed=observed, first_look=is_new
+    )
     record = fold(record, [counting])
     done = [
         *drop_stale_buffers(record, window, now),
         *take_in_results(settings, record, window, jobs or {}, now),
     ]
-    return Inspection(fold(record, [done]), window, PROCEED, [*opening, *counting, *done])
+    events = [*opening, *counting, *done]
+    return Inspection(fold(record, [done]), window, PROCEED, events, overlooked)
 
 
 def decide(
     settings: Settings,
     seen: Inspection,
+    messages: Sequence[BaseMessage],
     now: datetime,
     *,
     must_proceed: bool = False,
@@ -152,6 +180,7 @@ def decide(
     Args:
         settings: The settings in force.
         seen: What was gathered.
+        messages: The whole conversation.
         now: The current time.
         must_proceed: Whether there is no room left for work (few supersteps remain).
         buffering_waits: Whether the Actor goes on only after the buffering that is due.
@@ -164,7 +193,13 @@ def decide(
         decision = PROCEED
     if decision.kind == "proceed" or (decision.kind == "buffer" and not buffering_waits):
         step = _count_step(record, window)
-        stepped: Event = {"type": "stepped", "request": window.request, "step": step}
+        head = track_head(settings, record, messages, window, now)
+        stepped: Event = {
+            "type": "stepped",
+            "request": window.request,
+            "step": step,
+            "head": head,
+        }
         record = fold(record, [stepped])
         data = build_status(record, window, settings.thresholds, step=step)
         events += [stepped, *build_trim_notice(settings, record, window)]
@@ -209,7 +244,14 @@ def _open_record(settings: Settings, record: MemoryRecord, identity: Identity) -
 
 
 def _count_new(
-    settings: Settings, record: MemoryRecord, window: Window, now: datetime, *, first_look: bool
+    settings: Settings,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    window: Window,
+    now: datetime,
+    *,
+    observed: ObservedPart | None,
+    first_look: bool,
 ) -> list[Event]:
     """Note the tokens of new window messages, and when those were first seen that arrived now."""
     known = record["token_cache"]["counts"]
@@ -227,17 +269,39 @@ def _count_new(
     # The live request is weighed at every call, also when it lies before the window.
     present = {window.request, *(entry.key for entry in window.entries)}
     gone = [key for key in known if key not in present]
-    # The last stamp before the window dates what follows it and has no time.
-    last = next((key for key, _ in reversed(window.observed) if key in record["stamps"]), None)
-    gone += [k for k in record["stamps"] if k not in present and k != last and k not in known]
-    if last is not None and last in known and last not in present:
-        stamps[last] = record["stamps"][last]
-    if not (counts or stamps or gone):
+    is_same_place = observed == record["observed"]
+    if gone or not is_same_place:
+        left = {key: at for key, at in record["stamps"].items() if key not in present}
+        kept = _select_stamps_to_keep(settings, record, messages, window) if left else set()
+        gone += [key for key in left if key not in kept and key not in known]
+        stamps |= {key: at for key, at in left.items() if key in kept and key in known}
+    if is_same_place and not (counts or stamps or gone):
         return []
-    identity = settings.counter.identity
-    return [
-        {"type": "counted", "counter": identity, "counts": counts, "stamps": stamps, "gone": gone}
-    ]
+    counted: Counted = {
+        "type": "counted",
+        "counter": settings.counter.identity,
+        "counts": counts,
+        "stamps": stamps,
+        "gone": gone,
+    }
+    if not is_same_place:
+        counted["observed"] = observed
+    return [counted]
+
+
+def _select_stamps_to_keep(
+    settings: Settings, record: MemoryRecord, messages: Sequence[BaseMessage], window: Window
+) -> set[str]:
+    """Return the keys of observed messages whose first-seen times the record keeps on.
+
+    These are all in the conversation that no archive has, and the last one before the window, which
+    dates what follows it and has no time.
+    """
+    keys = [key for key, _ in keyed_messages(messages)]
+    if settings.archives and record["archived"] in keys:
+        del keys[: keys.index(record["archived"]) + 1]
+    last = (key for key, _ in reversed(window.observed) if key in record["stamps"])
+    return {*keys, *islice(last, 1)}
 
 
 def _select_arrived(record: MemoryRecord, window: Window, *, first_look: bool) -> Sequence[Entry]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
@@ -64,6 +64,25 @@ def what_is_known_is_not_added_again(archive: Any, name: str) -> None:
     archive.append(name, None, make_entries("b", "c", "d"), after="a", now=at(6))
     expect_branch(archive, name, "abcd", "after news behind what is known")
     expect(archive.thread(name).updated, at(6), "the time of the last news")
+
+
+def times_are_kept(archive: Any, name: str) -> None:
+    """A message keeps the first time that is given for it; without one it has none."""
+    archive.append(name, None, make_entries("a", "b"), after=None, now=at(5), times={"a": at(0)})
+    expect([row.at for row in archive.messages(name, limit=9)], [at(0), None], "times")
+    naive = START.replace(tzinfo=None)
+    later = {"a": at(9), "b": at(1).astimezone(timezone(timedelta(hours=9)))}
+    archive.append(name, None, make_entries("a", "b"), after=None, now=at(6), times=later)
+    expect([row.at for row in archive.messages(name, limit=9)], [at(0), at(1)], "times told later")
+    expect(archive.thread(name).updated, at(5), "the time of the last news")
+    archive.append(name, None, [("a", HumanMessage("edit"), True)], after=None, now=at(7))
+    expect(archive.find("a", thread_id=name).at, at(0), "the time of an edited message")
+    expect_refusal(
+        lambda: archive.append(
+            name, None, make_entries("c"), after="b", now=at(8), times={"c": naive}
+        ),
+        "`times`",
+    )
 
 
 def forks_are_kept_and_can_be_returned_to(archive: Any, name: str) -> None:
@@ -296,6 +315,7 @@ MESSAGE_CHECKS = (
     setup_may_be_done_again,
     pages_of_a_conversation,
     what_is_known_is_not_added_again,
+    times_are_kept,
     forks_are_kept_and_can_be_returned_to,
     an_unknown_predecessor_stands_for_the_end,
     messages_left_out_or_moved_follow_the_conversation,

@@ -131,10 +131,13 @@ def test_evicted_messages_leave_the_checkpoint_and_nothing_is_lost(
     ]
     # `om_finish` has counted the last answer too.
     assert state["om"]["evicted_tokens"] > 0
-    theirs = {"archived", "evicted", "evicted_tokens", "stamps", "token_cache"}
+    theirs = {"archived", "evicted", "evicted_tokens", "stamps", "token_cache", "observed"}
     own = state["om"].keys() - theirs
     record = record_of(reference.graph, CONFIG)
     assert {key: state["om"][key] for key in own} == {key: record[key] for key in own}
+    gone = len(whole) - len(state["messages"])
+    here, there = state["om"]["observed"], record["observed"]
+    assert there == {**here, "index": here["index"] + gone, "count": here["count"] + gone}
 
 
 @pytest.mark.parametrize("door", ["plain", "middleware-delta"])

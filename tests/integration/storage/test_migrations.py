@@ -30,7 +30,18 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Engine
 
-# --- Tables of version 1, as they were made then -------------------------------------------------
+# --- Tables of versions 1 and 3, as they were made then ------------------------------------------
+
+ONLY_IN_1 = """
+CREATE TABLE om_message_versions (
+    thread_id TEXT NOT NULL REFERENCES om_threads (id),
+    key TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    is_visible BOOLEAN NOT NULL,
+    body TEXT NOT NULL,
+    PRIMARY KEY (thread_id, key, version)
+);
+"""
 
 VERSION_1 = """
 CREATE TABLE om_schema (version {serial} NOT NULL, PRIMARY KEY (version));
@@ -60,14 +71,7 @@ CREATE INDEX om_messages_page ON om_messages (thread_id, is_current, is_visible,
 CREATE UNIQUE INDEX om_messages_branch ON om_messages (thread_id, position) WHERE is_current{true};
 CREATE INDEX om_messages_by_key ON om_messages (key);
 
-CREATE TABLE om_message_versions (
-    thread_id TEXT NOT NULL REFERENCES om_threads (id),
-    key TEXT NOT NULL,
-    version INTEGER NOT NULL,
-    is_visible BOOLEAN NOT NULL,
-    body TEXT NOT NULL,
-    PRIMARY KEY (thread_id, key, version)
-);
+{only_in_1}
 
 CREATE TABLE om_groups (
     thread_id TEXT NOT NULL REFERENCES om_threads (id),
@@ -110,6 +114,27 @@ CREATE TABLE om_jobs (
 );
 CREATE INDEX om_jobs_of_thread ON om_jobs (thread_id);
 CREATE INDEX om_jobs_of_resource ON om_jobs (resource_id)
+"""
+
+ADDED_IN_3 = """
+ALTER TABLE om_threads ADD COLUMN parent TEXT;
+CREATE INDEX om_threads_within ON om_threads (parent);
+
+CREATE TABLE om_job_threads (
+    job_id TEXT NOT NULL,
+    thread_id TEXT NOT NULL,
+    PRIMARY KEY (job_id, thread_id)
+);
+CREATE INDEX om_job_threads_of_thread ON om_job_threads (thread_id);
+
+CREATE TABLE om_deletions (
+    kind TEXT NOT NULL,
+    id TEXT NOT NULL,
+    resource_id TEXT,
+    number INTEGER NOT NULL,
+    PRIMARY KEY (kind, id)
+);
+CREATE INDEX om_deletions_of_resource ON om_deletions (resource_id)
 """
 
 NINE = 1772442000000000  # NOW in microseconds
@@ -177,25 +202,44 @@ ROWS: dict[str, list[tuple[Any, ...]]] = {
 }
 
 
-def make_version_1(engine: Engine) -> None:
+ROWS_OF_3: dict[str, list[tuple[Any, ...]]] = {
+    **{table: rows for table, rows in ROWS.items() if table != "om_message_versions"},
+    "om_schema": [(3,)],
+    "om_threads": [(*row, None) for row in ROWS["om_threads"]],
+    "om_job_threads": [("done", "trip"), ("held", "ben")],
+    "om_deletions": [("thread", "gone", "ana", 2)],
+}
+
+
+def make_former(engine: Engine, version: int) -> None:
+    """Make the tables of an earlier version, with something in every one."""
     is_sqlite = engine.dialect.name == "sqlite"
-    ddl = VERSION_1.replace("{true}", " = 1" if is_sqlite else "")
+    ddl = VERSION_1.replace("{only_in_1}", ONLY_IN_1 if version == 1 else "")
+    ddl = ddl if version == 1 else f"{ddl};{ADDED_IN_3}"
+    ddl = ddl.replace("{true}", " = 1" if is_sqlite else "")
     ddl = ddl.replace("{serial}", "INTEGER" if is_sqlite else "SERIAL")
     with engine.begin() as connection:
         if is_sqlite:
             connection.exec_driver_sql("PRAGMA foreign_keys=ON")
         for statement in ddl.split(";"):
             connection.exec_driver_sql(statement)
-        for table, rows in ROWS.items():
+        for table, rows in (ROWS if version == 1 else ROWS_OF_3).items():
             places = ", ".join(["?" if is_sqlite else "%s"] * len(rows[0]))
             connection.exec_driver_sql(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608
     engine.dispose()
 
 
+@pytest.fixture(params=[1, 3])
+def former(engine: Engine, request: pytest.FixtureRequest) -> Engine:
+    """A database of an earlier version."""
+    make_former(engine, request.param)
+    return engine
+
+
 @pytest.fixture
-def former(engine: Engine) -> Engine:
-    """A database of version 1 with something in every table."""
-    make_version_1(engine)
+def oldest(engine: Engine) -> Engine:
+    """A database of version 1."""
+    make_former(engine, 1)
     return engine
 
 
@@ -283,10 +327,25 @@ def test_a_thread_with_edited_messages_can_be_deleted(
 
 def test_the_callers_engine_is_migrated_too(tmp_path: Path) -> None:
     engine = create_engine(f"sqlite:///{tmp_path / 'own.db'}")
-    make_version_1(engine)
+    make_former(engine, 1)
     assert read_all(SQLAlchemyArchive(engine)) == HELD
     assert version_of(engine) == [VERSION]
     engine.dispose()
+
+
+def test_what_was_kept_without_times_has_none(former: Engine, archive: SQLAlchemyArchive) -> None:
+    assert [found.at for found in archive.messages("trip", limit=9)] == [None, None]
+    known = [("a", HumanMessage("Hello", id="a"), True)]
+    archive.append("trip", "ana", known, after=None, now=at(9), times={"a": at(1)})
+    assert [found.at for found in archive.messages("trip", limit=9)] == [at(1), None]
+    assert read_all(archive) == HELD
+
+
+def test_what_was_deleted_is_still_known(engine: Engine, archive: SQLAlchemyArchive) -> None:
+    make_former(engine, 3)
+    assert archive.deletions("ana", ["gone", "trip"]) == {("thread", "gone"): 2}
+    archive.delete_thread("ben")  # with its job, which is still held
+    assert archive.job("held") is None
 
 
 # --- How they are migrated -----------------------------------------------------------------------
@@ -351,10 +410,10 @@ def test_tables_refer_to_their_threads(archive: SQLAlchemyArchive, engine: Engin
 
 
 def test_processes_migrate_at_once(
-    processes: ProcessPoolExecutor, former: Engine, archive: SQLAlchemyArchive, url: str
+    processes: ProcessPoolExecutor, oldest: Engine, archive: SQLAlchemyArchive, url: str
 ) -> None:
     run_together(processes, archive_workers.set_up, url, [(i,) for i in range(WORKERS)])
-    assert version_of(former) == [VERSION]
+    assert version_of(oldest) == [VERSION]
     archive.delete_resource("r")  # what the processes wrote
     assert read_all(archive) == HELD
 
@@ -364,7 +423,7 @@ def test_those_who_come_at_the_same_moment_wait_for_one(
     engine: Engine, url: str, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if version:
-        make_version_1(engine)
+        make_former(engine, version)
     all_have_looked = threading.Barrier(WORKERS, timeout=60)
     is_current, migrate = Database._is_current, database.migrate
 
@@ -390,7 +449,7 @@ def test_those_who_come_at_the_same_moment_wait_for_one(
 
 
 def test_a_migration_that_fails_changes_nothing(
-    former: Engine, archive: SQLAlchemyArchive, monkeypatch: pytest.MonkeyPatch
+    oldest: Engine, archive: SQLAlchemyArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(connection: Connection) -> None:
         MIGRATIONS[0](connection)
@@ -400,17 +459,17 @@ def test_a_migration_that_fails_changes_nothing(
         patch.setattr(migrations, "MIGRATIONS", (fail,))
         with pytest.raises(ArchiveError, match="could not be set up"):
             archive.setup()
-    assert version_of(former) == [1]
-    with former.connect() as connection:
+    assert version_of(oldest) == [1]
+    with oldest.connect() as connection:
         assert len(connection.execute(text("SELECT * FROM om_message_versions")).all()) == 1
-    former.dispose()
+    oldest.dispose()
     assert read_all(archive) == HELD
 
 
 def test_a_reader_does_not_keep_a_file_from_being_migrated(tmp_path: Path) -> None:
     file = tmp_path / "archive.db"
     engine = create_engine(f"sqlite:///{file}")
-    make_version_1(engine)
+    make_former(engine, 1)
     with closing(SQLAlchemyArchive(f"sqlite:///{file}")) as archive:
         archive._database.engine.connect().close()  # switches the file to WAL
         with closing(sqlite3.connect(file, isolation_level=None)) as other:

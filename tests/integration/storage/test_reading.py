@@ -45,7 +45,7 @@ def filled(said: Sequence[tuple[str, BaseMessage]], resource: str | None = "r") 
 
 
 def source_of(archive: Any, who: Identity, scope: Reach = "resource") -> ArchiveSource:
-    return ArchiveSource(archive, who, scope, lambda *_: None)
+    return ArchiveSource(archive, who, scope, lambda messages, _: [None] * len(messages))
 
 
 def scope_of(current: str, scope: Reach = "resource") -> RecallScope:

@@ -12,6 +12,7 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
 
@@ -20,7 +21,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langchain_core.tools import InjectedToolCallId, tool
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from langgraph_om import BackgroundBuffering
 from langgraph_om.core.content.message_keys import hidden_id
@@ -28,6 +29,9 @@ from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import Event
 from langgraph_om.testing import ExtractiveReflector
 from support.agents import live_request
+from support.clock import Clock
+from support.real_ids import Naming
+from support.reasoning import thinking
 
 
 class ActorDownError(RuntimeError):
@@ -46,28 +50,40 @@ def words(label: str, count: int) -> str:
 # --- The Actor -----------------------------------------------------------------------------------
 
 
-def request(number: int, size: int, **plan: Any) -> HumanMessage:
+def request(number: int, size: int, naming: Naming, now: datetime, **plan: Any) -> HumanMessage:
     """What the user says, with what the Actor shall do about it.
 
     Args:
-        number: Makes the message's id, and those of all that follows from it.
+        number: Makes the message's label, and those of all that follows from it.
         size: Words of the message.
+        naming: Makes ids of labels, and times.
+        now: The current time.
         plan: `rounds`, per round of tool calls the words of each result, negative for a call that
             fails; `answer`, words of the answer; `falls_at`, the round in which the Actor's
             provider is away once.
     """
-    key = f"u{number}"
-    return HumanMessage(words(key, size), id=key, additional_kwargs={"plan": plan})
+    label = f"u{number}"
+    told = {"plan": {**plan, "label": label}, **naming.date(label, now)}
+    key = naming.name(label, "human", now)
+    return HumanMessage(words(label, size), id=key, additional_kwargs=told)
+
+
+def label_of(message: BaseMessage) -> str:
+    """The label in the first word of a message, which is found in its words only."""
+    found = re.search(r"\bu\d[\w.]*", message.text)
+    return found[0] if found else "message"
 
 
 @tool
-def look_up(size: int, tool_call_id: Annotated[str, InjectedToolCallId]) -> ToolMessage:
+def look_up(
+    size: int, label: str, key: str, tool_call_id: Annotated[str, InjectedToolCallId]
+) -> ToolMessage:
     """Find so many words; a negative number is a failure."""
     return ToolMessage(
-        words(tool_call_id, abs(size)),
+        words(label, abs(size)),
         tool_call_id=tool_call_id,
         name="look_up",
-        id=f"{tool_call_id}.result",
+        id=key,
         status="error" if size < 0 else "success",
     )
 
@@ -75,6 +91,10 @@ def look_up(size: int, tool_call_id: Annotated[str, InjectedToolCallId]) -> Tool
 class Actor(BaseChatModel):
     """Does what the live request plans, and keeps every prompt that it was given."""
 
+    thinks: bool = False
+    """Whether it answers in reasoning that is bound to the prompt."""
+    naming: Naming = Naming()
+    clock: Clock = Field(default_factory=Clock)
     _prompts: list[list[BaseMessage]] = PrivateAttr(default_factory=list)
     _fallen: set[str] = PrivateAttr(default_factory=set)
 
@@ -93,29 +113,40 @@ class Actor(BaseChatModel):
         self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         self._prompts.append(list(messages))
-        return ChatResult(generations=[ChatGeneration(message=self._next(messages))])
+        answer = self._next(messages)
+        if self.thinks:
+            answer.content = thinking(messages, answer.text)
+        return ChatResult(generations=[ChatGeneration(message=answer)])
 
     def _next(self, messages: list[BaseMessage]) -> AIMessage:
-        asked = live_request(messages)
-        plan = asked.additional_kwargs.get("plan", {})
-        rounds, mine = plan.get("rounds", []), f"{asked.id}."
-        done = [
-            int(message.tool_call_id.removeprefix(mine).split(".")[0])
-            for message in messages
-            if isinstance(message, ToolMessage) and message.tool_call_id.startswith(mine)
+        asked, now = live_request(messages), self.clock()
+        plan = asked.additional_kwargs["plan"]
+        rounds, mine = plan.get("rounds", []), f"{plan['label']}."
+        ids = [
+            [self.naming.name(f"{mine}{at}.{number}", "call", now) for number in range(len(sizes))]
+            for at, sizes in enumerate(rounds)
         ]
-        at = max(done, default=-1) + 1
+        done = {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
+        at = max((at for at, calls in enumerate(ids) if done & set(calls)), default=-1) + 1
         if plan.get("falls_at") == at and asked.id not in self._fallen:
             self._fallen.add(str(asked.id))
             msg = "the Actor's provider is away"
             raise ActorDownError(msg)
         if at >= len(rounds):
-            return AIMessage(words(f"{mine}answer", plan.get("answer", 5)), id=f"{mine}answer")
-        calls = [
-            {"name": "look_up", "args": {"size": size}, "id": f"{mine}{at}.{number}"}
-            for number, size in enumerate(rounds[at])
-        ]
-        return AIMessage("", tool_calls=calls, id=f"{mine}{at}")
+            label = f"{mine}answer"
+            return self._answer(label, words(label, plan.get("answer", 5)))
+        calls = []
+        for number, (size, key) in enumerate(zip(rounds[at], ids[at], strict=True)):
+            label = f"{mine}{at}.{number}"
+            result = self.naming.name(f"{label}.result", "tool", now)
+            args = {"size": size, "label": label, "key": result}
+            calls.append({"name": "look_up", "args": args, "id": key})
+        return self._answer(f"{mine}{at}", "", tool_calls=calls)
+
+    def _answer(self, label: str, text: str, **fields: Any) -> AIMessage:
+        now = self.clock()
+        key = self.naming.name(label, "ai", now)
+        return AIMessage(text, id=key, response_metadata=self.naming.date(label, now), **fields)
 
 
 # --- The Observer and the Reflector --------------------------------------------------------------

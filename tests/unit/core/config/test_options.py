@@ -41,7 +41,6 @@ OUT_OF_RANGE: list[tuple[str, object]] = [
     ),
     ("observation.previous_observer_tokens", -1),
     ("observation.previous_observer_tokens", True),
-    ("observation.previous_observer_tokens", None),
     ("observation.previous_observer_tokens", 0.5),
     ("observation.buffer_tokens", 0),
     ("observation.buffer_tokens", 0.0),

@@ -164,6 +164,22 @@ def test_a_person_speaks_when_the_answer_is_given() -> None:
     assert tell(messages) == [day(0), day(0), day(3), day(3), day(3)]
 
 
+def test_an_answer_is_given_when_the_person_asks_whenever_the_next_question_comes() -> None:
+    asked, asked_later = (
+        HumanMessage("hi", id=f"h{at}", additional_kwargs={"created_at": day(at).isoformat()})
+        for at in (0, 3)
+    )
+    messages = [asked, plain_answer(1), plain_answer(2), asked_later, plain_answer(3)]
+    assert tell(messages) == [day(0)] * 3 + [day(3)] * 2
+    asked_twice = [user(0), asked, plain_answer(1), user(1), plain_answer(2), answer(day(3))]
+    assert tell(asked_twice) == [day(0)] * 3 + [day(3)] * 3
+
+
+def test_what_has_no_time_in_a_whole_exchange_takes_that_of_the_next_one() -> None:
+    messages = [user(1), plain_answer(1), user(2), answer(day(3)), user(3), plain_answer(3)]
+    assert tell(messages) == [day(3)] * 6
+
+
 def test_a_stamp_dates_nothing_that_stands_before_it() -> None:
     adopted = [user(1), plain_answer(1), user(2), plain_answer(2)]
     assert tell(adopted, m2=day(30)) == [None, None, day(30), day(30)]

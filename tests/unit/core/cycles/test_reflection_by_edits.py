@@ -161,13 +161,15 @@ def test_what_belongs_to_no_single_thread_is_not_shown_and_stays() -> None:
 OPEN = "* open words here"
 
 
-def hooked(*answers: Any, hooks: set[str]) -> tuple[list[Any], list[dict[str, Any]], Any]:
+def hooked(
+    *answers: Any, hooks: set[str], **options: Any
+) -> tuple[list[Any], list[dict[str, Any]], Any]:
     record, window = conversation()
     log = [
         group(f"g{at}", day_log(at, f"* Secret {at} and some more words", OPEN)) for at in range(4)
     ]
     record = fold(record, [{"log": log, "current_task": "Keep the Secret"}])
-    config = replace(setup(), transforms=frozenset(hooks))
+    config = replace(setup(), transforms=frozenset(hooks), **options)
     run = drive(reflect_cycle(config, record, window, NOW), answers)
     return run.effects, run.events, fold(record, [run.events])
 
@@ -188,6 +190,11 @@ def test_a_hook_sees_each_group_before_and_the_reflector_sees_what_it_leaves() -
 def test_hints_are_shown_where_no_hook_hides_anything() -> None:
     effects, _, _ = hooked("drop 1-6", hooks=set())
     assert "<current-task>Keep the Secret</current-task>" in texts(effects[-1])[1]
+
+
+def test_hints_that_the_actor_is_not_shown_let_nothing_go() -> None:
+    effects, _, _ = hooked("drop 1-6", hooks=set(), continuation_hints=False)
+    assert "<current-task>" not in texts(effects[-1])[1]
 
 
 def test_a_hook_changes_what_became_of_the_changed_groups() -> None:

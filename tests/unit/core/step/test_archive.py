@@ -12,12 +12,13 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph_om.archive.log_cache import LogCache
 from langgraph_om.archive.protocol import MessageArchive
 from langgraph_om.archive.writer import ArchiveWriter
+from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.cycles.other_threads import (
     read_other_threads,
     read_other_threads_if_possible,
 )
 from langgraph_om.core.cycles.results import FarEnd, judge_lease
-from langgraph_om.core.effects import Storage, StorageReply, Warn
+from langgraph_om.core.effects import EffectFlow, Storage, StorageReply, Warn
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
@@ -56,6 +57,10 @@ def opened(scope: str = "thread", **fields: Any) -> MemoryRecord:
         "scope": scope,
     }
     return cast("MemoryRecord", {**fold(blank_record(), [opening]), **fields})
+
+
+def complete(messages: list[BaseMessage], thread_id: str) -> EffectFlow[None]:
+    return complete_thread(SETTINGS, Identity(thread_id, "ana"), blank_record(), messages, NOW)
 
 
 def calls(run: FlowRun[Any]) -> list[str]:
@@ -198,12 +203,12 @@ def test_what_the_archive_lacks_or_has_otherwise_is_archived_before_it_is_remove
 
 def test_a_conversation_without_a_record_is_completed_from_its_end() -> None:
     messages = said("h1", "a1", "h2", "a2")
-    run = drive(complete_thread(blank_record(), "t", "ana", messages, NOW), [{"h1", "a1"}, None])
+    run = drive(complete(messages, "t"), [{"h1", "a1"}, None])
     assert calls(run) == ["contains", "append_messages"]
     assert [key for key, _ in run.effects[1].arguments[2]] == ["h2", "a2"]
     assert run.effects[1].options["after"] == "a1"
-    assert drive(complete_thread(blank_record(), "t", "ana", messages, NOW), [{"a2"}]).effects != []
-    assert drive(complete_thread(blank_record(), "", "ana", messages, NOW)).effects == []
+    assert drive(complete(messages, "t"), [{"a2"}]).effects != []
+    assert drive(complete(messages, "")).effects == []
 
 
 # --- The shared log ------------------------------------------------------------------------------
@@ -317,6 +322,7 @@ class Row:
     key: str = ""
     message: Any = None
     position: int = 0
+    at: datetime | None = None
     is_current: bool = True
 
 

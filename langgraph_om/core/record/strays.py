@@ -1,0 +1,141 @@
+"""Messages that were put before the window after what is there had been observed.
+
+History that is loaded late, a note in front, a conversation that is written anew: such messages are
+behind the cursor and in no range. The record keeps how many messages stand before the window, which
+a look compares; only where that has grown are they searched for. Those that are certainly in no
+range are part of the window, in their order, until they are observed by themselves. Of the others,
+which stand within a range or beside one whose ends are gone, only the number is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from langchain_core.messages import BaseMessage
+
+from langgraph_om.core.content.message_keys import Keyed, is_conversation, key_of, keyed_messages
+from langgraph_om.core.record.record import CURSOR_TAIL
+from langgraph_om.core.wire import MemoryRecord, ObservedPart
+
+
+@dataclass(frozen=True, slots=True)
+class Strays:
+    """The messages before the window that are not observed."""
+
+    messages: tuple[tuple[str, BaseMessage], ...] = ()
+    """Each with its key, in the order of the conversation."""
+    run: int = 0
+    """How many of the first follow each other."""
+    before: str | None = None
+    """The group in front of which the observations of this run belong; `None`: behind all."""
+    earlier: tuple[tuple[str, BaseMessage], ...] = ()
+    """Some messages directly before the run."""
+    later: tuple[tuple[str, BaseMessage], ...] = ()
+    """Some messages directly after the run."""
+
+
+NO_STRAYS = Strays()
+
+
+def check_observed(
+    record: MemoryRecord, messages: Sequence[BaseMessage], start: int
+) -> tuple[ObservedPart | None, int]:
+    """Compare what stands before the window with what the record says.
+
+    Args:
+        record: The memory of the thread.
+        messages: The whole conversation.
+        start: The index of the window's first message.
+
+    Returns:
+        What the record shall keep of it, and how many messages were put there that can be neither
+        shown nor observed.
+    """
+    last = next((at for at in range(start - 1, -1, -1) if is_conversation(messages[at])), None)
+    if last is None:
+        return None, 0
+    newest = key_of(messages[last])
+    old = record["observed"]
+    if old is None:
+        count = _count(messages[: last + 1])
+        return {"last": newest, "index": last, "count": count, "strays": []}, 0
+    moved, at = 0, last
+    while at >= 0 and key_of(messages[at]) != old["last"]:
+        moved += is_conversation(messages[at])
+        at -= 1
+    if at == old["index"]:
+        count = old["count"] + moved
+        return {"last": newest, "index": last, "count": count, "strays": old["strays"]}, 0
+    count = _count(messages[: last + 1])
+    grown = count - old["count"] - moved if at >= 0 else 0
+    before = [key for key, _ in _select_before(messages, start)]
+    strays = [key for key in before if key in set(old["strays"])]
+    if grown > 0 and record["scope"] == "thread":
+        new = [key for key in _find_uncovered(record, before) if key not in strays]
+        unnamed = [key for key in before if key not in {*record["cursor"], *strays}]
+        if record["evicted"] is not None and len(unnamed) == grown:
+            new = unnamed  # the ends of the ranges are gone, but the cursor names what is left
+        if len(new) <= grown:  # more were left uncovered on purpose: their group was deleted
+            strays, grown = [*strays, *new], grown - len(new)
+    return {"last": newest, "index": last, "count": count, "strays": strays}, max(0, grown)
+
+
+def has_strays(record: MemoryRecord) -> bool:
+    """Return whether there are messages before the window that are not observed."""
+    return bool(record["observed"] and record["observed"]["strays"])
+
+
+def select_strays(record: MemoryRecord, messages: Sequence[BaseMessage], start: int) -> Strays:
+    """Return the messages before the window that are not observed."""
+    if record["observed"] is None or not has_strays(record):
+        return NO_STRAYS
+    keys = set(record["observed"]["strays"])
+    before = _select_before(messages, start)
+    places = [at for at, (key, _) in enumerate(before) if key in keys]
+    if not places:
+        return NO_STRAYS
+    first = places[0]
+    run = next((i for i, at in enumerate(places) if at != first + i), len(places))
+    positions = {key: at for at, (key, _) in enumerate(before)}
+    behind = (
+        group["id"]
+        for group in record["log"]
+        if any(positions.get(end, -1) > first for ends in group["ranges"] for end in ends)
+    )
+    rest = [entry for entry in keyed_messages(messages) if is_conversation(entry[1])]
+    return Strays(
+        tuple(before[at] for at in places),
+        run,
+        next(behind, None),
+        tuple(before[max(0, first - CURSOR_TAIL) : first]),
+        tuple(rest[first + run : first + run + CURSOR_TAIL]),
+    )
+
+
+def _count(messages: Sequence[BaseMessage]) -> int:
+    return sum(map(is_conversation, messages))
+
+
+def _select_before(messages: Sequence[BaseMessage], start: int) -> Keyed:
+    keyed = keyed_messages(messages[:start])
+    return [entry for entry in keyed if is_conversation(entry[1])]
+
+
+def _find_uncovered(record: MemoryRecord, keys: Sequence[str]) -> list[str]:
+    """Return the keys that are certainly in no range.
+
+    A range whose first or last message is gone may cover whatever stands on that side of it.
+    """
+    positions = {key: at for at, key in enumerate(keys)}
+    uncovered: list[str] = []
+    reached, is_sure = 0, True
+    for group in record["log"]:
+        for ends in group["ranges"]:
+            first, last = (positions.get(end) for end in ends)
+            if first is not None and is_sure:
+                uncovered += keys[reached:first]
+            known = [at for at in (first, last) if at is not None]
+            reached = max([reached, *(at + 1 for at in known)])
+            is_sure = last is not None
+    return [*uncovered, *keys[reached:]] if is_sure else uncovered
