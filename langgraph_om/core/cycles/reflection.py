@@ -155,10 +155,11 @@ def _build_edits_input(
     settings, record = cycle.settings, cycle.record
     # A hook that hides something from the Reflector is told of the log alone, not of hints; and
     # what the Actor is not shown as a hint has to stand in the log.
-    is_hidden = "before_reflection" in settings.transforms
-    hints = (
-        {} if is_hidden else {name: record[name] for name in ("current_task", "suggested_response")}
-    )
+    is_shown = settings.continuation_hints and "before_reflection" not in settings.transforms
+    hints: dict[str, str | None] = {}
+    if is_shown:
+        hints["current_task"] = record["current_task"]
+        hints["suggested_response"] = record["suggested_response"]
     return EditsInput(
         groups,
         target=_find_target(settings, cycle.tokens),
