@@ -677,7 +677,7 @@ def test_other_threads_stay_in_view_when_they_can_not_be_observed(
         is_others = any("Conversations to observe" in message.text for message in messages)
         return "no" if is_others else "(none)"
 
-    memory = sharing(files, extractive(observer=broken), observation={"message_tokens": 450})
+    memory = sharing(files, extractive(observer=broken), observation={"message_tokens": 500})
     agent = Agent(memory, InMemorySaver())
     for number in range(9):
         agent.say(f"t{number}")
