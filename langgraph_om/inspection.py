@@ -16,7 +16,7 @@ from typing import Any
 from langgraph_om.archive import MessageArchive
 from langgraph_om.core.content.text import show_key
 from langgraph_om.core.record.record import complete_record, write_log
-from langgraph_om.core.record.shared_log import to_record
+from langgraph_om.core.record.shared_log import complete_log, to_record
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.runtime.state import read_stored_record, values_of
@@ -103,7 +103,10 @@ def restore_resource(
             msg = f"`generation` is {generation!r}; those of {resource_id!r} are {known}"
             raise ConfigurationError(msg)
         newest = entries[0]
-        record = {**former["record"], "generation": newest["record"]["generation"] + 1}
+        record = {
+            **complete_log(former["record"]),
+            "generation": newest["record"]["generation"] + 1,
+        }
         revision = newest["revision"]
         if archive.commit_record(resource_id, record, expected=revision, now=now):
             return to_record(record, resource_id, revision + 1)

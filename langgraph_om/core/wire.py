@@ -35,7 +35,7 @@ class Group(TypedDict):
     """One immutable entry of the observation log."""
 
     id: str
-    """The cycle that wrote it."""
+    """The cycle that wrote it; of a later day of the same observation, derived from it."""
     kind: Literal["observation", "reflection"]
     ranges: list[list[str]]
     """First and last message id of each covered run of messages, inclusive, in message order."""
@@ -58,15 +58,12 @@ class Chunk(TypedDict):
     id: str
     cycle_id: str
     """The same as `id`."""
-    ranges: list[list[str]]
-    """First and last id of the messages that it covers: one run."""
-    thread_id: str | None
+    groups: list[Group]
+    """What it becomes in the log, a group for each day; their messages are one run."""
+    tokens: int
+    """Of the groups."""
     message_count: int
     message_tokens: int
-    text: str
-    """Dated items, as in a group."""
-    tokens: int
-    """Of the text."""
     digest: str
     """Of the messages' ids and contents; a chunk whose messages were changed is dropped."""
     current_task: str | None
@@ -362,6 +359,8 @@ class SharedThread(TypedDict):
 class SharedLog(TypedDict):
     """The memory of a resource."""
 
+    version: int
+    """Of the record's form; version 1 did not say."""
     generation: int
     """How many reflections have replaced groups of it."""
     log: list[Group]
@@ -476,7 +475,8 @@ class ObservationEnd(CycleEnd, Observed, Stated, Moved):
 
     type: Literal["observation-end"]
     operation: Literal["observation"]
-    group: Group
+    groups: list[Group]
+    """One for each day."""
 
 
 class Edited(TypedDict, total=False):

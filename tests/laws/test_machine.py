@@ -28,7 +28,7 @@ SIZES = st.sampled_from([1, 3, 12, 12, 40, 40, 90, 250, 700])
 ROUNDS = st.lists(
     st.lists(st.sampled_from([2, 15, 60, 300, -4]), min_size=1, max_size=3), max_size=3
 )
-GOOD = ("short", "long", "two days", "nothing")
+GOOD = ("short", "long", "two days", "day by day", "nothing")
 
 
 RULES = st.builds(

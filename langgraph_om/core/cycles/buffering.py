@@ -13,7 +13,7 @@ from typing import cast
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, announce_title, run_ahead
-from langgraph_om.core.cycles.observation import build_group, merge_hints, observe_cycle
+from langgraph_om.core.cycles.observation import merge_hints, observe_cycle
 from langgraph_om.core.cycles.reflection import reflect_cycle
 from langgraph_om.core.cycles.results import (
     discarded_event,
@@ -131,7 +131,7 @@ def activate(
         return
     live = select_live_chunks(record, window)[: decision.count]
     chunks = [part.chunk for part in live]
-    groups = [build_group(chunk) for chunk in chunks]
+    groups = [group for chunk in chunks for group in chunk["groups"]]
     stop = count_covered(live)
     cycle_id = derive_id("activate", record["id"], *(chunk["id"] for chunk in chunks))
     cycle = CycleInfo(

@@ -19,6 +19,7 @@ from langgraph_om.core.cycles.cycle import (
     select_hints,
     tell_left_out,
 )
+from langgraph_om.core.cycles.days import Noted, build_groups
 from langgraph_om.core.cycles.hooks import rewrite_answer, show_messages
 from langgraph_om.core.cycles.long_transcript import merge_answers
 from langgraph_om.core.effects import EffectFlow, ReadTally, Tally
@@ -102,37 +103,36 @@ def _observe(
     """
     settings, record = info.settings, info.record
     is_ahead = info.mode == "ahead"
-    known = [*_apply_reflection(record), *map(build_group, chunks)] if is_ahead else record["log"]
+    ahead = [group for chunk in chunks for group in chunk["groups"]]
+    known = [*_apply_reflection(record), *ahead] if is_ahead else record["log"]
     parsed, left_out = yield from ask_observer(
         info, entries, times, known=known, hints=merge_hints(record, chunks)
     )
     tally: Tally = yield ReadTally()
-    text = parsed.observations
-    tokens = settings.counter.count_text(text)
+    at = iso(info.last_reply(tally))
+    noted = Noted(info.cycle_id, record["thread_id"], parsed.observations, at)
+    groups = build_groups(info, noted, entries, times)
+    tokens = sum(group["tokens"] for group in groups)
     hints = select_hints(settings, parsed)
+    written = {
+        "observation_tokens": tokens,
+        "observations": parsed.observations,
+        **tell_left_out(left_out),
+    }
+    if not is_ahead:
+        return info.end(tally, groups=groups, **moved, **written, **hints)
     chunk: Chunk = {
         "id": info.cycle_id,
         "cycle_id": info.cycle_id,
-        "ranges": [[entries[0].key, entries[-1].key]],
-        "thread_id": record["thread_id"],
+        "groups": groups,
+        "tokens": tokens,
         "message_count": len(entries),
         "message_tokens": info.tokens,
-        "text": text,
-        "tokens": tokens,
         "digest": digest_entries(entries),
         **hints,
-        "created_at": iso(info.last_reply(tally)),
+        "created_at": at,
     }
-    written = {"observation_tokens": tokens, "observations": text, **tell_left_out(left_out)}
-    if is_ahead:
-        return info.end(tally, chunk=chunk, **written)
-    return info.end(
-        tally,
-        group=build_group(chunk),
-        **moved,
-        **written,
-        **hints,
-    )
+    return info.end(tally, chunk=chunk, **written)
 
 
 class Observed(NamedTuple):
@@ -261,19 +261,6 @@ def _apply_reflection(record: MemoryRecord) -> Sequence[Group]:
         return record["log"]
     stop = start + len(placed.group_ids)
     return [*record["log"][:start], *placed.groups, *record["log"][stop:]]
-
-
-def build_group(chunk: Chunk) -> Group:
-    """Return what a chunk becomes in the log."""
-    return {
-        "id": chunk["id"],
-        "kind": "observation",
-        "ranges": chunk["ranges"],
-        "thread_id": chunk["thread_id"],
-        "observed_at": chunk["created_at"],
-        "text": chunk["text"],
-        "tokens": chunk["tokens"],
-    }
 
 
 def merge_hints(record: Mapping[str, Any], chunks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

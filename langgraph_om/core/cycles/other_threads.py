@@ -21,6 +21,7 @@ from langgraph_om.core.cycles.cycle import (
     select_hints,
     tell_left_out,
 )
+from langgraph_om.core.cycles.days import Noted, build_groups
 from langgraph_om.core.cycles.threads_question import ask_observer_of_threads
 from langgraph_om.core.effects import (
     EffectFlow,
@@ -47,7 +48,6 @@ from langgraph_om.core.record.window import Entry, Window
 from langgraph_om.core.wire import (
     CycleEnded,
     Excerpt,
-    Group,
     Hints,
     MemoryRecord,
     OthersDescribed,
@@ -343,21 +343,16 @@ def _build_section(
 ) -> Section:
     """Write what was observed of one thread as a change of the shared log."""
     entries = thread.entries[:count]
-    group: Group = {
-        "id": derive_id("section", cycle.cycle_id, thread.thread_id),
-        "kind": "observation",
-        "ranges": [[entries[0].key, entries[-1].key]],
-        "thread_id": thread.thread_id,
-        "observed_at": iso(cycle.last_reply(tally)),
-        "text": parsed.observations,
-        "tokens": cycle.settings.counter.count_text(parsed.observations),
-    }
+    first_id = derive_id("section", cycle.cycle_id, thread.thread_id)
+    at = iso(cycle.last_reply(tally))
+    noted = Noted(first_id, thread.thread_id, parsed.observations, at)
+    groups = build_groups(cycle, noted, entries, thread.times[:count])
     cursor = [*thread.cursor, *(entry.key for entry in entries)][-CURSOR_TAIL:]
     return {
         "thread_id": thread.thread_id,
         "after": find_newest_observed({"cursor": thread.cursor}),
         "cursor": cursor,
-        "groups": [group],
+        "groups": groups,
         "hints": cast("Hints", select_hints(cycle.settings, parsed)),
     }
 

@@ -147,6 +147,16 @@ def format_weekday(day: date) -> str:
     return f"{_WEEKDAYS[day.weekday()]}, {format_day(day)}"
 
 
+def to_local(moment: datetime | None, timezone: tzinfo) -> datetime | None:
+    """Return a time as the transcript writes it; a naive one is of that zone already."""
+    if moment is None or moment.tzinfo is None:
+        return moment
+    try:
+        return moment.astimezone(timezone)
+    except OverflowError:  # At the very ends of the calendar.
+        return None
+
+
 class _TranscriptWriter:
     """Collects the lines, the current day, and the attachments that the lines name."""
 
@@ -167,7 +177,7 @@ class _TranscriptWriter:
 
     def add(self, timed: TimedMessage) -> None:
         """Add the lines of a message, after a line with its day when that has changed."""
-        message, moment = timed.message, self._to_local(timed.time)
+        message, moment = timed.message, to_local(timed.time, self._timezone)
         role = role_of(message)
         if role is None:
             return
@@ -180,14 +190,6 @@ class _TranscriptWriter:
             self.lines.append(f"Date: {day}")
             self._day = day
         self.lines.extend(lines)
-
-    def _to_local(self, moment: datetime | None) -> datetime | None:
-        if moment is None or moment.tzinfo is None:
-            return moment
-        try:
-            return moment.astimezone(self._timezone)
-        except OverflowError:  # At the very ends of the calendar.
-            return None
 
     def _write_message(self, message: BaseMessage, speaker: str, clock: str) -> Iterator[str]:
         name = as_label(message.name)

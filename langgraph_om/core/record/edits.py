@@ -22,12 +22,11 @@ _BRANCHES: Final = frozenset(change.__name__ for change in get_args(LogChange))
 """What pydantic puts into an error's path for a type of a union: no place in the value."""
 
 
-def check_edit(edit: Mapping[Any, Any], version: int) -> None:
+def check_edit(edit: Mapping[Any, Any]) -> None:
     """Refuse an edit that cannot be meant.
 
     Args:
         edit: Keys of the record with their new values.
-        version: The version of record that this package writes.
 
     Raises:
         ConfigurationError: For an unknown key, a value of another type, or a missing part.
@@ -42,9 +41,6 @@ def check_edit(edit: Mapping[Any, Any], version: int) -> None:
             _adapter(key).validate_python(value, strict=True)
         except ValidationError as error:
             raise _explain(key, value, error) from None
-    if edit.get("version", version) != version:
-        msg = f"an edit sets `om.version` to {edit['version']!r}; leave it at {version}"
-        raise ConfigurationError(msg)
 
 
 @cache

@@ -19,13 +19,13 @@ from typing import Any, cast
 from langgraph_om.core.record.edits import check_edit
 from langgraph_om.core.record.record import (
     HINTS,
-    RECORD_VERSION,
     blank_record,
     complete_record,
     find_groups,
     find_newest_observed,
     select_own_groups,
 )
+from langgraph_om.core.record.upgrade import upgrade_event, upgrade_record
 from langgraph_om.core.wire import (
     Archived,
     Attempt,
@@ -106,9 +106,10 @@ def _apply(record: MemoryRecord, event: object) -> None:
         if effect is None:
             msg = f"an update of `om` has the unknown event type {event['type']!r}"
             raise ConfigurationError(msg)
-        effect(record, event)
+        effect(record, upgrade_event(event))
         return
-    check_edit(event, RECORD_VERSION)
+    event = upgrade_record(event)
+    check_edit(event)
     if record["id"] and event.get("id", record["id"]) != record["id"]:
         return  # the memory of another agent, such as a subagent whose state is merged into this
     record.update(cast("MemoryRecord", event))
@@ -212,7 +213,7 @@ def _finish_cycle(record: MemoryRecord, event: ObservationEnd | ReflectionEnd | 
 
 def _finish_observation(record: MemoryRecord, event: ObservationEnd) -> None:
     """Add observations to the log; the cursor moves only from where the Observer began."""
-    if _extend_log(record, event, [event["group"]]):
+    if _extend_log(record, event, event["groups"]):
         _set_hints(record, event)
         _note_success(record, event)
 

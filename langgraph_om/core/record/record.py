@@ -9,11 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from langgraph_om.core.content.text import show_key
+from langgraph_om.core.record.upgrade import RECORD_VERSION, upgrade_record
 from langgraph_om.core.wire import Group, MemoryRecord, Operation, TokenCount
 from langgraph_om.errors import ConfigurationError
-
-RECORD_VERSION = 1
-"""Version of the record's form; a record of a later version is refused."""
 
 HINTS: Final = ("current_task", "suggested_response", "thread_title")
 """What an observation may state beside its items."""
@@ -92,6 +90,8 @@ def select_valid_counts(record: MemoryRecord, counter: str) -> dict[str, TokenCo
 def complete_record(value: object) -> MemoryRecord:
     """Return a record with all fields from the channel's value: `None`, `{}` or a record.
 
+    One that a former version of the package wrote is brought to the form of today.
+
     Raises:
         ConfigurationError: When it is not a mapping, has an unknown key, or was written by a later
             version.
@@ -101,13 +101,7 @@ def complete_record(value: object) -> MemoryRecord:
     if not isinstance(value, Mapping):
         msg = f"`om` is {type(value).__name__}; it must be a memory record (a mapping) or absent"
         raise ConfigurationError(msg)
-    version = value.get("version", RECORD_VERSION)
-    if not isinstance(version, int) or version > RECORD_VERSION:
-        msg = (
-            f"`om.version` is {version!r}, this package reads records up to version "
-            f"{RECORD_VERSION}; upgrade langgraph-om"
-        )
-        raise ConfigurationError(msg)
+    value = upgrade_record(value)
     unknown = sorted(set(map(str, value)) - RECORD_KEYS)
     if unknown:
         msg = f"`om` has the key {unknown[0]!r}, which is no key of a memory record"

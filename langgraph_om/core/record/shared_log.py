@@ -24,6 +24,7 @@ from langgraph_om.core.record.record import (
     find_newest_observed,
     select_own_groups,
 )
+from langgraph_om.core.record.upgrade import RECORD_VERSION, upgrade_log
 from langgraph_om.core.wire import (
     Extension,
     Group,
@@ -39,12 +40,16 @@ from langgraph_om.core.wire import (
 
 def make_blank_log() -> SharedLog:
     """Return the log of a resource without observations."""
-    return {"generation": 0, "log": [], "threads": {}}
+    return {"version": RECORD_VERSION, "generation": 0, "log": [], "threads": {}}
 
 
 def complete_log(stored: Mapping[str, Any] | None) -> SharedLog:
-    """Return a log with all fields from what an archive has stored."""
-    return cast("SharedLog", {**make_blank_log(), **(stored or {})})
+    """Return a log with all fields from what an archive has stored, by whatever version.
+
+    Raises:
+        ConfigurationError: When it was written by a later version.
+    """
+    return cast("SharedLog", {**make_blank_log(), **upgrade_log(stored or {})})
 
 
 def apply_changes(shared: SharedLog, changes: Sequence[LogChange]) -> SharedLog:
@@ -76,7 +81,7 @@ def without_thread(stored: Mapping[str, Any], thread_id: str) -> dict[str, Any]:
         return key is not None and thread_id in (key, find_parent_thread(key))
 
     return {
-        **stored,
+        **shared,
         "log": [group for group in shared["log"] if not is_it(group["thread_id"])],
         "threads": {key: value for key, value in shared["threads"].items() if not is_it(key)},
     }
@@ -208,7 +213,7 @@ def _put_thread(
     hints.update({name: hint for name, hint in change["hints"].items() if hint is not None})
     thread: SharedThread = {"cursor": list(change["cursor"]), "hints": hints}
     return {
-        "generation": shared["generation"],
+        **shared,
         "log": [*shared["log"], *(group for group in groups if group["id"] not in present)],
         "threads": {**shared["threads"], change["thread_id"]: thread},
     }
@@ -222,7 +227,7 @@ def _replace(shared: SharedLog, change: Replacement) -> SharedLog:
         return shared
     log = shared["log"]
     return {
+        **shared,
         "generation": shared["generation"] + 1,
         "log": [*log[:start], *change["groups"], *log[start + len(read) :]],
-        "threads": shared["threads"],
     }

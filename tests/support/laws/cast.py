@@ -152,6 +152,7 @@ class Actor(BaseChatModel):
 # --- The Observer and the Reflector --------------------------------------------------------------
 
 _DATE = "Date: Mar 2, 2026"
+_DAYS = re.compile(r"^Date: [A-Z][a-z]{2} \d.*$", re.MULTILINE)
 
 
 def _short(seen: str) -> str:
@@ -179,6 +180,13 @@ def _two_days(seen: str) -> str:
     )
 
 
+def _day_by_day(seen: str) -> str:
+    days = list(dict.fromkeys(_DAYS.findall(seen))) or [_DATE]
+    items = [f"{day}\n* 🔴 (09:00) Noted {_mark(seen)} {at}" for at, day in enumerate(days)]
+    text = "\n\n".join(items)
+    return f"<observations>\n{text}\n</observations>"
+
+
 def _cut(seen: str) -> AIMessage:
     text = f"<observations>\n{_DATE}\n* 🔴 (09:00) Noted {_mark(seen)}</observations>"
     return AIMessage(text, response_metadata={"finish_reason": "length"})
@@ -204,6 +212,7 @@ MOODS: dict[str, Callable[[str], str | AIMessage]] = {
     "short": _short,
     "long": _long,
     "two days": _two_days,
+    "day by day": _day_by_day,
     "nothing": lambda seen: "<observations>(none)</observations>",
     "of others": _of_others,
     "empty": lambda seen: "",

@@ -226,12 +226,17 @@ def ranges_of(groups: Iterable[Mapping[str, Any]], thread: str) -> list[list[str
     return [ends for group in mine for ends in group["ranges"]]
 
 
+def groups_ahead(record: Record) -> list[Mapping[str, Any]]:
+    """What the chunks of a record become in the log."""
+    return [group for chunk in record["chunks"] for group in chunk["groups"]]
+
+
 def chunks_out_of_place(now: Moment) -> list[str]:
     """Chunks have to follow the observed messages and each other, leaving nothing out."""
     covered = times_covered(now)
     open_ones = [key for key in now.told.standing if not covered[key]]
     expected, problems = 0, []
-    for first, last in ranges_of(now.record["chunks"], now.thread):
+    for first, last in ranges_of(groups_ahead(now.record), now.thread):
         if now.is_forked or (now.is_shared and not {first, last} <= set(open_ones[expected:])):
             break  # another thread observed its messages; the next step drops it
         if first not in open_ones or last not in open_ones:
@@ -247,15 +252,16 @@ def chunks_of_other_words(now: Moment) -> list[str]:
     """Chunks whose messages were edited since; what they say is about other words."""
     problems = []
     for chunk in now.record["chunks"]:
-        for first, last in ranges_of([chunk], now.thread):
-            places = now.told.places
-            said = [
-                f"{key}:{content_digest(now.told.messages[key])}"
-                for key in now.told.standing
-                if places[first] <= places[key] <= places[last]
-            ]
-            if derive_id("messages", *said) != chunk["digest"]:
-                problems.append(f"chunk {first}..{last} was made of other words")
+        ranges = ranges_of(chunk["groups"], now.thread)
+        first, last = ranges[0][0], ranges[-1][1]
+        places = now.told.places
+        said = [
+            f"{key}:{content_digest(now.told.messages[key])}"
+            for key in now.told.standing
+            if places[first] <= places[key] <= places[last]
+        ]
+        if derive_id("messages", *said) != chunk["digest"]:
+            problems.append(f"chunk {first}..{last} was made of other words")
     return problems
 
 
@@ -353,7 +359,7 @@ def others_among_own(now: Moment) -> list[str]:
 def not_rendered_back(now: Moment) -> list[str]:
     """Groups whose text would be read otherwise than it was written; records that are not JSON."""
     problems = []
-    for group in [*now.record["log"], *now.record["chunks"]]:
+    for group in [*now.record["log"], *groups_ahead(now.record)]:
         text = group["text"]
         if not text:
             continue

@@ -234,7 +234,7 @@ def test_edited_message_drops_its_chunk_and_those_behind() -> None:
     while len(simulation.record["chunks"]) < 3:
         simulation.say(30)
     first, *others = [chunk["id"] for chunk in simulation.record["chunks"]]
-    start = simulation.record["chunks"][1]["ranges"][0][0]
+    start = simulation.record["chunks"][1]["groups"][0]["ranges"][0][0]
     at = next(n for n, message in enumerate(simulation.messages) if message.id == start)
     simulation.messages[at] = HumanMessage("edited since", id=start)
     simulation.step()

@@ -65,7 +65,7 @@ def observed(after: str | None, first: int, last: int, **fields: Any) -> Event:
         "cycle_id": cycle,
         "after": after,
         "cursor": [f"m{at}" for at in range(max(0, last - CURSOR_TAIL + 1), last + 1)],
-        "group": group(cycle, f"m{first}", f"m{last}"),
+        "groups": [group(cycle, f"m{first}", f"m{last}")],
         "usage": USAGE,
         **fields,
     }

@@ -25,7 +25,7 @@ def test_groups_stand_a_blank_line_apart() -> None:
 # --- What is refused -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", [2, 99, "1", None, 1.5])
+@pytest.mark.parametrize("version", [0, 3, 99, "1", None, 1.5, True])
 def test_a_record_of_another_form_is_refused(version: object) -> None:
     value = {**blank_record(), "version": version}
     with pytest.raises(ConfigurationError, match=r"`om\.version`"):

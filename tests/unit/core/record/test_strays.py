@@ -115,7 +115,7 @@ def test_their_observation_counts_once_also_after_a_reflection_replaced_it() -> 
         "cycle_id": group["id"],
         "after": record["cursor"][-1],
         "cursor": record["cursor"],
-        "group": group,
+        "groups": [group],
         "before": None,
         "strays": [],
     }
