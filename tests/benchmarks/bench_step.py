@@ -58,6 +58,15 @@ def window_of(words: int) -> list[BaseMessage]:
     return source[: sum(size < WINDOW_TOKENS for size in sizes)]
 
 
+def look(
+    memory: ObservationalMemory, record: MemoryRecord, messages: Sequence[BaseMessage]
+) -> Inspection:
+    """Inspect a conversation as a step does."""
+    runner = runner_of(memory)
+    flow = runner.inspect(record, messages, runner.identity(on_thread()))
+    return drive(flow, runner.context()).result
+
+
 def thread_of(count: int, words: int) -> Thread:
     """A thread of so many messages, its window as full as it can be with nothing due."""
     full = window_of(words)
@@ -68,7 +77,7 @@ def thread_of(count: int, words: int) -> Thread:
         messages = [*observed, *window]
         # The newest two messages are not counted yet: they came with the step that is measured.
         record = past(inline, messages[:-2], len(observed), look_every=max(1, len(window) // 20))
-        seen = inline.look(record, messages, inline.identity(on_thread()))
+        seen = look(inline, record, messages)
         if seen.decision.kind == "proceed" and record["chunks"]:
             return Thread(record, messages, len(window))
     msg = "with every window there is something to do"
@@ -83,17 +92,11 @@ PARTS = ("look", "decide", "input")
 def pieces(memory: ObservationalMemory, thread: Thread) -> dict[str, Callable[[], Any]]:
     """The three pieces of one step, each to be run by itself."""
     runner = runner_of(memory)
-    identity = runner.identity(on_thread())
-
-    def look() -> Inspection:
-        flow = runner.inspect(thread.record, thread.messages, identity)
-        return drive(flow, runner.context()).result
-
-    seen = look()
+    seen = look(memory, thread.record, thread.messages)
     state = {"messages": thread.messages, "om": seen.record}
     config = on_thread()
     return {
-        "look": look,
+        "look": lambda: look(memory, thread.record, thread.messages),
         "decide": lambda: runner.decide(seen.record, thread.messages),
         "input": lambda: memory.llm_input_messages(state, system=PROMPT, config=config),
     }
