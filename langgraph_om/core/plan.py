@@ -25,7 +25,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import accumulate
 from typing import Literal
 
 from langgraph_om.core.config.thresholds import Thresholds
@@ -37,7 +36,7 @@ from langgraph_om.core.record.chunks import (
     select_live_chunks,
 )
 from langgraph_om.core.record.record import find_groups, log_tokens
-from langgraph_om.core.record.window import Window, find_safe_cuts
+from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import Excerpt, MemoryRecord, Operation
 
 
@@ -188,8 +187,8 @@ def _choose_batch(window: Window, *, keep: int, limit: int, max_tokens: int) -> 
     be at its threshold then (a single large message at the end), it is one exchange more. A backlog
     is taken in batches of at most `max_tokens`; a larger exchange is a batch of its own.
     """
-    cuts = [0, *find_safe_cuts(window.entries)]
-    removed = [0, *accumulate(entry.tokens for entry in window.entries)]
+    cuts = [0, *window.span.cuts]
+    removed = [total - window.span.sums[0] for total in window.span.sums]
     goal = max(
         (at for at, cut in enumerate(cuts) if window.tokens - removed[cut] >= keep), default=0
     )

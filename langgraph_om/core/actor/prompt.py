@@ -29,7 +29,7 @@ from langgraph_om.core.content.message_keys import CONTINUATION_ID, ShowId, is_i
 from langgraph_om.core.observe.thread_sections import CLOSE, write_opening
 from langgraph_om.core.prompts import load
 from langgraph_om.core.record.record import log_tokens, write_range
-from langgraph_om.core.record.window import Window, find_safe_cuts
+from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import Excerpt, Group, MemoryRecord
 
 _FIXED_TOKENS = 600
@@ -124,7 +124,7 @@ def count_left_out(window: Window, log: int, limit: int | None, *, extra: int = 
         return 0
     room -= 0 if has_memory else _REMINDER_TOKENS
     size, before, dropped = window.tokens, 0, 0
-    for cut in find_safe_cuts(window.entries):
+    for cut in window.span.cuts:
         if cut == len(window.entries) or size <= room:
             break
         leaving = [
