@@ -5,6 +5,7 @@ Nothing here waits, so time is the processor's: other programs on the machine do
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -86,17 +87,30 @@ def thread_of(count: int, words: int) -> Thread:
 
 # --- Without a graph -----------------------------------------------------------------------------
 
-PARTS = ("look", "decide", "input")
+FIRST, NEXT = "first look", "look"
+PARTS = (FIRST, NEXT, "decide", "input")
+"""A run's first step has messages to look at that were loaded just now; a later one has two that
+are new."""
+
+
+def prepare(memory: ObservationalMemory, thread: Thread, part: str) -> None:
+    """Have a memory know of a thread what it knows when it comes to a piece of a step."""
+    runner_of(memory).spans.clear()
+    if part != FIRST:
+        look(memory, thread.record, thread.messages[:-2])
+    if part not in (FIRST, NEXT):
+        look(memory, thread.record, thread.messages)
 
 
 def pieces(memory: ObservationalMemory, thread: Thread) -> dict[str, Callable[[], Any]]:
-    """The three pieces of one step, each to be run by itself."""
+    """The pieces of one step, each to be run by itself."""
     runner = runner_of(memory)
     seen = look(memory, thread.record, thread.messages)
     state = {"messages": thread.messages, "om": seen.record}
     config = on_thread()
     return {
-        "look": lambda: look(memory, thread.record, thread.messages),
+        FIRST: lambda: look(memory, thread.record, thread.messages),
+        NEXT: lambda: look(memory, thread.record, thread.messages),
         "decide": lambda: runner.decide(seen.record, thread.messages),
         "input": lambda: memory.llm_input_messages(state, system=PROMPT, config=config),
     }
@@ -115,11 +129,12 @@ def time_pure(
     for _ in range(repetitions):
         for case in cases:
             for part in PARTS:
+                prepare(memory, threads[case], part)
                 laps[case][part].append(seconds(work[case][part]))
     result: dict[tuple[int, int], dict[str, float]] = {}
     for case in cases:
         result[case] = {part: median(laps[case][part]) for part in PARTS}
-        result[case]["sum"] = sum(result[case].values())
+        result[case]["sum"] = sum(result[case].values()) - result[case][FIRST]
         window = threads[case].window
         result[case]["window"] = window
         result[case]["tokens"] = tokens(threads[case].messages[-window:])
@@ -183,6 +198,7 @@ def time_adoption(count: int, words: int, *, buffering: bool) -> dict[str, float
     bare = bare_graph(model, InMemorySaver(), shown=100)
     watch = Stopwatch(model)
     for each in (bare, graph):
+        gc.collect()
         seeded(each, thread, with_memory=False)
         with watch.lap():
             each.invoke({"messages": [HumanMessage("And now?", id="new")]}, on_thread())

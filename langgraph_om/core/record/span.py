@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate, islice
+from itertools import accumulate
 from operator import attrgetter, is_
 from typing import NamedTuple, cast
 
@@ -27,6 +28,10 @@ class Entry(NamedTuple):
     tokens: int
 
 
+_get_id, _get_content = attrgetter("id"), attrgetter("content")
+
+
+@dataclass(eq=False)
 class Span:
     """The messages from the window's start to the end of the conversation, as they were read.
 
@@ -34,24 +39,19 @@ class Span:
     kept with them, so that it is worked out once.
     """
 
-    def __init__(
-        self,
-        start: int,
-        names: list[str],
-        messages: list[BaseMessage],
-        entries: tuple[Entry, ...],
-        sums: list[int],
-    ) -> None:
-        self.start = start
-        self.names, self.messages = names, messages
-        """All from the start on, and the names that they were given."""
-        self.entries = entries
-        self.sums = sums
-        """A total before each entry, and behind the last one; only the differences count."""
-        self.digests: dict[tuple[int, int], str] = {}
-        """Those of runs of entries that were asked for."""
-        self.counted_in: Mapping[str, TokenCount] | None = None
-        """Counts of a record that are known to be those of all entries."""
+    start: int
+    names: list[str]
+    """The names of all messages from the start on."""
+    messages: list[BaseMessage]
+    contents: list[object]
+    """What the messages held when they were read; one that is changed in place holds another."""
+    entries: tuple[Entry, ...]
+    sums: list[int]
+    """A total before each entry, and behind the last one; only the differences count."""
+    digests: dict[tuple[int, int], str] = field(default_factory=dict)
+    """Those of runs of entries that were asked for."""
+    counted_in: Mapping[str, TokenCount] | None = None
+    """Counts of a record that are known to be those of all entries."""
 
     @cached_property
     def places(self) -> dict[str, int]:
@@ -64,29 +64,25 @@ class Span:
         return find_safe_cuts(self.entries)
 
     @cached_property
-    def counts(self) -> dict[str, TokenCount]:
-        """What a record notes of the entries once they are counted."""
-        return {entry.key: [entry.digest, entry.tokens] for entry in self.entries}
-
-    @cached_property
-    def faces(self) -> list[tuple[object, object]]:
-        """Id and content of each message, in which one that is changed in place differs."""
-        return [*map(_read_face, self.messages)]
-
-    @cached_property
     def is_plain(self) -> bool:
         """Whether each message was said in the conversation and has an id of its own."""
-        ids = [message.id for message in self.messages]
+        ids = [*map(_get_id, self.messages)]
         return len(ids) == len(self.entries) and ids == self.names
 
     def is_counted_in(self, counts: Mapping[str, TokenCount]) -> bool:
         """Return whether a record counts all entries as they were counted here."""
-        if self.counted_in is counts:
+        if self.counted_in is counts or self.counted_in == counts:
             return True
-        if self.counts.items() <= counts.items():
-            self.counted_in = counts
-            return True
-        return False
+        return all(counts.get(key) == [digest, tokens] for key, _, digest, tokens in self.entries)
+
+    def is_unchanged(self, messages: Sequence[BaseMessage]) -> bool:
+        """Return whether these are its messages still, of which none was changed in place."""
+        return (
+            len(messages) == len(self.messages)
+            and all(map(is_, messages, self.messages))
+            and [*map(_get_id, messages)] == self.names
+            and [*map(_get_content, messages)] == self.contents
+        )
 
     def drop(self, count: int) -> Span:
         """Return the span without its first entries, which were observed."""
@@ -96,10 +92,11 @@ class Span:
             self.start + count,
             self.names[count:],
             self.messages[count:],
+            self.contents[count:],
             self.entries[count:],
             self.sums[count:],
+            counted_in=self.counted_in,
         )
-        rest.counted_in = self.counted_in
         rest.is_plain = True
         cuts = vars(self).get("cuts", ())
         if count in cuts:  # no exchange goes across
@@ -115,10 +112,11 @@ class Span:
             self.start,
             [*self.names, *(entry.key for entry in entries)],
             [*self.messages, *(entry.message for entry in entries)],
+            [*self.contents, *(entry.message.content for entry in entries)],
             (*self.entries, *entries),
             [*self.sums[:-1], *sums],
+            digests=dict(self.digests),
         )
-        whole.digests = dict(self.digests)
         whole.is_plain = True
         new = range(len(self.entries), len(whole.entries))
         whole.places = {**self.places, **{whole.entries[at].key: at for at in new}}
@@ -165,7 +163,7 @@ def read_entry(
 def read_span(
     start: int,
     keyed: Keyed,
-    strays: Keyed,
+    strays: Sequence[tuple[str, BaseMessage]],
     counts: Mapping[str, TokenCount],
     counter: TokenCounter,
     *,
@@ -179,13 +177,10 @@ def read_span(
     )
     sums = [*accumulate((entry.tokens for entry in entries), initial=0)]
     names, messages = [key for key, _ in keyed], [message for _, message in keyed]
-    span = Span(start, names, messages, entries, sums)
+    span = Span(start, names, messages, [*map(_get_content, messages)], entries, sums)
     if strays:
         span.is_plain = False
     return span
-
-
-_read_face = attrgetter("id", "content")
 
 
 def go_on(
@@ -206,14 +201,13 @@ def go_on(
         return None
     if cursor and not _ends_at(cursor, messages, start):
         return None
-    if len(messages) < stop or not all(
-        map(is_, messages[start:stop], islice(before.messages, dropped, None))
-    ):
-        return None
-    if not is_counted and [*map(_read_face, messages[start:stop])] != before.faces[dropped:]:
-        return None
     span = before.drop(dropped)
-    return span if span.is_counted_in(counts) else None
+    seen = messages[start:stop]
+    if is_counted:
+        is_same = len(seen) == len(span.messages) and all(map(is_, seen, span.messages))
+    else:
+        is_same = span.is_unchanged(seen)
+    return span if is_same and span.is_counted_in(counts) else None
 
 
 def _ends_at(cursor: Sequence[str], messages: Sequence[BaseMessage], start: int) -> bool:
@@ -242,7 +236,8 @@ def extend_span(
             return None
         taken.add(key)
     entries = [
-        read_entry(message, str(message.id), counts, counter, is_counted=is_counted) for message in new
+        read_entry(message, key_of(message), counts, counter, is_counted=is_counted)
+        for message in new
     ]
     return span.extend(entries)
 

@@ -105,7 +105,9 @@ def open_window(
     elif request_at is not None:
         pinned = messages[request_at]
         request_key = key_of(pinned)
-        pinned_tokens = read_entry(pinned, request_key, counts, counter, is_counted=is_counted).tokens
+        pinned_tokens = read_entry(
+            pinned, request_key, counts, counter, is_counted=is_counted
+        ).tokens
         if request_key in dict(strays.messages):
             pinned, pinned_tokens = None, 0
     tokens = span.sums[-1] - span.sums[0]
@@ -167,5 +169,3 @@ def _collect_before(
 ) -> tuple[tuple[str, BaseMessage], ...]:
     tail = messages[max(0, start - CURSOR_TAIL) : start]
     return tuple((key_of(message), message) for message in tail if is_conversation(message))
-
-

@@ -22,8 +22,8 @@ from langgraph_om.core.events import iso
 from langgraph_om.core.plan import PROCEED, Decision, plan
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import select_valid_counts
-from langgraph_om.core.record.strays import check_observed, has_strays
 from langgraph_om.core.record.span import Entry, Span
+from langgraph_om.core.record.strays import check_observed, has_strays
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.archive import archive_new
 from langgraph_om.core.step.shared_log import check_resource_id, exchange
