@@ -26,6 +26,13 @@ from langgraph_om.core.content.message_keys import content_digest, derive_id
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.state import restore_messages
 
+MEMORY_SNAPSHOTS = 50
+"""After how many updates the `om` channel is stored whole, where LangGraph does it after 100.
+
+Messages have two updates for each of `om`: the user's or a tool's, and the Actor's. A load walks
+back until it has both channels, past whole conversations where memory's snapshot is the older one.
+"""
+
 REMOVE_ALL = "__remove_all__"
 """The id with which a `RemoveMessage` clears the conversation (LangGraph's `REMOVE_ALL_MESSAGES`).
 """

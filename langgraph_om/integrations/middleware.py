@@ -32,7 +32,7 @@ from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.window import select_needed
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.integrations.channels import check_removal, messages_reducer
+from langgraph_om.integrations.channels import MEMORY_SNAPSHOTS, check_removal, messages_reducer
 from langgraph_om.integrations.nodes import MemoryNodes, emit, make_searchable
 from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
@@ -58,7 +58,11 @@ class ObservationalMemoryAgentState(AgentState[Any]):
 
     messages: Annotated[list[AnyMessage], DeltaChannel(messages_reducer)]
     """The conversation."""
-    om: NotRequired[Annotated[MemoryRecord, OmitFromInput, DeltaChannel(fold)]]
+    om: NotRequired[
+        Annotated[
+            MemoryRecord, OmitFromInput, DeltaChannel(fold, snapshot_frequency=MEMORY_SNAPSHOTS)
+        ]
+    ]
     """The memory; in the output, never asked for as input."""
 
 

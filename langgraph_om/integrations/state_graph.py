@@ -22,12 +22,12 @@ from typing_extensions import TypedDict
 from langgraph_om.core.record.fold import fold, fold_one
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.integrations.channels import check_removal, messages_reducer
+from langgraph_om.integrations.channels import MEMORY_SNAPSHOTS, check_removal, messages_reducer
 from langgraph_om.integrations.nodes import FINISH, STATUS, MemoryNodes
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.runtime.run import MemoryContext
 
-DeltaMemory = Annotated[MemoryRecord, DeltaChannel(fold)]
+DeltaMemory = Annotated[MemoryRecord, DeltaChannel(fold, snapshot_frequency=MEMORY_SNAPSHOTS)]
 """The `om` channel beside a `messages` channel that is kept as deltas."""
 
 PlainMemory = Annotated[MemoryRecord, fold_one]
