@@ -18,7 +18,6 @@ from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResp
 from langchain.agents.middleware.internal_call_transformer import InternalCallTransformer
 from langchain.agents.middleware.types import OmitFromInput
 from langchain_core.messages import AnyMessage, BaseMessage, RemoveMessage, SystemMessage
-from langchain_core.runnables import RunnableLambda
 from langgraph.channels import DeltaChannel
 from langgraph.channels.base import BaseChannel
 from langgraph.config import get_config
@@ -34,6 +33,7 @@ from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.channels import MEMORY_SNAPSHOTS, check_removal, messages_reducer
 from langgraph_om.integrations.nodes import MemoryNodes, emit, make_searchable
+from langgraph_om.integrations.plain_node import PlainNode
 from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.models.retries import is_context_overflow
@@ -324,7 +324,7 @@ def _work_graph(runner: StepRunner) -> _WorkGraph:
         if name != END:
             builder.add_node(name, nodes.node(kind, name))
             builder.add_edge(name, END)
-    route = RunnableLambda(cast("Any", nodes.route), name="om_route")
+    route = PlainNode(nodes.route, name="om_route")
     builder.add_conditional_edges(START, route, cast("Any", targets))
     return builder.compile(name="observational_memory")
 
