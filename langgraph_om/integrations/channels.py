@@ -89,12 +89,14 @@ class _PlacedList(list[Any]):
 
     def read_places(self) -> dict[str, int] | None:
         """Return the places; `None` when somebody has changed the list since."""
-        is_same = len(self) == len(self._seen) and all(map(is_, self, self._seen))
-        return dict(self._places) if is_same else None
+        return dict(self._places) if self._is_same() else None
+
+    def _is_same(self) -> bool:
+        return len(self) == len(self._seen) and all(map(is_, self, self._seen))
 
     def __copy__(self) -> list[Any]:
         """Copy it as channels do in each step."""
-        return _PlacedList(self._seen, self._places) if self.read_places() else list(self)
+        return _PlacedList(self._seen, self._places) if self._is_same() else list(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Leave what is only good for speed out of copies and files."""

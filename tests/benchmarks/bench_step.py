@@ -26,6 +26,7 @@ from conversation import COUNTER, conversation, tokens
 from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from report import Budget, Options, Report, median, milliseconds, percent, seconds
+from turns_on_disk import time_turns
 
 from langgraph_om import ObservationalMemory, create_memory_agent
 from langgraph_om.core.step.inspect import Inspection
@@ -39,7 +40,10 @@ LONG, SHORT = 260, 11
 """Mean words of a message where the window is about 90 messages, and about 1000."""
 MAX_MILLISECONDS = 2.0
 MAX_DRIFT = 0.2
-MAX_ADOPTION_SECONDS = 1.0
+MAX_ADOPTION_SECONDS = 0.2
+MAX_TURN_MILLISECONDS = 8.0
+"""What memory may add to a turn of four steps, and an archive to that."""
+MAX_PLAIN_BYTES = 1.15
 
 
 @dataclass(frozen=True)
@@ -239,18 +243,65 @@ def run(options: Options) -> Report:
         name = f"first turn on {size} messages of {words} words, buffering {_on(on=buffering)}"
         cycles, total = f"{timed['cycles']:.0f} cycles", f"{timed['tokens']:.0f} tokens"
         rows.append([name, cycles, total, "own", f"{timed['own']:.2f} s"])
+    on_disk = _turns_on_disk(options)
+    for (size, channels), kinds in on_disk.items():
+        for kind, timed in kinds.items():
+            ratio = timed["seconds"] / kinds["bare"]["seconds"]
+            grown = timed["bytes"] / kinds["bare"]["bytes"]
+            name = f"turn of 4 steps, SQLite, {channels} channels, {size} messages, {kind}"
+            taken = milliseconds(timed["seconds"])
+            rows.append(
+                [name, taken, f"x {ratio:.2f}", f"{timed['bytes']:,.0f} B", f"x {grown:.2f}"]
+            )
     return Report(
         "Own time per step with nothing to do, and of the first turn",
         ["case", *PARTS, "sum"],
         rows,
-        _budgets(pure, in_graph, adopted),
+        [*_budgets(pure, in_graph, adopted), *_disk_budgets(on_disk)],
         [f"Medians of {repetitions} repetitions and of {turns} turns; first turns once. CPU time."],
         {
             "pure": {f"{size}/{words}": timed for (size, words), timed in pure.items()},
             "graph": in_graph,
+            "disk": {"/".join(map(str, case)): timed for case, timed in on_disk.items()},
             "adoption": {"/".join(map(str, case)): timed for case, timed in adopted.items()},
         },
     )
+
+
+OnDisk = dict[tuple[int, str], dict[str, dict[str, float]]]
+
+
+def _turns_on_disk(options: Options) -> OnDisk:
+    figures: OnDisk = {}
+    for size in (100, options.pick(5_000, 1_000)):
+        thread = thread_of(size, LONG)
+        for channels, kinds, turns in (
+            ("delta", ("bare", "memory", "archive"), options.pick(30, 8)),
+            ("plain", ("bare", "memory"), options.pick(4, 2)),
+        ):
+            is_delta = channels == "delta"
+            figures[size, channels] = time_turns(
+                thread.messages, thread.record, kinds, turns, delta=is_delta
+            )
+    return figures
+
+
+def _disk_budgets(on_disk: OnDisk) -> list[Budget]:
+    budgets: list[Budget] = []
+    for (size, channels), kinds in on_disk.items():
+        if channels == "plain":
+            ratio = kinds["memory"]["bytes"] / kinds["bare"]["bytes"]
+            name = f"bytes of a turn of 4 steps with plain channels, {size} messages"
+            target = f"< x {MAX_PLAIN_BYTES}"
+            budgets.append(Budget(name, target, f"x {ratio:.2f}", ratio < MAX_PLAIN_BYTES))
+            continue
+        for kind, base in (("memory", "bare"), ("archive", "memory")):
+            added = kinds[kind]["seconds"] - kinds[base]["seconds"]
+            name = f"time that {kind} adds to a turn of 4 steps on SQLite, {size} messages"
+            target = f"< {MAX_TURN_MILLISECONDS:g} ms"
+            is_met = added * 1000 < MAX_TURN_MILLISECONDS
+            budgets.append(Budget(name, target, milliseconds(added), is_met))
+    return budgets
 
 
 Adoptions = dict[tuple[int, int, bool], dict[str, float]]
