@@ -47,6 +47,9 @@ class Group(TypedDict):
     """Dated items; empty when the messages held nothing worth noting."""
     tokens: int
     """Of the text."""
+    sources: NotRequired[list[list[str]]]
+    """Ranges of earlier groups of the thread, which cover them, from which items were joined into
+    this one."""
 
 
 class Chunk(TypedDict):
@@ -87,6 +90,10 @@ class BufferedReflection(TypedDict):
     """Of the new groups."""
     created_at: str
     """When the model answered."""
+    together: NotRequired[list[list[str]]]
+    """Of edits: the ids among `group_ids` that have to be changed together. Each group becomes the
+    one of `groups` at its place, and those that are still the same are changed without the others.
+    """
 
 
 class Covers(TypedDict, total=False):
@@ -161,6 +168,25 @@ class Turn(TypedDict):
     """Id of the newest human message."""
     step: int
     """Calls of the Actor's model since that message, 0-based; -1 before the first one."""
+
+
+class Head(TypedDict):
+    """What stood before the answers of the conversation when the Actor was last called."""
+
+    after: str | None
+    """The newest message when the head last changed; `None`: it never did. Reasoning that is bound
+    to its prefix is valid behind this message alone."""
+    seen: str | None
+    """The newest message that the Actor was shown; `None` for none."""
+    digest: str
+    """Of all that stood before `seen` and itself, the agent's own prompt apart."""
+    log: str
+    """Digest of the log."""
+    as_of: str
+    """The day, in ISO form, that the relative dates of the view are relative to: on which the log
+    last changed, or on which the conversation was resumed after a pause."""
+    at: str
+    """When the Actor was last called."""
 
 
 class Trip(TypedDict):
@@ -296,6 +322,8 @@ class MemoryRecord(TypedDict, total=False):
     only of those that no archive has."""
     token_cache: TokenCache
     turn: Turn
+    head: Head
+    """Missing before the Actor's first call."""
     attempts: dict[Operation, Attempt]
     usage: dict[Operation, Usage]
     """Per operation, all costs so far."""
@@ -386,9 +414,9 @@ class Written(TypedDict):
     """What a cycle wrote."""
 
     observation_tokens: int
-    """Of what was written; after an activation, of the whole log."""
+    """Of what was written; after an activation or a reflection, of the whole log."""
     observations: str
-    """The text."""
+    """The text; after a reflection by edits, of the whole log."""
 
 
 class Observed(Written):
@@ -451,7 +479,20 @@ class ObservationEnd(CycleEnd, Observed, Stated, Moved):
     group: Group
 
 
-class ReflectionEnd(CycleEnd, Written, Replaced):
+class Edited(TypedDict, total=False):
+    """What a reflection by edits did; nothing of it where the log was rewritten."""
+
+    edits: int
+    """How many were applied."""
+    dropped: int
+    """Items that went."""
+    joined: int
+    """Items that became part of a joined one."""
+    shortened: int
+    """Items that were said in fewer words."""
+
+
+class ReflectionEnd(CycleEnd, Written, Replaced, Edited):
     """The log is condensed."""
 
     type: Literal["observation-end"]
@@ -497,7 +538,7 @@ class ObservationBuffered(CycleEnd, Observed):
     chunk: Chunk
 
 
-class ReflectionBuffered(CycleEnd, Written):
+class ReflectionBuffered(CycleEnd, Written, Edited):
     """A job condensed the log: there is a buffered reflection."""
 
     type: Literal["buffering-end"]
@@ -615,6 +656,8 @@ class Stepped(TypedDict):
     type: Literal["stepped"]
     request: str | None
     step: int
+    head: NotRequired[Head]
+    """Of the view that the Actor is given; former versions did not say."""
 
 
 class Tripped(CycleEvent):
@@ -856,6 +899,11 @@ class EndData(CycleData):
     tokensBuffered: NotRequired[int]
     """This and the next of one that ran ahead of need."""
     bufferedTokens: NotRequired[int]
+    edits: NotRequired[int]
+    """This and the next three of a reflection by edits: how many were applied."""
+    dropped: NotRequired[int]
+    joined: NotRequired[int]
+    shortened: NotRequired[int]
     leftOutTokens: NotRequired[int]
     """Only where messages were too long for all questions: about how much none of them showed."""
 

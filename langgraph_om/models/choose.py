@@ -14,7 +14,7 @@ from langgraph_om.core.config.options import (
     ReflectionConfig,
     is_default,
 )
-from langgraph_om.core.config.thresholds import Thresholds
+from langgraph_om.core.config.thresholds import Thresholds, resolve_previous_tokens
 from langgraph_om.core.observe.observer import ObserverInput, observe
 from langgraph_om.core.reflect.reflector import ReflectorInput, reflect
 from langgraph_om.core.tokens.counter import TokenCounter, count_messages
@@ -167,7 +167,7 @@ def count_observer_question(
         thresholds: The limits in force.
         counter: What counts tokens.
     """
-    shown = config.previous_observer_tokens
+    shown = resolve_previous_tokens(config)
     previous = thresholds.observation_tokens if shown is False else shown
     empty = ObserverInput(
         transcript="",

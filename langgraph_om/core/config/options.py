@@ -27,6 +27,7 @@ DEFAULT_MODEL = "google/gemini-2.5-flash"
 
 Scope = Literal["thread", "resource"]
 PromptVariant = Literal["default", "condensed", "legacy"]
+ReflectionForm = Literal["edits", "rewrite"]
 
 
 # --- What is left out ----------------------------------------------------------------------------
@@ -175,10 +176,13 @@ class ObservationConfig:
     ] = None
     """Where waiting for the Observer begins: a multiplier in (1, 2), or tokens. `None`: 1.2."""
     previous_observer_tokens: Annotated[
-        Annotated[int, Field(ge=0)] | Off,
-        Hint("a whole number of tokens, 0 or more, or False for all"),
-    ] = 2000
-    """Tokens of earlier observations that the Observer is shown; 0: none, `False`: all."""
+        Annotated[int, Field(ge=0)] | Off | None,
+        Hint("a whole number of tokens, 0 or more, False for all, or None for a share"),
+    ] = None
+    """Tokens of earlier observations that the Observer is shown; 0: none, `False`: all, `None`: 7 %
+    of `message_tokens`, and 2000 at most."""
+    keep_turns: Annotated[int, Field(ge=0), Hint("a whole number of user turns, 0 or more")] = 0
+    """How many of the newest user turns stay verbatim, however many tokens they have."""
     observe_attachments: Annotated[
         bool | Literal["auto"] | Sequence[_MimePattern],
         Hint(
@@ -212,6 +216,9 @@ class ReflectionConfig:
         Hint("a multiplier in (1, 2), or a token count above the threshold ($observation_tokens)"),
     ] = None
     """Where waiting for the Reflector begins: a multiplier in (1, 2), or tokens. `None`: 1.2."""
+    form: Annotated[ReflectionForm, one_of(ReflectionForm)] = "edits"
+    """Whether the Reflector edits single items of the log and the rest stays as it is, or writes
+    the log anew (`"rewrite"`, for models that cannot do edits)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,7 +249,8 @@ class ObservationOptions(TypedDict, total=False):
     buffer_tokens: float | Literal[False]
     buffer_activation: float
     block_after: float | None
-    previous_observer_tokens: int | Literal[False]
+    previous_observer_tokens: int | Literal[False] | None
+    keep_turns: int
     observe_attachments: bool | Literal["auto"] | Sequence[str]
     prompt: PromptVariant
 
@@ -256,6 +264,7 @@ class ReflectionOptions(TypedDict, total=False):
     model_settings: Mapping[str, Any]
     buffer_activation: float
     block_after: float | None
+    form: ReflectionForm
 
 
 class RetrievalOptions(TypedDict, total=False):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from langgraph_om.core.config.options import (
     ObservationConfig,
@@ -14,8 +15,8 @@ from langgraph_om.core.config.ratios import block_tokens, interval_tokens, kept_
 from langgraph_om.errors import ConfigurationError
 
 _DEFAULT_BLOCK_AFTER = 1.2
-
-
+PREVIOUS_PART = 0.07
+MAX_PREVIOUS_TOKENS = 2000
 OTHERS_PART = 0.2
 """How much of the window's threshold the unobserved messages of other threads may take."""
 
@@ -40,6 +41,8 @@ class Thresholds:
     """The log at which the turn waits for the Reflector."""
     total_tokens: int | None = None
     """Window and log together, when they share one budget; `None`: each has its own."""
+    keep_turns: int = 0
+    """How many of the newest user turns stay verbatim; no token count, but a limit all the same."""
 
     def without_buffering(self) -> Thresholds:
         """Return the same limits for a memory that starts nothing in the background."""
@@ -78,6 +81,17 @@ class Thresholds:
         return max(self.observation_tokens, self.total_tokens - window_tokens)
 
 
+def resolve_previous_tokens(observation: ObservationConfig) -> int | Literal[False]:
+    """Return how many tokens of earlier observations the Observer is shown; `False` for all.
+
+    A share of what it reads, so that a small window is not read beside much more of the past.
+    """
+    tokens = observation.previous_observer_tokens
+    if tokens is None:
+        return min(MAX_PREVIOUS_TOKENS, round(observation.message_tokens * PREVIOUS_PART))
+    return tokens
+
+
 def resolve_thresholds(
     observation: ObservationConfig,
     reflection: ReflectionConfig,
@@ -108,6 +122,7 @@ def resolve_thresholds(
         reflect_buffer_at=round(log * reflection.buffer_activation) if buffered else None,
         reflect_block_after=_block_after(reflection, log) if buffered else log,
         total_tokens=messages + log if share_token_budget else None,
+        keep_turns=observation.keep_turns,
     )
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, cast
 
 from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.config.thresholds import resolve_previous_tokens
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.cycles.cycle import (
     Cycle,
@@ -28,6 +29,7 @@ from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.observe.transcript import Transcript
 from langgraph_om.core.record.chunks import count_covered, digest_entries, select_live_chunks
 from langgraph_om.core.record.record import count_failures, find_groups, find_newest_observed
+from langgraph_om.core.record.reflections import place_reflection
 from langgraph_om.core.record.span import Entry
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import Chunk, CycleEnded, Group, MemoryRecord, Moved, ObservationEnd
@@ -241,7 +243,7 @@ def _build_observer_input(
         attachments=shown.attachments,
         by_profile=observation.observe_attachments == "auto",
         previous=select_previous(
-            known, observation.previous_observer_tokens, info.settings.counter
+            known, resolve_previous_tokens(observation), info.settings.counter
         ),
         hints={
             "current_task": hints["current_task"],
@@ -251,6 +253,7 @@ def _build_observer_input(
         instruction=observation.instruction,
         prompt=observation.prompt,
         thread_title=observation.thread_title,
+        states_hints=info.settings.continuation_hints,
     )
 
 
@@ -259,11 +262,12 @@ def _apply_reflection(record: MemoryRecord) -> Sequence[Group]:
     buffered = record["reflection"]
     if buffered is None:
         return record["log"]
-    start = find_groups(record["log"], buffered["group_ids"])
-    if start is None:
+    placed = place_reflection(record["log"], buffered)
+    start = None if placed is None else find_groups(record["log"], placed.group_ids)
+    if placed is None or start is None:
         return record["log"]
-    stop = start + len(buffered["group_ids"])
-    return [*record["log"][:start], *buffered["groups"], *record["log"][stop:]]
+    stop = start + len(placed.group_ids)
+    return [*record["log"][:start], *placed.groups, *record["log"][stop:]]
 
 
 def build_group(chunk: Chunk) -> Group:

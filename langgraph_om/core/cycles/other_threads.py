@@ -140,6 +140,9 @@ def _read_thread(
     """Read the unobserved messages of a thread, as the archive lists it; `None` without any."""
     known, cursor = shared["threads"].get(thread.id), _find_cursor(shared, thread.id)
     start = yield from _find_start(thread.id, cursor, shared)
+    if start is None:
+        yield Storage("note_without_news", (mark,))
+        return None
     read = yield from call_storage(
         "messages", thread.id, start=start, limit=MAX_MESSAGES, visible_only=False
     )
@@ -190,22 +193,29 @@ def _read_end(settings: Settings, thread: OtherThread, last: int) -> EffectFlow[
     return replace(thread, rest=end - last, newest=newest, newest_times=times)
 
 
-def _find_start(thread_id: str, cursor: Sequence[str], shared: SharedLog) -> EffectFlow[int]:
+def _find_start(thread_id: str, cursor: Sequence[str], shared: SharedLog) -> EffectFlow[int | None]:
     """Find the position of a thread's first unobserved message on its current branch.
 
     The cursor may stand before messages that were observed and then removed by hand: the archive
     has these still, and ranges of the log tell that they are observed.
+
+    Returns:
+        The position; `None` where the archive does not have the newest observed message yet, as all
+        that it has of the thread is observed then.
     """
     if not cursor:
         return 0
+    found = yield from call_storage("find", cursor[-1], thread_id=thread_id)
+    if found is None:
+        return None
     ends = [
         last
         for group in reversed(shared["log"])
         if group["thread_id"] == thread_id
         for _, last in reversed(group["ranges"])
     ]
-    newest = 0
-    for key in [cursor[-1], *ends[:MAX_ENDS]]:
+    newest = found.position + 1 if found.is_current else 0
+    for key in ends[:MAX_ENDS]:
         newest = max(newest, (yield from _find_behind(thread_id, key)))
     for key in [] if newest else [*reversed(cursor[:-1]), *ends[MAX_ENDS:]]:
         newest = yield from _find_behind(thread_id, key)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import cast
 
+from langgraph_om.core.config.thresholds import resolve_previous_tokens
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.cycles.hooks import rewrite_answer, show_messages
 from langgraph_om.core.cycles.long_transcript import merge_answers
@@ -131,7 +132,7 @@ def _build_threads_input(
         inputs,
         previous=select_previous_sections(
             [*cycle.record["log"], *noted],
-            observation.previous_observer_tokens,
+            resolve_previous_tokens(observation),
             settings.counter,
             settings.show_id,
             first=[own.thread_id for own in inputs],
@@ -139,5 +140,6 @@ def _build_threads_input(
         instruction=observation.instruction,
         prompt=observation.prompt,
         thread_title=observation.thread_title,
+        states_hints=settings.continuation_hints,
         by_profile=observation.observe_attachments == "auto",
     )

@@ -1,13 +1,14 @@
 """Choose what the Observer is shown of the log: earlier observations within a token budget.
 
-Lines are kept or left out, never changed, and what is left out is counted in its place.
+Items are kept or left out whole, never changed, and what is left out is counted in its place.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal
 
 from langgraph_om.core.content.dates import observation_date
@@ -18,15 +19,18 @@ from langgraph_om.core.wire import Group
 
 _GAP_TOKENS = 10
 """About what a line that counts left-out lines costs."""
+_BATCHES = 4
+"""How many times a budget's worth of new items makes the choice anew."""
 
 
 def select_previous(
     groups: Sequence[Group], budget: int | Literal[False], counter: TokenCounter
 ) -> str:
-    """Return the log cut to a budget: its newest lines, and the newest of the important ones.
+    """Return the log cut to a budget: its newest items, and the newest of the important ones.
 
-    Half of the budget goes to the newest lines, the other half to older lines marked 🔴, then ✅;
-    what these leave over goes to the newest again.
+    A quarter of the budget is for what is added from question to question. Of the rest, half goes
+    to the newest items, the other half to older ones marked 🔴, then ✅; what these leave over goes
+    to the newest again.
 
     Args:
         groups: The log.
@@ -40,15 +44,10 @@ def select_previous(
     text = write_log(groups)
     if sum(group["tokens"] for group in groups) <= budget:
         return text
-    lines = [
-        _LogLine(at, line, counter.count_text(line) + 1, _rank_line(line))
-        for at, line in enumerate(text.split("\n"))
-        if line.strip()
-    ]
+    items = _split_items(text, counter)
     room = budget
     while room > 0:
-        kept = _choose_lines(lines, room)
-        excerpt = _mark_gaps([line for line in lines if line.at in kept], len(lines), lines)
+        excerpt = _mark_gaps(items, _choose_items(items, room))
         excess = counter.count_text(excerpt) - budget
         if excess <= 0:
             return excerpt
@@ -95,69 +94,107 @@ def select_previous_sections(
 
 
 @dataclass(frozen=True, slots=True)
-class _LogLine:
+class _Item:
+    """A heading, or an item with its sub-items, which mean nothing without it."""
+
     at: int
-    text: str
+    lines: tuple[str, ...]
     tokens: int
-    rank: int
-    """0 for what the user asserted, 1 for what was completed, 2 for the rest."""
+
+    @property
+    def rank(self) -> int:
+        """0 for facts and decisions, 1 for what was completed, 2 for the rest."""
+        text = "\n".join(self.lines)
+        return 0 if "🔴" in text else 1 if "✅" in text else 2
 
 
-def _rank_line(line: str) -> int:
-    return 0 if "🔴" in line else 1 if "✅" in line else 2
+def _split_items(text: str, counter: TokenCounter) -> list[_Item]:
+    grouped: list[list[str]] = []
+    for line in filter(str.strip, text.split("\n")):
+        if line[0].isspace() and grouped and observation_date(grouped[-1][0]) is None:
+            grouped[-1].append(line)
+        else:
+            grouped.append([line])
+    return [
+        _Item(at, tuple(lines), counter.count_text("\n".join(lines)) + 1)
+        for at, lines in enumerate(grouped)
+    ]
 
 
-def _choose_lines(lines: Sequence[_LogLine], budget: int) -> set[int]:
-    """Return the numbers of the lines to keep."""
-    picker = _Picker(lines, budget)
-    newest = list(reversed(lines))
-    all(picker.take(line, leave=budget // 2) for line in newest)
+def _choose_items(items: Sequence[_Item], budget: int) -> set[int]:
+    """Return the numbers of the items to keep.
+
+    The choice is made anew only when a quarter of the budget was written since the last one; until
+    then the newest items are added behind it, so that the beginning of what is shown holds still,
+    which a provider's cache needs.
+    """
+    step = max(1, budget // _BATCHES)
+    ends = list(accumulate(item.tokens for item in items))
+    settled = bisect_right(ends, ends[-1] // step * step)
+    newer = items[settled:]
+    room = budget - step
+    if sum(item.tokens for item in newer) > step:  # a long one began in the batch before
+        settled, newer, room = len(items), [], budget
+    return _choose_settled(items, settled, room) | {item.at for item in newer}
+
+
+def _choose_settled(items: Sequence[_Item], stop: int, budget: int) -> set[int]:
+    """Choose among the items before one, with the heading that it stands under."""
+    picker = _Picker(items, budget)
+    newest = list(reversed(items[:stop]))
+    if stop < len(items):
+        picker.take_heading(items[stop])
+    all(picker.take(item, leave=budget // 2) for item in newest)
     for rank in (0, 1):
-        for line in newest:
-            if line.rank == rank:
-                picker.take(line, gap=_GAP_TOKENS)
-    all(picker.take(line) for line in newest)
+        for item in newest:
+            if item.rank == rank:
+                picker.take(item, gap=_GAP_TOKENS)
+    all(picker.take(item) for item in newest)
     return picker.kept
 
 
 class _Picker:
-    """Picks lines while the budget lasts; a picked item brings its date heading."""
+    """Picks items while the budget lasts; a picked one brings its date heading."""
 
-    def __init__(self, lines: Sequence[_LogLine], budget: int) -> None:
+    def __init__(self, items: Sequence[_Item], budget: int) -> None:
         self.left = budget - _GAP_TOKENS
         self.kept: set[int] = set()
-        self._headings = [line for line in lines if observation_date(line.text) is not None]
-        self._starts = [line.at for line in self._headings]
+        self._headings = [item for item in items if observation_date(item.lines[0]) is not None]
+        self._starts = [item.at for item in self._headings]
 
-    def take(self, line: _LogLine, *, leave: int = 0, gap: int = 0) -> bool:
-        """Pick a line if that leaves at least `leave` tokens; return whether it is picked."""
-        if line.at in self.kept:
+    def take(self, item: _Item, *, leave: int = 0, gap: int = 0) -> bool:
+        """Pick an item if that leaves at least `leave` tokens; return whether it is picked."""
+        if item.at in self.kept:
             return True
-        picked = [line, *self._find_heading(line)]
-        cost = sum(picked_line.tokens + gap for picked_line in picked)
+        picked = [item, *self._find_heading(item)]
+        cost = sum(part.tokens + gap for part in picked)
         if self.left - cost < leave:
             return False
         self.left -= cost
-        self.kept.update(picked_line.at for picked_line in picked)
+        self.kept.update(part.at for part in picked)
         return True
 
-    def _find_heading(self, line: _LogLine) -> list[_LogLine]:
-        above = bisect_right(self._starts, line.at) - 1
-        if above < 0 or self._starts[above] == line.at or self._starts[above] in self.kept:
+    def take_heading(self, item: _Item) -> None:
+        """Pick the heading of an item that is kept anyway."""
+        for heading in self._find_heading(item):
+            self.take(heading)
+
+    def _find_heading(self, item: _Item) -> list[_Item]:
+        above = bisect_right(self._starts, item.at) - 1
+        if above < 0 or self._starts[above] == item.at or self._starts[above] in self.kept:
             return []
         return [self._headings[above]]
 
 
-def _mark_gaps(kept: Sequence[_LogLine], total: int, lines: Sequence[_LogLine]) -> str:
-    order = {line.at: number for number, line in enumerate(lines)}
+def _mark_gaps(items: Sequence[_Item], kept: Container[int]) -> str:
     out: list[str] = []
-    expected = 0
-    for line in kept:
-        number = order[line.at]
-        if number > expected:
-            out.append(f"[{number - expected} earlier lines left out]")
-        out.append(line.text)
-        expected = number + 1
-    if expected < total:
-        out.append(f"[{total - expected} lines left out]")
-    return "\n".join(out)
+    left_out = 0
+    for item in items:
+        if item.at not in kept:
+            left_out += len(item.lines)
+            continue
+        if left_out:
+            out.append(f"[{left_out} earlier lines left out]")
+        out += item.lines
+        left_out = 0
+    return "\n".join([*out, f"[{left_out} lines left out]"] if left_out else out)

@@ -35,6 +35,7 @@ from langgraph_om.core.step.deletion import (
     look_for_deletion,
     warn_of_loss,
 )
+from langgraph_om.core.step.resent import Sent, build_removal, find_resent, without_removed
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Event, Group, MemoryRecord
 from langgraph_om.errors import ArchiveError
@@ -98,12 +99,18 @@ def archive_new(
         yield Storage("note_missed", (thread, missed))
         return record, []
     try:
-        events = yield from _append_new(archive, record, messages, missed, memory)
+        events = yield from _append_new(
+            archive,
+            record,
+            messages,
+            missed,
+            memory,
+            request=request if settings.evicts else None,
+        )
         archived = fold(record, [events]) if events else record
         if settings.evicts:
-            evicted = yield from _find_removable(
-                archive, archived, messages, request, settings.counter
-            )
+            left = without_removed(messages, events)
+            evicted = yield from _find_removable(archive, archived, left, request, settings.counter)
             archived, events = fold(archived, [evicted]), [*events, *evicted]
     except ArchiveError as error:
         is_long = request is not None and archive.seconds >= LONG_SECONDS
@@ -160,12 +167,15 @@ def _append_new(
     messages: Sequence[BaseMessage],
     changed: Collection[str],
     memory: ThreadMemory,
+    *,
+    request: str | None,
 ) -> EffectFlow[list[Event]]:
     """Archive new messages and groups; all messages where the archive is an older copy, or new.
 
     Whether it has what the record says is asked once in a process. What was deleted is left out.
+    With the key of the live user request, so is what was removed and is sent again.
     """
-    last = record["archived"]
+    last, removed = record["archived"], list[Event]()
     is_there = last is None or memory.is_known or last in (yield from archive.archived_keys([last]))
     noted: list[Event] = []
     if last is None or not is_there:
@@ -177,6 +187,11 @@ def _append_new(
         after, new = find_unarchived(record, messages, changed)
     else:
         after, new = _find_all_unarchived(record, messages)
+    if new and is_there:
+        sent = Sent(record, messages, new, request)
+        resent = yield from find_resent(sent, archive.call, archive.append)
+        new = [entry for entry in new if entry[0] not in resent]
+        removed = build_removal(record, resent)
     if new:
         yield from archive.append(new, after=after, title=record["thread_title"])
     groups = drop_deleted_groups(record, memory.new_groups)
@@ -184,7 +199,7 @@ def _append_new(
         whose = (archive.thread_id, archive.resource_id)
         yield from archive.call("add_new_groups", *whose, groups, archive.now)
     archived: list[Event] = [{"type": "archived", "last": new[-1][0]}] if new else []
-    return [*noted, *archived]
+    return [*noted, *archived, *removed]
 
 
 def _find_removable(
@@ -279,7 +294,9 @@ def find_unarchived(
         if is_conversation(message):
             found[key] = message
     # From the start, behind what was removed: the archive knows what it has already.
-    return record["evicted"], drop_deleted(record, _select_conversation(messages))
+    entries = _select_conversation(messages)
+    removed = next((at for at, (key, _) in enumerate(entries) if key == record["evicted"]), -1)
+    return record["evicted"], drop_deleted(record, entries[removed + 1 :])
 
 
 def _find_all_unarchived(

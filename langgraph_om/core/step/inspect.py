@@ -14,6 +14,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
+from langgraph_om.core.actor.head import track_head
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import derive_id, key_of, keyed_messages
 from langgraph_om.core.cycles.results import drop_stale_buffers, take_in_results
@@ -26,6 +27,7 @@ from langgraph_om.core.record.span import Entry, Span
 from langgraph_om.core.record.strays import check_observed, has_strays
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.archive import archive_new
+from langgraph_om.core.step.resent import without_removed
 from langgraph_om.core.step.shared_log import check_resource_id, exchange
 from langgraph_om.core.step.status import build_status, build_trim_notice
 from langgraph_om.core.wire import Counted, Event, MemoryRecord, ObservedPart, Operation
@@ -110,9 +112,11 @@ def inspect(
             changed={*found.changed, *overlooked},
             request=found.window.request,
         )
-        is_same = archived["cursor"] == found.record["cursor"]
-        window = found.window
-        if not is_same:
+        former, window = messages, found.window
+        removed = {key for event in events if event["type"] == "evicted" for key in event["ids"]}
+        if any(entry.key in removed for entry in window.entries):  # sent again by the client
+            messages = without_removed(messages, events)
+        if messages is not former or archived["cursor"] != found.record["cursor"]:
             window = open_window(archived, messages, settings.counter, before=window.span)
         found = Inspection(archived, window, PROCEED, [*found.events, *events])
     if is_shared and identity.thread_id:
@@ -122,7 +126,9 @@ def inspect(
             found = Inspection(synced, window, PROCEED, [*found.events, *events])
     if is_final:
         return found
-    return decide(settings, found, now, must_proceed=must_proceed, buffering_waits=buffering_waits)
+    return decide(
+        settings, found, messages, now, must_proceed=must_proceed, buffering_waits=buffering_waits
+    )
 
 
 def count_and_collect(
@@ -170,6 +176,7 @@ def count_and_collect(
 def decide(
     settings: Settings,
     seen: Inspection,
+    messages: Sequence[BaseMessage],
     now: datetime,
     *,
     must_proceed: bool = False,
@@ -180,6 +187,7 @@ def decide(
     Args:
         settings: The settings in force.
         seen: What was gathered.
+        messages: The whole conversation.
         now: The current time.
         must_proceed: Whether there is no room left for work (few supersteps remain).
         buffering_waits: Whether the Actor goes on only after the buffering that is due.
@@ -192,7 +200,13 @@ def decide(
         decision = PROCEED
     if decision.kind == "proceed" or (decision.kind == "buffer" and not buffering_waits):
         step = _count_step(record, window)
-        stepped: Event = {"type": "stepped", "request": window.request, "step": step}
+        head = track_head(settings, record, messages, window, now)
+        stepped: Event = {
+            "type": "stepped",
+            "request": window.request,
+            "step": step,
+            "head": head,
+        }
         record = fold(record, [stepped])
         data = build_status(record, window, settings.thresholds, step=step)
         events += [stepped, *build_trim_notice(settings, record, window)]

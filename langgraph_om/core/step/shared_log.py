@@ -233,6 +233,7 @@ def rewind_if_forked(
     newest = known["cursor"][-1]
     own = [group for group in shared["log"] if group["thread_id"] == thread_id]
     ends = {last for group in own for _, last in group["ranges"]}
+    ends |= _find_known_end(record, own)
     for message in reversed(messages):
         if message.id == newest:
             return shared
@@ -240,8 +241,6 @@ def rewind_if_forked(
             break
     keys = [key for key, message in keyed_messages(messages) if is_conversation(message)]
     places = {key: at for at, key in enumerate(keys)}
-    if record["evicted"] in known["cursor"]:
-        return shared
     if places.keys().isdisjoint(record["cursor"]):
         record = cast("MemoryRecord", {**record, "log": own, "cursor": known["cursor"]})
     stop = max(
@@ -249,9 +248,20 @@ def rewind_if_forked(
         max((places[key] + 1 for key in known["cursor"] if key in places), default=0),
         _find_covered_end(own, places),
     )
-    if stop and keys[stop - 1] == newest:
+    if (stop and keys[stop - 1] == newest) or (not stop and record["evicted"] in known["cursor"]):
         return shared
     return rewind(shared, thread_id, keys[:stop][-CURSOR_TAIL:])
+
+
+def _find_known_end(record: MemoryRecord, own: Sequence[Group]) -> set[str]:
+    """Return the newest message that the thread knows as observed, where its copy still holds.
+
+    In a fork it may lie within a range that goes on in the other conversation.
+    """
+    present = {group["id"] for group in own}
+    mine = {group["id"] for group in record["log"] if group["thread_id"] == record["thread_id"]}
+    unsent = {group["id"] for change in record["outbox"] for group in change["groups"]}
+    return set(record["cursor"][-1:]) if mine - unsent <= present else set()
 
 
 def _find_own_end(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.errors import ArchiveError
 from support.laws.cast import Oracle, spoken
-from support.laws.laws import Moment, Record, Told
+from support.laws.laws import DOUBLED, Moment, Record, Told
 
 AWAY = {
     "before": {"commit_record"},
@@ -21,11 +22,25 @@ AWAY = {
 }
 """Ways in which an archive is away; `after`: it commits, and its answer is lost."""
 
+FLICKERS = "flickering"
+"""The way in which any call may fail, or succeed and its answer be lost."""
+WRITES = {"append", "add_groups"}
+FAULTS = {
+    **AWAY,
+    "asking": {"contains", "branch"},
+    "writing": WRITES,
+    "for good": {*AWAY["wholly"], *WRITES, "contains", "branch", "deletions", "thread"},
+    FLICKERS: set[str](),
+}
+"""More ways; these concern threads with a log of their own too."""
+
 
 class Unreliable(SQLAlchemyArchive):
     """An archive that is away, in part, while the test says so."""
 
     away = ""
+    chance: Callable[[], float] = staticmethod(lambda: 1.0)
+    """Decides whether a call fails while it flickers: below 0.2; below 0.1 after it was done."""
 
     @contextmanager
     def reached(self) -> Iterator[None]:
@@ -34,34 +49,31 @@ class Unreliable(SQLAlchemyArchive):
         yield
         self.away = away
 
-    def commit_record(self, *args: Any, **options: Any) -> bool:
-        self._reach("commit_record")
-        done = super().commit_record(*args, **options)
-        if self.away == "after":
+    def _reach(self, what: str, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        flickers = self.away == FLICKERS and threading.current_thread() is threading.main_thread()
+        chance = self.chance() if flickers else 1.0
+        if 0.1 <= chance < 0.2 or (self.away and what in FAULTS[self.away]):
+            msg = f"the archive is away for {what}"
+            raise ArchiveError(msg)
+        done = call(*args, **options)
+        if chance < 0.1 or (self.away == "after" and what == "commit_record"):
             msg = "the answer is lost"
             raise ArchiveError(msg)
         return done
 
-    def load_record(self, resource_id: str) -> tuple[dict[str, Any] | None, int]:
-        self._reach("load_record")
-        return super().load_record(resource_id)
 
-    def record_revision(self, resource_id: str) -> int:
-        self._reach("record_revision")
-        return super().record_revision(resource_id)
+def _guard(name: str) -> Any:
+    """A method of an archive that is reached, or not."""
 
-    def threads(self, *args: Any, **options: Any) -> Any:
-        self._reach("threads")
-        return super().threads(*args, **options)
+    def reach(self: Unreliable, *args: Any, **options: Any) -> Any:
+        call = getattr(super(Unreliable, self), name)
+        return self._reach(name, call, *args, **options)
 
-    def messages(self, *args: Any, **options: Any) -> Any:
-        self._reach("messages")
-        return super().messages(*args, **options)
+    return reach
 
-    def _reach(self, what: str) -> None:
-        if self.away and what in AWAY[self.away]:
-            msg = f"the archive is away for {what}"
-            raise ArchiveError(msg)
+
+for _name in FAULTS["for good"]:
+    setattr(Unreliable, _name, _guard(_name))
 
 
 @dataclass
@@ -74,6 +86,8 @@ class Shares:
     """The resource in which each request was made."""
     newest: dict[str, str] = field(default_factory=dict)
     """The newest observed message of each thread, as the archive had it last."""
+    judged: set[str] = field(default_factory=set)
+    """Groups of the logs that were looked at."""
 
     def noted(self, resource: str, thread: str, former: Mapping[str, str | None]) -> frozenset[str]:
         """All messages of a thread, on any branch, that the shared log ever covered."""
@@ -151,7 +165,33 @@ class Shares:
                 problems += self._moved_back(name, known["cursor"], told[name], name in forked)
                 if name not in forked:
                     problems += _covered_twice(name, stored["log"], told[name])
+                elif not stored["generation"]:
+                    problems += self._covered_anew(name, stored["log"], told[name])
+            self.judged |= {group["id"] for group in stored["log"]}
         return problems
+
+    def _covered_anew(
+        self, name: str, log: Sequence[Mapping[str, Any]], told: Told
+    ) -> Iterator[str]:
+        """New groups about what ranges of this branch cover already.
+
+        A range that ends on another branch does not tell how much of it is of this one. What both
+        share is observed once more, and doubled when the other branch goes on.
+        """
+        places, covered = told.places, set[int]()
+        ranges = [
+            (group, places[first], places[last])
+            for group in sorted(log, key=lambda group: group["id"] not in self.judged)
+            if group["thread_id"] == name
+            for first, last in group["ranges"]
+            if first in places and last in places
+        ]
+        removed = {places[key] for key in told.taken_back}
+        for group, first, last in ranges:
+            those = set(range(first, last + 1)) - removed
+            if group["id"] not in self.judged and those & covered:
+                yield f"{group['id']}: what {name} had from {first} to {last} {DOUBLED} already"
+            covered |= those
 
     def _misplaced(
         self, resource: str, group: Mapping[str, Any], told: Mapping[str, Told]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, takewhile
 from typing import Any
@@ -66,6 +67,11 @@ class Rules:
     max_input_tokens: int | None = None
     shares_budget: bool = False
     recalls: bool = False
+    thinks: bool = False
+    """Whether the Actor answers in reasoning that is bound to its prompt."""
+    keep_turns: int = 0
+    marks_gaps: bool = False
+    hints: bool = True
     scope: str = "thread"
     """"resource": all threads share one log, of which each channel carries a copy."""
     naming: Naming = field(default_factory=Naming)
@@ -112,6 +118,8 @@ class Thread:
     seen: set[str] = field(default_factory=set)
     """Checkpoints that were looked at."""
     resource: str = "ana"
+    is_branched: bool = False
+    """Whether it went on from an earlier point at some time."""
     is_forked: bool = False
     """Whether a shared log knows several branches of it."""
 
@@ -128,7 +136,7 @@ class World:
         self.rules = rules
         self.clock = Clock()
         self.oracle = Oracle()
-        self.actor = Actor(naming=rules.naming, clock=self.clock)
+        self.actor = Actor(naming=rules.naming, clock=self.clock, thinks=rules.thinks)
         self.said = 0
         self.gates: list[HeldBuffering] = []
         self.dead: list[HeldBuffering] = []
@@ -161,6 +169,7 @@ class World:
                 "message_tokens": rules.messages,
                 "buffer_tokens": False if is_off else rules.buffer_tokens,
                 "buffer_activation": rules.buffer_activation,
+                "keep_turns": rules.keep_turns,
             },
             reflection={"observation_tokens": rules.log},
             archive=self.archive,
@@ -168,6 +177,8 @@ class World:
             share_token_budget=rules.shares_budget,
             retrieval=rules.recalls,
             max_input_tokens=rules.max_input_tokens,
+            gap_markers=rules.marks_gaps,
+            continuation_hints=rules.hints,
             buffering=self._new_buffering(),
             token_counter=Words(),
             clock=self.clock,
@@ -206,6 +217,7 @@ class World:
         is_async: bool = False,
         resumes: bool = True,
         number: int | None = None,
+        resent: Sequence[BaseMessage] = (),
         **plan: Any,
     ) -> list[Part]:
         """A turn, after which all laws are asked.
@@ -218,13 +230,14 @@ class World:
             is_async: Whether the graph is run asynchronously.
             resumes: Whether a turn is taken up again in which the Actor's provider was away.
             number: The number of the user's message; a new one otherwise.
+            resent: Earlier messages that the client sends once more.
             plan: What the Actor does, see `request`.
         """
         if number is None:
             self.said, number = self.said + 1, self.said
         if self.shares is not None:
             self.shares.spoken[number] = thread.resource
-        given: Any = {"messages": [self._request(number, size, plan)]}
+        given: Any = {"messages": [*resent, self._request(number, size, plan)]}
         where: RunnableConfig = {**thread.config}
         if config:
             where["configurable"] = {**where["configurable"], **config["configurable"]}
@@ -275,7 +288,8 @@ class World:
             assert dumped(got[0]) == dumped(thread.last.prompt), "a resumed turn has its own prompt"
         moments = self._moments(thread, steps, got[1:] if is_resumed else got, parts)
         thread.told.learn(steps[-1].values["messages"])
-        problems = broken(moments, thread.last, self.archive)
+        with self.archive.reached() if self.archive is not None else nullcontext():
+            problems = broken(moments, thread.last, self.archive)
         problems += self._folded_otherwise(thread, steps)
         problems += self._endless(len(got), steps, asked)
         problems += self._lost_jobs(parts)
@@ -331,12 +345,18 @@ class World:
                     prompt=prompt,
                     left_out=left_out,
                     today=self.clock.now.date(),
+                    is_branched=thread.is_branched,
                     is_forked=thread.is_forked,
+                    keep_turns=self.rules.keep_turns,
+                    shows_hints=self.rules.hints,
                 )
             )
         if thread.is_forked and self.shares is not None:
             noted = self.shares.noted(thread.resource, thread.name, thread.told.former)
-            moments = [replace(moment, noted=noted) for moment in moments]
+            moments = [
+                replace(moment, noted=noted) if moment.record["generation"] else moment
+                for moment in moments
+            ]
         return moments
 
     def _point(self, thread: Thread, worker: Worker) -> Point:
@@ -350,6 +370,7 @@ class World:
 
         A shared log does not go back: with one, the thread is as it was until its next step.
         """
+        thread.is_branched = True
         if self.shares is not None:
             self._go_back(thread, worker, point)
             thread.is_forked = True
@@ -391,6 +412,7 @@ class World:
         edited = old.model_copy(update={"content": text})
         self._update(thread, worker, {"messages": [edited]})
         thread.told.messages[key] = edited
+        thread.told.edited.add(key)
 
     def take_back(self, thread: Thread, worker: Worker, keys: Sequence[str]) -> None:
         """Remove messages."""

@@ -190,7 +190,11 @@ def test_the_observer_is_told_what_memory_holds() -> None:
     record, window = conversation()
     record = fold(record, [reflectable(), {"current_task": "Find a lead", "thread_title": "Rex"}])
     talk = Talk([later(GOOD)])
-    talk.run_cycle(observe_cycle(setup(instruction="In French."), record, window, 1, NOW))
+    talk.run_cycle(
+        observe_cycle(
+            setup(instruction="In French.", previous_observer_tokens=2000), record, window, 1, NOW
+        )
+    )
     system, task = texts(talk.calls[0])
     assert "In French." in system
     assert "<previous-observations>\n* 🔴 one word" in task

@@ -43,7 +43,7 @@ def test_the_newest_and_the_important_are_kept_under_their_headings() -> None:
         group("b", day_log(1, *filler, "* ✅ bought the lead", *filler)),
         group("c", day_log(2, *filler, "* 🟢 newest")),
     ]
-    text = select_previous(log, 120, Words())
+    text = select_previous(log, 160, Words())
     lines = text.split("\n")
     assert lines[-1] == "* 🟢 newest"
     assert lines[:2] == [heading(0), "* 🔴 the dog is Rex"]
@@ -63,6 +63,27 @@ def test_of_many_important_lines_the_newest_stay() -> None:
     assert "* 🔴 fact 199" in text
     assert "* 🔴 fact 0\n" not in text
     assert heading(0) in text
+
+
+def test_the_beginning_holds_still_while_the_log_grows() -> None:
+    log = [group("a", day_log(0, *(f"* 🟡 said {at} and on" for at in range(400))))]
+    before, kept = "", 0
+    for turn in range(40):
+        facts = [f"* 🔴 fact {turn} {number}" for number in range(3)]
+        log.append(group(f"g{turn}", day_log(turn + 1, *facts)))
+        text = select_previous(log, 400, Words())
+        kept += text.startswith(before)
+        before = text
+    assert kept >= 30, "most questions begin like the one before"
+
+
+def test_details_are_never_shown_without_their_item() -> None:
+    items = [f"* 🟡 asked {at}\n  * -> detail one\n  * -> detail two" for at in range(100)]
+    text = select_previous([group("a", day_log(0, *items))], 200, Words())
+    shown_items = re.split(r"\n(?=\*|\[)", text)[1:]
+    assert len(shown_items) > 3
+    assert all(part.count("\n") == 2 for part in shown_items if part.startswith("*"))
+    assert re.search(r"^\[(\d+) earlier lines left out\]$", text, re.MULTILINE)
 
 
 ITEM = st.builds(

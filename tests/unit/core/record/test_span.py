@@ -23,7 +23,7 @@ from langgraph_om.core.record.span import Span, find_safe_cuts
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.step.inspect import Inspection, count_and_collect
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.runtime.spans import MAX_SPANS, Spans
+from langgraph_om.runtime.state import MAX_SPANS, Spans
 from support.flows import NOW, setup
 from support.windows import Words
 
