@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import ensure_config, set_config_context
 
 
 class PlainNode(Runnable[Any, Any]):
@@ -25,5 +26,7 @@ class PlainNode(Runnable[Any, Any]):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:  # noqa: A002, the name is the base class's
         """Return what the function makes of the state."""
-        del config, options
-        return self._function(input)
+        del options
+        # A router is not the first of its node's steps, for which alone LangGraph does this.
+        with set_config_context(ensure_config(config)) as context:
+            return context.run(self._function, input)
