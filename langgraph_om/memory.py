@@ -392,6 +392,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
             ArchiveError: When the archive's storage fails.
         """
         runner, owner = self._runner, resource_id
+        runner.spans.clear()
         if runner.writer is not None:
             owner = runner.writer.delete_thread(thread_id, resource_id, runner.clock)
         if store is not None:
@@ -408,6 +409,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
             ArchiveError: When the archive's storage fails.
         """
         writer = self._runner.writer
+        self._runner.spans.clear()
         if writer is not None:
             writer.delete_resource(resource_id)
         if store is not None:
