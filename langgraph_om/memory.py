@@ -97,6 +97,13 @@ class ObservationalMemory(metaclass=NoMiddleware):
         max_input_tokens: Tokens of observations and messages together, above which messages are
             left out of the Actor's view, oldest first; the agent's own prompt and tools come on
             top. `None`: no limit.
+        cache_seconds: How long the Actor's provider keeps a prompt in its cache, in seconds. After
+            a longer pause the dates in the Actor's view ("2 weeks ago") are as of the day on which
+            the conversation goes on; until then they hold still while nothing is observed.
+        gap_markers: Whether the Actor is told of pauses of an hour or more by a line before the
+            user message that follows, such as `[2 days later: Mon, May 4, 2026, 09:12]`.
+        continuation_hints: Whether the Observer states a current task and suggests a reply, and
+            the Actor is shown them.
         message_time: Tells the time of a message, where the application knows better.
         timezone: IANA name or `tzinfo` in which the Observer reads times.
         on_error: What follows when the Observer or Reflector fails: `"continue"` with raw messages,
@@ -140,6 +147,9 @@ class ObservationalMemory(metaclass=NoMiddleware):
         messages_key: str = "messages",
         token_counter: TokenCounter | None = None,
         max_input_tokens: int | None = None,
+        cache_seconds: float = 300.0,
+        gap_markers: bool = False,
+        continuation_hints: bool = True,
         message_time: Callable[[BaseMessage], datetime | None] | None = None,
         timezone: str | tzinfo = "UTC",
         on_error: Literal["continue", "abort", "raise"] = "continue",

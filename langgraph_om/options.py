@@ -158,6 +158,9 @@ class _Given:
         ),
     ]
     max_input_tokens: Annotated[Tokens | None, Hint("a whole number of tokens, 1 or more")]
+    cache_seconds: Seconds
+    gap_markers: Flag
+    continuation_hints: Flag
     message_time: _Function
     timezone: Annotated[
         str | InstanceOf[tzinfo],
@@ -258,6 +261,9 @@ def _read_settings(given: _Given, retrieval: RetrievalConfig | None, hooks: Hook
         on_error=given.on_error,
         message_time=given.message_time,
         max_input_tokens=given.max_input_tokens,
+        cache_seconds=float(given.cache_seconds),
+        gap_markers=given.gap_markers,
+        continuation_hints=given.continuation_hints,
         transforms=hooks.transforms,
         hides_ids=given.scope == "resource" if hides_ids is None else hides_ids,
         guide=build_guide(retrieval, counter) if retrieval and given.enabled else None,

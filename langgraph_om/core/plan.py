@@ -4,7 +4,8 @@ The order of the checks is the policy, and the first that applies wins:
 
 1. the turn was ended by a failure (`on_error="abort"`) -> abort;
 2. a buffered reflection is there and the log has reached its threshold -> activate it;
-3. chunks are there and the window has reached its threshold -> activate them;
+3. chunks are there and the window has reached its threshold -> activate them; while the Actor
+   waits for tools with reasoning that is bound to its prefix, 2 and 3 wait for the blocking one;
 4. the window has reached its blocking threshold -> observe its oldest messages, in batches; with
    messages that were put before the cursor later, at its threshold, and these by themselves;
 5. with a shared log and without buffering, other threads have more unobserved messages than may be
@@ -29,6 +30,7 @@ from itertools import accumulate
 from typing import Literal
 
 from langgraph_om.core.config.thresholds import Thresholds
+from langgraph_om.core.content.bound_reasoning import holds_bound_reasoning
 from langgraph_om.core.record.chunks import (
     LiveChunk,
     choose_chunks,
@@ -71,14 +73,23 @@ def plan(record: MemoryRecord, window: Window, thresholds: Thresholds, now: date
     if _is_buffered_reflection_due(record, window, thresholds):
         return Decision("activate", "reflection", 1)
     live = select_live_chunks(record, window)
-    if live and window.tokens >= thresholds.messages_at(log_tokens(record)):
-        count = count_to_activate(live, window.tokens, thresholds, log_tokens(record))
+    ready = select_ready_chunks(live, window, thresholds)
+    if ready and _is_activation_due(record, window, thresholds):
+        count = count_to_activate(ready, window.tokens, thresholds, log_tokens(record))
         return Decision("activate", "observation", count)
     if not _has_just_failed(record, window):
         blocking = _decide_blocking(record, window, thresholds)
         if blocking is not None:
             return blocking
     return _decide_buffering(record, window, thresholds, live)
+
+
+def select_ready_chunks(
+    live: Sequence[LiveChunk], window: Window, thresholds: Thresholds
+) -> list[LiveChunk]:
+    """Return the chunks that may be activated: those before the user turns that stay verbatim."""
+    stop = window.count_before_turns(thresholds.keep_turns)
+    return [part for part in live if part.stop <= stop]
 
 
 def count_to_activate(
@@ -114,6 +125,19 @@ def count_others_tokens(others: Sequence[Excerpt]) -> int:
     return sum(thread["tokens"] for thread in others)
 
 
+def is_reasoning_under_way(window: Window) -> bool:
+    """Return whether the Actor waits for tools that it called in reasoning bound to its prefix.
+
+    A change of the log would take the reasoning of the whole round away.
+    """
+    for entry in reversed(window.entries):
+        if entry.message.type == "human":
+            return False
+        if holds_bound_reasoning(entry.message):
+            return True
+    return False
+
+
 # --- Failures ------------------------------------------------------------------------------------
 
 
@@ -142,11 +166,23 @@ def _has_just_failed(record: MemoryRecord, window: Window) -> bool:
 # --- Activation ----------------------------------------------------------------------------------
 
 
+def _is_activation_due(record: MemoryRecord, window: Window, thresholds: Thresholds) -> bool:
+    log = log_tokens(record)
+    waits = is_reasoning_under_way(window)
+    return window.tokens >= (
+        thresholds.block_messages_at(log) if waits else thresholds.messages_at(log)
+    )
+
+
 def _is_buffered_reflection_due(
     record: MemoryRecord, window: Window, thresholds: Thresholds
 ) -> bool:
     buffered = record["reflection"]
-    if buffered is None or log_tokens(record) < thresholds.observations_at(window.tokens):
+    if buffered is None:
+        return False
+    waits = is_reasoning_under_way(window)
+    due = thresholds.block_observations_at if waits else thresholds.observations_at
+    if log_tokens(record) < due(window.tokens):
         return False
     return find_groups(record["log"], buffered["group_ids"]) is not None
 
@@ -176,19 +212,24 @@ def _count_to_observe(record: MemoryRecord, window: Window, thresholds: Threshol
         return 0
     limit = thresholds.messages_at(log)
     count = _choose_batch(
-        window, keep=thresholds.keep_tokens, limit=limit, max_tokens=thresholds.message_tokens
+        window,
+        keep=thresholds.keep_tokens,
+        limit=limit,
+        max_tokens=thresholds.message_tokens,
+        stop=window.count_before_turns(thresholds.keep_turns),
     )
     return min(count, window.strays.run) if strays else count
 
 
-def _choose_batch(window: Window, *, keep: int, limit: int, max_tokens: int) -> int:
+def _choose_batch(window: Window, *, keep: int, limit: int, max_tokens: int, stop: int) -> int:
     """Choose how many messages one observation takes.
 
     The goal is the longest prefix that leaves at least `keep` tokens. Where the window would still
     be at its threshold then (a single large message at the end), it is one exchange more. A backlog
-    is taken in batches of at most `max_tokens`; a larger exchange is a batch of its own.
+    is taken in batches of at most `max_tokens`; a larger exchange is a batch of its own. Behind
+    `stop` nothing is taken.
     """
-    cuts = [0, *find_safe_cuts(window.entries)]
+    cuts = [0, *(cut for cut in find_safe_cuts(window.entries) if cut <= stop)]
     removed = [0, *accumulate(entry.tokens for entry in window.entries)]
     goal = max(
         (at for at, cut in enumerate(cuts) if window.tokens - removed[cut] >= keep), default=0
@@ -235,6 +276,7 @@ def _decide_buffering(
             count_covered(live),
             interval=thresholds.buffer_tokens or 0,
             most=thresholds.message_tokens,
+            stop=window.count_before_turns(thresholds.keep_turns),
         )
         if end:
             return Decision("buffer", "observation", end)

@@ -163,6 +163,25 @@ class Turn(TypedDict):
     """Calls of the Actor's model since that message, 0-based; -1 before the first one."""
 
 
+class Head(TypedDict):
+    """What stood before the answers of the conversation when the Actor was last called."""
+
+    after: str | None
+    """The newest message when the head last changed; `None`: it never did. Reasoning that is bound
+    to its prefix is valid behind this message alone."""
+    seen: str | None
+    """The newest message that the Actor was shown; `None` for none."""
+    digest: str
+    """Of all that stood before `seen` and itself, the agent's own prompt apart."""
+    log: str
+    """Digest of the log."""
+    as_of: str
+    """The day, in ISO form, that the relative dates of the view are relative to: on which the log
+    last changed, or on which the conversation was resumed after a pause."""
+    at: str
+    """When the Actor was last called."""
+
+
 class Trip(TypedDict):
     """Why a turn was ended without an answer."""
 
@@ -296,6 +315,8 @@ class MemoryRecord(TypedDict, total=False):
     only of those that no archive has."""
     token_cache: TokenCache
     turn: Turn
+    head: Head
+    """Missing before the Actor's first call."""
     attempts: dict[Operation, Attempt]
     usage: dict[Operation, Usage]
     """Per operation, all costs so far."""
@@ -615,6 +636,8 @@ class Stepped(TypedDict):
     type: Literal["stepped"]
     request: str | None
     step: int
+    head: NotRequired[Head]
+    """Of the view that the Actor is given; former versions did not say."""
 
 
 class Tripped(CycleEvent):

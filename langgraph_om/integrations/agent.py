@@ -15,6 +15,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.base import BaseStore
 
+from langgraph_om.core.content.bound_reasoning import mark_other_view
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.nodes import FINISH
 from langgraph_om.integrations.state_graph import (
@@ -25,9 +26,9 @@ from langgraph_om.integrations.state_graph import (
 from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.models.providers import chat_model, check_model
-from langgraph_om.models.retries import is_context_overflow
 from langgraph_om.recall.tool import refuse_second_recall_tool
 from langgraph_om.runtime.run import MemoryContext
+from langgraph_om.runtime.second_try import find_second_try
 
 
 def create_memory_agent(
@@ -92,35 +93,30 @@ def _build_actor_node(
     memory: ObservationalMemory,
     prompt: str | SystemMessage | None,
 ) -> RunnableLambda[Any, Any]:
-    """Build the node that calls the Actor, once more with less when the prompt is too long."""
+    """Build the node that calls the Actor, once more with less when its provider refuses that."""
     runner = runner_of(memory)
 
-    def shorter(state: ObservationalMemoryState, error: Exception) -> list[BaseMessage]:
-        view, notice = runner.shortened_input(state, system=prompt)
-        if notice is None or not runner.is_on():
-            raise error
-        get_stream_writer()(notice)
+    def ask_with(state: ObservationalMemoryState, error: Exception) -> list[BaseMessage]:
+        view, notice = find_second_try(runner, state, error, system=prompt)
+        if notice is not None:
+            get_stream_writer()(notice)
         return view
 
     def agent(state: ObservationalMemoryState) -> dict[str, Any]:
         view = memory.llm_input_messages(state, system=prompt)
         try:
-            answer = actor.invoke(view)
-        except Exception as error:
-            if not is_context_overflow(error):
-                raise
-            answer = actor.invoke(shorter(state, error))
-        return {"messages": [answer]}
+            return {"messages": [actor.invoke(view)]}
+        except Exception as error:  # noqa: BLE001 raised again where another input does not help
+            answer = actor.invoke(ask_with(state, error))
+            return {"messages": [mark_other_view(answer)]}
 
     async def aagent(state: ObservationalMemoryState) -> dict[str, Any]:
         view = memory.llm_input_messages(state, system=prompt)
         try:
-            answer = await actor.ainvoke(view)
-        except Exception as error:
-            if not is_context_overflow(error):
-                raise
-            answer = await actor.ainvoke(shorter(state, error))
-        return {"messages": [answer]}
+            return {"messages": [await actor.ainvoke(view)]}
+        except Exception as error:  # noqa: BLE001 raised again where another input does not help
+            answer = await actor.ainvoke(ask_with(state, error))
+            return {"messages": [mark_other_view(answer)]}
 
     return RunnableLambda(agent, aagent, name="agent")
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 import operator
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, NotRequired, Self, cast
 
 from langchain.agents import AgentState
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse, hook_config
 from langchain.agents.middleware.internal_call_transformer import InternalCallTransformer
-from langchain.agents.middleware.types import OmitFromInput
+from langchain.agents.middleware.types import ExtendedModelResponse, OmitFromInput
 from langchain_core.messages import AnyMessage, BaseMessage, RemoveMessage, SystemMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.channels import DeltaChannel
@@ -27,6 +28,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
+from langgraph_om.core.content.bound_reasoning import mark_other_view
 from langgraph_om.core.record.fold import fold, fold_one
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.window import select_needed
@@ -36,11 +38,11 @@ from langgraph_om.integrations.channels import check_removal, messages_reducer
 from langgraph_om.integrations.nodes import MemoryNodes, emit, make_searchable
 from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
-from langgraph_om.models.retries import is_context_overflow
 from langgraph_om.recall.tool import refuse_second_recall_tool
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import ParallelBuffering
 from langgraph_om.runtime.runner import StepRunner, only_folding
+from langgraph_om.runtime.second_try import find_second_try
 from langgraph_om.runtime.supervise import RunFlow, Work
 from langgraph_om.runtime.turn import turn
 
@@ -133,10 +135,8 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         """Call the model with observations and recent messages in the place of all messages."""
         try:
             return handler(self._projected(request))
-        except Exception as error:
-            if not is_context_overflow(error):
-                raise
-            return handler(self._shortened(request, error))
+        except Exception as error:  # noqa: BLE001 raised again where another input does not help
+            return _marked(handler(self._second_try(request, error)))
 
     async def awrap_model_call(
         self,
@@ -146,10 +146,8 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         """Do the same as `wrap_model_call` without blocking the event loop."""
         try:
             return await handler(self._projected(request))
-        except Exception as error:
-            if not is_context_overflow(error):
-                raise
-            return await handler(self._shortened(request, error))
+        except Exception as error:  # noqa: BLE001 raised again where another input does not help
+            return _marked(await handler(self._second_try(request, error)))
 
     def _projected(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         refuse_second_recall_tool(request.tools, self.memory.recall_tool)
@@ -158,13 +156,11 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         view = self.memory.llm_input_messages(_seen(request), system=request.system_message)
         return _with_input(request, view)
 
-    def _shortened(self, request: ModelRequest[Any], error: Exception) -> ModelRequest[Any]:
-        if not self._runner.is_on():
-            raise error
-        view, notice = self._runner.shortened_input(_seen(request), system=request.system_message)
-        if notice is None:
-            raise error
-        request.runtime.stream_writer(notice)
+    def _second_try(self, request: ModelRequest[Any], error: Exception) -> ModelRequest[Any]:
+        system = request.system_message
+        view, notice = find_second_try(self._runner, _seen(request), error, system=system)
+        if notice is not None:
+            request.runtime.stream_writer(notice)
         return _with_input(request, view)
 
 
@@ -209,6 +205,17 @@ def _with_input(request: ModelRequest[Any], view: Sequence[BaseMessage]) -> Mode
     if messages and isinstance(messages[0], SystemMessage):
         return request.override(system_message=messages[0], messages=messages[1:])
     return request.override(messages=messages)
+
+
+def _marked(response: ModelResponse[Any]) -> ModelResponse[Any]:
+    """Mark the answer in what a handler returned, of any of the kinds that it may return."""
+    given: Any = response
+    if isinstance(given, BaseMessage):
+        return cast("ModelResponse[Any]", mark_other_view(given))
+    if isinstance(given, ExtendedModelResponse):
+        inner = _marked(given.model_response)
+        return cast("ModelResponse[Any]", replace(given, model_response=inner))
+    return replace(response, result=[mark_other_view(message) for message in response.result])
 
 
 # --- Before the model ----------------------------------------------------------------------------

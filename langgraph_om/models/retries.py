@@ -56,6 +56,10 @@ _OVERFLOW_PHRASES = (
 )
 """Of errors that say so, in lower case."""
 
+_REFUSAL_STATUSES = frozenset({400, 422})
+_NAMES_REASONING = re.compile(r"thinking\W{0,3} blocks?\b|thinking\.signature")
+_WANTS_REASONING = re.compile(r"must start with a \W?thinking\W? block|expected \W?thinking\W? or")
+
 _STALE = re.compile(r"Event loop is closed|different (?:event )?loop")
 _MAX_CAUSES = 5
 
@@ -89,6 +93,17 @@ def is_context_overflow(error: BaseException) -> bool:
         return False
     text = " ".join(str(cause).lower() for cause in _walk_causes(error))
     return any(phrase in text for phrase in _OVERFLOW_PHRASES)
+
+
+def is_refused_reasoning(error: BaseException) -> bool:
+    """Return whether a provider refuses reasoning that it was sent again.
+
+    An error that asks for more of it is none.
+    """
+    if status_of(error) not in _REFUSAL_STATUSES:
+        return False
+    text = " ".join(str(cause).lower() for cause in _walk_causes(error))
+    return bool(_NAMES_REASONING.search(text)) and not _WANTS_REASONING.search(text)
 
 
 def is_stale(error: BaseException) -> bool:

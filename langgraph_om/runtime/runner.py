@@ -19,22 +19,22 @@ from langchain_core.runnables import RunnableConfig
 from langgraph_om.archive import MessageArchive
 from langgraph_om.archive.log_cache import LogCache
 from langgraph_om.archive.writer import ArchiveWriter
-from langgraph_om.core.actor.prompt import assemble, count_extra
+from langgraph_om.core.actor.gaps import find_gaps
+from langgraph_om.core.actor.head import find_day
+from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import find_parent_thread, nest_thread_id
 from langgraph_om.core.cycles.buffering import build_deferred, run_job
 from langgraph_om.core.cycles.carry_out import carry_out, describe_job
 from langgraph_om.core.cycles.other_threads import build_nothing_left
 from langgraph_om.core.effects import EffectFlow
-from langgraph_om.core.events import to_part
 from langgraph_om.core.plan import Decision, plan
 from langgraph_om.core.record.fold import FOLDED_TYPES
-from langgraph_om.core.record.record import complete_record, log_tokens
+from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.archive import complete_thread
 from langgraph_om.core.step.inspect import Inspection, inspect
-from langgraph_om.core.step.status import build_trim_notice
-from langgraph_om.core.wire import Event, JobResult, MemoryRecord, Part
+from langgraph_om.core.wire import Event, JobResult, MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.models.ask import Calls
 from langgraph_om.models.pool import ModelPool
@@ -47,7 +47,6 @@ from langgraph_om.runtime.run import ResourceId, Runs
 from langgraph_om.runtime.state import (
     conversation_of,
     read_stored_record,
-    record_of,
     record_seen_from_outside,
     values_of,
 )
@@ -253,6 +252,7 @@ class StepRunner:
         system: str | SystemMessage | None = None,
         *,
         max_input_tokens: int | None = None,
+        with_reasoning: bool = True,
     ) -> list[BaseMessage]:
         """Return what the Actor is given.
 
@@ -261,41 +261,25 @@ class StepRunner:
             messages: The whole conversation.
             system: The agent's own system prompt, when it is not among the messages.
             max_input_tokens: Tokens above which messages are left out; `None`: as configured.
+            with_reasoning: Whether reasoning that its provider binds to what stands before it is
+                shown where it is valid.
         """
         settings = self.settings
         limit = settings.max_input_tokens if max_input_tokens is None else max_input_tokens
+        window = self._window(record, messages, record["turn"]["request"])
         return assemble(
             record,
             messages,
-            self._window(record, messages, record["turn"]["request"]),
-            today=self.clock().astimezone(settings.timezone).date(),
+            window,
+            today=find_day(record, self.clock().astimezone(settings.timezone).date()),
             system=system,
             max_input_tokens=limit,
             guide=settings.guide,
             show_id=settings.show_id if settings.scope == "resource" else None,
+            hints=settings.continuation_hints,
+            gaps=find_gaps(settings, record, window),
+            with_reasoning=with_reasoning,
         )
-
-    def shortened_input(
-        self, state: Any, *, system: str | SystemMessage | None = None
-    ) -> tuple[list[BaseMessage], Part | None]:
-        """Return a shorter input, for when the provider says that the other one is too long.
-
-        Args:
-            state: The graph's state.
-            system: The agent's own system prompt.
-
-        Returns:
-            The input without the older half of the window, whole exchanges only, and the
-            `data-om-view-trimmed` part that says so; `None` when there is nothing to leave out.
-        """
-        record, messages = record_of(state), self.conversation(state)
-        window = self._window(record, messages)
-        overhead = log_tokens(record) + window.request_tokens
-        overhead += count_extra(record, self.settings.guide)
-        limit = overhead + window.tokens // 2
-        notice = build_trim_notice(replace(self.settings, max_input_tokens=limit), record, window)
-        part = to_part(notice[0]) if notice else None
-        return self.actor_input(record, messages, system, max_input_tokens=limit), part
 
     # --- Recall ----------------------------------------------------------------------------------
 

@@ -54,7 +54,7 @@ def held(rules: Rules, said: list[Turn], *, is_async: bool) -> dict[str, Any]:
             thread = threads[number % len(threads)]
             world.oracle.observer, world.oracle.reflector = observer, reflector
             parts += world.talk(thread, worker, size, rounds=rounds, is_async=is_async)
-            world.clock.advance(minutes=10)
+            world.clock.advance(hours=1 if rules.marks_gaps else 0, minutes=10)
         state = worker.graph.get_state(threads[0].config).values
     finally:
         world.close()
@@ -79,8 +79,13 @@ def _without_system(prompt: list[Any]) -> list[Any]:
 
 
 SETTINGS = [Rules(buffering="inline", storage=kind) for kind in ("checkpoints", "evicting")]
-SETTINGS.append(Rules(buffering="inline", storage="archive", scope="resource", naming=Naming(1)))
-SETTINGS.append(Rules(buffering="off", shares_budget=True, recalls=True, max_input_tokens=900))
+SETTINGS.append(
+    Rules(buffering="inline", storage="archive", scope="resource", naming=Naming(1), thinks=True)
+)
+SETTINGS.append(
+    Rules(thinks=True, buffering="off", shares_budget=True, recalls=True, max_input_tokens=900)
+)
+SETTINGS.append(Rules(buffering="inline", thinks=True, keep_turns=2, marks_gaps=True, hints=False))
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
@@ -90,6 +95,8 @@ SETTINGS.append(Rules(buffering="off", shares_budget=True, recalls=True, max_inp
 )
 @example(SETTINGS[0], TALKS[0])
 @example(SETTINGS[2], TALKS[1])
+@example(SETTINGS[3], TALKS[1])
+@example(SETTINGS[4], TALKS[1])
 @given(st.sampled_from(SETTINGS), turns)
 def test_every_door_remembers_the_same(
     door: str, mode: str, rules: Rules, said: list[Turn]

@@ -44,6 +44,10 @@ RULES = st.builds(
     max_input_tokens=st.sampled_from([None, None, None, 900]),
     shares_budget=st.sampled_from([False, False, True]),
     recalls=st.booleans(),
+    thinks=st.booleans(),
+    keep_turns=st.sampled_from([0, 0, 1, 2, 5]),
+    marks_gaps=st.booleans(),
+    hints=st.booleans(),
     scope=st.sampled_from(SCOPES),
     naming=NAMINGS,
 )

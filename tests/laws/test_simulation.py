@@ -38,10 +38,18 @@ class Conversations(RuleBasedStateMachine):
         activation=st.sampled_from([0.3, 0.8, 1.0]),
         latency=st.integers(0, 8),
         log=st.sampled_from([40, 150]),
+        thinks=st.booleans(),
         naming=NAMINGS,
     )
     def start(
-        self, buffer: float, activation: float, latency: int, log: int, naming: Naming
+        self,
+        *,
+        buffer: float,
+        activation: float,
+        latency: int,
+        log: int,
+        thinks: bool,
+        naming: Naming,
     ) -> None:
         options = ObservationConfig(buffer_tokens=buffer, buffer_activation=activation)
         self.simulation = Simulation(
@@ -53,6 +61,7 @@ class Conversations(RuleBasedStateMachine):
             ),
             answers=self._answer,
             latency=latency,
+            thinks=thinks,
             naming=naming,
         )
         self.reply = "good"
@@ -149,6 +158,10 @@ class Conversations(RuleBasedStateMachine):
         if self.simulation.messages:
             assert check_message_sequence(prompt, "openai") == []
             assert check_message_sequence(prompt, "anthropic") == []
+
+    @invariant()
+    def reasoning_stands_where_it_was_made(self) -> None:
+        assert self.simulation.misplaced == []
 
     @invariant()
     def record_is_json(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from langgraph_om.core.actor.head import find_day
 from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
 from langgraph_om.core.config.settings import Identity, Settings
@@ -36,6 +37,7 @@ from langgraph_om.core.tokens.counters import TokenxCounter
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import drive
 from support.real_ids import Naming
+from support.reasoning import misplaced, thinking, thoughts_of
 
 GOOD = "<observations>\nDate: Mar 2, 2026\n* 🔴 (09:00) User said something\n</observations>"
 NOTHING = "<observations>(none)</observations>"
@@ -75,6 +77,8 @@ class Simulation:
     settings: Settings
     answers: Answers = lambda call: GOOD
     latency: int = 1
+    thinks: bool = False
+    """Whether the Actor answers in reasoning that is bound to its prompt."""
     record: MemoryRecord = field(default_factory=blank_record)
     messages: list[BaseMessage] = field(default_factory=list)
     jobs: dict[str, tuple[int, dict[str, Any]]] = field(default_factory=dict)
@@ -82,6 +86,10 @@ class Simulation:
     blocking_calls: int = 0
     events: list[dict[str, Any]] = field(default_factory=list)
     made: int = 0
+    misplaced: list[str] = field(default_factory=list)
+    """Reasoning that the Actor was shown behind another prefix than that of its own call."""
+    kept: int = 0
+    """How much reasoning the Actor was shown."""
     naming: Naming = field(default_factory=Naming)
 
     # --- The conversation ---
@@ -94,11 +102,20 @@ class Simulation:
             simple = [f"c{self.made}-{n}" for n in range(2)]
             ids = [self.naming.name(call, "call", self.now) for call in simple]
             calls = [{"name": "look", "args": {}, "id": call} for call in ids]
-            self._add(AIMessage("", tool_calls=calls))
+            self._add(AIMessage(self._answer(""), tool_calls=calls))
             for call in calls:
                 self._add(ToolMessage(self._text(words), tool_call_id=str(call["id"])))
         self.step()
-        self._add(AIMessage(self._text(max(1, words // 2))))
+        self._add(AIMessage(self._answer(self._text(max(1, words // 2)))))
+
+    def _answer(self, text: str) -> Any:
+        """Answer to what the Actor gets now."""
+        if not self.thinks:
+            return text
+        prompt = self.prompt()
+        self.misplaced += misplaced(prompt)
+        self.kept += sum(len(thoughts_of(message)) for message in prompt)
+        return thinking(prompt, text)
 
     def load_history(self, words: int, count: int) -> None:
         """Put messages of the user in front of all others, and let memory see them."""
@@ -206,7 +223,8 @@ class Simulation:
 
     def prompt(self) -> list[BaseMessage]:
         """Return what the Actor gets."""
-        return assemble(self.record, self.messages, self.window, today=self.now.date())
+        today = find_day(self.record, self.now.date())
+        return assemble(self.record, self.messages, self.window, today=today)
 
     def coverage(self) -> list[int]:
         """Count how often each message is covered: by a range of the log, or by the window."""

@@ -110,9 +110,9 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serve() -> Iterator[Provider]:
+def serve(provider: Provider | None = None) -> Iterator[Any]:
     """Run a provider in a thread for as long as the context lasts."""
-    provider = Provider()
+    provider = Provider() if provider is None else provider
     handler = type("Handler", (_Handler,), {"provider": provider})
     server = _Server(("127.0.0.1", 0), handler)
     provider.url = f"http://127.0.0.1:{server.server_port}"

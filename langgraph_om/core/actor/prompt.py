@@ -14,34 +14,37 @@ from functools import lru_cache
 from typing import Any
 
 from langchain_core.messages import (
-    AIMessage,
     BaseMessage,
     ChatMessage,
     HumanMessage,
     SystemMessage,
-    ToolMessage,
 )
 
+from langgraph_om.core.actor.marks import hide_low_marks
 from langgraph_om.core.actor.relative_dates import annotate
+from langgraph_om.core.actor.shown import count_left_out, select_shown, write_messages
 from langgraph_om.core.config.settings import RecallGuide
 from langgraph_om.core.content.escape import escape
-from langgraph_om.core.content.message_keys import CONTINUATION_ID, ShowId, is_instruction
+from langgraph_om.core.content.message_keys import (
+    CONTINUATION_ID,
+    OTHERS_ID,
+    ShowId,
+    is_instruction,
+)
 from langgraph_om.core.observe.thread_sections import CLOSE, write_opening
-from langgraph_om.core.prompts import load
+from langgraph_om.core.observe.transcript import format_weekday
+from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.record import log_tokens, write_range
-from langgraph_om.core.record.window import Window, find_safe_cuts
-from langgraph_om.core.wire import Excerpt, Group, MemoryRecord
-
-_FIXED_TOKENS = 600
-"""A lower bound of what our constant instructions, the reminder and the tags cost."""
-
-_REMINDER_TOKENS = 80
-"""What the reminder of left-out messages costs where there are no observations."""
+from langgraph_om.core.record.window import Window
+from langgraph_om.core.wire import Group, MemoryRecord
 
 _TAG_ENDS = (
     *("thread", "observations", "log", "conversation", "task", "response", "title", "reminder"),
 )
 """What completes one of our tags after a `<`, or after the first word of the tag's name."""
+
+_AS_OF = '["Today", "2 weeks ago" and the like are as of {}]'
+"""What says which day the relative dates of a log are relative to."""
 
 ContentBlock = str | dict[str, Any]
 
@@ -56,6 +59,9 @@ def assemble(
     max_input_tokens: int | None = None,
     guide: RecallGuide | None = None,
     show_id: ShowId | None = None,
+    hints: bool = True,
+    gaps: Mapping[str, str] | None = None,
+    with_reasoning: bool = True,
 ) -> list[BaseMessage]:
     """Assemble the Actor's input.
 
@@ -63,38 +69,49 @@ def assemble(
         record: The memory of the thread.
         messages: The whole conversation; no message is changed.
         window: Its unobserved messages.
-        today: The day that relative dates are relative to, in the memory's time zone.
+        today: The day that relative dates are relative to, in the memory's time zone; that of the
+            record's head holds still between changes of the log.
         system: The agent's own system prompt, if it is not among the messages.
         max_input_tokens: Above this, the oldest messages of the window are left out of the view.
         guide: With recall, what the Actor is told about it; groups then name their messages.
         show_id: With a shared log, writes a thread's id for the model; observations are then in
             sections.
+        hints: Whether the current task and the suggested reply are shown.
+        gaps: By key, the lines before user messages that follow a pause, from `find_gaps`.
+        with_reasoning: Whether reasoning that is bound to its prefix is shown at all; it never is
+            where that prefix changed.
 
     Returns:
         At most one system message, then the conversation. Without observations these are the given
         messages, unchanged.
     """
     head = _join_system_messages(system, messages)
-    lead = "\n\n" if _to_blocks(head) else ""
-    memory = _build_memory_blocks(record, today, lead=lead, guide=guide, show_id=show_id)
+    memory = render_memory(record, today, guide=guide, show_id=show_id, hints=hints)
     extra = count_extra(record, guide) if max_input_tokens is not None else 0
     dropped = count_left_out(window, log_tokens(record), max_input_tokens, extra=extra)
-    shown: list[BaseMessage] = [entry.message for entry in window.entries[dropped:]]
+    shown = select_shown(messages, window, dropped)
     out: list[BaseMessage] = []
     if memory:
-        blocks = [*_to_blocks(head), *memory]
+        own = _to_blocks(head)
+        lead = "\n\n" if own else ""
+        blocks = [*own, _to_text_block(f"{lead}{memory[0]}"), *map(_to_text_block, memory[1:])]
         out.append(
             SystemMessage(blocks) if head is None else head.model_copy(update={"content": blocks})
         )
     elif head is not None:
         out.append(head)
-    if record["log"] or dropped:
-        reminder = load("continuation" if record["log"] else "trimmed")
+    if reminder := choose_reminder(record, dropped):
         out.append(HumanMessage(reminder, id=CONTINUATION_ID))
-    request = _find_pinned_request(window, dropped)
-    if request is not None:
-        out.append(request)
-    return [*out, *_find_missing_calls(shown, messages), *shown]
+    others = write_others(record) if show_id is not None else None
+    out += write_messages(record, shown, others, gaps=gaps, with_reasoning=with_reasoning)
+    return out
+
+
+def choose_reminder(record: MemoryRecord, dropped: int) -> str:
+    """Return the reminder that stands for the messages that are not shown; empty for none."""
+    if record["log"]:
+        return load("continuation")
+    return load("trimmed") if dropped else ""
 
 
 def count_extra(record: MemoryRecord, guide: RecallGuide | None) -> int:
@@ -104,42 +121,17 @@ def count_extra(record: MemoryRecord, guide: RecallGuide | None) -> int:
     )
 
 
-def count_left_out(window: Window, log: int, limit: int | None, *, extra: int = 0) -> int:
-    """Count the window's oldest messages that are left out of the view to keep to a limit.
-
-    Only whole exchanges are left out, and the newest one always stays; the live user request is
-    always shown.
-
-    Args:
-        window: The unobserved messages.
-        log: Tokens of the observation log.
-        limit: Tokens of observations and messages together; `None`: no limit.
-        extra: Tokens that recall and other threads add to the observations, from `count_extra`.
-    """
-    if limit is None:
-        return 0
-    has_memory = bool(log or extra)
-    room = limit - window.request_tokens - ((log + _FIXED_TOKENS + extra) if has_memory else 0)
-    if window.tokens <= room:
-        return 0
-    room -= 0 if has_memory else _REMINDER_TOKENS
-    size, before, dropped = window.tokens, 0, 0
-    for cut in find_safe_cuts(window.entries):
-        if cut == len(window.entries) or size <= room:
-            break
-        leaving = [
-            entry.tokens for entry in window.entries[before:cut] if entry.key != window.request
-        ]
-        if leaving:  # the live request leaves its place, never the view
-            size -= sum(leaving)
-            before = dropped = cut
-    return dropped
-
-
 # --- The system message --------------------------------------------------------------------------
 
 _INSTRUCTION_TYPES = (SystemMessage, ChatMessage)
 """The classes of messages that may be system messages."""
+
+
+def select_instructions(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return the agent's own system messages in a conversation."""
+    # The few types are checked instead of each message: a conversation may be very long.
+    kinds = {kind for kind in set(map(type, messages)) if issubclass(kind, _INSTRUCTION_TYPES)}
+    return [message for message in messages if is_instruction(message)] if kinds else []
 
 
 def _join_system_messages(
@@ -147,9 +139,7 @@ def _join_system_messages(
 ) -> BaseMessage | None:
     """Join the agent's own system messages into one; a single one stays as it is."""
     given = SystemMessage(system) if isinstance(system, str) else system
-    # The few types are checked instead of each message: a conversation may be very long.
-    kinds = {kind for kind in set(map(type, messages)) if issubclass(kind, _INSTRUCTION_TYPES)}
-    own = [message for message in messages if is_instruction(message)] if kinds else []
+    own = select_instructions(messages)
     systems: list[BaseMessage] = [given, *own] if given is not None else own
     if len(systems) <= 1:
         return systems[0] if systems else None
@@ -169,17 +159,16 @@ def _to_text_block(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _build_memory_blocks(
+def render_memory(
     record: MemoryRecord,
     today: date,
     *,
-    lead: str,
     guide: RecallGuide | None,
     show_id: ShowId | None,
-) -> list[ContentBlock]:
-    """Render the memory as content blocks; `lead` separates the first from what precedes it."""
-    others = _render_others(record["others"]) if show_id is not None else ""
-    if not record["log"] and not others:
+    hints: bool,
+) -> list[str]:
+    """Render what the system message says of the memory, in pieces; none where there is none."""
+    if not record["log"] and not (show_id is not None and record["others"]):
         return []
     instructions = [load("actor_instructions")]
     if show_id is not None:
@@ -187,26 +176,27 @@ def _build_memory_blocks(
     if guide is not None:
         instructions.append(guide.text)
     text = "\n\n".join(instructions)
-    blocks = [f"{lead}{text}"]
+    blocks = [text]
     if record["log"]:
         blocks = [
             f"{blocks[0]}\n\n<observations>\n",
             *_build_log_blocks(record, today, guide, show_id),
         ]
-    if others:
-        blocks.append(f"\n\n{others}")
-    if hints := _build_hints(record):
-        blocks.append(hints)
-    return [_to_text_block(block) for block in blocks]
+    if hints and (tags := _build_hints(record)):
+        blocks.append(tags)
+    return blocks
 
 
-def _render_others(others: Sequence[Excerpt]) -> str:
-    """Render the excerpts of other threads, with a line on those for which there was no room."""
+def write_others(record: MemoryRecord) -> HumanMessage | None:
+    """Return what shows the excerpts of other threads, with a line on those that have no room."""
+    others = record["others"]
     texts = [thread["text"] for thread in others if thread["text"]]
     hidden = len(others) - len(texts)
     if hidden:
         texts.insert(0, f"[{hidden} other conversation{'' if hidden == 1 else 's'} left out]")
-    return "\n\n".join(texts)
+    if not texts:
+        return None
+    return HumanMessage(fill("other_conversations", conversations="\n\n".join(texts)), id=OTHERS_ID)
 
 
 def _build_log_blocks(
@@ -226,7 +216,8 @@ def _build_log_blocks(
         line = _escape_range(group) if guide is not None else ""
         end = "" if show_id is not None else "\n\n"
         blocks.append(f"{frame}{text}\n{line}{end}" if line else f"{frame}{text}{end}")
-    return [*blocks, f"{frames[-1]}\n</observations>" if frames[-1] else "</observations>"]
+    end = f"{_AS_OF.format(format_weekday(today))}\n</observations>"
+    return [*blocks, f"{frames[-1]}\n\n{end}" if frames[-1] else end]
 
 
 def _select_groups(record: MemoryRecord) -> list[Group]:
@@ -242,7 +233,7 @@ def _escape_range(group: Group) -> str:
 @lru_cache(maxsize=1024)
 def _render_group(text: str, today: date, previous: date | None) -> tuple[str, date | None]:
     """Render a group as of a day; cached, because groups never change and every call shows them."""
-    text = escape(text)
+    text = escape(hide_low_marks(text))
     for rest in _TAG_ENDS:  # the next group may begin with it
         text = escape(f"{text}{rest}").removesuffix(rest)
     return annotate(text, today, previous)
@@ -302,54 +293,3 @@ def _open_section(thread: str | None, show_id: ShowId, current: str | None) -> s
     if thread is None:
         return ""
     return f"{write_opening(show_id(thread), current=thread == current)}\n"
-
-
-# --- The messages --------------------------------------------------------------------------------
-
-
-def _find_pinned_request(window: Window, dropped: int) -> BaseMessage | None:
-    """Return the live user request when it would not be shown otherwise."""
-    if window.request_message is not None:
-        return window.request_message
-    for entry in window.entries[:dropped]:
-        if entry.key == window.request:
-            return entry.message
-    return None
-
-
-def _find_missing_calls(
-    shown: Sequence[BaseMessage], messages: Sequence[BaseMessage]
-) -> list[BaseMessage]:
-    """Return the calls whose results are shown, but which were observed before those arrived."""
-    called: set[str] = set()
-    missing: set[str] = set()
-    for message in shown:
-        if isinstance(message, AIMessage):
-            called |= {str(call["id"]) for call in message.tool_calls}
-        elif isinstance(message, ToolMessage) and message.tool_call_id not in called:
-            missing.add(message.tool_call_id)
-    if not missing:
-        return []
-    present = {id(message) for message in shown}
-    return _collect_exchanges(missing, [m for m in messages if id(m) not in present])
-
-
-def _collect_exchanges(call_ids: set[str], messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return the newest messages that make these calls, each with its other results."""
-    brought: list[BaseMessage] = []
-    missing = set(call_ids)
-    results: list[ToolMessage] = []
-    for message in reversed(messages):
-        if not missing:
-            break
-        if isinstance(message, ToolMessage):
-            results.append(message)
-            continue
-        if isinstance(message, AIMessage):
-            ids = {str(call["id"]) for call in message.tool_calls}
-            if ids & missing:
-                missing -= ids
-                brought += [result for result in results if result.tool_call_id in ids]
-                brought.append(message)
-        results = []
-    return brought[::-1]

@@ -59,6 +59,11 @@ def write_gap(previous: date, following: date) -> str | None:
     return None if days < _MIN_GAP_DAYS else f"[{_describe_duration(days, years=False)} later]"
 
 
+def write_duration(days: int) -> str:
+    """Write a number of days in its largest whole unit: `3 days`, `2 weeks`, `1 year`."""
+    return _describe_duration(days, years=True)
+
+
 def annotate(text: str, today: date, previous: date | None = None) -> tuple[str, date | None]:
     """Return the text with relative time added, and the date of the last heading in it.
 
@@ -74,7 +79,7 @@ def annotate(text: str, today: date, previous: date | None = None) -> tuple[str,
     fence = 0
     for line in text.split("\n"):
         fenced = fence > 0
-        fence = _track_fence(line, fence)
+        fence = track_fence(line, fence)
         if fenced or fence:
             lines.append(line)
             continue
@@ -136,7 +141,7 @@ def _describe_phrase(phrase: Phrase, today: date) -> str:
 # --- Lines ---------------------------------------------------------------------------------------
 
 
-def _track_fence(line: str, fence: int) -> int:
+def track_fence(line: str, fence: int) -> int:
     """Return how many backticks close the code fence that is open after `line`; 0 when none is."""
     match = _FENCE.match(line)
     if not match:

@@ -186,6 +186,8 @@ class ObservationConfig:
     ] = None
     """Tokens of earlier observations that the Observer is shown; 0: none, `False`: all, `None`: 7 %
     of `message_tokens`, and 2000 at most."""
+    keep_turns: Annotated[int, Field(ge=0), Hint("a whole number of user turns, 0 or more")] = 0
+    """How many of the newest user turns stay verbatim, however many tokens they have."""
     observe_attachments: Annotated[
         bool | Literal["auto"] | Sequence[_MimePattern],
         Hint(
@@ -250,6 +252,7 @@ class ObservationOptions(TypedDict, total=False):
     buffer_activation: float
     block_after: float | None
     previous_observer_tokens: int | Literal[False] | None
+    keep_turns: int
     observe_attachments: bool | Literal["auto"] | Sequence[str]
     prompt: PromptVariant
 

@@ -42,6 +42,8 @@ class Thresholds:
     """The log at which the turn waits for the Reflector."""
     total_tokens: int | None = None
     """Window and log together, when they share one budget; `None`: each has its own."""
+    keep_turns: int = 0
+    """How many of the newest user turns stay verbatim; no token count, but a limit all the same."""
 
     def without_buffering(self) -> Thresholds:
         """Return the same limits for a memory that starts nothing in the background."""
@@ -127,6 +129,7 @@ def resolve_thresholds(
         reflect_buffer_at=round(log * reflection.buffer_activation) if buffered else None,
         reflect_block_after=_block_after(reflection, log) if buffered else log,
         total_tokens=messages + log if share_token_budget else None,
+        keep_turns=observation.keep_turns,
     )
 
 

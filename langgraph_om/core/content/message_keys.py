@@ -143,6 +143,14 @@ CONTINUATION_ID = "om-continuation"
 """Id of the reminder that stands for the observed part of the conversation in the Actor's prompt.
 """
 
+OTHERS_ID = "om-other-conversations"
+"""Id of what shows the Actor the recent messages of other threads."""
+
+GAP_ID = "om-gap"
+"""Id of the lines that tell the Actor of pauses."""
+
+_OWN_IDS: Final = frozenset({CONTINUATION_ID, OTHERS_ID, GAP_ID})
+
 _OPENING, _CLOSING = "<system-reminder>", "</system-reminder>"
 """What our reminders begin and end with."""
 
@@ -167,7 +175,7 @@ def is_conversation(message: BaseMessage) -> bool:
 
     Instructions were not, nor was our reminder, nor a request to remove a message.
     """
-    if type(message) in _SPEAKERS and message.id != CONTINUATION_ID:  # nearly all are
+    if type(message) in _SPEAKERS and message.id not in _OWN_IDS:  # nearly all are
         return True
     return not (message.type == "remove" or is_instruction(message) or is_reminder(message))
 
@@ -180,10 +188,12 @@ def is_instruction(message: BaseMessage) -> bool:
 
 
 def is_reminder(message: BaseMessage) -> bool:
-    """Return whether a message is our reminder: by its id and its text, as users choose ids too."""
-    if message.id != CONTINUATION_ID or not isinstance(message, HumanMessage):
+    """Return whether a message is one of ours: by its id and its text, as users choose ids too."""
+    if message.id not in _OWN_IDS or not isinstance(message, HumanMessage):
         return False
     text = message.content
+    if message.id == GAP_ID:
+        return isinstance(text, str) and text.startswith("[") and text.endswith("]")
     return isinstance(text, str) and text.startswith(_OPENING) and text.rstrip().endswith(_CLOSING)
 
 

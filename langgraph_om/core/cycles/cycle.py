@@ -129,10 +129,11 @@ class CycleInfo:
 
 
 def select_hints(settings: Settings, parsed: Parsed) -> Stated:
-    """Return the continuation hints of an answer; the title only where titles are asked for."""
+    """Return the hints of an answer: those that are asked for."""
+    asks = settings.continuation_hints
     return {
-        "current_task": parsed.current_task,
-        "suggested_response": parsed.suggested_response,
+        "current_task": parsed.current_task if asks else None,
+        "suggested_response": parsed.suggested_response if asks else None,
         "thread_title": parsed.thread_title if settings.observation.thread_title else None,
     }
 

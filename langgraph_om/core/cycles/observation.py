@@ -245,6 +245,7 @@ def _build_observer_input(
         instruction=observation.instruction,
         prompt=observation.prompt,
         thread_title=observation.thread_title,
+        states_hints=info.settings.continuation_hints,
     )
 
 

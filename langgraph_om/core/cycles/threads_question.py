@@ -140,5 +140,6 @@ def _build_threads_input(
         instruction=observation.instruction,
         prompt=observation.prompt,
         thread_title=observation.thread_title,
+        states_hints=settings.continuation_hints,
         by_profile=observation.observe_attachments == "auto",
     )

@@ -47,6 +47,8 @@ class ObserverInput:
     instruction: str | None = None
     prompt: str = "default"
     thread_title: bool = False
+    states_hints: bool = True
+    """Whether the current task and a suggested response are asked for."""
     attachments: Sequence[Attachment] = ()
     """Those named in the transcript that may be shown."""
     by_profile: bool = True
@@ -79,6 +81,8 @@ class ThreadsInput:
     instruction: str | None = None
     prompt: str = "default"
     thread_title: bool = False
+    states_hints: bool = True
+    """Whether the current task and a suggested response are asked for."""
     by_profile: bool = True
     """Whether a model is sent only what its profile says that it takes."""
 
@@ -178,10 +182,14 @@ def build_failure(error: Exception, model: str) -> ObserverError:
     return ObserverError(f"the {model} failed: {type(error).__name__}: {reason}")
 
 
-def render_output_format(*, thread_title: bool) -> str:
+def render_output_format(*, thread_title: bool, states_hints: bool = True) -> str:
     """Return the description of an answer's form, for the Observer and for the Reflector."""
-    title = fill("observer_title") if thread_title else ""
-    return fill("observer_output", thread_title_section=title)
+    return fill(
+        "observer_output",
+        hints_section=fill("observer_hints") if states_hints else "",
+        thread_title_section=fill("observer_title") if thread_title else "",
+        hints_example=fill("observer_hints_example") if states_hints else "",
+    )
 
 
 def render_rules(prompt: str) -> str:
@@ -195,13 +203,15 @@ def render_rules(prompt: str) -> str:
 def _build_question(request: ObserverInput) -> list[BaseMessage]:
     system = fill(
         f"observer_{request.prompt}",
-        output_format=render_output_format(thread_title=request.thread_title),
+        output_format=render_output_format(
+            thread_title=request.thread_title, states_hints=request.states_hints
+        ),
         custom=request.instruction or "",
     )
     task = fill(
         "observer_task",
         previous_observations=_build_previous(request.previous),
-        hints=_build_hints(request.hints),
+        hints=_build_hints(request.hints, states_hints=request.states_hints),
         conversation=request.transcript,
     )
     return [SystemMessage(system), HumanMessage(task)]
@@ -213,10 +223,10 @@ def _build_previous(previous: str) -> str:
     return f"<previous-observations>\n{escape(previous)}\n</previous-observations>"
 
 
-def _build_hints(hints: Mapping[str, str | None]) -> str:
-    """Return the current hints, each in its tag."""
+def _build_hints(hints: Mapping[str, str | None], *, states_hints: bool) -> str:
+    """Return the current hints, each in its tag; only the title where no others are asked for."""
     tags = {"current_task": "current-task", "suggested_response": "suggested-response"}
-    tags["thread_title"] = "thread-title"
+    tags = {**(tags if states_hints else {}), "thread_title": "thread-title"}
     return "\n".join(
         f"<{tag}>{escape(text)}</{tag}>" for name, tag in tags.items() if (text := hints.get(name))
     )
@@ -244,9 +254,15 @@ def _map_shown_ids(threads: Sequence[ThreadInput]) -> dict[str, str]:
 
 
 def _build_threads_question(request: ThreadsInput) -> list[BaseMessage]:
+    has_hints = request.states_hints
     form = fill(
         "observer_threads_output",
-        section_form=render_output_format(thread_title=request.thread_title),
+        hints_rule=fill("observer_threads_hints") if has_hints else "",
+        first_hints=fill("observer_threads_hints_first") if has_hints else "",
+        second_hints=fill("observer_threads_hints_second") if has_hints else "",
+        section_form=render_output_format(
+            thread_title=request.thread_title, states_hints=has_hints
+        ),
     )
     system = fill(
         f"observer_{request.prompt}", output_format=form, custom=request.instruction or ""
@@ -262,9 +278,10 @@ def _build_threads_question(request: ThreadsInput) -> list[BaseMessage]:
 
 def _build_thread_section(thread: ThreadInput, request: ThreadsInput) -> str:
     """Return the section of a thread: its current hints, each in its tag, and its transcript."""
+    states = request.states_hints
     hints = {
-        "current-task": thread.hints.get("current_task"),
-        "suggested-response": thread.hints.get("suggested_response"),
+        "current-task": thread.hints.get("current_task") if states else None,
+        "suggested-response": thread.hints.get("suggested_response") if states else None,
         "thread-title": thread.title if request.thread_title else None,
     }
     tagged = [f"<{tag}>{escape(text)}</{tag}>" for tag, text in hints.items() if text]

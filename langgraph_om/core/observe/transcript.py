@@ -42,6 +42,7 @@ from langgraph_om.core.tokens.counter import TokenCounter
 CONVERSATION_TAG: Final = "conversation"
 """The tag a caller wraps a transcript in; no content can open or close it."""
 
+_WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _UNKNOWN_BLOCK_CHARACTERS: Final = 300
 
@@ -139,6 +140,11 @@ def format_day(day: date) -> str:
         The day in English, regardless of the locale of the process.
     """
     return f"{MONTHS[day.month - 1]} {day.day}, {day.year}"
+
+
+def format_weekday(day: date) -> str:
+    """Return a day with its weekday, such as `Thu, Dec 4, 2025`."""
+    return f"{_WEEKDAYS[day.weekday()]}, {format_day(day)}"
 
 
 class _TranscriptWriter:

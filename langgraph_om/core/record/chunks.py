@@ -97,7 +97,9 @@ def choose_chunks(sizes: Sequence[int], window_tokens: int, *, keep: int, force_
     return 1 if over is None else over + 1
 
 
-def find_chunk_end(window: Window, start: int, *, interval: int, most: int) -> int:
+def find_chunk_end(
+    window: Window, start: int, *, interval: int, most: int, stop: int | None = None
+) -> int:
     """Return where the next chunk would end, or 0 when none is due.
 
     Args:
@@ -105,11 +107,13 @@ def find_chunk_end(window: Window, start: int, *, interval: int, most: int) -> i
         start: How many of them are covered by chunks.
         interval: Tokens of uncovered messages that make a chunk due.
         most: Tokens that a chunk should not exceed; a single exchange may.
+        stop: How many of the messages may be covered; `None`: all.
     """
     if window.weight(start, len(window.entries)) < interval:
         return 0
     total = [0, *accumulate(entry.tokens for entry in window.entries)]
-    cuts = [cut for cut in find_safe_cuts(window.entries) if cut > start]
+    last = len(window.entries) if stop is None else stop
+    cuts = [cut for cut in find_safe_cuts(window.entries) if start < cut <= last]
     fitting = [cut for cut in cuts if total[cut] - total[start] <= most] or cuts[:1]
     if not fitting:
         return 0

@@ -196,6 +196,8 @@ def _set_counts(record: MemoryRecord, event: Counted) -> None:
 def _note_step(record: MemoryRecord, event: Stepped) -> None:
     """Note that the Actor goes on, which ends an abort."""
     record["turn"] = {"request": event["request"], "step": event["step"]}
+    if "head" in event:
+        record["head"] = event["head"]
     record["tripwire"] = None
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
+from langgraph_om.core.actor.head import track_head
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import derive_id, key_of, keyed_messages
 from langgraph_om.core.cycles.results import drop_stale_buffers, take_in_results
@@ -122,7 +123,9 @@ def inspect(
             found = Inspection(synced, window, PROCEED, [*found.events, *events])
     if is_final:
         return found
-    return decide(settings, found, now, must_proceed=must_proceed, buffering_waits=buffering_waits)
+    return decide(
+        settings, found, messages, now, must_proceed=must_proceed, buffering_waits=buffering_waits
+    )
 
 
 def count_and_collect(
@@ -166,6 +169,7 @@ def count_and_collect(
 def decide(
     settings: Settings,
     seen: Inspection,
+    messages: Sequence[BaseMessage],
     now: datetime,
     *,
     must_proceed: bool = False,
@@ -176,6 +180,7 @@ def decide(
     Args:
         settings: The settings in force.
         seen: What was gathered.
+        messages: The whole conversation.
         now: The current time.
         must_proceed: Whether there is no room left for work (few supersteps remain).
         buffering_waits: Whether the Actor goes on only after the buffering that is due.
@@ -188,7 +193,13 @@ def decide(
         decision = PROCEED
     if decision.kind == "proceed" or (decision.kind == "buffer" and not buffering_waits):
         step = _count_step(record, window)
-        stepped: Event = {"type": "stepped", "request": window.request, "step": step}
+        head = track_head(settings, record, messages, window, now)
+        stepped: Event = {
+            "type": "stepped",
+            "request": window.request,
+            "step": step,
+            "head": head,
+        }
         record = fold(record, [stepped])
         data = build_status(record, window, settings.thresholds, step=step)
         events += [stepped, *build_trim_notice(settings, record, window)]

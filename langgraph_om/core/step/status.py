@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from langgraph_om.core.actor.prompt import count_extra, count_left_out
+from langgraph_om.core.actor.prompt import count_extra
+from langgraph_om.core.actor.shown import count_left_out
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import Thresholds
-from langgraph_om.core.plan import count_to_activate
+from langgraph_om.core.plan import count_to_activate, select_ready_chunks
 from langgraph_om.core.record.chunks import select_live_chunks
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.window import Window
@@ -62,7 +63,8 @@ def _sum_buffered(
 ) -> BufferedObservations:
     live = select_live_chunks(record, window)
     log = log_tokens(record)
-    count = count_to_activate(live, window.tokens, thresholds, log) if live else 0
+    ready = select_ready_chunks(live, window, thresholds)
+    count = count_to_activate(ready, window.tokens, thresholds, log) if ready else 0
     return {
         "chunks": len(live),
         "messageTokens": sum(part.tokens for part in live),

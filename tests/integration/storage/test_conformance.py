@@ -42,6 +42,11 @@ from support.savers import SaverKind
 CONFIG = on_thread()
 CASES = {"no tools": ("",), "tools": ("", "2,1"), "interrupt": ("", "1", "2")}
 """Per kind of turn: the lookups its turns ask for, in turn."""
+OPTIONS: dict[str, dict[str, Any]] = {
+    "tools": {"observation": {"keep_turns": 1}, "gap_markers": True},
+    "interrupt": {"continuation_hints": False, "cache_seconds": 60.0},
+}
+"""Per kind of turn: what its memory is set to beside the usual."""
 DOORS = ("plain", "delta", "agent", "middleware", "middleware-delta")
 
 
@@ -113,7 +118,7 @@ async def outcome(
 ) -> dict[str, Any]:
     """What a conversation of a case comes to."""
     model = scripted(actor=actor)
-    memory = remembering(model, Clock(), messages=300, log=150)
+    memory = remembering(model, Clock(), messages=300, log=150, **OPTIONS.get(case, {}))
     said = turns(8, lookups=CASES[case])
     async with any_saver(saver, place, is_async=is_async) as checkpointer:
         graph = build(door, memory, model, tools_of(case), checkpointer)

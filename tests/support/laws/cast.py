@@ -31,6 +31,7 @@ from langgraph_om.testing import ExtractiveReflector
 from support.agents import live_request
 from support.clock import Clock
 from support.real_ids import Naming
+from support.reasoning import thinking
 
 
 class ActorDownError(RuntimeError):
@@ -90,6 +91,8 @@ def look_up(
 class Actor(BaseChatModel):
     """Does what the live request plans, and keeps every prompt that it was given."""
 
+    thinks: bool = False
+    """Whether it answers in reasoning that is bound to the prompt."""
     naming: Naming = Naming()
     clock: Clock = Field(default_factory=Clock)
     _prompts: list[list[BaseMessage]] = PrivateAttr(default_factory=list)
@@ -110,7 +113,10 @@ class Actor(BaseChatModel):
         self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         self._prompts.append(list(messages))
-        return ChatResult(generations=[ChatGeneration(message=self._next(messages))])
+        answer = self._next(messages)
+        if self.thinks:
+            answer.content = thinking(messages, answer.text)
+        return ChatResult(generations=[ChatGeneration(message=answer)])
 
     def _next(self, messages: list[BaseMessage]) -> AIMessage:
         asked, now = live_request(messages), self.clock()

@@ -17,9 +17,16 @@ from typing import Any, get_args
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
 from langgraph_om.archive import MessageArchive
-from langgraph_om.core.content.message_keys import CONTINUATION_ID, content_digest, derive_id
+from langgraph_om.core.content.message_keys import (
+    CONTINUATION_ID,
+    GAP_ID,
+    OTHERS_ID,
+    content_digest,
+    derive_id,
+)
 from langgraph_om.core.observe.parse_answer import Parsed, parse_output
 from langgraph_om.testing import Provider, check_message_sequence
+from support.reasoning import misplaced, without_thoughts
 from support.rendering import render_output
 
 Record = Mapping[str, Any]
@@ -86,6 +93,8 @@ class Moment:
     left_out: int
     """How many messages memory said to leave out of the view."""
     today: date
+    keep_turns: int = 0
+    shows_hints: bool = True
     is_branched: bool = False
     """Whether the thread went on from an earlier point at some time."""
     is_forked: bool = False
@@ -115,7 +124,7 @@ def lost_or_doubled(now: Moment, archive: MessageArchive | None = None) -> list[
     problems = [f"{key} {DOUBLED} {times[key]} times" for key in often if not now.is_forked]
     open_ones = [key for key in now.told.standing if not times[key]]
     problems += [f"{key} {LOST}" for key in open_ones if key not in present]
-    lost = [key for key in open_ones if shown.get(key) != now.told.messages[key]]
+    lost = [key for key in open_ones if not _is_shown(shown.get(key), now.told.messages[key])]
     # With a shared log, other threads' messages may leave the prompt after it was announced, and
     # what was observed on another branch may be in the window again.
     if not (0 if now.is_shared else now.left_out) <= len(lost) <= now.left_out or not set(
@@ -125,6 +134,48 @@ def lost_or_doubled(now: Moment, archive: MessageArchive | None = None) -> list[
         problems.append(f"{lost} {UNCOVERED}, {now.left_out} were said to be")
     gone = [key for key in now.told.standing if key not in present]
     return [*problems, *_not_archived(now, gone, archive)]
+
+
+def newest_turns_not_kept(now: Moment, before: Moment | None) -> list[str]:
+    """The newest user turns stay verbatim: of these, nothing is observed that was not before."""
+    standing = [now.told.messages[key] for key in now.told.standing]
+    starts = [at for at, message in enumerate(standing) if message.type == "human"]
+    if not now.keep_turns or now.is_shared or not starts:
+        return []
+    first = starts[-now.keep_turns] if len(starts) >= now.keep_turns else 0
+    covered = times_covered(now)
+    known = times_covered(before) if before is not None else {}
+    return [
+        f"{message.id} is observed, and is of the newest {now.keep_turns} turns"
+        for message in standing[first:]
+        if covered[str(message.id)] and not known.get(str(message.id))
+    ]
+
+
+def hints_shown(now: Moment) -> list[str]:
+    """Without `continuation_hints`, neither hint is in the prompt."""
+    tags = ("\n<current-task>\n", "\n<suggested-response>\n")
+    text = "" if now.shows_hints else "".join(_head(now))
+    return [f"{tag.strip()} is shown" for tag in tags if tag in text]
+
+
+def gaps_moved(before: Moment, now: Moment) -> list[str]:
+    """A line about a pause stays as it is while the window begins where it did."""
+    if before.told.taken_back != now.told.taken_back or before.left_out or now.left_out:
+        return []
+    if before.record["cursor"] != now.record["cursor"]:
+        return []
+    old, new = _gaps(before), _gaps(now)
+    return [f"the line before {key} was {old[key]!r}" for key in old if new.get(key) != old[key]]
+
+
+def _gaps(now: Moment) -> dict[str, str]:
+    return {str(b.id): a.text for a, b in pairwise(now.prompt) if a.id == GAP_ID}
+
+
+def _is_shown(shown: BaseMessage | None, said: BaseMessage) -> bool:
+    """Whether a message is in the prompt as it is, its reasoning perhaps left out."""
+    return shown == said or (shown is not None and shown == without_thoughts(said))
 
 
 def request_not_shown(now: Moment) -> list[str]:
@@ -264,20 +315,23 @@ def prefix_moved(before: Moment, now: Moment) -> list[str]:
     if before.today != now.today:
         return []
     was, is_now = _prefix(before), _prefix(now)
-    if old == new and was != is_now:
+    if old and old == new and _head(before) != _head(now):
         return [f"the prefix moved though nothing was observed or reflected: {was} to {is_now}"]
     if old and new[: len(old)] == old and is_now[: len(was) - 1] != was[:-1]:
         return ["the log grew, and what stood before changed"]
     return []
 
 
-def _prefix(now: Moment) -> list[Any]:
+def _head(now: Moment) -> list[str]:
+    """The texts of the system message."""
     first = now.prompt[0]
-    if not isinstance(first, SystemMessage):
+    if not isinstance(first, SystemMessage) or isinstance(first.content, str):
         return []
-    if isinstance(first.content, str):
-        return []
-    texts = [block["text"] if isinstance(block, dict) else block for block in first.content]
+    return [block["text"] if isinstance(block, dict) else block for block in first.content]
+
+
+def _prefix(now: Moment) -> list[str]:
+    texts = _head(now)
     ends = [at for at, text in enumerate(texts) if text.endswith("</observations>")]
     return texts[: ends[0] + 1] if ends else []
 
@@ -288,7 +342,7 @@ def others_among_own(now: Moment) -> list[str]:
         f"{message.id} was not said here"
         for message in now.prompt
         if message.type != "system"
-        and message.id != CONTINUATION_ID
+        and message.id not in (CONTINUATION_ID, OTHERS_ID, GAP_ID)
         and message.id not in now.told.messages
     ]
 
@@ -330,9 +384,12 @@ def broken(
             *split_exchanges(now),
             *not_rendered_back(now),
             *others_among_own(now),
+            *misplaced(now.prompt),
+            *hints_shown(now),
         )
     ]
     line = [before, *moments] if before is not None else [*moments]
     for earlier, later in pairwise(line):
         problems += [*cursor_moved_back(earlier, later), *prefix_moved(earlier, later)]
+        problems += [*newest_turns_not_kept(later, earlier), *gaps_moved(earlier, later)]
     return problems

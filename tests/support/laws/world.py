@@ -67,6 +67,11 @@ class Rules:
     max_input_tokens: int | None = None
     shares_budget: bool = False
     recalls: bool = False
+    thinks: bool = False
+    """Whether the Actor answers in reasoning that is bound to its prompt."""
+    keep_turns: int = 0
+    marks_gaps: bool = False
+    hints: bool = True
     scope: str = "thread"
     """"resource": all threads share one log, of which each channel carries a copy."""
     naming: Naming = field(default_factory=Naming)
@@ -131,7 +136,7 @@ class World:
         self.rules = rules
         self.clock = Clock()
         self.oracle = Oracle()
-        self.actor = Actor(naming=rules.naming, clock=self.clock)
+        self.actor = Actor(naming=rules.naming, clock=self.clock, thinks=rules.thinks)
         self.said = 0
         self.gates: list[HeldBuffering] = []
         self.dead: list[HeldBuffering] = []
@@ -164,6 +169,7 @@ class World:
                 "message_tokens": rules.messages,
                 "buffer_tokens": False if is_off else rules.buffer_tokens,
                 "buffer_activation": rules.buffer_activation,
+                "keep_turns": rules.keep_turns,
             },
             reflection={"observation_tokens": rules.log},
             archive=self.archive,
@@ -171,6 +177,8 @@ class World:
             share_token_budget=rules.shares_budget,
             retrieval=rules.recalls,
             max_input_tokens=rules.max_input_tokens,
+            gap_markers=rules.marks_gaps,
+            continuation_hints=rules.hints,
             buffering=self._new_buffering(),
             token_counter=Words(),
             clock=self.clock,
@@ -339,6 +347,8 @@ class World:
                     today=self.clock.now.date(),
                     is_branched=thread.is_branched,
                     is_forked=thread.is_forked,
+                    keep_turns=self.rules.keep_turns,
+                    shows_hints=self.rules.hints,
                 )
             )
         if thread.is_forked and self.shares is not None:

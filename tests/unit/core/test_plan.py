@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import cycle as endless
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import Thresholds, resolve_thresholds
+from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.cycles.observation import observe_cycle
 from langgraph_om.core.cycles.reflection import reflect_cycle
 from langgraph_om.core.effects import EffectFlow, ModelReply
@@ -426,3 +428,122 @@ def test_a_memory_that_is_down_leaves_the_conversation_as_it_is() -> None:
         assert seen.decision.kind == "proceed"
         assert assemble(record, messages, seen.window, today=NOW.date()) == messages
     assert tried == [1024, 1124, 1324, 1724, 2524, 3324, 4124, 4924, 5724]
+
+
+# --- Reasoning that is bound to its prefix -------------------------------------------------------
+
+
+def buffered(*messages: BaseMessage, log: int = 0) -> tuple[MemoryRecord, Window]:
+    """A record with a chunk of the first message, and the window it is about."""
+    record = fold(blank_record(), [{"log": [group("g", log)] if log else []}])
+    window = open_window(record, messages, Words())
+    first = window.entries[0]
+    chunk = {
+        "id": "k",
+        "cycle_id": "k",
+        "ranges": [[first.key, first.key]],
+        "thread_id": "t",
+        "message_count": 1,
+        "message_tokens": first.tokens,
+        "text": "* 🔴 Noted",
+        "tokens": 3,
+        "digest": derive_id("messages", f"{first.key}:{first.digest}"),
+        "current_task": None,
+        "suggested_response": None,
+        "thread_title": None,
+        "created_at": "2026-03-02T09:00:00+00:00",
+    }
+    return fold(record, [{"chunks": [chunk]}]), window
+
+
+def group(key: str, tokens: int) -> dict[str, Any]:
+    return {
+        "id": key,
+        "kind": "observation",
+        "ranges": [],
+        "thread_id": "t",
+        "observed_at": "2026-03-02T09:00:00+00:00",
+        "text": "* 🔴 Noted",
+        "tokens": tokens,
+    }
+
+
+def thinking_call(size: int) -> AIMessage:
+    message = called(size, "c")
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
+    text = {"type": "text", "text": words(size)}
+    return message.model_copy(update={"content": [thought, text], "id": "a"})
+
+
+BUFFERING = resolve_thresholds(
+    ObservationConfig(message_tokens=1000, buffer_tokens=0.9, block_after=1.5), ReflectionConfig()
+)
+
+
+@pytest.mark.parametrize(
+    ("last", "result", "kind"),
+    [
+        (thinking_call(5), 600, "proceed"),  # 1000 tokens and more, below `block_after`
+        (called(5, "c"), 600, "activate"),  # no reasoning would be lost
+        (thinking_call(5), 1100, "activate"),  # at `block_after`
+    ],
+    ids=["waits", "no reasoning", "blocks"],
+)
+def test_nothing_is_activated_while_reasoning_waits_for_its_tools(
+    last: AIMessage, result: int, kind: str
+) -> None:
+    messages = [*talk(300, 150), HumanMessage(words(9), id="h"), last, answered(result, "c")]
+    record, window = buffered(*messages)
+    assert plan(record, window, BUFFERING, NOW).kind == kind
+    answer = AIMessage(words(5), id="b")
+    after, longer = buffered(*messages, answer, HumanMessage("On.", id="h2"))
+    assert plan(after, longer, BUFFERING, NOW).kind == "activate"
+
+
+def test_reflection_is_not_activated_either_while_reasoning_waits_for_its_tools() -> None:
+    limit = resolve_thresholds(
+        ObservationConfig(), ReflectionConfig(observation_tokens=100, block_after=1.5)
+    )
+    reflection = {
+        "cycle_id": "r",
+        "group_ids": ["g"],
+        "groups": [group("h", 20)],
+        "input_tokens": 120,
+        "tokens": 20,
+        "created_at": "2026-03-02T09:00:00+00:00",
+    }
+    for log, kind in ((120, "proceed"), (150, "activate")):
+        messages = [HumanMessage("Go.", id="h"), thinking_call(5), answered(5, "c")]
+        record, window = buffered(*messages, log=log)
+        record = fold(record, [{"reflection": reflection, "chunks": []}])
+        assert plan(record, window, limit, NOW).kind == kind
+
+
+# --- Turns that stay verbatim --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("turns", "count"), [(0, 6), (1, 6), (2, 4), (3, 2), (4, 0), (9, 0)])
+def test_newest_user_turns_are_not_observed_whatever_their_tokens(turns: int, count: int) -> None:
+    limit = resolve_thresholds(
+        ObservationConfig(
+            message_tokens=1000, buffer_tokens=False, buffer_activation=1.0, keep_turns=turns
+        ),
+        ReflectionConfig(),
+    )
+    messages = [*talk(100, 100, 100, 100, 100, 100), HumanMessage(words(800), id="live")]
+    window = open_window(blank_record(), messages, Words())
+    decision = plan(blank_record(), window, limit, NOW)
+    assert (decision.kind, decision.count) == (("observe", count) if count else ("proceed", 0))
+
+
+def test_turns_that_stay_verbatim_are_not_buffered_either() -> None:
+    limit = resolve_thresholds(
+        ObservationConfig(message_tokens=1000, buffer_tokens=0.2, keep_turns=2), ReflectionConfig()
+    )
+    messages = [*talk(100, 100, 100, 100), HumanMessage(words(100), id="live")]
+    window = open_window(blank_record(), messages, Words())
+    assert plan(blank_record(), window, limit, NOW).count == 2
+    record, window = buffered(*talk(900, 100), HumanMessage(words(100), id="live"))
+    assert plan(record, window, limit, NOW).kind == "proceed"
+    freed = replace(limit, keep_turns=1)
+    assert plan(record, window, freed, NOW).kind == "activate"

@@ -22,8 +22,17 @@ SLOT = re.compile(r"\{\{(\w+)\}\}")
 LEVELS = {"previous_tokens": "33100", "target_tokens": "30000"}
 CUSTOM = "Note every allergy and every medicine the user mentions."
 
-OBSERVER_FORM = fill("observer_output", thread_title_section=load("observer_title"))
-REFLECTOR_FORM = fill("observer_output", thread_title_section="")
+HINTS = {
+    "hints_section": load("observer_hints"),
+    "hints_example": load("observer_hints_example"),
+}
+THREADS_HINTS = {
+    "hints_rule": load("observer_threads_hints"),
+    "first_hints": load("observer_threads_hints_first"),
+    "second_hints": load("observer_threads_hints_second"),
+}
+OBSERVER_FORM = fill("observer_output", thread_title_section=load("observer_title"), **HINTS)
+REFLECTOR_FORM = fill("observer_output", thread_title_section="", **HINTS)
 OBSERVER_RULES = fill("observer_legacy", output_format="", custom="")
 
 SAMPLES: dict[str, dict[str, str]] = {
@@ -31,10 +40,19 @@ SAMPLES: dict[str, dict[str, str]] = {
     "actor_threads": {},
     "continuation": {},
     "trimmed": {},
+    "other_conversations": {
+        "conversations": '<other-conversation id="t2">\nUser (09:00): Which tent?\n'
+        "</other-conversation>"
+    },
     "observer_condensed": {"output_format": OBSERVER_FORM, "custom": CUSTOM},
     "observer_default": {"output_format": OBSERVER_FORM, "custom": CUSTOM},
     "observer_legacy": {"output_format": OBSERVER_FORM, "custom": CUSTOM},
-    "observer_output": {"thread_title_section": load("observer_title")},
+    "observer_hints": {},
+    "observer_hints_example": {},
+    "observer_threads_hints": {},
+    "observer_threads_hints_first": {},
+    "observer_threads_hints_second": {},
+    "observer_output": {"thread_title_section": load("observer_title"), **HINTS},
     "observer_retry": {"problem": "the answer has no `<observations>` block."},
     "observer_task": {
         "previous_observations": (
@@ -44,7 +62,7 @@ SAMPLES: dict[str, dict[str, str]] = {
         "hints": "<current-task>\nPlan Saturday's dinner.\n</current-task>",
         "conversation": "Date: Mar 3, 2026\nUser (09:12): Make it six people, Ilse is coming too.",
     },
-    "observer_threads_output": {"section_form": REFLECTOR_FORM},
+    "observer_threads_output": {"section_form": REFLECTOR_FORM, **THREADS_HINTS},
     "observer_threads_retry": {"problem": "the answer holds no `<thread id=...>` section."},
     "observer_threads_task": {
         "previous_observations": (
@@ -92,9 +110,15 @@ MAX_TOKENS = {  # of the file alone, its slots open
     "actor_threads": 250,
     "continuation": 100,
     "trimmed": 100,
+    "other_conversations": 100,
     "observer_condensed": 1200,
     "observer_default": 3000,
     "observer_legacy": 500,
+    "observer_hints": 100,
+    "observer_hints_example": 100,
+    "observer_threads_hints": 100,
+    "observer_threads_hints_first": 100,
+    "observer_threads_hints_second": 100,
     "observer_output": 800,
     "observer_retry": 150,
     "observer_task": 200,
@@ -238,7 +262,7 @@ texts = st.lists(st.sampled_from(PIECES), min_size=1).map("".join).filter(str.st
 
 
 @settings(deadline=None, max_examples=60)
-@given(values=st.lists(texts, min_size=3, max_size=3), name=st.sampled_from(names()))
+@given(values=st.lists(texts, min_size=4, max_size=4), name=st.sampled_from(names()))
 def test_values_go_in_once_and_unchanged(values: list[str], name: str) -> None:
     slots = dict(zip(_slots(name), values, strict=False))
     filled = fill(name, **slots)
@@ -267,7 +291,7 @@ EVENT_DATE = re.compile(r"\((?:meaning|estimated) [^()]+\)")
 
 
 def _example() -> str:
-    form = load("observer_output")
+    form = OBSERVER_FORM
     _, _, rest = form.partition("<example>\n")
     return rest.partition("\n</example>")[0]
 
@@ -303,7 +327,7 @@ def test_example_follows_the_item_grammar() -> None:
     assert EVENT_DATE.search(body)
 
 
-def test_marks_of_the_form_and_of_the_actor_are_the_same() -> None:
+def test_actor_is_told_the_marks_of_the_form_that_it_is_shown() -> None:
     marks = re.compile("[🔴🟡🟢✅]")
-    assert set(marks.findall(load("actor_instructions"))) == set("🔴🟡🟢✅")
+    assert set(marks.findall(load("actor_instructions"))) == set("🔴✅")
     assert set(re.findall(r"^- (\S) ", load("observer_output"), re.MULTILINE)) == set("🔴🟡🟢✅")

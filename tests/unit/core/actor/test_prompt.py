@@ -17,9 +17,10 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core.actor.prompt import assemble, count_left_out
+from langgraph_om.core.actor.prompt import assemble
+from langgraph_om.core.actor.shown import count_left_out
 from langgraph_om.core.content.escape import escape
-from langgraph_om.core.content.message_keys import CONTINUATION_ID
+from langgraph_om.core.content.message_keys import CONTINUATION_ID, OTHERS_ID, is_reminder
 from langgraph_om.core.prompts import load
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
@@ -30,6 +31,7 @@ from support.words import Words
 
 TODAY = date(2026, 3, 4)
 INTRO = f"{load('actor_instructions')}\n\n<observations>\n"
+END = '["Today", "2 weeks ago" and the like are as of Wed, Mar 4, 2026]\n</observations>'
 REMINDER = HumanMessage(load("continuation"), id=CONTINUATION_ID)
 
 
@@ -114,10 +116,8 @@ def test_the_prompt_of_a_conversation_with_memory() -> None:
                 block("You are kind."),
                 block(f"\n\n{INTRO}"),
                 block("Date: Mar 1, 2026 (3 days ago)\n* 🔴 (09:00) The dog is Rex\n\n"),
-                block(
-                    "[3 days later]\nDate: Mar 4, 2026 (today)\n* 🟡 (10:00) Asked for a lead\n\n"
-                ),
-                block("</observations>"),
+                block("[3 days later]\nDate: Mar 4, 2026 (today)\n* (10:00) Asked for a lead\n\n"),
+                block(END),
                 block(
                     "\n\n<current-task>\nFind a lead\n</current-task>"
                     "\n\n<suggested-response>\nAsk for the size\n</suggested-response>"
@@ -132,7 +132,7 @@ def test_the_prompt_of_a_conversation_with_memory() -> None:
 def test_memory_without_a_system_prompt_of_the_agent() -> None:
     messages = talk(3)
     assert prompt(remembering("* 🔴 Rex"), messages) == [
-        SystemMessage([block(INTRO), block("* 🔴 Rex\n\n"), block("</observations>")]),
+        SystemMessage([block(INTRO), block("* 🔴 Rex\n\n"), block(END)]),
         REMINDER,
         *messages[1:],
     ]
@@ -191,7 +191,7 @@ def test_every_prompt_behind_observed_messages_begins_with_the_users_turn() -> N
 
 def test_messages_that_held_nothing_worth_noting_leave_no_block() -> None:
     texts = [part["text"] for part in content(prompt(remembering("", "* a", ""), talk(3)))]
-    assert texts == [INTRO, "* a\n\n", "</observations>"]
+    assert texts == [INTRO, "* a\n\n", END]
 
 
 def content(shown: Sequence[BaseMessage]) -> list[dict[str, Any]]:
@@ -333,7 +333,7 @@ def test_a_new_group_changes_only_what_follows_it() -> None:
     assert before[:4] == after[:4]
     assert after[4:] == [
         block("[2 days later]\nDate: Mar 4, 2026 (today)\n* new\n\n"),
-        block("</observations>"),
+        block(END),
     ]
 
 
@@ -349,7 +349,33 @@ def test_another_day_changes_only_how_long_ago_it_was() -> None:
     tomorrow = content(prompt(record, talk(3), today=TODAY + timedelta(days=1)))
     assert today[1]["text"] == "Date: Mar 1, 2026 (3 days ago)\n* 🔴 Rex\n\n"
     assert tomorrow[1]["text"] == "Date: Mar 1, 2026 (4 days ago)\n* 🔴 Rex\n\n"
-    assert [*today[:1], *today[2:]] == [*tomorrow[:1], *tomorrow[2:]]
+    assert [*today[:1], today[2]] == [*tomorrow[:1], tomorrow[2]]
+    assert [today[3]["text"], tomorrow[3]["text"]] == [END, END.replace("Wed, Mar 4", "Thu, Mar 5")]
+
+
+def other(text: str) -> dict[str, Any]:
+    return {"thread_id": "o", "messages": 1, "rest": 0, "tokens": 9, "observable": 1, "text": text}
+
+
+def test_what_other_threads_said_stands_before_the_live_request() -> None:
+    record = remembering("* 🔴 Rex", cursor=["m0", "m1"], others=[other("<x>Tent?</x>"), other("")])
+    messages = talk(5)
+    shown = prompt(record, messages, show_id=str)
+    assert [message.id for message in shown[1:]] == [
+        CONTINUATION_ID,
+        "m2",
+        "m3",
+        OTHERS_ID,
+        "m4",
+    ]
+    assert "[1 other conversation left out]\n\n<x>Tent?</x>" in shown[4].text
+    assert is_reminder(shown[4])
+    plain = prompt({**record, "others": []}, messages, show_id=str)
+    assert [each for each in shown if each.id != OTHERS_ID] == plain
+    while_working = [*messages, called("m5", "c"), answered("m6", "c")]
+    pinned = remembering("* 🔴 Rex", cursor=["m3", "m4"], others=record["others"])
+    order = [message.id for message in prompt(pinned, while_working, show_id=str)[1:]]
+    assert order == [CONTINUATION_ID, OTHERS_ID, "m4", "m5", "m6"]
 
 
 # --- The view has a limit ------------------------------------------------------------------------

@@ -34,6 +34,7 @@ DEFAULTS = {
     "reflect_buffer_at": 20_000,
     "reflect_block_after": 48_000,
     "total_tokens": None,
+    "keep_turns": 0,
 }
 
 UNBUFFERED = {

@@ -1,0 +1,155 @@
+"""Keep track of what stands before the answers in the Actor's view, and since when.
+
+The head of a view is all that memory puts before the window: the system message, the reminder, the
+live request. It changes with the log, with the window's start, and with the day. An answer that was
+made behind another head cannot be sent again with reasoning that its provider has bound to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+
+from langchain_core.messages import BaseMessage
+
+from langgraph_om.core.actor.gaps import find_gaps
+from langgraph_om.core.actor.prompt import (
+    choose_reminder,
+    count_extra,
+    render_memory,
+    select_instructions,
+    write_others,
+)
+from langgraph_om.core.actor.shown import Shown, count_left_out, select_shown
+from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.content.bound_reasoning import holds_bound_reasoning
+from langgraph_om.core.content.message_keys import content_digest, derive_id, key_of
+from langgraph_om.core.events import iso
+from langgraph_om.core.plan import is_reasoning_under_way
+from langgraph_om.core.record.record import log_tokens
+from langgraph_om.core.record.window import Entry, Window
+from langgraph_om.core.wire import Head, MemoryRecord
+
+
+def track_head(
+    settings: Settings,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    window: Window,
+    now: datetime,
+) -> Head:
+    """Return the head of the view that the Actor is given next.
+
+    Args:
+        settings: The settings in force.
+        record: The memory of the thread, with the head of the Actor's last call.
+        messages: The whole conversation.
+        window: Its unobserved messages.
+        now: The current time.
+    """
+    log = _digest_log(record)
+    as_of = _choose_day(settings, record, window, now, log)
+    extra = count_extra(record, settings.guide) if settings.max_input_tokens is not None else 0
+    dropped = count_left_out(window, log_tokens(record), settings.max_input_tokens, extra=extra)
+    shown = select_shown(messages, window, dropped)
+    parts = _list_parts(settings, record, messages, shown, as_of)
+    gaps = find_gaps(settings, record, window)
+    is_plain = not (any(parts) or record["cursor"] or gaps)
+    digest = hashlib.blake2b("\x1f".join(parts).encode("utf-8", "surrogatepass"), digest_size=8)
+    former, seen = record.get("head"), _count_seen(record, shown)
+    is_same = former is None and is_plain
+    _add_messages(digest, shown.entries[: seen or 0], gaps)
+    if former is not None and seen is not None:
+        is_same = digest.hexdigest() == former["digest"] and (
+            is_plain or not _was_answered_elsewhere(shown.entries[seen:])
+        )
+    _add_messages(digest, shown.entries[seen or 0 :], gaps)
+    known = former["after"] if former is not None else None
+    return {
+        "after": known if is_same else shown.newest,
+        "seen": shown.newest,
+        "digest": digest.hexdigest(),
+        "log": log,
+        "as_of": as_of.isoformat(),
+        "at": iso(now),
+    }
+
+
+def find_day(record: MemoryRecord, today: date) -> date:
+    """Return the day that the dates of a view are relative to; today before the first one."""
+    head = record.get("head")
+    return date.fromisoformat(head["as_of"]) if head is not None else today
+
+
+def _choose_day(
+    settings: Settings, record: MemoryRecord, window: Window, now: datetime, log: str
+) -> date:
+    """Choose the day that relative dates are relative to from now on.
+
+    It moves when the log has changed, and after a pause in which the provider's cache has lost the
+    prompt anyway; never while reasoning waits for its tools, which the change would make invalid.
+    """
+    today, former = now.astimezone(settings.timezone).date(), record.get("head")
+    if former is None or former["log"] != log:
+        return today
+    pause = (now - datetime.fromisoformat(former["at"])).total_seconds()
+    if pause > settings.cache_seconds and not is_reasoning_under_way(window):
+        return today
+    return date.fromisoformat(former["as_of"])
+
+
+def _digest_log(record: MemoryRecord) -> str:
+    """Name the log by its groups, whose texts never change but by hand."""
+    return derive_id("log", *(f"{group['id']} {len(group['text'])}" for group in record["log"]))
+
+
+def _list_parts(
+    settings: Settings,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    shown: Shown,
+    as_of: date,
+) -> list[str]:
+    """List what stands before the window, and what is put between its messages."""
+    show_id = settings.show_id if settings.scope == "resource" else None
+    parts = render_memory(
+        record, as_of, guide=settings.guide, show_id=show_id, hints=settings.continuation_hints
+    )
+    parts.append(choose_reminder(record, shown.dropped))
+    parts += [content_digest(message) for message in select_instructions(messages)]
+    parts += [f"{key_of(message)} {content_digest(message)}" for message in shown.lead]
+    others = write_others(record) if show_id is not None else None
+    if others is not None:
+        place = "" if shown.request is None else shown.entries[shown.request].key
+        parts.append(f"{place} {others.text}")
+    return parts
+
+
+def _count_seen(record: MemoryRecord, shown: Shown) -> int | None:
+    """Count the messages that the Actor's last view had too; `None` when that cannot be told."""
+    former = record.get("head")
+    if former is None:
+        return None
+    if former["seen"] is None:
+        return 0
+    for at in range(len(shown.entries) - 1, -1, -1):
+        if shown.entries[at].key == former["seen"]:
+            return at + 1
+    return None
+
+
+def _add_messages(
+    digest: hashlib.blake2b, entries: Sequence[Entry], gaps: Mapping[str, str]
+) -> None:
+    lines = [f"\x1f{gaps.get(entry.key, '')}{entry.key} {entry.digest}" for entry in entries]
+    text = "".join(lines)
+    digest.update(text.encode("utf-8", "surrogatepass"))
+
+
+def _was_answered_elsewhere(entries: Sequence[Entry]) -> bool:
+    """Return whether one of these answers was not made to the Actor's last view.
+
+    That view is followed by its answer; memory was off, or another agent spoke, for all others.
+    """
+    return any(holds_bound_reasoning(entry.message) for entry in entries[1:])

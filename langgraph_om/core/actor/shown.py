@@ -1,0 +1,196 @@
+"""Choose which messages the Actor is shown, in which order, and where their reasoning is left out.
+
+No message is changed but for reasoning that a provider would not accept where it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from langgraph_om.core.actor.gaps import write_gap_message
+from langgraph_om.core.content.bound_reasoning import (
+    answers_other_view,
+    without_bound_reasoning,
+)
+from langgraph_om.core.record.window import Entry, Window, find_safe_cuts
+from langgraph_om.core.wire import MemoryRecord
+
+_FIXED_TOKENS = 600
+"""A lower bound of what our constant instructions, the reminder and the tags cost."""
+
+_REMINDER_TOKENS = 80
+"""What the reminder of left-out messages costs where there are no observations."""
+
+
+class Shown(NamedTuple):
+    """The messages of a view."""
+
+    dropped: int
+    """How many of the window's oldest messages are left out."""
+    lead: list[BaseMessage]
+    """What stands before the window: the live request, and calls whose results are in it."""
+    entries: Sequence[Entry]
+    """The rest of the window."""
+    request: int | None
+    """Index of the live request in `entries`; `None` where it is none of them."""
+
+    @property
+    def newest(self) -> str | None:
+        """Key of the newest message; `None` without any."""
+        return self.entries[-1].key if self.entries else None
+
+
+def select_shown(messages: Sequence[BaseMessage], window: Window, dropped: int) -> Shown:
+    """Select the messages of a view, in their order.
+
+    Args:
+        messages: The whole conversation.
+        window: Its unobserved messages.
+        dropped: How many of these are left out, from `count_left_out`.
+    """
+    entries = window.entries[dropped:]
+    request = _find_pinned_request(window, dropped)
+    calls = _find_missing_calls([entry.message for entry in entries], messages)
+    lead = [*([request] if request is not None else []), *_strip(calls)]
+    at = next((at for at, entry in enumerate(entries) if entry.key == window.request), None)
+    return Shown(dropped, lead, entries, at)
+
+
+def write_messages(
+    record: MemoryRecord,
+    shown: Shown,
+    others: BaseMessage | None = None,
+    *,
+    gaps: Mapping[str, str] | None = None,
+    with_reasoning: bool = True,
+) -> list[BaseMessage]:
+    """Return the messages of a view, reasoning left out where it is not valid any more.
+
+    Args:
+        record: The memory of the thread, which knows since when the head is what it is.
+        shown: The messages.
+        others: What is shown of other threads, before the live request.
+        gaps: By key, the lines before user messages that follow a pause.
+        with_reasoning: Whether reasoning is shown at all where a provider binds it to its prefix.
+    """
+    entries = shown.entries
+    stop = _count_unbound(record, entries) if with_reasoning else len(entries)
+    out = [others] if others is not None and shown.request is None else []
+    out += shown.lead
+    for at, entry in enumerate(entries):
+        if at == shown.request and others is not None:
+            out.append(others)
+        if gaps and entry.key in gaps:
+            out.append(write_gap_message(gaps[entry.key]))
+        message = without_bound_reasoning(entry.message) if at < stop else entry.message
+        if message is not None:
+            out.append(message)
+    return out
+
+
+def count_left_out(window: Window, log: int, limit: int | None, *, extra: int = 0) -> int:
+    """Count the window's oldest messages that are left out of the view to keep to a limit.
+
+    Only whole exchanges are left out, and the newest one always stays; the live user request is
+    always shown.
+
+    Args:
+        window: The unobserved messages.
+        log: Tokens of the observation log.
+        limit: Tokens of observations and messages together; `None`: no limit.
+        extra: Tokens that recall and other threads add to the observations, from `count_extra`.
+    """
+    if limit is None:
+        return 0
+    has_memory = bool(log or extra)
+    room = limit - window.request_tokens - ((log + _FIXED_TOKENS + extra) if has_memory else 0)
+    if window.tokens <= room:
+        return 0
+    room -= 0 if has_memory else _REMINDER_TOKENS
+    size, before, dropped = window.tokens, 0, 0
+    for cut in find_safe_cuts(window.entries):
+        if cut == len(window.entries) or size <= room:
+            break
+        leaving = [
+            entry.tokens for entry in window.entries[before:cut] if entry.key != window.request
+        ]
+        if leaving:  # the live request leaves its place, never the view
+            size -= sum(leaving)
+            before = dropped = cut
+    return dropped
+
+
+# --- Which messages ------------------------------------------------------------------------------
+
+
+def _find_pinned_request(window: Window, dropped: int) -> BaseMessage | None:
+    """Return the live user request when it would not be shown otherwise."""
+    if window.request_message is not None:
+        return window.request_message
+    for entry in window.entries[:dropped]:
+        if entry.key == window.request:
+            return entry.message
+    return None
+
+
+def _find_missing_calls(
+    shown: Sequence[BaseMessage], messages: Sequence[BaseMessage]
+) -> list[BaseMessage]:
+    """Return the calls whose results are shown, but which were observed before those arrived."""
+    called: set[str] = set()
+    missing: set[str] = set()
+    for message in shown:
+        if isinstance(message, AIMessage):
+            called |= {str(call["id"]) for call in message.tool_calls}
+        elif isinstance(message, ToolMessage) and message.tool_call_id not in called:
+            missing.add(message.tool_call_id)
+    if not missing:
+        return []
+    present = {id(message) for message in shown}
+    return _collect_exchanges(missing, [m for m in messages if id(m) not in present])
+
+
+def _collect_exchanges(call_ids: set[str], messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return the newest messages that make these calls, each with its other results."""
+    brought: list[BaseMessage] = []
+    missing = set(call_ids)
+    results: list[ToolMessage] = []
+    for message in reversed(messages):
+        if not missing:
+            break
+        if isinstance(message, ToolMessage):
+            results.append(message)
+            continue
+        if isinstance(message, AIMessage):
+            ids = {str(call["id"]) for call in message.tool_calls}
+            if ids & missing:
+                missing -= ids
+                brought += [result for result in results if result.tool_call_id in ids]
+                brought.append(message)
+        results = []
+    return brought[::-1]
+
+
+# --- Reasoning -----------------------------------------------------------------------------------
+
+
+def _count_unbound(record: MemoryRecord, entries: Sequence[Entry]) -> int:
+    """Count the oldest messages that were said behind another head than that of this view."""
+    head = record.get("head")
+    if head is None:  # of a record that another version wrote
+        return len(entries) if record["log"] else 0
+    after, stop = head["after"], 0
+    for at in range(len(entries) - 1, -1, -1):
+        entry = entries[at]
+        if entry.key == after or answers_other_view(entry.message):
+            stop = at + 1
+            break
+    return stop
+
+
+def _strip(messages: Iterable[BaseMessage]) -> Iterator[BaseMessage]:
+    stripped = map(without_bound_reasoning, messages)
+    return (message for message in stripped if message is not None)

@@ -1,0 +1,301 @@
+"""Reasoning that its provider binds to what stands before it, by the real clients of providers."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+import anthropic
+import pytest
+from langchain.agents import create_agent
+from langchain_anthropic import ChatAnthropic
+from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
+from langchain_google_genai import ChatGoogleGenerativeAI
+from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+
+from langgraph_om import (
+    InlineBuffering,
+    MemoryContext,
+    ObservationalMemory,
+    ObservationalMemoryMiddleware,
+    add_observational_memory,
+    create_memory_agent,
+)
+from support.agents import (
+    SYSTEM,
+    Graph,
+    PlainState,
+    on_thread,
+    remembering,
+    scripted,
+    search,
+    turns,
+)
+from support.clock import Clock
+from support.signing_server import SigningProvider
+from support.wire_server import Provider, Reply, gemini_says, serve
+
+# Clients leave their sockets to be collected.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+
+DOORS = ("agent", "middleware", "graph")
+BUFFERED = {"buffer_tokens": 0.2, "block_after": 1.9}
+
+
+@pytest.fixture
+def claude() -> Iterator[SigningProvider]:
+    with serve(SigningProvider()) as provider:
+        yield provider
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    with serve() as provider:
+        yield provider
+
+
+def client(claude: Provider, **options: Any) -> ChatAnthropic:
+    return ChatAnthropic(
+        model="claude-opus-4-5",
+        base_url=claude.url,
+        api_key="dummy",
+        max_retries=0,
+        max_tokens=4000,
+        **{"thinking": {"type": "enabled", "budget_tokens": 2000}, **options},
+    )
+
+
+def memory_of(clock: Clock | None = None, **options: Any) -> ObservationalMemory:
+    given = {"messages": 600, "log": 400, "observation": BUFFERED, **options}
+    return remembering(scripted(), clock or Clock(), buffering=InlineBuffering(), **given)
+
+
+def build(door: str, model: Any, memory: ObservationalMemory, system: str = SYSTEM) -> Graph:
+    """An agent with memory, through one door."""
+    saver = InMemorySaver()
+    if door == "agent":
+        return create_memory_agent(
+            model, [search], memory=memory, prompt=system, checkpointer=saver
+        )
+    if door == "middleware":
+        return create_agent(
+            model,
+            [search],
+            system_prompt=system,
+            middleware=[ObservationalMemoryMiddleware(memory)],
+            context_schema=MemoryContext,
+            checkpointer=saver,
+        )
+    bound = model.bind_tools([search])
+
+    def agent(state: Any) -> dict[str, Any]:
+        return {"messages": [bound.invoke(memory.llm_input_messages(state, system=system))]}
+
+    builder = StateGraph(PlainState, context_schema=MemoryContext)
+    builder.add_node("agent", agent)
+    builder.add_node("tools", ToolNode([search]))
+    gate = add_observational_memory(builder, memory, before="agent")
+    builder.add_edge(START, gate)
+    builder.add_conditional_edges("agent", tools_condition)
+    builder.add_edge("tools", gate)
+    return builder.compile(checkpointer=saver)
+
+
+def talk(graph: Graph, said: list[HumanMessage], clock: Clock | None = None, **run: Any) -> None:
+    for message in said:
+        graph.invoke({"messages": [message]}, on_thread(), **run)
+        if clock is not None:
+            clock.advance(hours=7)
+
+
+LOOKUPS = ("", "2", "1", "", "3")
+SAID = turns(14, lookups=LOOKUPS)
+
+
+# --- Claude --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["v0", "v1"])
+@pytest.mark.parametrize("door", DOORS)
+def test_claude_accepts_every_prompt_with_reasoning_where_it_is_valid(
+    claude: SigningProvider, door: str, version: str
+) -> None:
+    clock = Clock()
+    graph = build(door, client(claude, output_version=version), memory_of(clock))
+    talk(graph, SAID, clock)
+    assert claude.refused == []
+    record = graph.get_state(on_thread()).values["om"]
+    assert record["generation"] > 0
+    kept = [signatures for signatures in claude.accepted if signatures]
+    assert len(kept) > len(SAID)  # within each round of tools, and from turn to turn
+    assert max(map(len, kept)) > 1
+
+
+def test_claude_accepts_every_prompt_of_a_loop_of_ones_own(claude: SigningProvider) -> None:
+    model, memory = client(claude).bind_tools([search]), memory_of()
+    record, messages = None, list[BaseMessage]()
+    for asked in SAID:
+        messages.append(asked)
+        while True:
+            result = memory.step(record, messages, thread_id="t")
+            record = result.record
+            answer = model.invoke(result.messages)
+            messages.append(answer)
+            if not answer.tool_calls:
+                break
+            for call in answer.tool_calls:
+                text = "The museum opens at 10. " * 4
+                key = f"{call['id']}-result"
+                messages.append(ToolMessage(text, tool_call_id=call["id"], id=key))
+    assert claude.refused == []
+    assert record is not None
+    assert record["log"]
+    assert any(claude.accepted)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_with_memory_off_all_reasoning_is_sent(claude: SigningProvider, door: str) -> None:
+    graph = build(door, client(claude), memory_of())
+    talk(graph, SAID, context={"om_enabled": False})
+    assert claude.refused == []
+    assert [len(signatures) for signatures in claude.accepted] == list(range(len(claude.accepted)))
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_reasoning_of_runs_without_memory_is_left_out_once_there_are_observations(
+    claude: SigningProvider, door: str
+) -> None:
+    graph = build(door, client(claude), memory_of())
+    for at, message in enumerate(SAID):
+        claude.checks = at % 3 != 2  # without memory, what it made before is in another place
+        talk(graph, [message], context={"om_enabled": claude.checks})
+    claude.checks = True
+    talk(graph, turns(3, start=20))
+    assert claude.refused == []
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("door", ["agent", "middleware"])
+async def test_claude_that_refuses_reasoning_is_asked_once_more_without(
+    claude: SigningProvider, door: str, *, is_async: bool
+) -> None:
+    memory = memory_of(messages=5000, log=5000)
+    first = build(door, client(claude), memory)
+    talk(first, SAID[:2])
+    second = build(door, client(claude), memory, system="You are another one.")
+    second.checkpointer = first.checkpointer
+    given = {"messages": [SAID[2]]}
+    if is_async:
+        await second.ainvoke(given, on_thread())
+    else:
+        second.invoke(given, on_thread())
+    assert len(claude.refused) == 1
+    talk(second, SAID[3:6])
+    assert len(claude.refused) == 1  # what was refused once is not sent again
+    assert claude.accepted[-1]  # what came since is
+
+
+@pytest.mark.parametrize("door", ["agent", "middleware"])
+def test_claude_is_not_asked_again_where_that_would_not_help(
+    claude: SigningProvider, door: str
+) -> None:
+    graph = build(door, client(claude), memory_of())
+    talk(graph, SAID[:1])
+    claude.says(Reply({"type": "error", "error": {"type": "x", "message": "no such tool"}}, 400))
+    claude.take = lambda request: Provider.take(claude, request)  # type: ignore[method-assign]
+    count = len(claude.requests)
+    with pytest.raises(anthropic.BadRequestError):
+        talk(graph, SAID[3:4])
+    assert len(claude.requests) == count + 1
+
+
+@pytest.mark.parametrize("door", ["agent", "middleware"])
+def test_answer_to_a_shortened_prompt_brings_no_reasoning_back(
+    claude: SigningProvider, door: str
+) -> None:
+    graph = build(door, client(claude), memory_of(messages=5000, log=5000))
+    talk(graph, SAID[:5])
+    claude.limit = 12
+    talk(graph, SAID[5:6])
+    claude.limit = None
+    talk(graph, SAID[6:9])
+    assert claude.refused == []
+    assert claude.accepted[-1]
+
+
+# --- Others --------------------------------------------------------------------------------------
+
+
+def responds(number: int) -> Reply:
+    """An answer of OpenAI's responses API with an item of encrypted reasoning."""
+    words = f"Answer {number}. " + "I suggest a walk. " * 9
+    text = {"type": "output_text", "text": words, "annotations": []}
+    thought = {"id": f"rs_{number}", "type": "reasoning", "summary": []}
+    said = {"id": f"msg_{number}", "type": "message", "role": "assistant", "status": "completed"}
+    return Reply(
+        {
+            "id": f"resp_{number}",
+            "object": "response",
+            "created_at": 1,
+            "model": "gpt-5-mini",
+            "status": "completed",
+            "output": [
+                {**thought, "encrypted_content": f"secret {number}"},
+                {**said, "content": [text]},
+            ],
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
+            "tools": [],
+        }
+    )
+
+
+@pytest.mark.parametrize("version", ["responses/v1", "v1"])
+def test_reasoning_items_of_openai_stay_with_their_answers(
+    provider: Provider, version: str
+) -> None:
+    provider.says(*map(responds, range(9)))
+    model = ChatOpenAI(
+        model="gpt-5-mini",
+        base_url=f"{provider.url}/v1",
+        api_key="dummy",
+        use_responses_api=True,
+        output_version=version,
+        include=["reasoning.encrypted_content"],
+        store=False,
+    )
+    graph = build("agent", model, memory_of())
+    talk(graph, turns(9))
+    assert graph.get_state(on_thread()).values["om"]["log"]
+    sent = provider.requests[-1].body["input"]
+    answers = [at for at, item in enumerate(sent) if item.get("role") == "assistant"]
+    assert answers
+    for at in answers:
+        number = sent[at]["content"][0]["text"].split(".")[0].removeprefix("Answer ")
+        assert sent[at - 1]["type"] == "reasoning"
+        assert sent[at - 1]["encrypted_content"] == f"secret {number}"
+
+
+def test_thought_signatures_of_gemini_stay_with_their_answers(provider: Provider) -> None:
+    def said(number: int) -> Reply:
+        signature = base64.b64encode(f"signed {number}".encode()).decode()
+        thought = {"text": f"Thought {number}.", "thought": True}
+        answer = {"text": f"Answer {number}. " + "I suggest a walk. " * 9}
+        return gemini_says(thought, {**answer, "thoughtSignature": signature})
+
+    provider.says(*map(said, range(9)))
+    model = ChatGoogleGenerativeAI(
+        model="gemini-2.5-flash", base_url=provider.url, api_key="dummy", include_thoughts=True
+    )
+    graph = build("agent", model, memory_of())
+    talk(graph, turns(9))
+    assert graph.get_state(on_thread()).values["om"]["log"]
+    sent = [turn for turn in provider.requests[-1].body["contents"] if turn["role"] == "model"]
+    assert sent
+    for turn in sent:
+        signed = [part for part in turn["parts"] if "thoughtSignature" in part]
+        assert signed, turn
