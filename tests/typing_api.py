@@ -46,7 +46,7 @@ def construct(model: BaseChatModel) -> None:
     ObservationalMemory(model, observation={"message_tokens": 20_000, "buffer_tokens": False})
     ObservationalMemory(
         observation=ObservationConfig(model=model, buffer_tokens=5000, block_after=1.5),
-        reflection=ReflectionConfig(observation_tokens=60_000),
+        reflection=ReflectionConfig(observation_tokens=60_000, form="rewrite"),
         token_counter=TokenxCounter(),
         timezone=UTC,
         on_error="abort",

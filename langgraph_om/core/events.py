@@ -19,6 +19,7 @@ _CYCLE = {
     "thread_id": "threadId",
 }
 _STARTED = {**_CYCLE, "at": "startedAt", "thread_ids": "threadIds", "config": "config"}
+_EDITED = {name: name for name in ("edits", "dropped", "joined", "shortened")}
 _ENDED = {
     **_CYCLE,
     "at": "completedAt",
@@ -36,6 +37,7 @@ PART_FIELDS: dict[str, dict[str, str]] = {
         "observation_tokens": "observationTokens",
         "current_task": "currentTask",
         "suggested_response": "suggestedResponse",
+        **_EDITED,
         "left_out_tokens": "leftOutTokens",
     },
     "observation-failed": _FAILED,
@@ -44,6 +46,7 @@ PART_FIELDS: dict[str, dict[str, str]] = {
         **_ENDED,
         "tokens": "tokensBuffered",
         "observation_tokens": "bufferedTokens",
+        **_EDITED,
         "left_out_tokens": "leftOutTokens",
     },
     "buffering-failed": {**_FAILED, "discarded": "discarded", "reason": "reason"},

@@ -38,7 +38,8 @@ from langgraph_om.core.record.chunks import (
     find_chunk_end,
     select_live_chunks,
 )
-from langgraph_om.core.record.record import find_groups, log_tokens
+from langgraph_om.core.record.record import log_tokens
+from langgraph_om.core.record.reflections import place_reflection
 from langgraph_om.core.record.window import Window, find_safe_cuts
 from langgraph_om.core.wire import Excerpt, MemoryRecord, Operation
 
@@ -184,7 +185,7 @@ def _is_buffered_reflection_due(
     due = thresholds.block_observations_at if waits else thresholds.observations_at
     if log_tokens(record) < due(window.tokens):
         return False
-    return find_groups(record["log"], buffered["group_ids"]) is not None
+    return place_reflection(record["log"], buffered) is not None
 
 
 # --- Blocking work -------------------------------------------------------------------------------

@@ -47,6 +47,9 @@ class Group(TypedDict):
     """Dated items; empty when the messages held nothing worth noting."""
     tokens: int
     """Of the text."""
+    sources: NotRequired[list[list[str]]]
+    """Ranges of earlier groups of the thread, which cover them, from which items were joined into
+    this one."""
 
 
 class Chunk(TypedDict):
@@ -87,6 +90,10 @@ class BufferedReflection(TypedDict):
     """Of the new groups."""
     created_at: str
     """When the model answered."""
+    together: NotRequired[list[list[str]]]
+    """Of edits: the ids among `group_ids` that have to be changed together. Each group becomes the
+    one of `groups` at its place, and those that are still the same are changed without the others.
+    """
 
 
 class Covers(TypedDict, total=False):
@@ -407,9 +414,9 @@ class Written(TypedDict):
     """What a cycle wrote."""
 
     observation_tokens: int
-    """Of what was written; after an activation, of the whole log."""
+    """Of what was written; after an activation or a reflection, of the whole log."""
     observations: str
-    """The text."""
+    """The text; after a reflection by edits, of the whole log."""
 
 
 class Observed(Written):
@@ -472,7 +479,20 @@ class ObservationEnd(CycleEnd, Observed, Stated, Moved):
     group: Group
 
 
-class ReflectionEnd(CycleEnd, Written, Replaced):
+class Edited(TypedDict, total=False):
+    """What a reflection by edits did; nothing of it where the log was rewritten."""
+
+    edits: int
+    """How many were applied."""
+    dropped: int
+    """Items that went."""
+    joined: int
+    """Items that became part of a joined one."""
+    shortened: int
+    """Items that were said in fewer words."""
+
+
+class ReflectionEnd(CycleEnd, Written, Replaced, Edited):
     """The log is condensed."""
 
     type: Literal["observation-end"]
@@ -518,7 +538,7 @@ class ObservationBuffered(CycleEnd, Observed):
     chunk: Chunk
 
 
-class ReflectionBuffered(CycleEnd, Written):
+class ReflectionBuffered(CycleEnd, Written, Edited):
     """A job condensed the log: there is a buffered reflection."""
 
     type: Literal["buffering-end"]
@@ -879,6 +899,11 @@ class EndData(CycleData):
     tokensBuffered: NotRequired[int]
     """This and the next of one that ran ahead of need."""
     bufferedTokens: NotRequired[int]
+    edits: NotRequired[int]
+    """This and the next three of a reflection by edits: how many were applied."""
+    dropped: NotRequired[int]
+    joined: NotRequired[int]
+    shortened: NotRequired[int]
     leftOutTokens: NotRequired[int]
     """Only where messages were too long for all questions: about how much none of them showed."""
 

@@ -1,9 +1,10 @@
 """Test doubles for agents with memory: models that answer offline, and checks.
 
-No model here asks a provider, reads a clock or draws a random number: the same calls give the same
-answers. `ScriptedChatModel` says what a test wrote down, `ExtractiveObserver` and
+No model here asks a provider, reads a clock or leaves anything to chance: the same calls give the
+same answers. `ScriptedChatModel` says what a test wrote down, `ExtractiveObserver` and
 `ExtractiveReflector` write real observations out of what they are given (good enough to watch the
-memory work without a key), `check_message_sequence` names what a provider would refuse, and
+memory work without a key), `RoughObserver` and `RoughReflector` miss sizes and forget the form as
+models do, by a seed, `check_message_sequence` names what a provider would refuse, and
 `archive_conformance` checks an archive that you wrote. `drive` runs one flow of the memory, with
 replies that a test wrote down.
 """
@@ -15,6 +16,7 @@ from langgraph_om.testing.extractive_observer import ExtractiveObserver
 from langgraph_om.testing.extractive_reflector import ExtractiveReflector
 from langgraph_om.testing.flows import FlowRun, drive
 from langgraph_om.testing.offline import RecordedCall, Reply, Role
+from langgraph_om.testing.rough import RoughObserver, RoughReflector
 from langgraph_om.testing.scripted import ScriptedChatModel
 from langgraph_om.testing.sequence import Provider, check_message_sequence
 
@@ -26,6 +28,8 @@ __all__ = [
     "RecordedCall",
     "Reply",
     "Role",
+    "RoughObserver",
+    "RoughReflector",
     "ScriptedChatModel",
     "archive_conformance",
     "check_message_sequence",

@@ -21,6 +21,9 @@ from langgraph_om.testing.sections import (
 _CAPS = (20, 16, 12, 10, 8)
 """The most words of an item, tried one after the other."""
 _DAYS_PER_WEIGHT = 4  # So many days older, an item of the same weight counts one less.
+NUMBERED = re.compile(r"\[(\d+) ~(\d+)[^\]]*\] (.*)")
+_QUOTES = frozenset('"`“„«「『')
+"""Words left out within a quotation would change it."""
 _LOG_ITEM = re.compile(r"[*-] (?:(🔴|🟡|🟢|✅)\ufe0f? ?)?(?:\((\d{1,2}:\d\d)\) ?)?(.*)")
 
 
@@ -58,7 +61,8 @@ class ExtractiveReflector(OfflineChatModel):
     It reads the last `<observation-log>` block of its messages and keeps the dates, shortens every
     🔴 and ✅ item (older days more, articles and the like first), drops 🟢 and sub-items, and adds
     the newest 🟡 while there is room. Below eight words an item says nothing: rather than cut it
-    shorter, those with the fewest numbers, names and long words are left out.
+    shorter, those with the fewest numbers, names and long words are left out. Of a log with
+    numbered items it does the same by edits.
 
         >>> log = '''<observation-log>
         ... Date: Dec 4, 2025
@@ -100,6 +104,9 @@ class ExtractiveReflector(OfflineChatModel):
         """
         log = find_last_block(messages, "observation-log")[1].strip()
         sections = read_sections(log)
+        if any(map(NUMBERED.match, log.split("\n"))):
+            parts = [body for _, body in sections] or [log]
+            return "\n".join(line for part in parts for line in self._edit(part))
         if sections:
             return write_sections([(tag, self._answer(body.strip())) for tag, body in sections])
         return self._answer(log)
@@ -114,7 +121,31 @@ class ExtractiveReflector(OfflineChatModel):
             text = _shorten(items[-1], len(log))
         return f"<observations>\n{text}\n</observations>"
 
+    def _edit(self, log: str) -> list[str]:
+        """Return edits of one conversation's numbered items."""
+        numbered = [item for line in log.split("\n") if (item := NUMBERED.match(line))]
+        plain = "\n".join(NUMBERED.sub(r"\3", line) for line in log.split("\n"))
+        items = _read_log(plain)
+        if len(items) != len(numbered):
+            return []
+        chosen, cap = self._choose(items, len(plain))
+        kept = {item.position: item.write(cap) for item in chosen}
+        dropped = [each[1] for at, each in enumerate(numbered) if at not in kept]
+        edits = [f"drop {', '.join(dropped)}"] if dropped else []
+        for at, text in kept.items():
+            number, _, before = numbered[at].groups()
+            if len(text) < len(before) and _QUOTES.isdisjoint(before):
+                edits.append(f"{number}: {text}")
+        if not edits:
+            first = items[0]
+            edits.append(f"{numbered[0][1]}: * {first.mark} {first.text.split()[0]}")
+        return edits
+
     def _condense(self, items: list[_LogItem], size: int) -> str:
+        return _write_log(*self._choose(items, size))
+
+    def _choose(self, items: list[_LogItem], size: int) -> tuple[list[_LogItem], int]:
+        """Return the items to keep, and the words of each."""
         target = int(size * self.ratio)
         weighty = [item for item in items if item.mark in {"🔴", "✅"}]
         cap = _CAPS[-1]
@@ -124,13 +155,13 @@ class ExtractiveReflector(OfflineChatModel):
                 break
         else:
             # No item can say what it says in fewer words: the lightest ones are left out.
-            return _write_log(_choose_heaviest(weighty, cap, target) or weighty[-1:], cap)
+            return _choose_heaviest(weighty, cap, target) or weighty[-1:], cap
         lighter = [item for item in items if item.mark in {"🟡", ""}]
         added = _choose_newest(lighter, cap, target - len(text))
         if not weighty and not added:
             added = _choose_newest(items, cap, target)
         chosen = {item.position for item in (*weighty, *added)}
-        return _write_log([item for item in items if item.position in chosen], cap)
+        return [item for item in items if item.position in chosen], cap
 
 
 def _read_log(log: str) -> list[_LogItem]:

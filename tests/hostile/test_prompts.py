@@ -29,6 +29,7 @@ from langgraph_om.core.observe.transcript import (
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
+from langgraph_om.core.reflect.by_edits import EditsInput, reflect_by_edits
 from langgraph_om.core.reflect.reflector import ReflectorInput, reflect
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.recall.answer import write_guidance
@@ -156,8 +157,25 @@ def test_the_observer_reads_each_text_inside_its_own_tag(
 def test_the_reflector_reads_the_log_inside_its_tag(log: str) -> None:
     request = ReflectorInput(log=log, tokens=10, target=5, instruction=None, prompt="default")
     text = question(reflect(request, COUNTER))
-    constant = fill("reflector_task", observations="", level_guidance="")
+    constant = fill("reflector_task", observations="", log_tokens="1", target_tokens="1")
     assert tags_in(text) == tags_in(constant)
+
+
+@examples(35)
+@given(long_texts, texts, texts)
+def test_the_reflector_reads_numbered_items_inside_their_tag(
+    log: str, task: str, thread: str
+) -> None:
+    given: Group = {**group(f"* x\n{log}", "a", "b"), "thread_id": thread, "tokens": 10}
+    hints = {"current_task": task}
+    request = EditsInput([given], target=5, show_id=str, hints=hints)
+    text = question(reflect_by_edits(request, COUNTER))
+    before, closed, after = text.rpartition("</observation-log>")
+    inside = [tag for tag in tags_in(before) if tag not in ("thread", "/thread")]
+    assert closed
+    assert inside == ["observation-log"]
+    assert tags_in(after)[: 2 * bool(task)] == ["current-task", "/current-task"][: 2 * bool(task)]
+    assert tags_in(after)[2 * bool(task) :] == ["thread"]
 
 
 # --- What the Actor gets -------------------------------------------------------------------------

@@ -244,6 +244,9 @@ def test_a_message_with_an_odd_id_is_archived_and_never_evicted(
         result = memory.step(record, messages[:number], thread_id="odd")
         record = result.record
     assert result.evicted == [f"a{number}" for number in range(5)], "up to the odd one"
+    places = {str(message.id): at for at, message in enumerate(messages)}
+    ends = [places.get(end, 5) for group in record["log"] for r in group["ranges"] for end in r]
+    assert ends == sorted(ends), "what the caller kept is not observed again"
     kept = archive.messages("odd", limit=99)
     assert [each.message.text for each in kept] == [LONG] * 31
     assert joined(str(kept[5].message.id)) == joined(odd)

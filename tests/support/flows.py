@@ -70,9 +70,14 @@ def dense(count: int) -> str:
 # --- Whole cycles --------------------------------------------------------------------------------
 
 
-def setup(on_error: Literal["continue", "abort", "raise"] = "continue", **options: Any) -> Settings:
+def setup(
+    on_error: Literal["continue", "abort", "raise"] = "continue",
+    *,
+    form: Literal["edits", "rewrite"] = "edits",
+    **options: Any,
+) -> Settings:
     observation = ObservationConfig(message_tokens=100, buffer_tokens=False, **options)
-    reflection = ReflectionConfig(observation_tokens=40)
+    reflection = ReflectionConfig(observation_tokens=40, form=form)
     return Settings(
         thresholds=resolve_thresholds(observation, reflection),
         counter=Words(),

@@ -106,7 +106,7 @@ PROJECT = tomllib.loads(Path(__file__).parents[2].joinpath("pyproject.toml").rea
 EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
 FOLLOWED = [
     *PROJECT["project"]["dependencies"],
-    *(wanted for name in EXTRAS.keys() - {"bench", "dev"} for wanted in EXTRAS[name]),
+    *(wanted for name in EXTRAS.keys() - {"bench", "dev", "test"} for wanted in EXTRAS[name]),
 ]
 
 

@@ -27,6 +27,7 @@ DEFAULT_MODEL = "google/gemini-2.5-flash"
 
 Scope = Literal["thread", "resource"]
 PromptVariant = Literal["default", "condensed", "legacy"]
+ReflectionForm = Literal["edits", "rewrite"]
 
 
 # --- What is left out ----------------------------------------------------------------------------
@@ -221,6 +222,9 @@ class ReflectionConfig:
         Hint("a multiplier in (1, 2), or a token count above the threshold ($observation_tokens)"),
     ] = None
     """Where waiting for the Reflector begins: a multiplier in (1, 2), or tokens. `None`: 1.2."""
+    form: Annotated[ReflectionForm, one_of(ReflectionForm)] = "edits"
+    """Whether the Reflector edits single items of the log and the rest stays as it is, or writes
+    the log anew (`"rewrite"`, for models that cannot do edits)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,6 +270,7 @@ class ReflectionOptions(TypedDict, total=False):
     model_settings: Mapping[str, Any]
     buffer_activation: float
     block_after: float | None
+    form: ReflectionForm
 
 
 class RetrievalOptions(TypedDict, total=False):

@@ -31,6 +31,7 @@ from langgraph_om.core.record.record import (
     log_tokens,
     write_log,
 )
+from langgraph_om.core.record.reflections import Placed, place_reflection
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import (
     BufferedReflection,
@@ -158,18 +159,20 @@ def activate(
 
 def _activate_reflection(settings: Settings, record: MemoryRecord, now: datetime) -> Event:
     buffered = cast("BufferedReflection", record["reflection"] or {})
-    after = log_tokens(record) - buffered["input_tokens"] + buffered["tokens"]
+    placed = place_reflection(record["log"], buffered) or Placed([], [])
+    read = sum(group["tokens"] for group in record["log"] if group["id"] in placed.group_ids)
+    after = log_tokens(record) - read + sum(group["tokens"] for group in placed.groups)
     cycle_id = derive_id("activate", record["id"], buffered["cycle_id"])
     cycle = CycleInfo(settings, record, "reflection", cycle_id, buffered["input_tokens"], now)
     return cycle.event(
         "activation",
         now,
-        group_ids=buffered["group_ids"],
-        groups=buffered["groups"],
+        group_ids=placed.group_ids,
+        groups=placed.groups,
         chunks=1,
         messages=0,
         observation_tokens=after,
-        observations=write_log(buffered["groups"]),
+        observations=write_log(placed.groups),
         generation=record["generation"] + 1,
         config=settings.marker(),
         **cycle.rest_after(after),

@@ -29,6 +29,7 @@ from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.observe.transcript import Transcript
 from langgraph_om.core.record.chunks import count_covered, digest_entries, select_live_chunks
 from langgraph_om.core.record.record import count_failures, find_groups, find_newest_observed
+from langgraph_om.core.record.reflections import place_reflection
 from langgraph_om.core.record.window import Entry, Window
 from langgraph_om.core.wire import Chunk, CycleEnded, Group, MemoryRecord, Moved, ObservationEnd
 from langgraph_om.errors import ObserverError
@@ -254,11 +255,12 @@ def _apply_reflection(record: MemoryRecord) -> Sequence[Group]:
     buffered = record["reflection"]
     if buffered is None:
         return record["log"]
-    start = find_groups(record["log"], buffered["group_ids"])
-    if start is None:
+    placed = place_reflection(record["log"], buffered)
+    start = None if placed is None else find_groups(record["log"], placed.group_ids)
+    if placed is None or start is None:
         return record["log"]
-    stop = start + len(buffered["group_ids"])
-    return [*record["log"][:start], *buffered["groups"], *record["log"][stop:]]
+    stop = start + len(placed.group_ids)
+    return [*record["log"][:start], *placed.groups, *record["log"][stop:]]
 
 
 def build_group(chunk: Chunk) -> Group:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, cast
 
@@ -14,8 +14,12 @@ from langgraph_om.core.cycles.hooks import rewrite_by_hook
 from langgraph_om.core.effects import EffectFlow, ReadTally, Tally
 from langgraph_om.core.events import iso
 from langgraph_om.core.record.record import count_failures, find_log_owner, log_tokens, write_log
+from langgraph_om.core.record.reflections import Changes, Placed, place_changes
 from langgraph_om.core.record.window import Window
+from langgraph_om.core.reflect.apply_edits import EditedLog
+from langgraph_om.core.reflect.by_edits import EditsInput, reflect_by_edits
 from langgraph_om.core.reflect.reflector import (
+    MAX_QUESTIONS,
     Reflection,
     ReflectorInput,
     ThreadsReflectorInput,
@@ -23,7 +27,7 @@ from langgraph_om.core.reflect.reflector import (
     reflect_threads,
 )
 from langgraph_om.core.reflect.regroup import regroup, regroup_threads
-from langgraph_om.core.wire import BufferedReflection, CycleEnded, Group, MemoryRecord
+from langgraph_om.core.wire import BufferedReflection, CycleEnded, Edited, Group, MemoryRecord
 from langgraph_om.errors import ObserverError
 
 
@@ -56,115 +60,239 @@ def describe_reflection(
     return Cycle(info, start, _reflect(info))
 
 
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a reflection comes to."""
+
+    group_ids: Sequence[str]
+    """The groups that are replaced."""
+    groups: Sequence[Group]
+    """What takes their place."""
+    tokens: int
+    """Of the whole log after it."""
+    text: str
+    """What was written; after edits, the whole log."""
+    current_task: str | None = None
+    edited: Edited = field(default_factory=Edited)
+    together: Sequence[Sequence[str]] | None = None
+    """Of edits: which of the groups have to be changed together, each becoming the one of `groups`
+    at its place."""
+
+
 def _reflect(info: CycleInfo) -> EffectFlow[CycleEnded]:
     """Have the log condensed; what is written takes its place, or is kept until it is needed."""
     sources = info.record["log"]
-    ids = [group["id"] for group in sources]
-    groups, text, current_task = yield from _condense(info, sources)
+    found = yield from _condense(info, sources)
     tally: Tally = yield ReadTally()
-    tokens = sum(group["tokens"] for group in groups)
-    written = {"observation_tokens": tokens, "observations": text}
+    written = {"observation_tokens": found.tokens, "observations": found.text, **found.edited}
+    ids, groups = list(found.group_ids), list(found.groups)
     if info.mode == "blocking":
+        if found.together is not None:
+            changes = Changes(dict(zip(ids, groups, strict=True)), found.together)
+            placed = place_changes(sources, changes, info.cycle_id) or Placed([], [])
+            ids, groups = placed.group_ids, placed.groups
         return info.end(
             tally,
             group_ids=ids,
             groups=groups,
             **written,
-            current_task=current_task,
-            **info.rest_after(tokens),
+            current_task=found.current_task,
+            **info.rest_after(found.tokens),
         )
     buffered: BufferedReflection = {
         "cycle_id": info.cycle_id,
         "group_ids": ids,
         "groups": groups,
         "input_tokens": info.tokens,
-        "tokens": tokens,
+        "tokens": found.tokens,
         "created_at": iso(info.last_reply(tally)),
     }
+    if found.together is not None:
+        buffered["together"] = [list(together) for together in found.together]
     return info.end(tally, reflection=buffered, **written)
 
 
-def _condense(
-    cycle: CycleInfo, sources: Sequence[Group]
-) -> EffectFlow[tuple[list[Group], str, str | None]]:
-    """Have groups condensed; with a shared log, each thread's for themselves.
-
-    Returns:
-        The groups that take their place, what was written, and the current task.
+def _condense(cycle: CycleInfo, sources: Sequence[Group]) -> EffectFlow[_Outcome]:
+    """Have groups condensed, in the form that is set; without valid edits, by one rewriting.
 
     Raises:
         ObserverError: When there is no usable answer, or a hook failed.
     """
-    if cycle.settings.scope == "resource":
-        groups, text = yield from ask_reflector_of_threads(cycle, sources)
-        return groups, text, None
-    result = yield from ask_reflector(cycle, sources)
-    tally: Tally = yield ReadTally()
-    groups = regroup(
-        sources,
-        result.text,
-        cycle_id=cycle.cycle_id,
-        reflected_at=iso(cycle.last_reply(tally)),
-        counter=cycle.settings.counter,
+    if cycle.settings.reflection.form == "rewrite":
+        return (yield from _rewrite(cycle, sources, questions=MAX_QUESTIONS))
+    shown = yield from _show_groups(cycle, sources)
+    log = yield from reflect_by_edits(
+        _build_edits_input(cycle, sources, shown), cycle.settings.counter
     )
-    return groups, result.text, result.current_task
+    if not log.edits:
+        return (yield from _rewrite(cycle, sources, questions=1, shown=shown))
+    return (yield from _finish_edits(cycle, log))
 
 
-# --- The Reflector -------------------------------------------------------------------------------
-
-REFLECTION_TARGET = 0.75
-"""A reflection is dense enough below this part of the log it read (or below the threshold)."""
+# --- Edits ---------------------------------------------------------------------------------------
 
 
-def ask_reflector(cycle: CycleInfo, groups: Sequence[Group]) -> EffectFlow[Reflection]:
-    """Have groups of the log condensed.
+def _show_groups(cycle: CycleInfo, groups: Sequence[Group]) -> EffectFlow[list[str]]:
+    """Return what the Reflector is shown of each group, as a hook leaves it."""
+    is_shared = cycle.settings.scope == "resource"
+    given: dict[str, str | None] = {
+        group["id"]: group["text"]
+        for group in groups
+        if group["text"] and not (is_shared and group["thread_id"] is None)
+    }
+    shown = yield from rewrite_by_hook(cycle, "before_reflection", given, "observations")
+    return [
+        _check_left({"observations": shown[group["id"]]}, "before_reflection")
+        if group["id"] in shown
+        else ""
+        for group in groups
+    ]
+
+
+def _build_edits_input(
+    cycle: CycleInfo, groups: Sequence[Group], shown: Sequence[str]
+) -> EditsInput:
+    settings, record = cycle.settings, cycle.record
+    # A hook that hides something from the Reflector is told of the log alone, not of hints; and
+    # what the Actor is not shown as a hint has to stand in the log.
+    is_shown = settings.continuation_hints and "before_reflection" not in settings.transforms
+    hints: dict[str, str | None] = {}
+    if is_shown:
+        hints["current_task"] = record["current_task"]
+        hints["suggested_response"] = record["suggested_response"]
+    return EditsInput(
+        groups,
+        target=_find_target(settings, cycle.tokens),
+        shown=shown,
+        show_id=settings.show_id if settings.scope == "resource" else None,
+        hints=hints,
+        instruction=settings.reflection.instruction,
+    )
+
+
+def _finish_edits(cycle: CycleInfo, log: EditedLog) -> EffectFlow[_Outcome]:
+    """Let a hook change what became of the changed groups, and name them anew.
 
     Raises:
-        ObserverError: When there is no usable answer, or a hook failed.
+        ObserverError: When nothing was gained, or a hook failed.
     """
     counter = cycle.settings.counter
-    given = {"observations": write_log(groups)}
-    shown = yield from rewrite_by_hook(cycle, "before_reflection", given)
-    request = _build_reflector_input(cycle, groups, _check_left(shown, "before_reflection"))
-    result = yield from reflect(request, counter)
-    said = {"observations": result.text, "current_task": result.current_task}
-    kept = yield from rewrite_by_hook(cycle, "after_reflection", said)
-    text = _check_left(kept, "after_reflection")
-    return replace(
-        result, text=text, tokens=counter.count_text(text), current_task=kept["current_task"]
+    if log.tokens >= sum(group["tokens"] for group in log.given):
+        msg = "the Reflector's edits make the log no smaller"
+        raise ObserverError(msg)
+    written: dict[str, str | None] = {
+        str(at): log.groups[at]["text"] for at in log.find_changed() if log.groups[at]["text"]
+    }
+    kept = yield from rewrite_by_hook(cycle, "after_reflection", written, "observations")
+    for at, text in kept.items():
+        if text != written[at]:
+            left = _check_left({"observations": text}, "after_reflection")
+            log.replace_text(int(at), left, counter)
+    tally: Tally = yield ReadTally()
+    at = iso(cycle.last_reply(tally))
+    changes = log.list_changes(cycle_id=cycle.cycle_id, reflected_at=at)
+    return _Outcome(
+        list(changes.becomes),
+        list(changes.becomes.values()),
+        tokens=log.tokens,
+        text=write_log(log.groups),
+        edited={
+            "edits": log.edits,
+            "dropped": log.dropped,
+            "joined": log.joined,
+            "shortened": log.shortened,
+        },
+        together=changes.together,
     )
 
 
-def ask_reflector_of_threads(
-    cycle: CycleInfo, groups: Sequence[Group]
-) -> EffectFlow[tuple[list[Group], str]]:
-    """Have a shared log condensed, each thread's observations for themselves.
+# --- Rewriting -----------------------------------------------------------------------------------
 
-    Returns:
-        The groups that take the place of those that were read, and what was written.
+
+def _rewrite(
+    cycle: CycleInfo,
+    sources: Sequence[Group],
+    *,
+    questions: int,
+    shown: Sequence[str] | None = None,
+) -> EffectFlow[_Outcome]:
+    """Have the log written anew; with a shared log, each thread's for itself.
+
+    Args:
+        cycle: The cycle.
+        sources: The log.
+        questions: How often it is asked at most.
+        shown: What the Reflector is shown of each group, if a hook was asked already.
 
     Raises:
         ObserverError: When there is no usable answer, or a hook failed.
     """
+    ids = [group["id"] for group in sources]
+    task = None
+    if cycle.settings.scope == "resource":
+        groups, text = yield from _rewrite_threads(cycle, sources, questions, shown)
+    else:
+        result = yield from _rewrite_thread(cycle, sources, questions, shown)
+        tally: Tally = yield ReadTally()
+        groups = regroup(
+            sources,
+            result.text,
+            cycle_id=cycle.cycle_id,
+            reflected_at=iso(cycle.last_reply(tally)),
+            counter=cycle.settings.counter,
+        )
+        text, task = result.text, result.current_task
+    return _Outcome(ids, groups, sum(group["tokens"] for group in groups), text, task)
+
+
+def _rewrite_thread(
+    cycle: CycleInfo, groups: Sequence[Group], questions: int, shown: Sequence[str] | None
+) -> EffectFlow[Reflection]:
+    """Have the log of one thread written anew."""
     settings = cycle.settings
-    given: dict[str, str | None] = {}
-    for group in groups:
-        if group["thread_id"] is not None and group["text"]:
-            given[group["id"]] = group["text"]
-    shown = yield from rewrite_by_hook(cycle, "before_reflection", given, "observations")
-    texts = {
-        key: _check_left({"observations": text}, "before_reflection") for key, text in shown.items()
-    }
-    read = [cast("Group", {**g, "text": texts.get(g["id"], g["text"])}) for g in groups]
-    total = sum(group["tokens"] for group in groups)
-    request = ThreadsReflectorInput(
-        read,
-        settings.show_id,
-        target=_find_target(settings, total),
+    if shown is None:
+        given = {"observations": write_log(groups)}
+        view = yield from rewrite_by_hook(cycle, "before_reflection", given)
+        log = _check_left(view, "before_reflection")
+    else:
+        log = "\n\n".join(filter(None, shown))
+    tokens = sum(group["tokens"] for group in groups)
+    request = ReflectorInput(
+        log=log,
+        tokens=tokens,
+        target=_find_target(settings, tokens),
         instruction=settings.reflection.instruction,
         prompt=settings.observation.prompt,
     )
-    result = yield from reflect_threads(request, settings.counter)
+    result = yield from reflect(request, settings.counter, questions=questions)
+    said = {"observations": result.text, "current_task": result.current_task}
+    kept = yield from rewrite_by_hook(cycle, "after_reflection", said)
+    text = _check_left(kept, "after_reflection")
+    tokens = settings.counter.count_text(text)
+    return replace(result, text=text, tokens=tokens, current_task=kept["current_task"])
+
+
+def _rewrite_threads(
+    cycle: CycleInfo, groups: Sequence[Group], questions: int, shown: Sequence[str] | None
+) -> EffectFlow[tuple[list[Group], str]]:
+    """Have a shared log written anew, each thread's observations for themselves.
+
+    Returns:
+        The groups that take the place of those that were read, and what was written.
+    """
+    settings = cycle.settings
+    if shown is None:
+        shown = yield from _show_groups(cycle, groups)
+    views = zip(groups, shown, strict=True)
+    read = [cast("Group", {**group, "text": view or group["text"]}) for group, view in views]
+    request = ThreadsReflectorInput(
+        read,
+        settings.show_id,
+        target=_find_target(settings, sum(group["tokens"] for group in groups)),
+        instruction=settings.reflection.instruction,
+        prompt=settings.observation.prompt,
+    )
+    result = yield from reflect_threads(request, settings.counter, questions=questions)
     kept = yield from rewrite_by_hook(cycle, "after_reflection", result.texts, "observations")
     said = {
         key: _check_left({"observations": text}, "after_reflection") for key, text in kept.items()
@@ -178,6 +306,15 @@ def ask_reflector_of_threads(
         counter=settings.counter,
     )
     return written, "\n\n".join(said.values())
+
+
+# --- Both ----------------------------------------------------------------------------------------
+
+REFLECTION_TARGET = 0.75
+"""A reflection is dense enough below this part of the log it read (or below the threshold)."""
+
+_BELOW_THRESHOLD = 0.97
+"""What is taken for small enough is then still below the threshold."""
 
 
 def _check_left(texts: Mapping[str, Any], hook: str) -> str:
@@ -196,16 +333,4 @@ def _check_left(texts: Mapping[str, Any], hook: str) -> str:
 def _find_target(settings: Settings, tokens: int) -> int:
     """Tell the size under which a reflection is dense enough."""
     threshold = settings.thresholds.observation_tokens
-    return max(1, min(threshold, round(tokens * REFLECTION_TARGET)))
-
-
-def _build_reflector_input(cycle: CycleInfo, groups: Sequence[Group], log: str) -> ReflectorInput:
-    settings = cycle.settings
-    tokens = sum(group["tokens"] for group in groups)
-    return ReflectorInput(
-        log=log,
-        tokens=tokens,
-        target=_find_target(settings, tokens),
-        instruction=settings.reflection.instruction,
-        prompt=settings.observation.prompt,
-    )
+    return max(1, min(round(threshold * _BELOW_THRESHOLD), round(tokens * REFLECTION_TARGET)))

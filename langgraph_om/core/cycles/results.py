@@ -19,6 +19,7 @@ from langgraph_om.core.events import iso
 from langgraph_om.core.plan import count_others_tokens
 from langgraph_om.core.record.chunks import count_covered, digest_entries, select_live_chunks
 from langgraph_om.core.record.record import count_failures, find_groups, log_tokens
+from langgraph_om.core.record.reflections import place_reflection
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import (
     BufferedReflection,
@@ -67,7 +68,7 @@ def take_in_results(
         if state is None:
             events.append(_build_lost(settings, record, window, operation, now))
             continue
-        misfit = _find_misfit(record, window, operation, pending)
+        misfit = _find_misfit(record, window, operation, pending, state)
         if misfit:
             events.append(discarded_event(record, operation, pending, now, misfit, paid=state))
         elif state["type"] == "buffering-failed":
@@ -122,16 +123,22 @@ def _build_lost(
 
 
 def _find_misfit(
-    record: MemoryRecord, window: Window, operation: Operation, pending: PendingJob
+    record: MemoryRecord,
+    window: Window,
+    operation: Operation,
+    pending: PendingJob,
+    result: JobResult,
 ) -> str | None:
     """Tell why a job's result cannot be used, if so."""
     covers = pending["covers"]
     if operation == "others":
         return None  # the shared log takes in what of it still fits
     if operation == "reflection":
-        if find_groups(record["log"], covers["group_ids"]) is None:
-            return "superseded: the log was reflected otherwise"
-        return None
+        if result["type"] == "buffering-end" and result["operation"] == "reflection":
+            fits = place_reflection(record["log"], result["reflection"]) is not None
+        else:
+            fits = find_groups(record["log"], covers["group_ids"]) is not None
+        return None if fits else "superseded: the log was reflected otherwise"
     start = count_covered(select_live_chunks(record, window))
     entries = window.entries[start : start + len(covers["ids"])]
     if [entry.key for entry in entries] != covers["ids"]:
@@ -191,7 +198,7 @@ def drop_stale_buffers(record: MemoryRecord, window: Window, now: datetime) -> l
         why = "stale: the messages of this chunk were changed or observed otherwise"
         events.append(discarded_event(record, "observation", chunk, now, why))
     buffered = record["reflection"]
-    if buffered and find_groups(record["log"], buffered["group_ids"]) is None:
+    if buffered and place_reflection(record["log"], buffered) is None:
         why = "superseded: the log was reflected otherwise"
         events.append(discarded_event(record, "reflection", buffered, now, why))
     return events

@@ -151,9 +151,11 @@ MAX_SHOWN_RANGES: Final = 5
 def write_range(group: Group) -> str:
     """Return the line that names the messages of a group; empty when it has no ranges.
 
+    Those come first from which items were joined into it.
+
     Of many ranges, neighbours are shown as one; any id in the line is a place to read from.
     """
-    ranges = group["ranges"]
+    ranges = [*group.get("sources", []), *group["ranges"]]
     size = len(ranges)
     parts = min(size, MAX_SHOWN_RANGES)
     runs = (ranges[size * at // parts : size * (at + 1) // parts] for at in range(parts))

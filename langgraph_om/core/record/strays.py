@@ -67,9 +67,11 @@ def check_observed(
     if at == old["index"]:
         count = old["count"] + moved
         return {"last": newest, "index": last, "count": count, "strays": old["strays"]}, 0
-    count = _count(messages[: last + 1])
-    grown = count - old["count"] - moved if at >= 0 else 0
     before = [key for key, _ in _select_before(messages, start)]
+    if record["evicted"] in before:  # the caller kept what may be removed
+        del before[: before.index(record["evicted"]) + 1]
+    count = len(before)
+    grown = count - old["count"] - moved if at >= 0 else 0
     strays = [key for key in before if key in set(old["strays"])]
     if grown > 0 and record["scope"] == "thread":
         new = [key for key in _find_uncovered(record, before) if key not in strays]

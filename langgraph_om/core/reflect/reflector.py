@@ -1,8 +1,8 @@
-"""Ask the Reflector to condense the log, each time more firmly, and take the best answer.
+"""Have the Reflector write the log anew, in fewer tokens, and take the best answer.
 
-`reflect` and `reflect_threads` are flows like `observe`. They start without guidance (level 0) and
-climb to level 4; the first valid answer under the target is taken, else the smallest valid one that
-is smaller than the log.
+`reflect` and `reflect_threads` are flows like `observe`. The question names the size that is
+wanted. An answer that misses it, or cannot be read, is shown again with what is wrong; the first
+one that is small enough is taken, else the smallest valid one that is smaller than the log.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.message_keys import ShowId
+from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
 from langgraph_om.core.observe.observer import build_failure, render_output_format, render_rules
 from langgraph_om.core.observe.parse_answer import Parsed, parse_output
@@ -26,7 +27,15 @@ from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Group
 from langgraph_om.errors import ObserverError
 
-MAX_LEVEL = 4
+MAX_QUESTIONS: Final = 3
+"""A reflection asks no more often."""
+
+_TOLERANCE: Final = 1.03
+
+
+def is_small_enough(tokens: int, target: int) -> bool:
+    """Return whether a log is dense enough: another question is not worth less than 3 %."""
+    return tokens < target * _TOLERANCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +46,7 @@ class ReflectorInput:
     tokens: int
     """Tokens of the log; an answer has to have fewer."""
     target: int
-    """Tokens under which an answer is taken at once."""
+    """Tokens to stay under."""
     instruction: str | None = None
     prompt: str = "default"
     """Which of the Observer's prompts wrote the log."""
@@ -50,7 +59,7 @@ class ThreadsReflectorInput:
     groups: Sequence[Group]
     show_id: ShowId
     target: int
-    """Tokens of all groups together, under which an answer is taken at once."""
+    """Tokens of all groups together, to stay under."""
     instruction: str | None = None
     prompt: str = "default"
     """Which of the Observer's prompts wrote the log."""
@@ -63,7 +72,6 @@ class Reflection:
     text: str
     tokens: int
     current_task: str | None
-    level: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +82,6 @@ class ThreadsReflection:
     """By thread id; the observations of all other threads stay."""
     tokens: int
     """Tokens of all groups that were read, with the new texts in place."""
-    level: int
 
 
 ResultT = TypeVar("ResultT", Reflection, ThreadsReflection)
@@ -86,112 +93,119 @@ class _Attempt(Generic[ResultT]):
 
     result: ResultT | None = None
     """`None` for one that cannot be used."""
-    tokens: int | None = None
-    """What the next question is told of it; `None` leaves what was told before."""
     problem: str = ""
+    is_shown: bool = False
+    """Whether the next question shows the answer again."""
 
 
-def reflect(request: ReflectorInput, counter: TokenCounter) -> Flow[Reflection]:
+def reflect(
+    request: ReflectorInput, counter: TokenCounter, *, questions: int = MAX_QUESTIONS
+) -> Flow[Reflection]:
     """Ask the Reflector until an answer is small enough, and return the best one.
 
     Raises:
         ObserverError: When no answer is valid and smaller than the log.
     """
-    build_question = partial(_build_question, request)
+    messages = _build_question(
+        "reflector_task",
+        escape(request.log),
+        request.tokens,
+        target=request.target,
+        instruction=request.instruction,
+        prompt=request.prompt,
+    )
     read = partial(_read_answer, request, counter)
-    return (yield from _climb(build_question, read, request.tokens, request.target))
+    return (yield from _ask(messages, read, request.target, questions))
 
 
 def reflect_threads(
-    request: ThreadsReflectorInput, counter: TokenCounter
+    request: ThreadsReflectorInput, counter: TokenCounter, *, questions: int = MAX_QUESTIONS
 ) -> Flow[ThreadsReflection]:
     """Ask the Reflector until the log is small enough, and return the best of its answers.
 
     Raises:
         ObserverError: When no answer makes the observations of any thread smaller.
     """
-    sizes = _count_by_thread(request.groups)
-    thread_ids = {request.show_id(thread): thread for thread in sizes}
-
-    def read(reply: ModelReply, level: int) -> _Attempt[ThreadsReflection]:
-        answers = parse_sections(reply.text, thread_ids.keys(), cut_off=reply.cut_off)
-        texts = _select_smaller(answers, thread_ids, sizes, counter)
-        if not texts:
-            problem = answers.problem or "it makes the observations of no thread smaller"
-            return _Attempt(problem=problem)
-        tokens = _count_after(request.groups, texts, counter)
-        return _Attempt(ThreadsReflection(texts, tokens, level), tokens)
-
-    build_question = partial(_build_threads_question, request)
-    size = sum(group["tokens"] for group in request.groups)
-    return (yield from _climb(build_question, read, size, request.target))
+    messages = _build_question(
+        "reflector_threads_task",
+        render_for_reflector(request.groups, request.show_id),
+        sum(group["tokens"] for group in request.groups),
+        target=request.target,
+        instruction=request.instruction,
+        prompt=request.prompt,
+    )
+    read = partial(_read_sections, request, counter)
+    return (yield from _ask(messages, read, request.target, questions))
 
 
-def _climb(
-    build_question: Callable[[int, int], list[BaseMessage]],
-    read: Callable[[ModelReply, int], _Attempt[ResultT]],
-    tokens: int,
+def _ask(
+    messages: Sequence[BaseMessage],
+    read: Callable[[ModelReply], _Attempt[ResultT]],
     target: int,
+    questions: int,
 ) -> Flow[ResultT]:
-    """Ask level by level until an answer is small enough, and return the best one.
+    """Ask until an answer is small enough, and return the best one.
 
     Args:
-        build_question: Writes the question of a level; it is told the tokens of the last answer.
-        read: Says what an answer of a level comes to.
-        tokens: Tokens of the log.
-        target: Tokens under which an answer is taken at once.
+        messages: The question.
+        read: Says what an answer comes to.
+        target: Tokens to stay under.
+        questions: How often it is asked at most.
 
     Raises:
         ObserverError: When no answer is of use.
     """
     best: ResultT | None = None
     problem = ""
-    for level in range(MAX_LEVEL + 1):
-        reply = yield AskModel("reflector", build_question(level, tokens))
+    added: list[BaseMessage] = []
+    for _ in range(questions):
+        reply = yield AskModel("reflector", [*messages, *added])
         if reply.error is not None:
             if best is None:
                 raise build_failure(reply.error, "Reflector") from reply.error
             break
-        attempt = read(reply, level)
-        problem = attempt.problem
-        tokens = tokens if attempt.tokens is None else attempt.tokens
-        result = attempt.result
+        attempt = read(reply)
+        result, problem = attempt.result, attempt.problem
         if result is not None and (best is None or result.tokens < best.tokens):
             best = result
-        if best is not None and best.tokens < target:
+        if best is not None and is_small_enough(best.tokens, target):
             break
+        if result is not None:
+            problem = _describe_excess(result.tokens, target)
+        is_shown = result is not None or attempt.is_shown
+        added = [AIMessage(sanitize(reply.text))] if is_shown else []
+        added.append(HumanMessage(fill("reflector_retry", problem=_write_sentence(problem))))
     if best is None:
-        msg = f"the Reflector gave no usable answer in {MAX_LEVEL + 1} attempts: {problem}"
+        times = f"{questions} attempts" if questions > 1 else "1 attempt"
+        msg = f"the Reflector gave no usable answer in {times}: {problem}"
         raise ObserverError(msg)
     return best
+
+
+def _describe_excess(tokens: int, target: int) -> str:
+    over = tokens - target + 1
+    return f"it has {tokens} tokens, {over} too many: fewer than {target} are needed"
+
+
+def _write_sentence(problem: str) -> str:
+    return f"{problem[:1].upper()}{problem[1:]}".rstrip(".") + "."
 
 
 # --- One thread ----------------------------------------------------------------------------------
 
 
-def _build_question(request: ReflectorInput, level: int, previous_tokens: int) -> list[BaseMessage]:
-    return _fill_question(
-        "reflector_task",
-        escape(request.log),
-        level,
-        previous_tokens,
-        target=request.target,
-        instruction=request.instruction,
-        prompt=request.prompt,
-    )
-
-
 def _read_answer(
-    request: ReflectorInput, counter: TokenCounter, reply: ModelReply, level: int
+    request: ReflectorInput, counter: TokenCounter, reply: ModelReply
 ) -> _Attempt[Reflection]:
     parsed = parse_output(reply.text, cut_off=reply.cut_off)
     if parsed.status != "ok":
-        return _Attempt(problem=_describe_problem(parsed))
+        return _Attempt(None, _describe_problem(parsed), parsed.status == "malformed")
     tokens = counter.count_text(parsed.observations)
     if tokens >= request.tokens:
         problem = f"it has {tokens} tokens, the log it replaces {request.tokens}"
-        return _Attempt(tokens=tokens, problem=problem)
-    return _Attempt(Reflection(parsed.observations, tokens, parsed.current_task, level), tokens)
+        wanted = f"fewer than {request.target} are needed"
+        return _Attempt(None, f"{problem}; {wanted}", is_shown=True)
+    return _Attempt(Reflection(parsed.observations, tokens, parsed.current_task))
 
 
 def _describe_problem(parsed: Parsed) -> str:
@@ -203,6 +217,19 @@ def _describe_problem(parsed: Parsed) -> str:
 # --- Several threads -----------------------------------------------------------------------------
 
 
+def _read_sections(
+    request: ThreadsReflectorInput, counter: TokenCounter, reply: ModelReply
+) -> _Attempt[ThreadsReflection]:
+    sizes = _count_by_thread(request.groups)
+    thread_ids = {request.show_id(thread): thread for thread in sizes}
+    answers = parse_sections(reply.text, thread_ids.keys(), cut_off=reply.cut_off)
+    texts = _select_smaller(answers, thread_ids, sizes, counter)
+    if not texts:
+        problem = answers.problem or "it makes the observations of no thread smaller"
+        return _Attempt(None, problem, answers.status in ("ok", "malformed"))
+    return _Attempt(ThreadsReflection(texts, _count_after(request.groups, texts, counter)))
+
+
 def _count_by_thread(groups: Sequence[Group]) -> dict[str, int]:
     """Count the tokens of each thread with observations."""
     sizes: dict[str, int] = {}
@@ -210,20 +237,6 @@ def _count_by_thread(groups: Sequence[Group]) -> dict[str, int]:
         if group["thread_id"] is not None and group["text"]:
             sizes[group["thread_id"]] = sizes.get(group["thread_id"], 0) + group["tokens"]
     return sizes
-
-
-def _build_threads_question(
-    request: ThreadsReflectorInput, level: int, previous_tokens: int
-) -> list[BaseMessage]:
-    return _fill_question(
-        "reflector_threads_task",
-        render_for_reflector(request.groups, request.show_id),
-        level,
-        previous_tokens,
-        target=request.target,
-        instruction=request.instruction,
-        prompt=request.prompt,
-    )
 
 
 def _select_smaller(
@@ -249,11 +262,10 @@ def _count_after(groups: Sequence[Group], texts: Mapping[str, str], counter: Tok
 # --- Both ----------------------------------------------------------------------------------------
 
 
-def _fill_question(
+def _build_question(
     task: str,
     log: str,
-    level: int,
-    previous_tokens: int,
+    tokens: int,
     *,
     target: int,
     instruction: str | None,
@@ -264,8 +276,7 @@ def _fill_question(
     Args:
         task: The name of the prompt that contains the log.
         log: The log, its tags escaped.
-        level: How dense the answer has to be, 0 to 4.
-        previous_tokens: Tokens of the previous answer.
+        tokens: Tokens of the log.
         target: Tokens to stay under.
         instruction: The developer's own instruction.
         prompt: Which of the Observer's prompts wrote the log.
@@ -276,14 +287,5 @@ def _fill_question(
         observer_rules=render_rules(prompt),
         custom=instruction or "",
     )
-    guidance = (
-        fill(
-            f"reflector_level_{level}",
-            previous_tokens=str(previous_tokens),
-            target_tokens=str(target),
-        )
-        if level
-        else ""
-    )
-    request = fill(task, observations=log, level_guidance=guidance)
+    request = fill(task, observations=log, log_tokens=str(tokens), target_tokens=str(target))
     return [SystemMessage(system), HumanMessage(request)]

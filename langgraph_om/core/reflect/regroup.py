@@ -12,12 +12,12 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Final
 
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.message_keys import ShowId, derive_id
 from langgraph_om.core.observe.thread_sections import wrap_section
+from langgraph_om.core.record.ranges import collect_ranges
 from langgraph_om.core.record.record import group_by_thread, write_log
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Group
@@ -68,7 +68,7 @@ def regroup(
             {
                 "id": derive_id("group", cycle_id, len(groups)),
                 "kind": "reflection",
-                "ranges": _collect_ranges(share),
+                "ranges": collect_ranges(share),
                 "thread_id": share[0]["thread_id"],
                 "observed_at": reflected_at,
                 "text": carried,
@@ -129,9 +129,6 @@ def regroup_threads(
 
 # --- Sections and their sources ------------------------------------------------------------------
 
-_OwnedRange = tuple[str | None, str, str]
-"""A range of messages behind the thread they belong to: thread, first, last."""
-
 
 @dataclass(frozen=True, slots=True)
 class _DaySection:
@@ -166,39 +163,6 @@ def _assign_sources(sources: Sequence[Group], days: Sequence[date]) -> list[list
         earliest = max(earliest, place)
         shares[earliest].append(source)
     return shares
-
-
-MAX_RANGES: Final = 20
-"""More ranges of one group are joined in pairs, the oldest first."""
-
-
-def _collect_ranges(groups: Sequence[Group]) -> list[list[str]]:
-    """Return the ranges of groups, each for itself as long as there are not too many of them.
-
-    Ranges are joined only with the next one of the same thread, which continues where the one
-    before it ended.
-    """
-    ranges = [
-        (group["thread_id"], first, last) for group in groups for first, last in group["ranges"]
-    ]
-    while len(ranges) > MAX_RANGES and len(joined := _join_oldest(ranges)) < len(ranges):
-        ranges = joined
-    return [[first, last] for _, first, last in ranges]
-
-
-def _join_oldest(ranges: Sequence[_OwnedRange]) -> list[_OwnedRange]:
-    """Join pairs of neighbours of one thread, from the oldest on, while there are too many."""
-    joined: list[_OwnedRange] = []
-    at = 0
-    while at < len(ranges):
-        owner, first, last = ranges[at]
-        excess = len(joined) + len(ranges) - at - MAX_RANGES
-        if excess > 0 and at + 1 < len(ranges) and ranges[at + 1][0] == owner:
-            at += 1
-            last = ranges[at][2]
-        joined.append((owner, first, last))
-        at += 1
-    return joined
 
 
 def _find_places(

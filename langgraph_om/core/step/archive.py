@@ -294,7 +294,9 @@ def find_unarchived(
         if is_conversation(message):
             found[key] = message
     # From the start, behind what was removed: the archive knows what it has already.
-    return record["evicted"], drop_deleted(record, _select_conversation(messages))
+    entries = _select_conversation(messages)
+    removed = next((at for at, (key, _) in enumerate(entries) if key == record["evicted"]), -1)
+    return record["evicted"], drop_deleted(record, entries[removed + 1 :])
 
 
 def _find_all_unarchived(

@@ -82,8 +82,9 @@ def test_the_current_turn_is_in_the_archive_already(archive: SQLAlchemyArchive) 
 def test_pages_of_the_archive_are_those_of_the_state(archive: SQLAlchemyArchive) -> None:
     agent = recalling(archive=archive)
     talk(agent.graph, on_thread(resource_id="ana"), turns(8, lookups=("", "2")), agent.clock)
-    state = values(agent.graph, on_thread())
-    alone = remembering(scripted(), Clock(), retrieval=True)
+    alone = recalling()
+    talk(alone.graph, on_thread(), turns(8, lookups=("", "2")), alone.clock)
+    state, kept = values(agent.graph, on_thread()), values(alone.graph, on_thread())
     for arguments in (
         {},
         {"page": 2, "limit": 5},
@@ -94,7 +95,7 @@ def test_pages_of_the_archive_are_those_of_the_state(archive: SQLAlchemyArchive)
         {"cursor": "h2", "partIndex": 0},
     ):
         archived = agent.memory.recall(state, on_thread(resource_id="ana"), **arguments)
-        assert archived == alone.recall(state, on_thread(), **arguments), arguments
+        assert archived == alone.memory.recall(kept, on_thread(), **arguments), arguments
 
 
 def test_threads_are_filtered_by_their_creation(archive: SQLAlchemyArchive) -> None:

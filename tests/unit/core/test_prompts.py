@@ -16,10 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_om.core.prompts import fill, load, names
+from langgraph_om.core.reflect.edits import parse_edits
 
 SNAPSHOTS = Path(__file__).parent / "snapshots" / "prompts"
 SLOT = re.compile(r"\{\{(\w+)\}\}")
-LEVELS = {"previous_tokens": "33100", "target_tokens": "30000"}
+SIZES = {"log_tokens": "40100", "target_tokens": "30000"}
+PROGRESS = {
+    "freed_tokens": "9700",
+    "refused": "Left out of them:\n- 14: its items have no number '12'",
+}
 CUSTOM = "Note every allergy and every medicine the user mentions."
 
 HINTS = {
@@ -88,20 +93,30 @@ SAMPLES: dict[str, dict[str, str]] = {
         "custom": "Keep doses with their units.",
         "output_format": REFLECTOR_FORM,
     },
-    "reflector_level_1": LEVELS,
-    "reflector_level_2": LEVELS,
-    "reflector_level_3": LEVELS,
-    "reflector_level_4": LEVELS,
+    "reflector_edits": {"custom": "Keep doses with their units."},
+    "reflector_edits_progress": PROGRESS,
+    "reflector_edits_task": {
+        "observations": "Date: Mar 2, 2026\n[1 ~12] * 🔴 (18:05) User is allergic to walnuts",
+        "hints": "<current-task>Plan Saturday's dinner.</current-task>",
+        "threads": load("reflector_edits_threads"),
+        "progress": fill("reflector_edits_progress", **PROGRESS),
+        "log_tokens": "41200",
+        "free_tokens": "12300",
+    },
+    "reflector_edits_threads": {},
+    "reflector_retry": {
+        "problem": "It has 33100 tokens, 3101 too many: fewer than 30000 are needed."
+    },
     "reflector_threads_task": {
         "observations": (
             '<thread id="a1">\nDate: Mar 2, 2026\n'
             "* 🔴 (18:05) User is allergic to walnuts\n</thread>"
         ),
-        "level_guidance": fill("reflector_level_1", **LEVELS),
+        **SIZES,
     },
     "reflector_task": {
         "observations": "Date: Mar 2, 2026\n* 🔴 (18:05) User is allergic to walnuts",
-        "level_guidance": fill("reflector_level_1", **LEVELS),
+        **SIZES,
     },
 }
 
@@ -130,10 +145,11 @@ MAX_TOKENS = {  # of the file alone, its slots open
     "recall_search": 50,
     "recall_threads": 50,
     "reflector": 1000,
-    "reflector_level_1": 150,
-    "reflector_level_2": 150,
-    "reflector_level_3": 150,
-    "reflector_level_4": 150,
+    "reflector_edits": 1200,
+    "reflector_edits_progress": 100,
+    "reflector_edits_task": 150,
+    "reflector_edits_threads": 150,
+    "reflector_retry": 120,
     "reflector_task": 120,
     "reflector_threads_task": 250,
 }
@@ -203,7 +219,8 @@ def test_prompt_stays_within_its_tokens(name: str) -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_slots_stand_alone_on_their_line_unless_they_are_a_few_words(name: str) -> None:
-    inline = {"problem", "previous_tokens", "target_tokens"}
+    inline = {"problem", "target_tokens"}
+    inline |= {"freed_tokens", "log_tokens", "free_tokens"}
     for slot in set(_slots(name)) - inline:
         assert f"{{{{{slot}}}}}" in load(name).splitlines()
 
@@ -227,8 +244,20 @@ def test_request_comes_after_the_material() -> None:
     task = fill("observer_task", **SAMPLES["observer_task"])
     assert task.index("</conversation>") < task.index("Write the new observations")
     reflect = fill("reflector_task", **SAMPLES["reflector_task"])
-    assert reflect.index("</observation-log>") < reflect.index("Your previous attempt")
-    assert reflect.index("Your previous attempt") < reflect.index("Write the condensed log")
+    assert reflect.index("</observation-log>") < reflect.index("fewer than 30000 tokens")
+
+
+def test_the_amount_is_the_last_that_the_reflector_reads() -> None:
+    task = fill("reflector_edits_task", **SAMPLES["reflector_edits_task"])
+    parts = ["</observation-log>", "<current-task>", "several conversations", "freed 9700"]
+    places = [task.index(part) for part in [*parts, "free 12300"]]
+    assert places == sorted(places)
+
+
+def test_the_example_of_edits_is_read_as_edits() -> None:
+    _, _, rest = load("reflector_edits").partition("<example>\n")
+    example = rest.partition("\n</example>")[0]
+    assert len(parse_edits(example)) == len(example.split("\n")) == 3
 
 
 def test_values_keep_their_blank_lines_and_indentation() -> None:
@@ -262,7 +291,7 @@ texts = st.lists(st.sampled_from(PIECES), min_size=1).map("".join).filter(str.st
 
 
 @settings(deadline=None, max_examples=60)
-@given(values=st.lists(texts, min_size=4, max_size=4), name=st.sampled_from(names()))
+@given(values=st.lists(texts, min_size=6, max_size=6), name=st.sampled_from(names()))
 def test_values_go_in_once_and_unchanged(values: list[str], name: str) -> None:
     slots = dict(zip(_slots(name), values, strict=False))
     filled = fill(name, **slots)

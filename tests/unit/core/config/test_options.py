@@ -88,6 +88,8 @@ OUT_OF_RANGE: list[tuple[str, object]] = [
     ("observation.thread_title", None),
     ("observation.prompt", "short"),
     ("observation.prompt", None),
+    ("reflection.form", "rewriting"),
+    ("reflection.form", None),
     ("observation.instruction", 5),
     ("reflection.instruction", ["be brief"]),
     ("observation.model_settings", None),

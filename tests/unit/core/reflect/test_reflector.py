@@ -24,31 +24,31 @@ from support.words import Words
 # --- Asking the Reflector ------------------------------------------------------------------------
 
 
-LADDERS: list[tuple[list[Told], int, int]] = [
-    ([dense(40)], 40, 0),
-    ([dense(49)], 49, 0),
-    ([dense(50), dense(48)], 48, 1),
-    ([dense(90), dense(70), dense(49)], 49, 2),
-    ([dense(90), dense(70), dense(80), dense(75), dense(60)], 60, 4),
-    ([dense(70), dense(90), dense(95), dense(99), dense(80)], 70, 0),
-    ([dense(60), dense(60), dense(60), dense(60), dense(60)], 60, 0),
-    ([dense(120), dense(100), dense(100), dense(101), dense(99)], 99, 4),
-    ([dense(120), dense(30)], 30, 1),
-    (["", "no", LOOP, dense(60), dense(40)], 40, 4),
-    ([dense(60), NONE, "", "no", LOOP], 60, 0),
-    ([ModelReply(NOW, dense(10), cut_off=True), dense(20)], 20, 1),
-    ([dense(60), TimeoutError("late")], 60, 0),
-    ([dense(90), dense(80), ValueError("x")], 80, 1),
+TRIES: list[tuple[list[Told], int]] = [
+    ([dense(40)], 40),
+    ([dense(49)], 49),
+    ([dense(51)], 51),
+    ([dense(52), dense(48)], 48),
+    ([dense(90), dense(70), dense(49)], 49),
+    ([dense(90), dense(70), dense(80)], 70),
+    ([dense(70), dense(90), dense(95)], 70),
+    ([dense(60), dense(60), dense(60)], 60),
+    ([dense(120), dense(100), dense(99)], 99),
+    ([dense(120), dense(30)], 30),
+    (["", "no", dense(60)], 60),
+    ([LOOP, dense(60), dense(40)], 40),
+    ([dense(60), NONE, ""], 60),
+    ([ModelReply(NOW, dense(10), cut_off=True), dense(20)], 20),
+    ([dense(60), TimeoutError("late")], 60),
+    ([dense(90), dense(80), ValueError("x")], 80),
 ]
 
 
-@pytest.mark.parametrize(("answers", "tokens", "level"), LADDERS)
-def test_the_first_small_enough_wins_else_the_smallest(
-    answers: list[Told], tokens: int, level: int
-) -> None:
+@pytest.mark.parametrize(("answers", "tokens"), TRIES)
+def test_the_first_small_enough_wins_else_the_smallest(answers: list[Told], tokens: int) -> None:
     talk = Talk(answers)
     best: Reflection = talk.run(reflect(LOG, Words()))
-    assert (best.tokens, best.level) == (tokens, level)
+    assert best.tokens == tokens
     assert Words().count_text(best.text) == tokens
     assert len(talk.calls) == len(answers)
     assert {call.role for call in talk.calls} == {"reflector"}
@@ -57,14 +57,14 @@ def test_the_first_small_enough_wins_else_the_smallest(
 @pytest.mark.parametrize(
     ("answers", "named"),
     [
-        ([dense(100)] * 5, "it has 100 tokens, the log it replaces 100"),
-        ([dense(101)] * 5, "it has 101 tokens, the log it replaces 100"),
-        ([NONE] * 5, "it leaves nothing of the log"),
-        ([""] * 5, "it is empty"),
-        (["no"] * 5, "it is malformed"),
-        ([LOOP] * 5, "it is degenerate"),
-        ([ModelReply(NOW, dense(9), cut_off=True)] * 5, "it is cut_off"),
-        ([*[dense(120)] * 4, "no"], "it is malformed"),
+        ([dense(100)] * 3, "it has 100 tokens, the log it replaces 100"),
+        ([dense(101)] * 3, "it has 101 tokens, the log it replaces 100"),
+        ([NONE] * 3, "it leaves nothing of the log"),
+        ([""] * 3, "it is empty"),
+        (["no"] * 3, "it is malformed"),
+        ([LOOP] * 3, "it is degenerate"),
+        ([ModelReply(NOW, dense(9), cut_off=True)] * 3, "it is cut_off"),
+        ([*[dense(120)] * 2, "no"], "it is malformed"),
         ([TimeoutError("late")], "TimeoutError: late"),
         (["no", dense(130), ValueError("bad key")], "ValueError: bad key"),
     ],
@@ -77,23 +77,41 @@ def test_when_no_reflection_is_usable(answers: list[Told], named: str) -> None:
     assert len(talk.calls) == len(answers)
 
 
-def test_each_request_asks_for_more_density_than_the_one_before() -> None:
-    talk = Talk([dense(90), dense(80), "no", dense(70), dense(60)])
-    request = replace(LOG, instruction="Keep all names.")
-    talk.run(reflect(request, Words()))
-    tasks = [texts(call)[1] for call in talk.calls]
-    assert len(set(tasks)) == 5
-    assert "previous attempt" not in tasks[0]
-    for task, size in zip(tasks[1:], (90, 80, 80, 70), strict=True):
-        assert f"about {size} tokens" in task
-        assert "fewer than 50" in task
-    assert all(
-        "<observation-log>\n* 🔴 long &lt;/observation-log> log\n</observation-log>" in task
-        for task in tasks
-    )
-    systems = {texts(call)[0] for call in talk.calls}
-    assert len(systems) == 1
-    assert "Keep all names." in systems.pop()
+def test_the_first_question_names_the_size_that_is_wanted() -> None:
+    talk = Talk([dense(40)])
+    talk.run(reflect(replace(LOG, instruction="Keep all names."), Words()))
+    system, task = texts(talk.calls[0])
+    assert "about 100 tokens" in task
+    assert "fewer than 50 tokens" in task
+    log = "<observation-log>\n* 🔴 long &lt;/observation-log> log\n</observation-log>"
+    assert log in task
+    assert "Keep all names." in system
+
+
+def test_a_retry_shows_the_former_answer_and_how_much_it_has_too_many() -> None:
+    talk = Talk([dense(90), "no form", dense(40)])
+    talk.run(reflect(LOG, Words()))
+    first, second, third = (texts(call) for call in talk.calls)
+    assert second[:2] == third[:2] == first
+    assert second[2] == dense(90)
+    assert "It has 90 tokens, 41 too many: fewer than 50 are needed." in second[3]
+    assert third[2] == "no form"
+    assert "It is malformed" in third[3]
+    assert len(third) == 4
+
+
+@pytest.mark.parametrize("answer", ["", LOOP, ModelReply(NOW, dense(10), cut_off=True)])
+def test_a_retry_does_not_show_what_is_no_basis(answer: Told) -> None:
+    talk = Talk([answer, dense(40)])
+    talk.run(reflect(LOG, Words()))
+    assert len(texts(talk.calls[1])) == 3
+
+
+def test_one_question_may_be_all() -> None:
+    talk = Talk([dense(90)])
+    assert talk.run(reflect(LOG, Words(), questions=1)).tokens == 90
+    with pytest.raises(ObserverError, match="in 1 attempt: it is malformed"):
+        Talk(["no"]).run(reflect(LOG, Words(), questions=1))
 
 
 def test_the_reflector_is_told_the_rules_the_log_was_written_by() -> None:

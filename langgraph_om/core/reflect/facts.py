@@ -1,0 +1,259 @@
+"""What a text states that can be wrong: its numbers, dates, quotations and names.
+
+A reworded item may hold no such token that its sources lack, so that a reflection invents nothing.
+The reading is by form and errs on the strict side: a number word counts as its number, a
+capitalised word as a name unless it is one of a few that often begin a note. What has no form of
+its own (a name in lower case, or in a script without capitals) is not seen.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import date
+from functools import reduce
+from typing import Final
+
+from langgraph_om.core.content.dates import observation_date
+
+MAX_QUOTATIONS: Final = 40
+"""A text with more quotations is taken for invented, as each is looked for in the sources."""
+
+_ONE_FORM: Final = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"), "-") | {
+    0x2018: "'",
+    0x2019: "'",
+}
+"""Dashes and quotation marks that are written in several ways."""
+_WORD: Final = re.compile(r"[^\W_]+")
+_HAS_DIGIT: Final = r"(?=[^\W\d_]*+\d)[^\W_]++"
+_NUMBER: Final = re.compile(rf"(?<![^\W_]){_HAS_DIGIT}(?:[.,:/-]{_HAS_DIGIT})*+")
+_IDENTIFIER: Final = re.compile(r"[^\s\"'“”‘’«»„`()\[\]{}<>,;]+")
+_IDENTIFIER_SIGNS: Final = re.compile(r"\w[_@\\]|[@#_]\w|://|\w\.\w|^~?/\w")
+_EDGES: Final = ".,:;!?*-…$€£%+~="
+_ABBREVIATIONS: Final = frozenset({"e.g", "i.e", "a.m", "p.m", "u.s", "w.r.t"})
+_MONTH_NAMES: Final = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+_DAY_NAMES: Final = (
+    *("monday", "tuesday", "wednesday", "thursday"),
+    *("friday", "saturday", "sunday"),
+)
+_SHORT_NAMES: Final = frozenset({"sept", "tues", "thur", "thurs"})
+_RELATIVE_DAYS: Final = frozenset({"today", "tomorrow", "tonight", "yesterday"})
+_MONTH: Final = r"(?P<month>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_MONTH_DAY: Final = re.compile(rf"\b{_MONTH} ?(?P<day>\d{{1,2}})(?!\d)", re.IGNORECASE)
+_DAY_MONTH: Final = re.compile(
+    rf"(?<!\d)(?P<day>\d{{1,2}})(?:st|nd|rd|th)? (?:of )?{_MONTH}\b", re.IGNORECASE
+)
+_MONTH_YEAR: Final = re.compile(rf"\b{_MONTH}(?: \d{{1,2}}\b)?,? (?P<day>\d{{4}})\b", re.IGNORECASE)
+_ENDING: Final = r"(?:st|nd|rd|th)?"
+_YEAR: Final = r"(?:,? (?P<year>\d{4}))?"
+_DAYS: Final = (
+    re.compile(rf"\b{_MONTH} ?(?P<day>\d{{1,2}}){_ENDING}(?!\w){_YEAR}(?!\w)", re.IGNORECASE),
+    re.compile(rf"(?<!\w)(?P<day>\d{{1,2}}){_ENDING} (?:of )?{_MONTH}{_YEAR}(?!\w)", re.IGNORECASE),
+    re.compile(rf"\b{_MONTH},? (?P<year>\d{{4}})(?!\w)", re.IGNORECASE),
+)
+"""A day, or a month of a year, in words."""
+_QUOTES: Final = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r'"([^"\n]*)(?:"|$)',
+        r"`([^`\n]*)(?:`|$)",
+        r"[“„]([^“”„\n]*)(?:[“”]|$)",
+        r"«([^«»\n]*)(?:»|$)",
+        r"[「『]([^「」『』\n]*)(?:[」』]|$)",
+        r"(?<!\w)'([^'\n]*)'(?!\w)",
+    )
+)
+_SPACE: Final = re.compile(r"\s+")
+
+_SMALL: Final = (
+    *("two", "three", "four", "five", "six", "seven", "eight"),
+    *("nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen"),
+    *("sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
+)
+_NUMBER_WORDS: Final = {word: str(at) for at, word in enumerate(_SMALL, 2)} | {
+    "zero": "0",
+    "thirty": "30",
+    "forty": "40",
+    "fifty": "50",
+    "sixty": "60",
+    "seventy": "70",
+    "eighty": "80",
+    "ninety": "90",
+    "hundred": "100",
+    "thousand": "1000",
+    "million": "1000000",
+    "billion": "1000000000",
+    "dozen": "12",
+    "twice": "2",
+    "thrice": "3",
+}
+_OPENINGS: Final = frozenset(
+    {"a", "an", "the", "i", "in", "on", "at", "for", "to", "of", "as", "by"}
+    | {"with", "from", "and", "but", "or", "if", "no", "not", "now", "both", "also", "still"}
+    | {"since", "until", "after", "before", "when", "while", "because", "so", "then"}
+    | {"it", "its", "they"}
+    | {"he", "she", "has", "is", "was", "had", "are", "were", "asked", "said", "told", "wants"}
+    | {"likes", "plans", "says", "agreed", "done", "open"}
+)
+"""Words that are no name where they begin a note, though they are capitalised there."""
+_PARTIES: Final = frozenset({"user", "assistant", "i"})
+_SENTENCE_SIGNS: Final = ".:;!?(-[>\"'"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The tokens of a text that a rewording may not add to."""
+
+    numbers: frozenset[str] = frozenset()
+    dates: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+    """Capitalised words and identifiers."""
+    words: frozenset[str] = frozenset()
+    """All words and identifiers, in lower case."""
+
+    def join(self, other: Facts) -> Facts:
+        """Return the facts of both texts together."""
+        return Facts(
+            self.numbers | other.numbers,
+            self.dates | other.dates,
+            self.names | other.names,
+            self.words | other.words,
+        )
+
+
+def find_invented(text: str, sources: Iterable[str], headings: Iterable[str] = ()) -> str:
+    """Return what a text holds that its sources lack, in words; empty when there is nothing.
+
+    Args:
+        text: The new text, without mark and time.
+        sources: The texts that it replaces.
+        headings: The date headings above them.
+    """
+    said, given = _normalize(text), [_normalize(source) for source in sources]
+    days = [day for heading in headings if (day := observation_date(heading)) is not None]
+    new = _read(_without_days(said, days))
+    known = reduce(Facts.join, map(_read, given), Facts(dates=frozenset(_name_parts(days))))
+    for found, allowed, kind in (
+        (new.numbers, known.numbers, "the number"),
+        (new.dates, known.dates, "the date"),
+        (new.names, known.words, "the name"),
+    ):
+        if invented := sorted(found - allowed):
+            return f"{kind} {invented[0]!r}"
+    return _find_false_quotation(said, given)
+
+
+def _normalize(text: str) -> str:
+    plain = unicodedata.normalize("NFC", text).translate(_ONE_FORM)
+    return _SPACE.sub(" ", plain).strip()
+
+
+def _read(text: str) -> Facts:
+    """Read the facts of a text whose form is settled."""
+    words = _WORD.findall(text)
+    lower = [word.casefold() for word in words]
+    identifiers = set(_find_identifiers(text))
+    names = {word.casefold() for word in _select_names(text)}
+    return Facts(
+        numbers=frozenset(_find_numbers(text, lower)),
+        dates=frozenset(_find_dates(text, words, lower)),
+        names=frozenset(names | identifiers),
+        words=frozenset(lower) | identifiers,
+    )
+
+
+def _select_names(text: str) -> Iterator[str]:
+    """Yield the words that look like names.
+
+    Months and weekdays are left to the dates; words with digits to the numbers.
+    """
+    for found in _WORD.finditer(text):
+        word = found[0]
+        if not any(map(str.isupper, word)) or any(map(str.isdigit, word)):
+            continue
+        lower = word.casefold()
+        is_ordinary = lower in _PARTIES or (lower in _OPENINGS and _opens(text, found.start()))
+        if not is_ordinary and _name_day(word) is None and lower not in _NUMBER_WORDS:
+            yield word
+
+
+def _opens(text: str, at: int) -> bool:
+    """Return whether a word begins the text, a sentence or a part of one."""
+    before = text[max(0, at - 2) : at].rstrip()
+    return not before or before[-1] in _SENTENCE_SIGNS
+
+
+def _find_identifiers(text: str) -> Iterator[str]:
+    for token in _IDENTIFIER.findall(text):
+        bare = token.strip(_EDGES)
+        is_plain = bare.casefold() in _ABBREVIATIONS or bare.replace(".", "").isdigit()
+        if not is_plain and _IDENTIFIER_SIGNS.search(bare):
+            yield bare.casefold()
+
+
+def _find_numbers(text: str, lower: list[str]) -> Iterator[str]:
+    yield from (found.casefold() for found in _NUMBER.findall(text))
+    yield from (_NUMBER_WORDS[word] for word in lower if word in _NUMBER_WORDS)
+    yield from (word for word in lower if word.isnumeric() and not word.isdecimal())
+
+
+def _find_dates(text: str, words: list[str], lower: list[str]) -> Iterator[str]:
+    """Yield months and weekdays, each month with the day or the year that it stands with."""
+    for form in (_MONTH_DAY, _DAY_MONTH, _MONTH_YEAR):
+        for found in form.finditer(text):
+            yield f"{found['month'].casefold()} {int(found['day'])}"
+    yield from (day for word in words if (day := _name_day(word)) is not None)
+    yield from (word for word in lower if word in _RELATIVE_DAYS)
+
+
+def _name_day(word: str) -> str | None:
+    """Return the month or the weekday that a capitalised word names, shortened."""
+    if not word[:1].isupper():
+        return None
+    lower = word.casefold()
+    names = (*_MONTH_NAMES, *_DAY_NAMES)
+    is_one = lower in _SHORT_NAMES or any(lower in (name, name[:3]) for name in names)
+    return lower[:3] if is_one else None
+
+
+def _without_days(text: str, days: Collection[date]) -> str:
+    """Drop dates that name one of these days; a number of theirs says nothing by itself."""
+
+    def drop(found: re.Match[str]) -> str:
+        parts = found.groupdict()
+        is_one = any(
+            _MONTH_NAMES[day.month - 1].startswith(parts["month"].casefold())
+            and int(parts.get("day") or day.day) == day.day
+            and int(parts.get("year") or day.year) == day.year
+            for day in days
+        )
+        return " " if is_one else found[0]
+
+    for day in days:
+        text = text.replace(day.isoformat(), " ")
+    for form in _DAYS:
+        text = form.sub(drop, text)
+    return text
+
+
+def _name_parts(days: Iterable[date]) -> Iterator[str]:
+    """Yield the month and the weekday of days."""
+    for day in days:
+        yield _MONTH_NAMES[day.month - 1][:3]
+        yield _DAY_NAMES[day.weekday()][:3]
+
+
+def _find_false_quotation(text: str, sources: list[str]) -> str:
+    quotations = {found.strip(" .,…") for form in _QUOTES for found in form.findall(text)}
+    quotations.discard("")
+    if len(quotations) > MAX_QUOTATIONS:
+        return f"more than {MAX_QUOTATIONS} quotations"
+    for quotation in sorted(quotations):
+        if not any(quotation in source for source in sources):
+            return f"the quotation {quotation[:80]!r}"
+    return ""
