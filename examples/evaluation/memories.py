@@ -240,9 +240,10 @@ def _observational(
     setup: Setup, players: Players, archive: str | None, clock: Callable[[], datetime]
 ) -> ObservationalMemory:
     observation: Values = {"model": players.model(setup.observer, "observer")}
-    reflection: Values = {"model": players.model(setup.reflector, "reflector")}
-    if "form" in ReflectionOptions.__annotations__:
-        reflection["form"] = setup.form
+    reflection: Values = {
+        "model": players.model(setup.reflector, "reflector"),
+        "form": setup.form,
+    }
     if setup.prompt_tokens is None:
         observation["message_tokens"] = setup.message_tokens
         reflection["observation_tokens"] = setup.observation_tokens

@@ -118,10 +118,25 @@ def test_a_failure_in_one_arm_leaves_the_others(
     assert found["compared"]["summary"]["prompt at the end"] == {"mean": None, "largest": None}
 
 
-@pytest.mark.parametrize(("arm", "form"), [("observational", "edits"), ("rewrite", "rewrite")])
-def test_an_arm_says_how_its_log_is_shortened(arm: str, form: str) -> None:
-    assert ARMS[arm].get("form", "edits") == form
-    assert ARMS[arm]["recall"] is False
+def test_a_log_is_rewritten_in_one_arm_and_edited_in_the_others(
+    evaluation: Evaluation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[ScriptedChatModel] = []
+    make = doubles.memory_model
+
+    def keep() -> ScriptedChatModel:
+        made.append(make())
+        return made[-1]
+
+    monkeypatch.setattr(doubles, "memory_model", keep)
+    rewritten = {}
+    for arm in ("observational", "rewrite"):
+        made.clear()
+        evaluation.figures(LOCOMO, "--arms", arm, "--prompt-tokens", 300, "--limit", 1)
+        calls = [call for model in made for call in model.calls if call["role"] == "reflector"]
+        asked = [call["messages"][-1].text for call in calls]
+        rewritten[arm] = {"[1 ~" not in text for text in asked}
+    assert rewritten == {"observational": {False}, "rewrite": {True}}
 
 
 def test_arms_are_chosen_by_name() -> None:
