@@ -20,6 +20,7 @@ import bench_archive
 import bench_blocking
 import bench_bytes
 import bench_evict
+import bench_facts
 import bench_peers
 import bench_prefix
 import bench_step
@@ -33,8 +34,9 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "archive": bench_archive.run,
     "evict": bench_evict.run,
     "peers": bench_peers.run,
+    "facts": bench_facts.run,
 }
-LONG = ("archive", "evict", "peers")
+LONG = ("archive", "evict", "peers", "facts")
 """Run only by name or with `--all`."""
 
 
