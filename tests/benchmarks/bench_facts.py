@@ -110,7 +110,7 @@ def compare(
 
 
 def run(options: Options, budgets: Sequence[int] = TOKENS) -> Report:
-    messages, facts = plant(conversation(options.pick(700, 220), words=30, seed=4))
+    messages, facts = plant(conversation(options.pick(400, 200), words=30, seed=4))
     runs = turns(messages)
     found = {budget: compare(runs, facts, budget) for budget in budgets}
     return report_on(found)

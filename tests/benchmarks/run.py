@@ -23,6 +23,7 @@ import bench_evict
 import bench_facts
 import bench_peers
 import bench_prefix
+import bench_reflections
 import bench_step
 from report import Budget, Options, Report, markdown_table, text_table
 
@@ -35,6 +36,7 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "evict": bench_evict.run,
     "peers": bench_peers.run,
     "facts": bench_facts.run,
+    "reflections": bench_reflections.run,
 }
 LONG = ("archive", "evict", "peers", "facts")
 """Run only by name or with `--all`."""

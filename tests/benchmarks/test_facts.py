@@ -12,15 +12,16 @@ from langchain_core.messages import BaseMessage
 sys.path.insert(0, str(Path(__file__).parent))
 
 import bench_facts
+import bench_reflections
 import peers
 from bench_peers import Outcome
 from conversation import conversation, turns
 from facts import KINDS, TIMES, Fact, Told, plant, words_of
 
-TOKENS = 1_200
+TOKENS = 1_000
 INSTRUCTIONS = 700
 """About what memory and recall tell the Actor in every prompt, in tokens."""
-MESSAGES, FACTS = plant(conversation(200, words=25, seed=4), every=3)
+MESSAGES, FACTS = plant(conversation(140, words=25, seed=4), every=3)
 SINGLE = [kind for kind in KINDS if kind != "count"]
 
 
@@ -38,7 +39,7 @@ def by_id() -> dict[str, BaseMessage]:
 
 def test_facts_of_every_kind_are_told_in_the_conversation() -> None:
     assert {fact.kind for fact in FACTS} == set(KINDS)
-    assert len(MESSAGES) == 200
+    assert len(MESSAGES) == 140
     for fact in FACTS:
         message = by_id()[fact.message_id]
         assert fact.verbatim == message.text
@@ -190,3 +191,25 @@ def test_a_page_is_found_from_ranges_on_either_side_of_it() -> None:
     assert page("m49") == ("m50", -1)
     assert page("m31") == ("m50", -1)
     assert page("m30") == ("m50", -2)
+
+
+# --- Reflections ---------------------------------------------------------------------------------
+
+
+def test_reflections_by_edits_and_by_rewriting_are_compared() -> None:
+    # No tools are called without an Actor.
+    messages, facts = plant(conversation(110, words=25, seed=4, calls_every=0), every=3)
+    courses = bench_reflections.compare(messages, facts)
+    assert [each.name for each in courses] == ["edits", "rewrite", "edits, rough", "rewrite, rough"]
+    for course in courses:
+        assert course.questions >= course.reflections == len(course.changed) > 3
+        assert course.read > course.written > 0
+        kept, told = course.kept[-1]
+        assert 0 < kept < told <= len(facts)
+        assert all(0 <= share <= 1 for share in course.changed)
+    edits, rewrite = courses[:2]
+    assert edits.written / edits.reflections < rewrite.written / rewrite.reflections
+    report = bench_reflections.report_on(courses)
+    assert {len(row) for row in report.rows} == {len(report.columns)}
+    assert courses[0].kept_after(99) == "-"
+    json.dumps(report.data)
