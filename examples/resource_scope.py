@@ -83,9 +83,9 @@ def main() -> None:
             print(
                 f"noor, thread 'cooking': {QUESTION}\n  Agent: {say('noor', 'cooking', QUESTION)}"
             )
-            prompt = model.calls[-1]["messages"][0].text
-            log = prompt[prompt.index("\n<observations>") :]
-            print(f"\nWhat the agent sees of the other threads:\n{log.strip()}")
+            prompt = "\n".join(message.text for message in model.calls[-1]["messages"])
+            seen = prompt[prompt.index("\n<observations>") : prompt.rindex(QUESTION)]
+            print(f"\nWhat the agent sees of the other threads:\n{seen.strip()}")
             print(f"\nbob, thread 'cake': {QUESTION}\n  Agent: {say('bob', 'cake', QUESTION)}")
 
 

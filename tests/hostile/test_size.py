@@ -11,8 +11,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.actor.prompt import _collect_exchanges, assemble
+from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.actor.relative_dates import annotate
+from langgraph_om.core.actor.shown import _collect_exchanges
 from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.message_keys import keyed_messages
 from langgraph_om.core.content.text import as_label, sanitize

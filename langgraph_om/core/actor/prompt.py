@@ -24,6 +24,7 @@ from langgraph_om.core.actor.marks import hide_low_marks
 from langgraph_om.core.actor.relative_dates import annotate
 from langgraph_om.core.actor.shown import count_left_out, select_shown, write_messages
 from langgraph_om.core.config.settings import RecallGuide
+from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.message_keys import (
     CONTINUATION_ID,
@@ -212,7 +213,11 @@ def _build_log_blocks(
     for group, frame in zip(groups, frames, strict=False):
         if frame.strip():  # each section has its own headings
             previous = None
+        last = previous
         text, previous = _render_group(group["text"], today, previous)
+        first, _, rest = group["text"].partition("\n")
+        if last is not None and rest and observation_date(first) == last:
+            text = text.partition("\n")[2]  # the day goes on, under the heading that it has
         line = _escape_range(group) if guide is not None else ""
         end = "" if show_id is not None else "\n\n"
         blocks.append(f"{frame}{text}\n{line}{end}" if line else f"{frame}{text}{end}")

@@ -337,6 +337,16 @@ def test_a_new_group_changes_only_what_follows_it() -> None:
     ]
 
 
+def test_a_day_that_goes_on_has_one_heading() -> None:
+    days = ["Mar 1", "Mar 1", "Mar 2", "Mar 1"]
+    record = remembering(*(f"Date: {day}, 2026\n* 🔴 fact {at}" for at, day in enumerate(days)))
+    text = system_text(prompt(record, talk(4)))
+    shown = re.findall(r"^(?:Date: (?P<day>\w+ \d)|\* 🔴 (?P<fact>fact \d))", text, re.MULTILINE)
+    assert [day or fact for day, fact in shown] == [
+        "Mar 1", "fact 0", "fact 1", "Mar 2", "fact 2", "Mar 1", "fact 3"
+    ]  # fmt: skip
+
+
 def test_new_hints_change_only_the_end() -> None:
     before = content(prompt(remembering("* a"), talk(3)))
     after = content(prompt(remembering("* a", current_task="Go"), talk(3)))
