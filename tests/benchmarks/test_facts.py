@@ -198,7 +198,7 @@ def test_a_page_is_found_from_ranges_on_either_side_of_it() -> None:
 
 def test_reflections_by_edits_and_by_rewriting_are_compared() -> None:
     # No tools are called without an Actor.
-    messages, facts = plant(conversation(110, words=25, seed=4, calls_every=0), every=3)
+    messages, facts = plant(conversation(150, words=25, seed=4, calls_every=0), every=3)
     courses = bench_reflections.compare(messages, facts)
     assert [each.name for each in courses] == ["edits", "rewrite", "edits, rough", "rewrite, rough"]
     for course in courses:
