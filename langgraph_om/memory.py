@@ -75,6 +75,9 @@ class ObservationalMemory(metaclass=NoMiddleware):
         scope: Whose log it is. `"thread"`: each thread has its own. `"resource"`: all threads of
             a `resource_id` share one, which the `archive` keeps; each thread adds what is observed
             of its messages, and its Actor is also shown what the other threads said lately.
+        token_budget: Tokens that messages and observations may take in the Actor's prompt together,
+            at most. Both thresholds follow from it; one that is given stays, and the other gets the
+            rest. `None`: as the thresholds say.
         share_token_budget: Whether messages may use the room that observations leave, and the other
             way round.
         retrieval: Whether the Actor gets the tool `recall`, with which it reads the messages behind
@@ -133,6 +136,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         *,
         enabled: bool = True,
         scope: Literal["thread", "resource"] = "thread",
+        token_budget: int | None = None,
         share_token_budget: bool = False,
         retrieval: bool | RetrievalConfig | RetrievalOptions = False,
         observation: ObservationConfig | ObservationOptions | None = None,
@@ -392,6 +396,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
             ArchiveError: When the archive's storage fails.
         """
         runner, owner = self._runner, resource_id
+        runner.spans.clear()
         if runner.writer is not None:
             owner = runner.writer.delete_thread(thread_id, resource_id, runner.clock)
         if store is not None:
@@ -408,6 +413,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
             ArchiveError: When the archive's storage fails.
         """
         writer = self._runner.writer
+        self._runner.spans.clear()
         if writer is not None:
             writer.delete_resource(resource_id)
         if store is not None:

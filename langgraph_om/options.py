@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, tzinfo
-from functools import wraps
+from functools import partial, wraps
 from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -19,6 +19,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import AfterValidator, Field, InstanceOf
 
 from langgraph_om.archive import MessageArchive
+from langgraph_om.core.config.budget import split_budget
 from langgraph_om.core.config.checks import (
     Flag,
     Hint,
@@ -115,6 +116,7 @@ class _Given:
     model: Any
     enabled: Flag
     scope: Annotated[Scope, one_of(Scope)]
+    token_budget: Annotated[Tokens | None, Hint("a whole number of tokens, 1 or more, or None")]
     share_token_budget: Flag
     retrieval: Annotated[
         bool | InstanceOf[RetrievalConfig] | Mapping[Any, Any],
@@ -242,12 +244,15 @@ def _read_settings(given: _Given, retrieval: RetrievalConfig | None, hooks: Hook
     """Resolve what a turn and its cycles need to know."""
     observation = as_config(ObservationConfig, "observation", given.observation)
     reflection = as_config(ReflectionConfig, "reflection", given.reflection)
+    resolve = partial(
+        resolve_thresholds, scope=given.scope, share_token_budget=given.share_token_budget
+    )
+    if given.token_budget is not None:
+        observation, reflection = split_budget(given.token_budget, observation, reflection, resolve)
     counter = EstimatingCounter() if given.token_counter is None else given.token_counter
     hides_ids = given.obscure_thread_ids
     return Settings(
-        thresholds=resolve_thresholds(
-            observation, reflection, scope=given.scope, share_token_budget=given.share_token_budget
-        ),
+        thresholds=resolve(observation, reflection),
         counter=counter,
         timezone=_read_zone(given.timezone),
         observation=_with_prompt_switch(observation),
@@ -276,6 +281,7 @@ def _choose_models(given: _Given, settings: Settings) -> ModelPool:
         is_checked=given.enabled,
         given={
             "scope": given.scope == "resource",
+            "token_budget": given.token_budget is not None,
             "share_token_budget": given.share_token_budget,
             "retrieval": given.retrieval is not False,
             "observation": given.observation is not None,

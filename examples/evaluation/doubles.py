@@ -23,6 +23,7 @@ OBSERVED = re.compile(r"<observations>.*</observations>", re.DOTALL)
 SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|\\n|\n")
 WORD = re.compile(r"\w{4,}")
 SPEAKER = re.compile(r"^.{0,40}\b[A-Z]\w*: ")
+LIMIT = re.compile(r"Write at most (\d+) words\.")
 SUMMARY_WORDS = 12
 SUMMARY_LINES = 60
 NEEDED = 2
@@ -77,9 +78,11 @@ def _stems(text: str) -> set[str]:
 
 def _summary(prompt: list[BaseMessage]) -> str:
     """Keep the beginnings of the newest messages, and of a former summary."""
+    limit = LIMIT.search(prompt[-1].text)
+    lines_left = min(SUMMARY_LINES, int(limit[1]) // SUMMARY_WORDS) if limit else SUMMARY_LINES
     said = prompt[-1].text.partition("Messages to summarize:")[2]
     while said != (plain := unescape(said)):
         said = plain
     lines = re.sub(r"<[^>]*>", "", said).splitlines()
     told = [line.split()[:SUMMARY_WORDS] for line in lines if len(line.split()) > NEEDED]
-    return "\n".join(" ".join(words) for words in told[-SUMMARY_LINES:])
+    return "\n".join(" ".join(words) for words in told[-max(1, lines_left) :])

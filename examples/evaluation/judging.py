@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from langchain_core.language_models import BaseChatModel
+
 from evaluation import doubles
 from evaluation.formats import Benchmark, Question
 from evaluation.memories import langchain_name
@@ -29,15 +31,19 @@ class WordForWord:
         return contains(question, answer)
 
 
+def named_judge(name: str, temperature: float | None = 0.0) -> ModelJudge:
+    """Return a provider's model as the judge, at temperature 0 as both benchmarks have it."""
+    from langchain.chat_models import init_chat_model  # noqa: PLC0415 an extra
+
+    settings: Any = {} if temperature is None else {"temperature": temperature}
+    return ModelJudge(name, init_chat_model(langchain_name(name), **settings))
+
+
 class ModelJudge:
-    """Asks a model, at temperature 0 as both benchmarks do."""
+    """Asks a model."""
 
-    def __init__(self, name: str, temperature: float | None = 0.0) -> None:
-        from langchain.chat_models import init_chat_model  # noqa: PLC0415 an extra
-
-        self.name = name
-        settings: Any = {} if temperature is None else {"temperature": temperature}
-        self._model = init_chat_model(langchain_name(name), **settings)
+    def __init__(self, name: str, model: BaseChatModel) -> None:
+        self.name, self._model = name, model
 
     def score(self, benchmark: Benchmark, question: Question, answer: str, meter: Meter) -> float:
         prompt = judge_prompt(benchmark, question, answer)

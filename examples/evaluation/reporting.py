@@ -86,6 +86,7 @@ def figures(run: Run, outcomes: Sequence[Outcome], prices: Mapping[str, Price]) 
             measure: scores(dataset, outcomes, measure, run.seed) for measure in run.measures
         },
         "tokens": _tokens(paid, models, prices),
+        "remembered at the end": round(fmean(paid.held)) if paid.held else None,
         "actor input per question": _per_question(paid, outcomes),
         "caveats": caveats(run, setup),
     }
@@ -193,8 +194,8 @@ def report(found: Row, outcomes: Sequence[Outcome]) -> str:
     for measure, table in found["scores"].items():
         rows = [*table["categories"].items(), *table["overall"].items()]
         head = ("", "count", "errors", measure, "95 % interval")
-        lines += ["", *_table([head, *(_score_cells(*row) for row in rows)])]
-    lines += ["", *_table(_token_rows(found["tokens"]))]
+        lines += ["", *write_table([head, *(_score_cells(*row) for row in rows)])]
+    lines += ["", *write_table(_token_rows(found["tokens"]))]
     if found["tokens"]["cost"] is not None:
         each = found["tokens"]["cost"] / max(1, found["questions"])
         lines.append(f"cost: {found['tokens']['cost']:.4f}, {each:.5f} per question")
@@ -229,7 +230,8 @@ def _token_rows(tokens: Row) -> list[tuple[str, ...]]:
     return lines
 
 
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+def write_table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Write rows as aligned lines, numbers to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     texts = {0} | {at for at, cell in enumerate(rows[0]) if cell in ("phase", "model")}
     return [

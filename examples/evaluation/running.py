@@ -19,9 +19,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from evaluation.files import UnansweredError
 from evaluation.formats import Conversation, Dataset, Question, Session
 from evaluation.judging import Judge
-from evaluation.memories import Remembered, Setup, remember
+from evaluation.memories import Players, Remembered, Setup, remember
 from evaluation.rules import ask, locomo_score, system_prompt
 from evaluation.spending import Meter, Spent, add
 from langgraph_om import __version__
@@ -40,8 +41,10 @@ class Outcome:
     """By measure; a question that failed has none."""
     answer: str = ""
     recalls: int = 0
+    prompt: int = 0
+    """Tokens of the first prompt of the Actor, before anything was recalled."""
     stage: str = ""
-    """Where it failed: `memory`, `answer` or `judge`."""
+    """Where it failed: `memory`, `answer` or `judge`; or `waiting`, for somebody's answer."""
     error: str = ""
 
 
@@ -54,6 +57,8 @@ class Paid:
     """Answers and verdicts, failed ones too."""
     failures: int
     """Observations and reflections of which nothing came."""
+    held: tuple[int, ...]
+    """The tokens that are remembered at the end of each conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +135,9 @@ class Run:
     folder: Path
     seed: int = 0
     workers: int = 1
+    players: Players = field(default_factory=Players)
+    collects: bool = False
+    """Whether all that can be asked now is asked, before it stops at what nobody has answered."""
     tell: Callable[[str], None] = lambda _: None
     """Told of each step: `session` or `question`."""
 
@@ -157,10 +165,12 @@ class Run:
 
     def paid(self) -> Paid:
         """Add up what was written down of these conversations and questions, by this run or not."""
-        sessions, asked = [], []
+        sessions, asked, held = [], [], []
         for conversation in self.dataset.conversations:
             key = self._memory_key(conversation)
-            sessions += self.journal.rows("session", key, conversation.id)
+            taken_in = self.journal.rows("session", key, conversation.id)
+            sessions += taken_in
+            held += [row["held"] for row in taken_in if "held" in row][-1:]
             for question in conversation.questions:
                 asked += self._answers(key, question) + self._verdicts(key, question)
                 for digest in (self._answer_key(key, question), self._verdict_key(key, question)):
@@ -169,6 +179,7 @@ class Run:
             remembering=add(row["spent"] for row in sessions),
             asking=add(row["spent"] for row in asked),
             failures=sum(row.get("failures", 0) for row in [*sessions, *asked]),
+            held=tuple(held),
         )
 
     def _converse(self, conversation: Conversation) -> list[Outcome]:
@@ -184,11 +195,21 @@ class Run:
             with self._remembered(conversation, key) as memory:
                 for question in conversation.questions:
                     outcomes.append(self._ask(memory, key, question))  # noqa: PERF401 one may fail
+        except UnansweredError:
+            if not self.collects:
+                raise
+            self._fill(outcomes, conversation, "waiting")
         except Exception as error:  # noqa: BLE001 a model or a database may fail in any way
-            for question in conversation.questions[len(outcomes) :]:
-                outcomes.append(Outcome(question, stage="memory", error=_said(error)))
-                self.tell("question")
+            self._fill(outcomes, conversation, "memory", _said(error))
         return outcomes
+
+    def _fill(
+        self, outcomes: list[Outcome], conversation: Conversation, stage: str, error: str = ""
+    ) -> None:
+        """Add what came of the questions that could not be asked."""
+        for question in conversation.questions[len(outcomes) :]:
+            outcomes.append(Outcome(question, stage=stage, error=error))
+            self.tell("question")
 
     @contextmanager
     def _remembered(self, conversation: Conversation, key: str) -> Iterator[Remembered]:
@@ -196,7 +217,7 @@ class Run:
         name = re.sub(r"[^\w-]+", "-", conversation.id)[:NAME_LENGTH]
         prompt = system_prompt(self.dataset.benchmark, conversation)
         place = self.folder / f"{name}-{key}"
-        with remember(self.setup, conversation, prompt, place) as memory:
+        with remember(self.setup, self.players, conversation, prompt, place) as memory:
             done = memory.sessions
             for session in conversation.sessions:
                 self._go_on()
@@ -210,8 +231,10 @@ class Run:
     ) -> None:
         cost = Cost(Meter("summarizer"), time.monotonic())
 
-        def note(failures: int) -> None:
+        def note(failures: int, held: int | None) -> None:
             told = {"session": session.number, "failures": failures, **cost.row()}
+            if held is not None:
+                told["held"] = held
             self.journal.write("session", key, conversation.id, **told)
 
         memory.take_in(session, cost.meter, note)
@@ -225,8 +248,13 @@ class Run:
             if memory is not None and not answers:
                 answers = [self._answer(memory, key, question)]
             answer, recalls = answers[-1]["answer"], answers[-1]["recalls"]
-            known = Outcome(question, self._own(question, answer), answer, recalls)
+            prompt = answers[-1].get("prompt", 0)
+            known = Outcome(question, self._own(question, answer), answer, recalls, prompt)
             return replace(known, scores=self._scores(key, question, answer))
+        except UnansweredError:
+            if not self.collects:
+                raise
+            return replace(known, stage="waiting")
         except Exception as error:  # noqa: BLE001 a model may fail in any way
             return replace(known, stage="judge" if known.answer else "answer", error=_said(error))
         finally:
@@ -238,6 +266,7 @@ class Run:
         with self._metered("actor", *place) as cost:
             reply = memory.ask(asked.text, question.asked_at, cost.meter)
         told = {"recalls": reply.recalls, "failures": reply.failures, **cost.row()}
+        told["prompt"] = next(iter(cost.meter.prompts), 0)
         return self.journal.write("answer", *place, answer=asked.read(reply.text), **told)
 
     def _own(self, question: Question, answer: str) -> dict[str, float]:

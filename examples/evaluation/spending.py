@@ -12,7 +12,10 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
+from langgraph_om import EstimatingCounter
+
 PARTS = ("actor", "observer", "reflector", "summarizer", "judge")
+COUNTER = EstimatingCounter()
 COUNTED = ("calls", "input", "cached", "output")
 
 Spent = dict[str, dict[str, int]]
@@ -25,6 +28,8 @@ class Meter(BaseCallbackHandler):
     def __init__(self, part: str) -> None:
         """Start at nothing; calls that do not say what they are for count for `part`."""
         self.spent: Spent = {}
+        self.prompts: list[int] = []
+        """The tokens of each prompt of the Actor, by this package's count: providers differ."""
         self._part = part
         self._parts: dict[UUID, str] = {}
         self._lock = threading.Lock()
@@ -32,7 +37,7 @@ class Meter(BaseCallbackHandler):
     def on_chat_model_start(
         self,
         serialized: dict[str, Any],  # noqa: ARG002 the base class's
-        messages: list[list[BaseMessage]],  # noqa: ARG002
+        messages: list[list[BaseMessage]],
         *,
         run_id: UUID,
         metadata: dict[str, Any] | None = None,
@@ -40,7 +45,10 @@ class Meter(BaseCallbackHandler):
     ) -> None:
         about = metadata or {}
         is_summary = about.get("lc_source") == "summarization"
-        self._parts[run_id] = about.get("om_role") or ("summarizer" if is_summary else self._part)
+        part = about.get("om_role") or ("summarizer" if is_summary else self._part)
+        self._parts[run_id] = part
+        if part == "actor":
+            self.prompts += [sum(map(COUNTER.count_message, each)) for each in messages]
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:  # noqa: ARG002
         usage = [

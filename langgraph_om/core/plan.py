@@ -26,7 +26,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import accumulate
 from typing import Literal
 
 from langgraph_om.core.config.thresholds import Thresholds
@@ -40,7 +39,7 @@ from langgraph_om.core.record.chunks import (
 )
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.reflections import place_reflection
-from langgraph_om.core.record.window import Window, find_safe_cuts
+from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import Excerpt, MemoryRecord, Operation
 
 
@@ -230,8 +229,8 @@ def _choose_batch(window: Window, *, keep: int, limit: int, max_tokens: int, sto
     is taken in batches of at most `max_tokens`; a larger exchange is a batch of its own. Behind
     `stop` nothing is taken.
     """
-    cuts = [0, *(cut for cut in find_safe_cuts(window.entries) if cut <= stop)]
-    removed = [0, *accumulate(entry.tokens for entry in window.entries)]
+    cuts = [0, *(cut for cut in window.span.cuts if cut <= stop)]
+    removed = [total - window.span.sums[0] for total in window.span.sums]
     goal = max(
         (at for at, cut in enumerate(cuts) if window.tokens - removed[cut] >= keep), default=0
     )

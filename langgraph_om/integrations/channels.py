@@ -8,6 +8,7 @@ and content instead of a random one, and removing a message that is not there is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import is_
 from typing import Any
 
 from langchain_core.messages import (
@@ -25,6 +26,13 @@ from langgraph_om.core.content.message_keys import content_digest, derive_id
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.state import restore_messages
 
+MEMORY_SNAPSHOTS = 50
+"""After how many updates the `om` channel is stored whole, where LangGraph does it after 100.
+
+Messages have two updates for each of `om`: the user's or a tool's, and the Actor's. A load walks
+back until it has both channels, past whole conversations where memory's snapshot is the older one.
+"""
+
 REMOVE_ALL = "__remove_all__"
 """The id with which a `RemoveMessage` clears the conversation (LangGraph's `REMOVE_ALL_MESSAGES`).
 """
@@ -41,8 +49,10 @@ def messages_reducer(state: Sequence[AnyMessage] | None, updates: Sequence[Any])
         The conversation: a message with a known id replaces the old one in place, others are
         appended.
     """
-    merged: list[BaseMessage | None] = _read_state(state or [])
-    places = {message.id: at for at, message in enumerate(merged) if message and message.id}
+    merged: list[BaseMessage | None]
+    places: dict[str, int]
+    merged, places = _read_state(state or [])
+    has_gaps = False
     for update in updates:
         removed: set[str] = set()
         for message in _read_update(update):
@@ -60,7 +70,37 @@ def messages_reducer(state: Sequence[AnyMessage] | None, updates: Sequence[Any])
                 merged.append(added)
         for key in removed:
             merged[places.pop(key)] = None
-    return [message for message in merged if message is not None]
+            has_gaps = True
+    if has_gaps:
+        return [message for message in merged if message is not None]
+    return _PlacedList(merged, places)
+
+
+class _PlacedList(list[Any]):
+    """A conversation that carries the places of its ids, so that the next update need not look."""
+
+    __slots__ = ("_places", "_seen")
+
+    def __init__(self, messages: Sequence[Any], places: dict[str, int]) -> None:
+        super().__init__(messages)
+        self._places = places
+        self._seen = messages
+        """The same messages, in a list that nobody else has."""
+
+    def read_places(self) -> dict[str, int] | None:
+        """Return the places; `None` when somebody has changed the list since."""
+        return dict(self._places) if self._is_same() else None
+
+    def _is_same(self) -> bool:
+        return len(self) == len(self._seen) and all(map(is_, self, self._seen))
+
+    def __copy__(self) -> list[Any]:
+        """Copy it as channels do in each step."""
+        return _PlacedList(self._seen, self._places) if self._is_same() else list(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leave what is only good for speed out of copies and files."""
+        return list, (list(self),)
 
 
 def _add_id(message: BaseMessage, number: int, taken: Mapping[str, int]) -> BaseMessage:
@@ -71,11 +111,17 @@ def _add_id(message: BaseMessage, number: int, taken: Mapping[str, int]) -> Base
     return message.model_copy(update={"id": key})
 
 
-def _read_state(state: Sequence[Any]) -> list[BaseMessage | None]:
-    """Return the conversation so far as messages; a server may pass it as JSON values."""
-    if all(isinstance(message, BaseMessage) for message in state):
-        return list(state)
-    return list(_read_update(list(state)))
+def _read_state(state: Sequence[Any]) -> tuple[list[BaseMessage | None], dict[str, int]]:
+    """Return the conversation so far as messages, and the place of each id.
+
+    A server may pass it as JSON values.
+    """
+    places = state.read_places() if isinstance(state, _PlacedList) else None
+    if places is not None:
+        return list(state), places
+    is_read = all(isinstance(message, BaseMessage) for message in state)
+    messages = list(state) if is_read else _read_update(list(state))
+    return [*messages], {message.id: at for at, message in enumerate(messages) if message.id}
 
 
 def _read_update(update: Any) -> list[BaseMessage]:

@@ -19,7 +19,6 @@ from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResp
 from langchain.agents.middleware.internal_call_transformer import InternalCallTransformer
 from langchain.agents.middleware.types import ExtendedModelResponse, OmitFromInput
 from langchain_core.messages import AnyMessage, BaseMessage, RemoveMessage, SystemMessage
-from langchain_core.runnables import RunnableLambda
 from langgraph.channels import DeltaChannel
 from langgraph.channels.base import BaseChannel
 from langgraph.config import get_config
@@ -34,8 +33,9 @@ from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.window import select_needed
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.integrations.channels import check_removal, messages_reducer
+from langgraph_om.integrations.channels import MEMORY_SNAPSHOTS, check_removal, messages_reducer
 from langgraph_om.integrations.nodes import MemoryNodes, emit, make_searchable
+from langgraph_om.integrations.plain_node import PlainNode
 from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.recall.tool import refuse_second_recall_tool
@@ -60,7 +60,11 @@ class ObservationalMemoryAgentState(AgentState[Any]):
 
     messages: Annotated[list[AnyMessage], DeltaChannel(messages_reducer)]
     """The conversation."""
-    om: NotRequired[Annotated[MemoryRecord, OmitFromInput, DeltaChannel(fold)]]
+    om: NotRequired[
+        Annotated[
+            MemoryRecord, OmitFromInput, DeltaChannel(fold, snapshot_frequency=MEMORY_SNAPSHOTS)
+        ]
+    ]
     """The memory; in the output, never asked for as input."""
 
 
@@ -327,7 +331,7 @@ def _work_graph(runner: StepRunner) -> _WorkGraph:
         if name != END:
             builder.add_node(name, nodes.node(kind, name))
             builder.add_edge(name, END)
-    route = RunnableLambda(cast("Any", nodes.route), name="om_route")
+    route = PlainNode(nodes.route, name="om_route")
     builder.add_conditional_edges(START, route, cast("Any", targets))
     return builder.compile(name="observational_memory")
 

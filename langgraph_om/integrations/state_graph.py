@@ -10,7 +10,6 @@ from dataclasses import field, is_dataclass, make_dataclass, replace
 from typing import Annotated, Any, NotRequired, cast, get_type_hints
 
 from langchain_core.messages import AnyMessage
-from langchain_core.runnables import RunnableLambda
 from langgraph.channels import DeltaChannel
 from langgraph.channels.base import BaseChannel
 from langgraph.graph import END, StateGraph
@@ -22,12 +21,13 @@ from typing_extensions import TypedDict
 from langgraph_om.core.record.fold import fold, fold_one
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.integrations.channels import check_removal, messages_reducer
+from langgraph_om.integrations.channels import MEMORY_SNAPSHOTS, check_removal, messages_reducer
 from langgraph_om.integrations.nodes import FINISH, STATUS, MemoryNodes
+from langgraph_om.integrations.plain_node import PlainNode
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.runtime.run import MemoryContext
 
-DeltaMemory = Annotated[MemoryRecord, DeltaChannel(fold)]
+DeltaMemory = Annotated[MemoryRecord, DeltaChannel(fold, snapshot_frequency=MEMORY_SNAPSHOTS)]
 """The `om` channel beside a `messages` channel that is kept as deltas."""
 
 PlainMemory = Annotated[MemoryRecord, fold_one]
@@ -91,9 +91,9 @@ def add_observational_memory(
     nodes = MemoryNodes(runner_of(memory), before, leave, writes_always=is_delta)
     view = _view(memory.messages_key, DeltaMemory if is_delta else PlainMemory)
     if has_archive:
-        builder.add_node(FINISH, RunnableLambda(nodes.finish, name=FINISH), input_schema=view)
+        builder.add_node(FINISH, PlainNode(nodes.finish, name=FINISH), input_schema=view)
         builder.add_edge(FINISH, end)
-    builder.add_node(STATUS, RunnableLambda(nodes.status, name=STATUS), input_schema=view)
+    builder.add_node(STATUS, PlainNode(nodes.status, name=STATUS), input_schema=view)
     targets = nodes.targets()
     for kind, name in targets.items():
         if kind in ("proceed", "abort"):
@@ -105,7 +105,7 @@ def add_observational_memory(
             # Not beside the Actor: a run that ends in a superstep of two nodes leaves LangGraph's
             # `update_state` unable to tell which of them an edit stands for.
             builder.add_edge(name, before)
-    route = RunnableLambda(cast("Any", nodes.route), name="om_route")
+    route = PlainNode(nodes.route, name="om_route")
     builder.add_conditional_edges(STATUS, route, cast("Any", targets))
     _keep_out_of_input(builder)
     if builder.context_schema is None:

@@ -45,6 +45,7 @@ from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
 from langgraph_om.runtime.hooks import Hooks
 from langgraph_om.runtime.run import ResourceId, Runs
 from langgraph_om.runtime.state import (
+    Spans,
     conversation_of,
     read_stored_record,
     record_seen_from_outside,
@@ -80,6 +81,7 @@ class StepRunner:
     writer: ArchiveWriter | None = field(init=False, default=None)
     log_cache: LogCache | None = field(init=False, default=None)
     runs: Runs = field(init=False)
+    spans: Spans = field(init=False, default_factory=Spans)
     _warned_closed: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
@@ -175,7 +177,9 @@ class StepRunner:
             must_proceed=must_proceed,
             buffering_waits=waits,
             is_final=is_final,
+            before=self.spans.recall(record["id"]),
         )
+        self.spans.keep(seen.record["id"], seen.window.span)
         log_failures(seen.events)
         if not record["id"]:
             self._look_at_history(seen, identity)
@@ -241,7 +245,10 @@ class StepRunner:
     ) -> Window:
         """Open the window of a conversation that was inspected in this step."""
         counter = self.settings.counter
-        return open_window(record, messages, counter, is_counted=True, request=request)
+        before = self.spans.recall(record["id"])
+        return open_window(
+            record, messages, counter, is_counted=True, request=request, before=before
+        )
 
     # --- The Actor's input -----------------------------------------------------------------------
 

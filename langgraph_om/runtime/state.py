@@ -5,7 +5,9 @@ States come from nodes, from LangGraph (`StateSnapshot`), and from a server (JSO
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from threading import Lock
 from typing import Any, cast
 
 from langchain_core.messages import (
@@ -19,6 +21,7 @@ from langchain_core.messages import (
 )
 
 from langgraph_om.core.record.record import blank_record, complete_record
+from langgraph_om.core.record.span import Span
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 
@@ -146,3 +149,38 @@ def read_stored_record(state: Any) -> Any:
     if isinstance(state, Mapping):
         return state["om"] or {} if "om" in state else None
     return (getattr(state, "om", None) or {}) if hasattr(state, "om") else None
+
+
+# --- What was read of it -------------------------------------------------------------------------
+
+MAX_SPANS = 16
+"""How many are kept: those of the turns that are under way, as a rule."""
+
+
+class Spans:
+    """What was read of the windows that were looked at last, by the id of the record.
+
+    Within a turn a window is opened several times for each call of the Actor's model, and the
+    messages are the same objects.
+    """
+
+    def __init__(self) -> None:
+        self._spans: OrderedDict[str, Span] = OrderedDict()
+        self._lock = Lock()
+
+    def recall(self, record_id: str) -> Span | None:
+        """Return what was read of a thread's window last."""
+        return self._spans.get(record_id)
+
+    def keep(self, record_id: str, span: Span) -> None:
+        """Keep what was read of a thread's window, in the place of what was read before."""
+        with self._lock:
+            self._spans[record_id] = span
+            self._spans.move_to_end(record_id)
+            while len(self._spans) > MAX_SPANS:
+                self._spans.popitem(last=False)
+
+    def clear(self) -> None:
+        """Forget all of them, as after a deletion."""
+        with self._lock:
+            self._spans.clear()

@@ -20,8 +20,9 @@ from agents import on_thread
 from bench_bytes import new_saver, stored_bytes
 from bench_prefix import Reuse, rendered
 from conversation import Turn, conversation, load, turns
+from facts import Fact, words_of
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from peers import AGENTS, FULL, OURS, PACKAGES, RECALLING, Agent, Fact, Metered, answered, require
+from peers import AGENTS, FULL, OURS, PACKAGES, RECALLING, Agent, Make, Metered, answered, require
 from picture import draw
 from report import Budget, Options, Report, text_table
 
@@ -34,8 +35,8 @@ FACT_EVERY = 7
 RARE = 3
 """A word tells a message from others when no more messages have it."""
 QUESTION = "Before we stop: what do you remember of all the things I told you?"
-_WORD = re.compile(r"\w[\w'-]*")
 KIB = 1024
+_NOT_FIGURES = ("prompts", "record")
 NOTES = f"""\
 The summariser and the Observer are the same rule: it quotes the most telling sentence of a message
 in up to 16 words, and condenses by weight. Which facts stay in a prompt follows from that rule and
@@ -62,10 +63,6 @@ _PLANTED = (
 _THINGS = ("the bicycle", "the server", "the contract", "the camera", "the shelf", "the report")
 _PLACES = ("Lisbon", "Kyoto", "Bergen", "Quito", "Tartu", "Cork", "Oaxaca")
 _NAMES = ("Ana", "Jonas", "Mei", "Farid", "Olga", "Priya", "Kofi")
-
-
-def words_of(text: str) -> frozenset[str]:
-    return frozenset(_WORD.findall(text.replace("\\n", " ").lower()))
 
 
 def with_facts(messages: Sequence[BaseMessage]) -> tuple[list[BaseMessage], list[Fact]]:
@@ -132,6 +129,8 @@ class Outcome:
     extra_input: float = 0.0
     """Of the calls beside the Actor's, what was read of the cache at its price."""
     extra_output: int = 0
+    read: int = 0
+    """Tokens of all prompts beside the Actor's, at no other price."""
     seconds: float = 0.0
     """The processor's time in all turns, without that in models."""
     bytes: int = 0
@@ -141,6 +140,14 @@ class Outcome:
     """Facts in the last prompt."""
     reached: int = 0
     """Facts in the last prompt, or in the answer to one tool call."""
+    outdated: int = 0
+    """Facts of which the last prompt tells only what was so before."""
+    kinds: dict[str, list[int]] = field(default_factory=dict)
+    """Facts, those shown and those reached, by kind."""
+    record: Mapping[str, Any] = field(default_factory=dict)
+    """Memory's, at the end."""
+    calls: list[int] = field(default_factory=list)
+    """Of each model beside the Actor's."""
 
     @property
     def turns(self) -> int:
@@ -158,7 +165,13 @@ def read_price(prompts: Reuse) -> float:
     return prompts.tokens * (1 - prompts.share * (1 - CACHED_PRICE))
 
 
-def replay(name: str, threshold: int, runs: Sequence[Turn], facts: Sequence[Fact]) -> Outcome:
+def replay(
+    name: str,
+    threshold: int,
+    runs: Sequence[Turn],
+    facts: Sequence[Fact],
+    agents: Mapping[str, Make] = AGENTS,
+) -> Outcome:
     """Run a conversation through an agent, ask at the end, and look up what is not shown."""
     calls: list[BaseMessage] = []
     actor = Metered(
@@ -171,7 +184,7 @@ def replay(name: str, threshold: int, runs: Sequence[Turn], facts: Sequence[Fact
     )
     outcome = Outcome(name, threshold, actor.prompts)
     with new_saver() as saver:
-        agent = AGENTS[name](actor, threshold, saver)
+        agent = agents[name](actor, threshold, saver)
         try:
             closing: Turn = ([HumanMessage(QUESTION, id="closing")], [])
             for inputs, _ in [*runs, closing]:
@@ -207,8 +220,10 @@ def _judge_models(agent: Agent, outcome: Outcome) -> None:
     for model in agent.models:
         model.measure()
         outcome.extra_calls += model.prompts.calls
+        outcome.calls.append(model.prompts.calls)
         outcome.extra_input += read_price(model.prompts)
         outcome.extra_output += model.written
+        outcome.read += model.prompts.tokens
     if agent.waits:
         outcome.waits = outcome.extra_calls
 
@@ -226,7 +241,13 @@ def _ask(
     missing = [fact for fact in facts if not fact.is_in(text, words)]
     outcome.facts = len(facts)
     outcome.shown = outcome.reached = len(facts) - len(missing)
+    outcome.outdated = sum(fact.is_outdated_in(text) for fact in facts)
+    for fact in facts:
+        counts = outcome.kinds.setdefault(fact.kind, [0, 0, 0])
+        known = fact not in missing
+        outcome.kinds[fact.kind] = [counts[0] + 1, counts[1] + known, counts[2] + known]
     values: Mapping[str, Any] = agent.graph.get_state(on_thread()).values
+    outcome.record = values.get("om", {})
     wanted = {fact.message_id: agent.look_up(text, values, fact) for fact in missing}
     asked = [{**call, "id": key, "type": "tool_call"} for key, call in wanted.items() if call]
     if not asked:
@@ -236,10 +257,10 @@ def _ask(
         {"messages": [HumanMessage("Look it all up.", id="look-up")]}, on_thread()
     )
     found = answered(after["messages"])
-    outcome.reached += sum(
-        fact.is_in(found.get(fact.message_id, ""), words_of(found.get(fact.message_id, "")))
-        for fact in missing
-    )
+    for fact in missing:
+        if fact.is_known(text, found.get(fact.message_id, "")):
+            outcome.reached += 1
+            outcome.kinds[fact.kind][2] += 1
 
 
 # --- The report ----------------------------------------------------------------------------------
@@ -314,7 +335,7 @@ def report_on(outcomes: Sequence[Outcome]) -> Report:
         NOTES,
         {
             f"{each.agent}/{each.threshold}": {
-                **{key: value for key, value in vars(each).items() if key != "prompts"},
+                **{key: value for key, value in vars(each).items() if key not in _NOT_FIGURES},
                 "billed": each.billed,
                 "prompts": vars(each.prompts) | {"_before": ""},
             }

@@ -5,6 +5,7 @@ Nothing here waits, so time is the processor's: other programs on the machine do
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -25,6 +26,7 @@ from conversation import COUNTER, conversation, tokens
 from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from report import Budget, Options, Report, median, milliseconds, percent, seconds
+from turns_on_disk import time_turns
 
 from langgraph_om import ObservationalMemory, create_memory_agent
 from langgraph_om.core.step.inspect import Inspection
@@ -38,7 +40,10 @@ LONG, SHORT = 260, 11
 """Mean words of a message where the window is about 90 messages, and about 1000."""
 MAX_MILLISECONDS = 2.0
 MAX_DRIFT = 0.2
-MAX_ADOPTION_SECONDS = 1.0
+MAX_ADOPTION_SECONDS = 0.2
+MAX_TURN_MILLISECONDS = 8.0
+"""What memory may add to a turn of four steps, and an archive to that."""
+MAX_PLAIN_BYTES = 1.15
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,15 @@ def window_of(words: int) -> list[BaseMessage]:
     return source[: sum(size < WINDOW_TOKENS for size in sizes)]
 
 
+def look(
+    memory: ObservationalMemory, record: MemoryRecord, messages: Sequence[BaseMessage]
+) -> Inspection:
+    """Inspect a conversation as a step does."""
+    runner = runner_of(memory)
+    flow = runner.inspect(record, messages, runner.identity(on_thread()))
+    return drive(flow, runner.context()).result
+
+
 def thread_of(count: int, words: int) -> Thread:
     """A thread of so many messages, its window as full as it can be with nothing due."""
     full = window_of(words)
@@ -68,7 +82,7 @@ def thread_of(count: int, words: int) -> Thread:
         messages = [*observed, *window]
         # The newest two messages are not counted yet: they came with the step that is measured.
         record = past(inline, messages[:-2], len(observed), look_every=max(1, len(window) // 20))
-        seen = inline.look(record, messages, inline.identity(on_thread()))
+        seen = look(inline, record, messages)
         if seen.decision.kind == "proceed" and record["chunks"]:
             return Thread(record, messages, len(window))
     msg = "with every window there is something to do"
@@ -77,23 +91,30 @@ def thread_of(count: int, words: int) -> Thread:
 
 # --- Without a graph -----------------------------------------------------------------------------
 
-PARTS = ("look", "decide", "input")
+FIRST, NEXT = "first look", "look"
+PARTS = (FIRST, NEXT, "decide", "input")
+"""A run's first step has messages to look at that were loaded just now; a later one has two that
+are new."""
+
+
+def prepare(memory: ObservationalMemory, thread: Thread, part: str) -> None:
+    """Have a memory know of a thread what it knows when it comes to a piece of a step."""
+    runner_of(memory).spans.clear()
+    if part != FIRST:
+        look(memory, thread.record, thread.messages[:-2])
+    if part not in (FIRST, NEXT):
+        look(memory, thread.record, thread.messages)
 
 
 def pieces(memory: ObservationalMemory, thread: Thread) -> dict[str, Callable[[], Any]]:
-    """The three pieces of one step, each to be run by itself."""
+    """The pieces of one step, each to be run by itself."""
     runner = runner_of(memory)
-    identity = runner.identity(on_thread())
-
-    def look() -> Inspection:
-        flow = runner.inspect(thread.record, thread.messages, identity)
-        return drive(flow, runner.context()).result
-
-    seen = look()
+    seen = look(memory, thread.record, thread.messages)
     state = {"messages": thread.messages, "om": seen.record}
     config = on_thread()
     return {
-        "look": look,
+        FIRST: lambda: look(memory, thread.record, thread.messages),
+        NEXT: lambda: look(memory, thread.record, thread.messages),
         "decide": lambda: runner.decide(seen.record, thread.messages),
         "input": lambda: memory.llm_input_messages(state, system=PROMPT, config=config),
     }
@@ -112,11 +133,12 @@ def time_pure(
     for _ in range(repetitions):
         for case in cases:
             for part in PARTS:
+                prepare(memory, threads[case], part)
                 laps[case][part].append(seconds(work[case][part]))
     result: dict[tuple[int, int], dict[str, float]] = {}
     for case in cases:
         result[case] = {part: median(laps[case][part]) for part in PARTS}
-        result[case]["sum"] = sum(result[case].values())
+        result[case]["sum"] = sum(result[case].values()) - result[case][FIRST]
         window = threads[case].window
         result[case]["window"] = window
         result[case]["tokens"] = tokens(threads[case].messages[-window:])
@@ -180,6 +202,7 @@ def time_adoption(count: int, words: int, *, buffering: bool) -> dict[str, float
     bare = bare_graph(model, InMemorySaver(), shown=100)
     watch = Stopwatch(model)
     for each in (bare, graph):
+        gc.collect()
         seeded(each, thread, with_memory=False)
         with watch.lap():
             each.invoke({"messages": [HumanMessage("And now?", id="new")]}, on_thread())
@@ -220,18 +243,65 @@ def run(options: Options) -> Report:
         name = f"first turn on {size} messages of {words} words, buffering {_on(on=buffering)}"
         cycles, total = f"{timed['cycles']:.0f} cycles", f"{timed['tokens']:.0f} tokens"
         rows.append([name, cycles, total, "own", f"{timed['own']:.2f} s"])
+    on_disk = _turns_on_disk(options)
+    for (size, channels), kinds in on_disk.items():
+        for kind, timed in kinds.items():
+            ratio = timed["seconds"] / kinds["bare"]["seconds"]
+            grown = timed["bytes"] / kinds["bare"]["bytes"]
+            name = f"turn of 4 steps, SQLite, {channels} channels, {size} messages, {kind}"
+            taken = milliseconds(timed["seconds"])
+            rows.append(
+                [name, taken, f"x {ratio:.2f}", f"{timed['bytes']:,.0f} B", f"x {grown:.2f}"]
+            )
     return Report(
         "Own time per step with nothing to do, and of the first turn",
         ["case", *PARTS, "sum"],
         rows,
-        _budgets(pure, in_graph, adopted),
+        [*_budgets(pure, in_graph, adopted), *_disk_budgets(on_disk)],
         [f"Medians of {repetitions} repetitions and of {turns} turns; first turns once. CPU time."],
         {
             "pure": {f"{size}/{words}": timed for (size, words), timed in pure.items()},
             "graph": in_graph,
+            "disk": {"/".join(map(str, case)): timed for case, timed in on_disk.items()},
             "adoption": {"/".join(map(str, case)): timed for case, timed in adopted.items()},
         },
     )
+
+
+OnDisk = dict[tuple[int, str], dict[str, dict[str, float]]]
+
+
+def _turns_on_disk(options: Options) -> OnDisk:
+    figures: OnDisk = {}
+    for size in (100, options.pick(5_000, 1_000)):
+        thread = thread_of(size, LONG)
+        for channels, kinds, turns in (
+            ("delta", ("bare", "memory", "archive"), options.pick(30, 8)),
+            ("plain", ("bare", "memory"), options.pick(4, 2)),
+        ):
+            is_delta = channels == "delta"
+            figures[size, channels] = time_turns(
+                thread.messages, thread.record, kinds, turns, delta=is_delta
+            )
+    return figures
+
+
+def _disk_budgets(on_disk: OnDisk) -> list[Budget]:
+    budgets: list[Budget] = []
+    for (size, channels), kinds in on_disk.items():
+        if channels == "plain":
+            ratio = kinds["memory"]["bytes"] / kinds["bare"]["bytes"]
+            name = f"bytes of a turn of 4 steps with plain channels, {size} messages"
+            target = f"< x {MAX_PLAIN_BYTES}"
+            budgets.append(Budget(name, target, f"x {ratio:.2f}", ratio < MAX_PLAIN_BYTES))
+            continue
+        for kind, base in (("memory", "bare"), ("archive", "memory")):
+            added = kinds[kind]["seconds"] - kinds[base]["seconds"]
+            name = f"time that {kind} adds to a turn of 4 steps on SQLite, {size} messages"
+            target = f"< {MAX_TURN_MILLISECONDS:g} ms"
+            is_met = added * 1000 < MAX_TURN_MILLISECONDS
+            budgets.append(Budget(name, target, milliseconds(added), is_met))
+    return budgets
 
 
 Adoptions = dict[tuple[int, int, bool], dict[str, float]]

@@ -17,6 +17,7 @@ from typing import Any
 from agents import PROMPT, Graph, noon, on_thread
 from bench_prefix import KEEP
 from conversation import COUNTER, lookup
+from facts import Fact
 from langchain.agents import create_agent
 from langchain.agents.middleware import SummarizationMiddleware, wrap_model_call
 from langchain_core.messages import (
@@ -59,22 +60,6 @@ def require(*packages: str) -> None:
 
 
 # --- Agents --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """Something that a question at the end asks for."""
-
-    message_id: str
-    verbatim: str
-    words: frozenset[str]
-    """Words that tell this message from others, in small letters."""
-    need: int
-    """How many of them are enough."""
-
-    def is_in(self, text: str, words: frozenset[str]) -> bool:
-        """Whether a text, of which the words are given too, tells it."""
-        return self.verbatim in text or len(self.words & words) >= self.need
 
 
 def nothing() -> None:
@@ -234,8 +219,11 @@ def deep(actor: Metered, threshold: int, saver: Saver) -> Agent:
     return Agent(graph, [model], look_up=look_up)
 
 
-def _recall(prompt: str, values: Mapping[str, Any], fact: Fact, ids: Sequence[str]) -> Any:
-    """Open the page with a message, from the nearest range before it that the prompt names."""
+def find_page(prompt: str, values: Mapping[str, Any], fact: Fact, ids: Sequence[str]) -> Any:
+    """Open the page with a message, from the nearest range before it that the prompt names.
+
+    Where nothing of what came before is told any more, it reads back from the oldest one.
+    """
     at = ids.index(fact.message_id)
     starts = [
         ids.index(first)
@@ -243,10 +231,10 @@ def _recall(prompt: str, values: Mapping[str, Any], fact: Fact, ids: Sequence[st
         for first, _ in group["ranges"]
         if f"`{first}:" in prompt or f",{first}:" in prompt
     ]
-    start = max((each for each in starts if each <= at), default=None)
-    if start is None:
+    if not starts:
         return None
-    page = (at - start) // PAGE + 1
+    start = max((each for each in starts if each <= at), default=min(starts))
+    page = (at - start) // PAGE + 1 if start <= at else -((start - at) // PAGE + 1)
     return {"name": "recall", "args": {"cursor": ids[start], "page": page, "limit": PAGE}}
 
 
@@ -265,6 +253,17 @@ def remembering(
         clock=noon,
         **options,
     )
+    return with_memory(actor, saver, memory, [observer, reflector], recalls="retrieval" in options)
+
+
+def with_memory(
+    actor: Metered,
+    saver: Saver,
+    memory: ObservationalMemory,
+    models: Sequence[Metered],
+    *,
+    recalls: bool,
+) -> Agent:
     graph = create_memory_agent(actor, [lookup], memory=memory, prompt=PROMPT, checkpointer=saver)
     seen: list[str] = []
 
@@ -274,14 +273,14 @@ def remembering(
         seen.extend(each.id for each in found if each.id not in known)
 
     def look_up(prompt: str, values: Mapping[str, Any], fact: Fact) -> Any:
-        return _recall(prompt, values, fact, seen) if "retrieval" in options else None
+        return find_page(prompt, values, fact, seen) if recalls else None
 
     return Agent(
         graph,
-        [observer, reflector],
+        models,
         waits=False,
         after_turn=memory.flush,
-        note=note if "retrieval" in options else nothing,
+        note=note if recalls else nothing,
         close=memory.close,
         look_up=look_up,
     )
@@ -300,7 +299,9 @@ def remembering_all(actor: Metered, threshold: int, saver: Saver) -> Agent:
 FULL = "full history"
 OURS = "langgraph_om"
 RECALLING = "langgraph_om, archive and recall"
-AGENTS: Mapping[str, Callable[[Metered, int, Saver], Agent]] = {
+Make = Callable[[Metered, int, Saver], Agent]
+"""Makes an agent from its model, a number of tokens and a checkpointer."""
+AGENTS: Mapping[str, Make] = {
     FULL: full_history,
     "trim_messages": trimming,
     "langchain SummarizationMiddleware": summarising,

@@ -20,8 +20,10 @@ import bench_archive
 import bench_blocking
 import bench_bytes
 import bench_evict
+import bench_facts
 import bench_peers
 import bench_prefix
+import bench_reflections
 import bench_step
 from report import Budget, Options, Report, markdown_table, text_table
 
@@ -33,8 +35,10 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "archive": bench_archive.run,
     "evict": bench_evict.run,
     "peers": bench_peers.run,
+    "facts": bench_facts.run,
+    "reflections": bench_reflections.run,
 }
-LONG = ("archive", "evict", "peers")
+LONG = ("archive", "evict", "peers", "facts")
 """Run only by name or with `--all`."""
 
 

@@ -16,15 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
-
-ROOT = Path(__file__).parents[2]
-EXAMPLES = ROOT / "examples"
-sys.path.append(str(EXAMPLES))
-
-import evaluate  # noqa: E402 an example, which has its rooms beside it
-from evaluation import doubles, running  # noqa: E402
-from evaluation.formats import (  # noqa: E402
+from evaluation import doubles, running
+from evaluation.formats import (
     CATEGORIES,
     QUESTION_TYPES,
     Dataset,
@@ -33,52 +26,14 @@ from evaluation.formats import (  # noqa: E402
     choose,
     read_files,
 )
-from evaluation.reporting import bootstrap, interval, joint, wilson  # noqa: E402
-from evaluation.rules import ask, contains, judge_prompt, locomo_score, read_verdict  # noqa: E402
-from evaluation.spending import Price, add, read_price  # noqa: E402
-from evaluation.stemming import stem  # noqa: E402
+from evaluation.reporting import bootstrap, interval, joint, wilson
+from evaluation.rules import ask, contains, judge_prompt, locomo_score, read_verdict
+from evaluation.spending import Price, add, read_price
+from evaluation.stemming import stem
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from langgraph_om.testing import ScriptedChatModel  # noqa: E402
-
-DATA = ROOT / "tests" / "data" / "evaluation"
-LONGMEMEVAL, LOCOMO = DATA / "longmemeval.json", DATA / "locomo.json"
-KEYS = {"GOOGLE_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY"}
-SMALL = ("--message-tokens", 300, "--observation-tokens", 300)
-
-Row = dict[str, Any]
-
-
-class Evaluation:
-    """Runs the example in this process, in a folder of its own."""
-
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.folder, self.capsys = folder, capsys
-
-    def run(self, *options: object) -> tuple[object, str, str]:
-        arguments = [*map(str, options), "--work", str(self.folder / "work")]
-        try:
-            code: object = evaluate.main(arguments)
-        except SystemExit as ended:
-            code = ended.code
-        return code, *self.capsys.readouterr()
-
-    def figures(self, *options: object, code: int = 0) -> Row:
-        file = self.folder / "figures.json"
-        ended, printed, errors = self.run(*options, "--json", file)
-        assert ended == code, printed + errors
-        found: Row = json.loads(file.read_text(encoding="utf-8"))
-        return found
-
-    def rows(self, kind: str) -> list[Row]:
-        text = (self.folder / "work" / "results.jsonl").read_text(encoding="utf-8")
-        rows = [json.loads(line) for line in text.splitlines()]
-        return [row for row in rows if row["kind"] == kind]
-
-
-@pytest.fixture
-def evaluation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Evaluation:
-    return Evaluation(tmp_path, capsys)
-
+from langgraph_om.testing import ScriptedChatModel
+from support.evaluation import EXAMPLES, KEYS, LOCOMO, LONGMEMEVAL, ROOT, SMALL, Evaluation, Row
 
 # --- Whole runs ----------------------------------------------------------------------------------
 

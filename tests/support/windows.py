@@ -12,7 +12,8 @@ from langchain_core.messages import (
 )
 
 from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.record.window import Entry, Window, open_window
+from langgraph_om.core.record.span import Entry
+from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.wire import MemoryRecord
 
 

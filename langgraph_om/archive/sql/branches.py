@@ -11,15 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any
 
 from sqlalchemy import Connection, bindparam, insert, literal, select, update
 
 from langgraph_om.archive.sql.schema import message_rows
-from langgraph_om.archive.sql.threads import split_into_chunks
-
-Row: TypeAlias = Any
-"""A row of some columns, whose type differs between versions of SQLAlchemy."""
+from langgraph_om.archive.sql.threads import Row, split_into_chunks
 
 _PLACE = (
     message_rows.c.key,
@@ -71,7 +68,8 @@ def store_messages(
 ) -> bool:
     """Put messages in their places, and return whether any is new or has new content."""
     wanted = [*entries] if after is None else [after, *entries]
-    known = {row.key: row for row in select_by_keys(connection, thread_id, wanted, *_IN_TREE)}
+    columns = (*_IN_TREE, _select_newest(thread_id).label("newest"))
+    known = {row.key: row for row in select_by_keys(connection, thread_id, wanted, *columns)}
     changed = [
         key
         for key, entry in entries.items()
@@ -88,7 +86,8 @@ def store_messages(
     new = {key for key in entries if key not in known}
     path, base, parent = _find_path(connection, thread_id, [*entries], after, known)
     if path:
-        _take_off_branch(connection, thread_id, base)
+        if all(row.newest is None or row.newest >= base for row in known.values()):
+            _take_off_branch(connection, thread_id, base)
         places = {
             key: {"position": base + i, "parent": path[i - 1] if i else parent}
             for i, key in enumerate(path)
@@ -110,7 +109,7 @@ def _find_path(
     """Return what has to be put on the current branch, its first position, and its parent."""
     if after is not None and after not in known:
         after = _find_stand_in(connection, thread_id, keys[0], known)
-    lineage, base, parent = _trace_lineage(connection, thread_id, after)
+    lineage, base, parent = _trace_lineage(connection, thread_id, after, known)
     given = set(keys)
     path = [key for key in lineage if key not in given] + keys
     while path and _is_at(known.get(path[0]), base):
@@ -138,7 +137,7 @@ def _find_stand_in(
 
 
 def _trace_lineage(
-    connection: Connection, thread_id: str, after: str | None
+    connection: Connection, thread_id: str, after: str | None, known: Mapping[str, Row]
 ) -> tuple[list[str], int, str | None]:
     """Return the ancestors up to `after` that are not current, and where they branch off.
 
@@ -146,7 +145,9 @@ def _trace_lineage(
     """
     if after is None:
         return [], 0, None
-    (row,) = select_by_keys(connection, thread_id, [after], *_PLACE)
+    row = known.get(after)
+    if row is None:
+        (row,) = select_by_keys(connection, thread_id, [after], *_PLACE)
     lineage: list[str] = []
     if not row.is_current:
         where = (message_rows.c.thread_id == thread_id, ~message_rows.c.is_current)
@@ -169,6 +170,14 @@ def _select_branch_before(connection: Connection, thread_id: str, position: int)
     )
     query = select(message_rows.c.key).where(*where).order_by(message_rows.c.position)
     return list(connection.execute(query).scalars())
+
+
+def _select_newest(thread_id: str) -> Any:
+    """Select the position of the last message of the current branch."""
+    where = (message_rows.c.thread_id == thread_id, message_rows.c.is_current)
+    position = message_rows.c.position
+    newest = select(position).where(*where).order_by(position.desc()).limit(1)
+    return newest.correlate(None).scalar_subquery()
 
 
 def _take_off_branch(connection: Connection, thread_id: str, base: int) -> None:

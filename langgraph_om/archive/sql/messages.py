@@ -11,7 +11,6 @@ from sqlalchemy import select
 
 from langgraph_om.archive.protocol import ArchivedMessage
 from langgraph_om.archive.sql.branches import (
-    Row,
     StoredMessage,
     select_by_keys,
     select_last,
@@ -19,7 +18,7 @@ from langgraph_om.archive.sql.branches import (
 )
 from langgraph_om.archive.sql.database import Database
 from langgraph_om.archive.sql.schema import message_rows, thread_rows
-from langgraph_om.archive.sql.threads import lock_thread, touch
+from langgraph_om.archive.sql.threads import Row, lock_thread, touch
 from langgraph_om.archive.sql.values import (
     check_count,
     check_name,
@@ -64,12 +63,12 @@ class SQLMessages:
             msg = f"`after` is {after!r}, one of the messages; write the key before the first one"
             raise ConfigurationError(msg)
         with self._database.write("append messages") as connection:
-            former_title = lock_thread(connection, thread_id, resource_id, now, parent=parent)
+            thread = lock_thread(connection, thread_id, resource_id, now, parent=parent)
             is_new = store_messages(connection, thread_id, entries, after) if entries else False
-            if title is not None and title != former_title:
-                touch(connection, thread_id, now, title=title)
+            if title is not None and title != thread.title:
+                touch(connection, thread, now, title=title)
             elif is_new:
-                touch(connection, thread_id, now)
+                touch(connection, thread, now)
 
     def find(
         self, key: str, *, thread_id: str | None = None, resource_id: str | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, delete, exists, func, or_, select, update
 
@@ -24,6 +24,9 @@ from langgraph_om.archive.sql.schema import (
 from langgraph_om.archive.sql.values import check_count, check_time
 from langgraph_om.errors import ConfigurationError
 
+Row: TypeAlias = Any
+"""A row of some columns, whose type differs between versions of SQLAlchemy."""
+
 _CHUNK = 500
 """How many values one statement names; databases have a limit of some thousands."""
 
@@ -41,22 +44,23 @@ def lock_thread(
     now: datetime,
     *,
     parent: str | None = None,
-) -> str | None:
-    """Lock a thread for this transaction, made if it is new, and return its title.
+) -> Row:
+    """Lock a thread for this transaction, made if it is new, and return its row.
 
     Raises:
         ConfigurationError: When it belongs to another resource.
     """
-    new = insert_into(connection, thread_rows).values(
-        id=thread_id, resource_id=resource_id, created=now, updated=now, parent=parent
-    )
-    # An update that changes nothing locks the row, in the same statement that may insert it.
-    same = {"updated": thread_rows.c.updated}
-    connection.execute(new.on_conflict_do_update(index_elements=["id"], set_=same))
-    is_it = thread_rows.c.id == thread_id
-    found = connection.execute(
-        select(thread_rows.c.resource_id, thread_rows.c.title).where(is_it)
-    ).one()
+    locked = select(thread_rows).where(thread_rows.c.id == thread_id)
+    locked = locked.with_for_update(key_share=True)
+    found = connection.execute(locked).one_or_none()
+    if found is None:
+        new = insert_into(connection, thread_rows).values(
+            id=thread_id, resource_id=resource_id, created=now, updated=now, parent=parent
+        )
+        # Of one that somebody else has just made, an update that changes nothing locks the row.
+        same = {"updated": thread_rows.c.updated}
+        connection.execute(new.on_conflict_do_update(index_elements=["id"], set_=same))
+        found = connection.execute(locked).one()
     if resource_id is not None and found.resource_id != resource_id:
         if found.resource_id is not None:
             msg = (
@@ -71,17 +75,14 @@ def lock_thread(
         ):
             where = (column == thread_id, table.c.resource_id.is_(None))
             connection.execute(update(table).where(*where).values(resource_id=resource_id))
-    title: str | None = found.title
-    return title
+    return found
 
 
-def touch(connection: Connection, thread_id: str, now: datetime, **values: Any) -> None:
-    """Note that something is new in a thread; time never goes back."""
-    is_it = thread_rows.c.id == thread_id
-    updated = connection.execute(select(thread_rows.c.updated).where(is_it)).scalar()
-    if updated is not None:
-        values["updated"] = max(updated, now)
-        connection.execute(update(thread_rows).where(is_it).values(**values))
+def touch(connection: Connection, locked: Row, now: datetime, **values: Any) -> None:
+    """Note that something is new in a thread, whose row is locked; time never goes back."""
+    values["updated"] = max(locked.updated, now)
+    is_it = thread_rows.c.id == locked.id
+    connection.execute(update(thread_rows).where(is_it).values(**values))
 
 
 class SQLThreads:
@@ -95,7 +96,7 @@ class SQLThreads:
         with self._database.write("set a title") as connection:
             row = connection.execute(_select_for_update(thread_id)).one_or_none()
             if row is not None and row.title != title:
-                touch(connection, thread_id, now, title=title)
+                touch(connection, row, now, title=title)
 
     def thread(self, thread_id: str) -> ArchivedThread | None:
         """Return a thread."""

@@ -28,7 +28,8 @@ from langgraph_om.core.content.message_keys import content_digest, derive_id, ke
 from langgraph_om.core.events import iso
 from langgraph_om.core.plan import is_reasoning_under_way
 from langgraph_om.core.record.record import log_tokens
-from langgraph_om.core.record.window import Entry, Window
+from langgraph_om.core.record.span import Entry
+from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import Head, MemoryRecord
 
 

@@ -15,7 +15,8 @@ from langgraph_om.core.content.bound_reasoning import (
     answers_other_view,
     without_bound_reasoning,
 )
-from langgraph_om.core.record.window import Entry, Window, find_safe_cuts
+from langgraph_om.core.record.span import Entry
+from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import MemoryRecord
 
 _FIXED_TOKENS = 600
@@ -111,7 +112,7 @@ def count_left_out(window: Window, log: int, limit: int | None, *, extra: int = 
         return 0
     room -= 0 if has_memory else _REMINDER_TOKENS
     size, before, dropped = window.tokens, 0, 0
-    for cut in find_safe_cuts(window.entries):
+    for cut in window.span.cuts:
         if cut == len(window.entries) or size <= room:
             break
         leaving = [

@@ -46,6 +46,10 @@ class _DefaultNumber(Default, float):
     __slots__ = ()
 
 
+class _DefaultCount(Default, int):
+    __slots__ = ()
+
+
 class _DefaultText(Default, str):
     __slots__ = ()
 
@@ -59,6 +63,8 @@ def is_default(value: object) -> bool:
     return isinstance(value, Default)
 
 
+_MESSAGE_TOKENS: Final = _DefaultCount(30_000)
+_OBSERVATION_TOKENS: Final = _DefaultCount(40_000)
 _INTERVAL: Final = _DefaultNumber(0.2)
 _REFLECTION_START: Final = _DefaultNumber(0.5)
 _WIDEST: Final[Any] = _DefaultText("resource")
@@ -145,7 +151,7 @@ class ObservationConfig:
     """Added at the end of the Observer's system prompt."""
     thread_title: Flag = False
     """Whether the Observer also suggests a title for the thread."""
-    message_tokens: Tokens = 30_000
+    message_tokens: Tokens = _MESSAGE_TOKENS
     """Tokens of unobserved messages at which they are observed."""
     max_tokens_per_batch: Tokens = 10_000
     """Tokens of one batch when several threads are observed at once (resource scope)."""
@@ -203,7 +209,7 @@ class ReflectionConfig:
     """The Reflector's model; not together with the top-level `model`."""
     instruction: Text = None
     """Added at the end of the Reflector's system prompt."""
-    observation_tokens: Tokens = 40_000
+    observation_tokens: Tokens = _OBSERVATION_TOKENS
     """Tokens of the observation log at which it is reflected."""
     model_settings: _Settings = field(default_factory=lambda: _DefaultSettings(REFLECTOR_SETTINGS))
     """Sent with each call, where the model takes it; see `ObservationConfig`."""

@@ -14,7 +14,8 @@ from langgraph_om.core.config.options import (
 from langgraph_om.core.config.ratios import block_tokens, interval_tokens, kept_tokens
 from langgraph_om.errors import ConfigurationError
 
-_DEFAULT_BLOCK_AFTER = 1.2
+DEFAULT_BLOCK_AFTER = 1.2
+"""Where waiting begins, as a multiple of a threshold."""
 PREVIOUS_PART = 0.07
 MAX_PREVIOUS_TOKENS = 2000
 OTHERS_PART = 0.2
@@ -53,6 +54,11 @@ class Thresholds:
         if self.total_tokens is None:
             return self.message_tokens
         return max(self.message_tokens, self.total_tokens - log_tokens)
+
+    @property
+    def largest_tokens(self) -> int:
+        """Tell how large window and log may grow together before a turn waits."""
+        return self.block_after + self.reflect_block_after
 
     @property
     def others_tokens(self) -> int:
@@ -106,7 +112,8 @@ def resolve_thresholds(
     """
     check_config("observation", observation)
     check_config("reflection", reflection)
-    messages, log = observation.message_tokens, reflection.observation_tokens
+    # The mark of a default is of no use any more, and not every serializer takes it.
+    messages, log = int(observation.message_tokens), int(reflection.observation_tokens)
     interval = None
     if observation.buffer_tokens is False:
         _refuse_without_buffering(observation, reflection)
@@ -127,7 +134,7 @@ def resolve_thresholds(
 
 
 def _block_after(config: ObservationConfig | ReflectionConfig, threshold: int) -> int:
-    multiplier = _DEFAULT_BLOCK_AFTER if config.block_after is None else config.block_after
+    multiplier = DEFAULT_BLOCK_AFTER if config.block_after is None else config.block_after
     return block_tokens(multiplier, threshold)
 
 

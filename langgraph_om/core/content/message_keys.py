@@ -89,10 +89,13 @@ def _call_identities(calls: object) -> list[Any]:
     ]
 
 
+_write_canonical = json.JSONEncoder(separators=(",", ":"), sort_keys=True, default=str).encode
+
+
 def _canonical(value: object) -> bytes:
     """Return the one JSON form of a value; keys are sorted, and escapes keep it plain ASCII."""
     try:
-        text = json.dumps(value, separators=(",", ":"), sort_keys=True, default=str)
+        text = _write_canonical(value)
     except Exception:  # noqa: BLE001  (recursive, too deep, odd keys, a failing `__str__`)
         text = json.dumps(write_repr(value))
     return text.encode("ascii")
@@ -109,10 +112,8 @@ def _utf8(text: str) -> bytes:
 
 def derive_id(prefix: str, *parts: object) -> str:
     """Name something by its content, so that repeating the work repeats the name."""
-    digest = hashlib.blake2b(digest_size=8)
-    for part in parts:
-        digest.update(str(part).encode("utf-8", "surrogatepass"))
-        digest.update(b"\x1f")
+    text = "".join(f"{part}\x1f" for part in parts)
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8)
     return f"{prefix}-{digest.hexdigest()}"
 
 

@@ -364,9 +364,10 @@ def _result_content(message: BaseMessage) -> object:
 
 def _listed_calls(message: BaseMessage) -> list[Part]:
     """List the calls that stand beside the content, those with unusable arguments too."""
-    invalid = _dicts(getattr(message, "invalid_tool_calls", None))
+    fields = vars(message)
+    invalid = _dicts(fields.get("invalid_tool_calls"))
     calls = [
-        *_dicts(getattr(message, "tool_calls", None)),
+        *_dicts(fields.get("tool_calls")),
         *({**call, "error": call.get("error") or "arguments"} for call in invalid),
     ]
     legacy = message.additional_kwargs.get("function_call")

@@ -41,6 +41,8 @@ ENCODED = re.compile(r"(?:data:[^,]{0,200},)?[A-Za-z0-9+/_=-]{40,}")
 
 def sanitize(text: str, line_break: str = "\n") -> str:
     """`text` with plain line breaks, without control characters, encodable as UTF-8."""
+    if text.isascii() and text.isprintable():  # most of what is read is
+        return text
     for foreign in LINE_BREAKS:
         text = text.replace(foreign, line_break)
     text = CONTROL.sub("", text)

@@ -27,7 +27,7 @@ from langgraph_om.core.effects import CallHook, EffectFlow, HookReply
 from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.observe.transcript import TimedMessage, transcribe
 from langgraph_om.core.record.record import count_failures
-from langgraph_om.core.record.window import Entry
+from langgraph_om.core.record.span import Entry
 from langgraph_om.errors import ObserverError
 
 

@@ -31,7 +31,8 @@ from langgraph_om.core.observe.transcript import Transcript
 from langgraph_om.core.record.chunks import count_covered, digest_entries, select_live_chunks
 from langgraph_om.core.record.record import count_failures, find_groups, find_newest_observed
 from langgraph_om.core.record.reflections import place_reflection
-from langgraph_om.core.record.window import Entry, Window
+from langgraph_om.core.record.span import Entry
+from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import Chunk, CycleEnded, Group, MemoryRecord, Moved, ObservationEnd
 from langgraph_om.errors import ObserverError
 
@@ -80,7 +81,7 @@ def describe_observation(
         cycle_id, fields = derive_id("observe", record["id"], after, attempt, *parts), {}
     tokens = window.weight(start, stop)
     info = CycleInfo(settings, record, "observation", cycle_id, tokens, now, mode)
-    times = _read_times(info, window)[start:stop]
+    times = _read_times(info, window, stop)[start:stop]
     work = _observe(info, entries, times, [part.chunk for part in live], _move(info, window, stop))
     return Cycle(info, info.start(**fields), work)
 
@@ -214,8 +215,8 @@ def _move(info: CycleInfo, window: Window, stop: int) -> Moved:
     return moved
 
 
-def _read_times(info: CycleInfo, window: Window) -> list[datetime | None]:
-    """Return when each message of the window was written, as its neighbours tell it too.
+def _read_times(info: CycleInfo, window: Window, stop: int) -> list[datetime | None]:
+    """Return when the messages of the window up to `stop` were written, as neighbours tell it too.
 
     Strays have other neighbours than the rest of the window: then only theirs are returned.
     """
@@ -223,7 +224,13 @@ def _read_times(info: CycleInfo, window: Window) -> list[datetime | None]:
     if strays.messages:
         keyed = [*strays.earlier, *strays.messages[: strays.run], *strays.later]
         return info.settings.times_of(keyed, stamps)[len(strays.earlier) :]
-    keyed = [*window.observed, *((entry.key, entry.message) for entry in window.entries)]
+    # Of what comes after, no more is asked than the first message that has a time.
+    while stop < len(window.entries):
+        stop += 1
+        key, message, *_ = window.entries[stop - 1]
+        if info.settings.time_of(key, message, stamps) is not None:
+            break
+    keyed = [*window.observed, *((entry.key, entry.message) for entry in window.entries[:stop])]
     return info.settings.times_of(keyed, stamps)[len(window.observed) :]
 
 

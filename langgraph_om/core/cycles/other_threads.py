@@ -44,7 +44,8 @@ from langgraph_om.core.record.record import (
     write_log,
 )
 from langgraph_om.core.record.shared_log import apply_changes
-from langgraph_om.core.record.window import Entry, Window
+from langgraph_om.core.record.span import Entry
+from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import (
     CycleEnded,
     Excerpt,

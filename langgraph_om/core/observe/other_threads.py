@@ -22,7 +22,7 @@ from langgraph_om.core.observe.transcript import (
     TranscriptLimits,
     write_transcript_text,
 )
-from langgraph_om.core.record.window import Entry, find_safe_cuts
+from langgraph_om.core.record.span import Entry, find_safe_cuts
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Excerpt
 

@@ -13,7 +13,8 @@ from itertools import accumulate
 from langchain_core.messages import HumanMessage
 
 from langgraph_om.core.content.message_keys import derive_id
-from langgraph_om.core.record.window import Entry, Window, find_safe_cuts
+from langgraph_om.core.record.span import Entry
+from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import Chunk, MemoryRecord
 
 MIN_REMAINING = 1000
@@ -42,11 +43,19 @@ def digest_entries(entries: Sequence[Entry]) -> str:
     return derive_id("messages", *(f"{entry.key}:{entry.digest}" for entry in entries))
 
 
+def digest_run(window: Window, start: int, stop: int) -> str:
+    """Return the same of a window's entries from `start` up to `stop`, worked out once."""
+    digests = window.span.digests
+    if (start, stop) not in digests:
+        digests[start, stop] = digest_entries(window.entries[start:stop])
+    return digests[start, stop]
+
+
 def select_live_chunks(record: MemoryRecord, window: Window) -> list[LiveChunk]:
     """Return the chunks that fit, oldest first."""
     if not record["chunks"]:
         return []
-    places = {entry.key: at for at, entry in enumerate(window.entries)}
+    places = window.span.places
     live: list[LiveChunk] = []
     start = 0
     for chunk in record["chunks"]:
@@ -54,7 +63,7 @@ def select_live_chunks(record: MemoryRecord, window: Window) -> list[LiveChunk]:
         stop = places.get(last, -1) + 1
         if places.get(first) != start or stop <= start:
             break
-        if digest_entries(window.entries[start:stop]) != chunk["digest"]:
+        if digest_run(window, start, stop) != chunk["digest"]:
             break
         live.append(LiveChunk(chunk, stop, window.weight(start, stop)))
         start = stop
@@ -111,9 +120,9 @@ def find_chunk_end(
     """
     if window.weight(start, len(window.entries)) < interval:
         return 0
-    total = [0, *accumulate(entry.tokens for entry in window.entries)]
+    total = window.span.sums
     last = len(window.entries) if stop is None else stop
-    cuts = [cut for cut in find_safe_cuts(window.entries) if start < cut <= last]
+    cuts = [cut for cut in window.span.cuts if start < cut <= last]
     fitting = [cut for cut in cuts if total[cut] - total[start] <= most] or cuts[:1]
     if not fitting:
         return 0

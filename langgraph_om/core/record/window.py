@@ -1,4 +1,4 @@
-"""Find the window of unobserved messages, count its tokens, and find where it may be cut.
+"""Find the window of unobserved messages, and count its tokens.
 
 The window is found from the message ids in the record's cursor, so that the cost grows with the
 window and not with the conversation. Nothing here decides; `plan` does.
@@ -7,33 +7,21 @@ window and not with the conversation. Nothing here decides; `plan` does.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from dataclasses import dataclass, field
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 
 from langgraph_om.core.content.message_keys import (
-    Keyed,
-    content_digest,
     is_conversation,
     is_reminder,
     key_of,
-    keyed_messages,
 )
-from langgraph_om.core.record.record import CURSOR_TAIL, select_own_groups, select_valid_counts
-from langgraph_om.core.record.strays import Strays, has_strays, select_strays
+from langgraph_om.core.record.cursor import find_cursor, walk_back
+from langgraph_om.core.record.record import CURSOR_TAIL, select_valid_counts
+from langgraph_om.core.record.span import Entry, Span, extend_span, go_on, read_entry, read_span
+from langgraph_om.core.record.strays import NO_STRAYS, Strays, has_strays, select_strays
 from langgraph_om.core.tokens.counter import CONVERSATION_OVERHEAD, TokenCounter
 from langgraph_om.core.wire import MemoryRecord
-
-
-class Entry(NamedTuple):
-    """One message of the window; a tuple, because each step makes one per message."""
-
-    key: str
-    """The message's id, or one derived from it or from its content."""
-    message: BaseMessage
-    digest: str
-    tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +48,14 @@ class Window:
     fresh_from: int
     """Index of the first entry of the turn: the live user request, or 0 when it is before the
     window; behind all entries without one."""
+    span: Span = field(compare=False, repr=False)
+    """What a later look goes on from."""
+    known: int = field(compare=False, repr=False)
+    """How many of the first entries the record is known to count as they are."""
 
     def weight(self, start: int, stop: int) -> int:
         """Count the tokens of the entries from `start` up to `stop`."""
-        return sum(entry.tokens for entry in self.entries[start:stop])
+        return self.span.sums[min(stop, len(self.entries))] - self.span.sums[start]
 
     def count_before_turns(self, turns: int) -> int:
         """Count the entries before the newest user turns; none where these are not all here."""
@@ -89,6 +81,7 @@ def open_window(
     *,
     is_counted: bool = False,
     request: str | None = None,
+    before: Span | None = None,
 ) -> Window:
     """Return the messages after the cursor with their tokens.
 
@@ -101,41 +94,46 @@ def open_window(
             used without reading the messages again.
         request: Key of the live user request, where it is known: the Actor's messages may end with
             one that the user never wrote.
+        before: What an earlier look has read; the window is the same without.
     """
-    keyed, start = _find_cursor(record, messages)
     counts = select_valid_counts(record, counter.identity)
-    strays = select_strays(record, messages, start)
-    entries = tuple(
-        _build_entry(key, message, counts, counter, is_counted=is_counted)
-        for key, message in (*strays.messages, *keyed)
-        if is_conversation(message)
-    )
+    strays, known = NO_STRAYS, 0
+    span = go_on(before, record, messages, counts, is_counted=is_counted)
+    if span is not None:
+        known = len(span.entries)
+        new = messages[span.start + known :]
+        span = extend_span(span, record["cursor"], new, counts, counter, is_counted=is_counted)
+    if span is None:
+        keyed, start = find_cursor(record, messages)
+        strays, known = select_strays(record, messages, start), 0
+        span = read_span(start, keyed, strays.messages, counts, counter, is_counted=is_counted)
+    start, entries = span.start, span.entries
     request_at = _find_newest_human(messages, request)
-    request_key = None
-    pinned = None
-    if request_at is not None:
-        if request_at >= start:
-            request_key = keyed[request_at - start][0]
-        else:
-            pinned = messages[request_at]
-            request_key = key_of(pinned)
-            if request_key in dict(strays.messages):
-                pinned = None
+    request_key, pinned, pinned_tokens = None, None, 0
+    if request_at is not None and request_at >= start:
+        request_key = span.names[request_at - start]
+    elif request_at is not None:
+        pinned = messages[request_at]
+        request_key = key_of(pinned)
+        pinned_tokens = read_entry(
+            pinned, request_key, counts, counter, is_counted=is_counted
+        ).tokens
+        if request_key in dict(strays.messages):
+            pinned, pinned_tokens = None, 0
+    tokens = span.sums[-1] - span.sums[0]
     return Window(
         entries=entries,
-        tokens=sum(entry.tokens for entry in entries) + (CONVERSATION_OVERHEAD if entries else 0),
+        tokens=tokens + (CONVERSATION_OVERHEAD if entries else 0),
         request=request_key,
         request_message=pinned,
-        request_tokens=(
-            _build_entry(str(request_key), pinned, counts, counter, is_counted=is_counted).tokens
-            if pinned is not None
-            else 0
-        ),
+        request_tokens=pinned_tokens,
         observed=_collect_before(messages, start),
-        last_key=keyed[-1][0] if keyed else (key_of(messages[-1]) if messages else None),
+        last_key=span.names[-1] if span.names else (key_of(messages[-1]) if messages else None),
         start=start,
         strays=strays,
-        fresh_from=0 if pinned is not None else _find_key(entries, request_key),
+        fresh_from=0 if pinned is not None else span.places.get(str(request_key), len(entries)),
+        span=span,
+        known=known,
     )
 
 
@@ -143,7 +141,7 @@ def select_observed(record: MemoryRecord, messages: Sequence[BaseMessage]) -> li
     """Return the messages before the window, which are observed."""
     if has_strays(record):  # until these are observed, nothing is known to be
         return []
-    _, start = _find_cursor(record, messages)
+    _, start = find_cursor(record, messages)
     return [message for message in messages[:start] if is_conversation(message)]
 
 
@@ -152,52 +150,16 @@ def select_needed(record: MemoryRecord, messages: Sequence[BaseMessage]) -> list
 
     They are the window, as many messages before it as a cursor names, and the live user request.
     """
-    start = _walk_back(record["cursor"], messages)
-    if start is None or len(record["cursor"]) < CURSOR_TAIL or has_strays(record):
+    found = walk_back(record["cursor"], messages)
+    if found is None or len(record["cursor"]) < CURSOR_TAIL or has_strays(record):
         return list(messages)
-    first, named = start, 0
+    first, named = found[1], 0
     while first > 0 and named < CURSOR_TAIL:
         first -= 1
         named += is_conversation(messages[first])
     request = _find_newest_human(messages)
     pinned = [messages[request]] if request is not None and request < first else []
     return [*pinned, *messages[first:]]
-
-
-def find_safe_cuts(entries: Sequence[Entry]) -> list[int]:
-    """Return where the window may be cut: counts of leading entries that form complete exchanges.
-
-    A tool call stays with all of its results, and both stay until the Actor has gone on from them,
-    because an Actor that never sees a result asks for it again. A call without a result closes once
-    the conversation has gone on without it, so that an abandoned call does not stop memory forever.
-    """
-    cuts: list[int] = []
-    reach = -1
-    for at, end in enumerate(_find_exchange_ends(entries)):
-        reach = max(reach, end)
-        if at >= reach:
-            cuts.append(at + 1)
-    return cuts
-
-
-# --- Entries -------------------------------------------------------------------------------------
-
-
-def _build_entry(
-    key: str,
-    message: BaseMessage,
-    counts: dict[str, Any],
-    counter: TokenCounter,
-    *,
-    is_counted: bool,
-) -> Entry:
-    cached = counts.get(key)
-    if cached is not None and is_counted:
-        return Entry(key, message, cached[0], cached[1])
-    digest = content_digest(message)
-    if cached is not None and cached[0] == digest:
-        return Entry(key, message, digest, cached[1])
-    return Entry(key, message, digest, counter.count_message(message))
 
 
 def _find_newest_human(messages: Sequence[BaseMessage], request: str | None = None) -> int | None:
@@ -212,116 +174,8 @@ def _find_newest_human(messages: Sequence[BaseMessage], request: str | None = No
     return None
 
 
-def _find_key(entries: Sequence[Entry], key: str | None) -> int:
-    """Return the index of an entry; the number of entries when it is none of them."""
-    return next((at for at, entry in enumerate(entries) if entry.key == key), len(entries))
-
-
 def _collect_before(
     messages: Sequence[BaseMessage], start: int
 ) -> tuple[tuple[str, BaseMessage], ...]:
     tail = messages[max(0, start - CURSOR_TAIL) : start]
     return tuple((key_of(message), message) for message in tail if is_conversation(message))
-
-
-# --- The cursor ----------------------------------------------------------------------------------
-
-
-def _find_cursor(record: MemoryRecord, messages: Sequence[BaseMessage]) -> tuple[Keyed, int]:
-    """Return the messages after the cursor with their keys, and the index of the first of them.
-
-    The common case walks back from the end and stops at the cursor. With messages without ids,
-    duplicate ids or removed messages, the whole list is read.
-    """
-    cursor = record["cursor"]
-    if not cursor and (not record["log"] or record["scope"] == "resource"):
-        keyed = keyed_messages(messages)
-        return keyed, 0
-    quick = _walk_back(cursor, messages)
-    if quick is not None:
-        return [(key_of(message), message) for message in messages[quick:]], quick
-    keyed = keyed_messages(messages)
-    start = _search_start(record, {key: at for at, (key, _) in enumerate(keyed)})
-    return keyed[start:], start
-
-
-def _walk_back(cursor: Sequence[str], messages: Sequence[BaseMessage]) -> int | None:
-    """Return the start of the window, searched from the end; `None` when anything is unusual."""
-    if not cursor:
-        return None
-    newest = cursor[-1]
-    seen: set[str] = set()
-    for at in range(len(messages) - 1, -1, -1):
-        if not messages[at].id or (key := key_of(messages[at])) in seen:
-            return None
-        if key == newest:
-            return at + 1 if _is_tail_at(cursor, messages, at) else None
-        seen.add(key)
-    return None
-
-
-def _is_tail_at(cursor: Sequence[str], messages: Sequence[BaseMessage], at: int) -> bool:
-    """Return whether the messages up to `at` are the cursor's tail, not just one of the same id."""
-    wanted = len(cursor) - 1
-    while at >= 0 and wanted >= 0:
-        if is_conversation(messages[at]):
-            if key_of(messages[at]) != cursor[wanted]:
-                return False
-            wanted -= 1
-        at -= 1
-    if wanted >= 0:
-        return False
-    # A tail that is not full names all observed messages: nothing else may be before it.
-    return len(cursor) == CURSOR_TAIL or not any(map(is_conversation, messages[: at + 1]))
-
-
-def _search_start(record: MemoryRecord, positions: dict[str, int]) -> int:
-    """Return the start of the window when the newest observed message is not where it was."""
-    for key in reversed(record["cursor"]):
-        if key in positions:
-            return positions[key] + 1
-    # Messages with a count were in the window at the last step.
-    counts = record["token_cache"]["counts"]
-    unobserved = min((positions[key] for key in counts if key in positions), default=0)
-    ranges = [ends for group in select_own_groups(record) for ends in group["ranges"]]
-    for passed, (first, last) in enumerate(reversed(ranges)):
-        if last in positions:
-            return max(positions[last] + 1, unobserved if passed else 0)
-        if first in positions:
-            return max(positions[first] + 1, unobserved)
-    return unobserved if ranges else 0
-
-
-# --- Cuts ----------------------------------------------------------------------------------------
-
-
-def _find_exchange_ends(entries: Sequence[Entry]) -> list[int]:
-    """Return for each message the index at which its exchange ends; its own when it opens none.
-
-    A result belongs to the nearest call of its id before it, since some models number their calls
-    from 1 in every message.
-    """
-    ends = list(range(len(entries)))
-    open_calls: dict[str, int] = {}
-    newest_other = -1
-    for at, entry in enumerate(entries):
-        if entry.message.type == "tool":
-            called = open_calls.pop(cast("ToolMessage", entry.message).tool_call_id, None)
-            if called is not None:
-                ends[called] = at
-            continue
-        newest_other = at
-        open_calls.update(dict.fromkeys(_collect_call_ids(entry.message), at))
-    for called in open_calls.values():
-        if called >= newest_other:  # the conversation has not gone on: the result may still come
-            ends[called] = len(entries)
-    if newest_other >= 0 and entries[-1].message.type == "tool":
-        ends[newest_other] = len(entries)  # the Actor has not seen these results yet
-    return ends
-
-
-def _collect_call_ids(message: BaseMessage) -> list[str]:
-    if message.type != "ai" or not isinstance(message, AIMessage):
-        return []
-    calls = [*message.tool_calls, *message.invalid_tool_calls]
-    return [str(call["id"]) for call in calls if call.get("id")]

@@ -23,8 +23,9 @@ from langgraph_om.core.events import iso
 from langgraph_om.core.plan import PROCEED, Decision, plan
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import select_valid_counts
-from langgraph_om.core.record.strays import check_observed
-from langgraph_om.core.record.window import Entry, Window, open_window
+from langgraph_om.core.record.span import Entry, Span
+from langgraph_om.core.record.strays import check_observed, has_strays
+from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.archive import archive_new
 from langgraph_om.core.step.resent import without_removed
 from langgraph_om.core.step.shared_log import check_resource_id, exchange
@@ -69,6 +70,7 @@ def inspect(
     must_proceed: bool = False,
     buffering_waits: bool = False,
     is_final: bool = False,
+    before: Span | None = None,
 ) -> EffectFlow[Inspection]:
     """Inspect the conversation before a model call, and decide what is due.
 
@@ -81,6 +83,7 @@ def inspect(
         must_proceed: Whether there is no room left for work (few supersteps remain).
         buffering_waits: Whether the Actor goes on only after the buffering that is due.
         is_final: Whether the Actor has answered and no call follows; nothing is decided then.
+        before: What an earlier inspection has read; it only saves time.
 
     Raises:
         ConfigurationError: When a log is to be shared and the run does not say with whom, or the
@@ -91,7 +94,7 @@ def inspect(
         check_resource_id(identity)
     cycle_ids = {name: job["cycle_id"] for name, job in record["pending"].items()}
     jobs = (yield PeekJobs(cycle_ids)) if cycle_ids else {}
-    found = count_and_collect(settings, record, messages, identity, now, jobs=jobs)
+    found = count_and_collect(settings, record, messages, identity, now, jobs=jobs, before=before)
     if found.overlooked:
         text = (
             "thread %r: %d message(s) were put among those that are observed; memory does not read "
@@ -109,17 +112,17 @@ def inspect(
             changed={*found.changed, *overlooked},
             request=found.window.request,
         )
-        before, window = messages, found.window
+        former, window = messages, found.window
         removed = {key for event in events if event["type"] == "evicted" for key in event["ids"]}
         if any(entry.key in removed for entry in window.entries):  # sent again by the client
             messages = without_removed(messages, events)
-        if messages is not before or archived["cursor"] != found.record["cursor"]:
-            window = open_window(archived, messages, settings.counter)
+        if messages is not former or archived["cursor"] != found.record["cursor"]:
+            window = open_window(archived, messages, settings.counter, before=window.span)
         found = Inspection(archived, window, PROCEED, [*found.events, *events])
     if is_shared and identity.thread_id:
         synced, events = yield from exchange(settings, found.record, messages, found.window, now)
         if events:
-            window = open_window(synced, messages, settings.counter)
+            window = open_window(synced, messages, settings.counter, before=found.window.span)
             found = Inspection(synced, window, PROCEED, [*found.events, *events])
     if is_final:
         return found
@@ -136,6 +139,7 @@ def count_and_collect(
     now: datetime,
     *,
     jobs: Mapping[Operation, JobState] | None = None,
+    before: Span | None = None,
 ) -> Inspection:
     """Count what is new and collect what is done; decide nothing.
 
@@ -146,18 +150,21 @@ def count_and_collect(
         identity: Whose conversation it is.
         now: The current time.
         jobs: Per pending operation, what the executor knows of the job.
+        before: What an earlier inspection has read; it only saves time.
     """
     opening = _open_record(settings, record, identity)
     is_new = not record["id"]
     record = fold(record, [opening])
-    window = open_window(record, messages, settings.counter)
+    window = open_window(record, messages, settings.counter, before=before)
     observed, overlooked = check_observed(record, messages, window.start)
-    if observed != record["observed"]:
-        window = open_window({**record, "observed": observed}, messages, settings.counter)
+    looked: MemoryRecord = {**record, "observed": observed}
+    if has_strays(looked) or window.strays.messages:
+        window = open_window(looked, messages, settings.counter)
     counting = _count_new(
         settings, record, messages, window, now, observed=observed, first_look=is_new
     )
     record = fold(record, [counting])
+    window.span.counted_in = select_valid_counts(record, settings.counter.identity)
     done = [
         *drop_stale_buffers(record, window, now),
         *take_in_results(settings, record, window, jobs or {}, now),
@@ -257,7 +264,7 @@ def _count_new(
     known = record["token_cache"]["counts"]
     valid = select_valid_counts(record, settings.counter.identity)
     counts: dict[str, list[Any]] = {}
-    for entry in window.entries:
+    for entry in window.entries[window.known :]:
         cached = valid.get(entry.key)
         if cached is None or cached[0] != entry.digest:
             counts[entry.key] = [entry.digest, entry.tokens]
@@ -267,10 +274,11 @@ def _count_new(
         if not settings.time_of(entry.key, entry.message, {})
     }
     # The live request is weighed at every call, also when it lies before the window.
-    present = {window.request, *(entry.key for entry in window.entries)}
-    gone = [key for key in known if key not in present]
+    past = known.keys() - window.span.places.keys() - {window.request}
+    gone = [key for key in known if key in past] if past else []
     is_same_place = observed == record["observed"]
     if gone or not is_same_place:
+        present = {window.request, *window.span.places}
         left = {key: at for key, at in record["stamps"].items() if key not in present}
         kept = _select_stamps_to_keep(settings, record, messages, window) if left else set()
         gone += [key for key in left if key not in kept and key not in known]
@@ -313,7 +321,9 @@ def _select_arrived(record: MemoryRecord, window: Window, *, first_look: bool) -
     that is known, are taken for a part of it.
     """
     known, entries, start = record["token_cache"]["counts"], window.entries, window.fresh_from
-    new = [entry.key not in known and entry.key not in record["stamps"] for entry in entries]
+    unseen = entries[window.known :]
+    new = [False] * window.known
+    new += [entry.key not in known and entry.key not in record["stamps"] for entry in unseen]
     if not first_look and window.request is None:
         behind = 0 if window.observed else len(entries)
         start = max((at + 1 for at, is_new in enumerate(new) if not is_new), default=behind)

@@ -48,6 +48,25 @@ def shown(archive: MessageArchive, thread: str = "t") -> list[str]:
     return [each.key for each in archive.messages(thread, limit=1000)]
 
 
+# --- What it costs -------------------------------------------------------------------------------
+
+
+def test_a_message_at_the_end_of_a_thread_takes_four_statements(sqlite_file: Path) -> None:
+    with closing(SQLAlchemyArchive(f"sqlite:///{sqlite_file}")) as archive:
+        archive.append("t", "ana", said("a", "b"), after=None, now=NOW)
+        statements: list[str] = []
+
+        @event.listens_for(archive._database.engine, "before_cursor_execute")
+        def note(_: Any, __: Any, statement: str, *___: Any) -> None:
+            statements.append(statement)
+
+        archive.append("t", "ana", said("c"), after="b", now=NOW)
+        assert [each for each in statements if not each.startswith("BEGIN")][4:] == []
+        assert shown(archive) == ["a", "b", "c"]
+        archive.append("t", "ana", said("d"), after="a", now=NOW)
+        assert shown(archive) == ["a", "d"]
+
+
 # --- The suite -----------------------------------------------------------------------------------
 
 

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable
+from copy import copy, deepcopy
 from typing import Any
 
 import pytest
@@ -15,6 +18,7 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 
 from langgraph_om.integrations.channels import REMOVE_ALL, messages_reducer
@@ -223,3 +227,55 @@ def test_a_mapping_removes_a_message(state: list[Any]) -> None:
     whole = {**plain(TALK)[2], "type": "remove"}
     assert [message.id for message in messages_reducer(state, [whole])] == ["s", "a", "c"]
     assert messages_reducer(state, [{"type": "remove", "id": REMOVE_ALL}]) == []
+
+
+# --- The places a conversation carries -----------------------------------------------------------
+
+
+def placed() -> list[Any]:
+    said = [HumanMessage(f"said {at}", id=f"m{at}") for at in range(4)]
+    return messages_reducer([], [said])
+
+
+def append(state: list[Any]) -> None:
+    state.append(HumanMessage("by hand", id="new"))
+
+
+def replace(state: list[Any]) -> None:
+    state[1] = HumanMessage("by hand", id="new")
+
+
+def drop(state: list[Any]) -> None:
+    del state[0]
+
+
+@pytest.mark.parametrize("change", [append, replace, drop, list.reverse, list.clear])
+def test_a_list_that_was_changed_by_hand_is_read_anew(change: Callable[[list[Any]], None]) -> None:
+    state = placed()
+    change(state)
+    updates = [[AIMessage("news", id="new"), HumanMessage("again", id="m3")], RemoveMessage("m2")]
+    assert messages_reducer(state, updates) == messages_reducer(list(state), updates)
+    assert copy(state) == list(state)
+    assert messages_reducer(copy(state), updates) == messages_reducer(list(state), updates)
+
+
+def test_what_is_only_good_for_speed_is_in_no_copy_or_file() -> None:
+    state = placed()
+    assert type(deepcopy(state)) is list
+    assert type(pickle.loads(pickle.dumps(state))) is list  # noqa: S301 our own
+    assert deepcopy(state) == state == pickle.loads(pickle.dumps(state))  # noqa: S301
+    serializer = JsonPlusSerializer()
+    assert serializer.dumps_typed(state) == serializer.dumps_typed(list(state))
+
+
+def test_two_continuations_of_one_conversation_know_nothing_of_each_other() -> None:
+    state = placed()
+    one = messages_reducer(state, [HumanMessage("one", id="x")])
+    other = messages_reducer(state, [HumanMessage("filler", id="y"), HumanMessage("other", id="x")])
+    assert [message.id for message in messages_reducer(one, [HumanMessage("new", id="x")])] == [
+        *("m0", "m1", "m2", "m3", "x")
+    ]
+    assert [message.id for message in messages_reducer(other, [HumanMessage("new", id="x")])] == [
+        *("m0", "m1", "m2", "m3", "y", "x")
+    ]
+    assert len(state) == 4

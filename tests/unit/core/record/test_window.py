@@ -20,7 +20,8 @@ from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.core.prompts import load
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import CURSOR_TAIL, blank_record
-from langgraph_om.core.record.window import Entry, find_safe_cuts, open_window
+from langgraph_om.core.record.span import Entry, find_safe_cuts
+from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import MemoryRecord
 from support.windows import A, H, Words, entries, keys, look
 

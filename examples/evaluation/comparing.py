@@ -1,0 +1,140 @@
+"""Several memories side by side: which there are to choose from, and one table over their figures.
+
+The full conversation is shown whole; the others have the same room where `prompt_tokens` says how
+much. Remembered are observations and messages, or summary and messages, or all messages, after the
+last session; a prompt also has instructions and a question. Memory's tokens are those of its own
+models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from evaluation.reporting import Row, write_table
+from evaluation.running import Outcome
+from evaluation.spending import COUNTED, add
+
+ARMS: Mapping[str, Mapping[str, Any]] = {
+    "full": {"memory": "full", "recall": False},
+    "summary": {"memory": "summary", "recall": False},
+    "observational": {"memory": "observational", "recall": False},
+    "observational+recall": {"memory": "observational", "recall": True},
+    "rewrite": {"memory": "observational", "recall": False, "form": "rewrite"},
+}
+"""What each of them sets of a `Setup`."""
+MEMORY = ("observer", "reflector", "summarizer")
+
+
+def read_arms(text: str) -> list[str]:
+    """Read names of arms, separated by commas, or `all`.
+
+    Raises:
+        ValueError: When one is not known.
+    """
+    names = list(ARMS) if text == "all" else list(dict.fromkeys(text.split(",")))
+    unknown = [name for name in names if name not in ARMS]
+    if unknown:
+        msg = f"--arms names {unknown[0]!r}; write some of {', '.join(ARMS)}, or all"
+        raise ValueError(msg)
+    return names
+
+
+def compare(found: Mapping[str, Row], outcomes: Mapping[str, Sequence[Outcome]]) -> Row:
+    """Return the figures of all arms, and for each what they are compared by.
+
+    Args:
+        found: By arm, the figures of its run.
+        outcomes: By arm, what came of the questions.
+    """
+    first = next(iter(found.values()))
+    return {
+        "benchmark": first["benchmark"],
+        "conversations": first["conversations"],
+        "questions": first["questions"],
+        "prompt tokens": first["settings"]["prompt_tokens"],
+        "compared": {arm: _compared(found[arm], outcomes[arm]) for arm in found},
+        "arms": dict(found),
+    }
+
+
+def _compared(figures: Row, outcomes: Sequence[Outcome]) -> Row:
+    prompts = [each.prompt for each in outcomes if each.prompt]
+    rows = figures["tokens"]["rows"]
+    of_memory = [row for row in rows if row["part"] in MEMORY]
+    costs = [row["cost"] for row in of_memory]
+    return {
+        "prompt at the end": {
+            "mean": round(fmean(prompts)) if prompts else None,
+            "largest": max(prompts, default=None),
+        },
+        "memory": {
+            **add({"memory": row} for row in of_memory).get("memory", dict.fromkeys(COUNTED, 0)),
+            "cost": None if None in costs else sum(costs),
+            "calls by part": {
+                part: sum(row["calls"] for row in of_memory if row["part"] == part)
+                for part in MEMORY
+            },
+            "failures": figures["memory failures"],
+        },
+        "remembered at the end": figures["remembered at the end"],
+        "recalls": figures["recalls"],
+        "cost": figures["tokens"]["cost"],
+        "errors": sum(figures["errors"].values()),
+    }
+
+
+# --- The table -----------------------------------------------------------------------------------
+
+
+def write_comparison(whole: Row) -> str:
+    """Write the figures of all arms for reading, a column for each."""
+    asked = f"{whole['questions']} questions about {whole['conversations']} conversations"
+    budget = whole["prompt tokens"]
+    room = f", {budget} tokens of a prompt for what is remembered" if budget else ""
+    lines = [f"{whole['benchmark']}: {asked}{room}"]
+    arms = whole["arms"]
+    for measure in next(iter(arms.values()))["scores"]:
+        tables = [figures["scores"][measure] for figures in arms.values()]
+        rows = [(measure, *arms)]
+        for kind in ("categories", "overall"):
+            for name, row in tables[0][kind].items():
+                scores = [f"{table[kind][name]['score']:.3f}" for table in tables]
+                rows.append((f"{name} ({row['count']})", *scores))
+        lines += ["", *write_table(rows)]
+    lines += ["", *write_table([("", *arms), *_rows(list(whole["compared"].values()))])]
+    said: dict[str, list[str]] = {}
+    for arm, figures in arms.items():
+        for text in figures["caveats"]:
+            said.setdefault(text, []).append(arm)
+    caveats = [f"{', '.join(names)}: {text}" for text, names in said.items()]
+    return "\n".join([*lines, *([""] if said else []), *caveats])
+
+
+def _rows(compared: Sequence[Row]) -> list[tuple[str, ...]]:
+    def line(name: str, *path: str, digits: int | None = None) -> tuple[str, ...]:
+        cells: list[str] = []
+        for each in compared:
+            value: Any = each
+            for key in path:
+                value = value[key]
+            is_price = value is not None and digits is not None
+            cells.append(
+                "-" if value is None else f"{value:.{digits}f}" if is_price else f"{value}"
+            )
+        return name, *cells
+
+    return [
+        line("remembered at the end", "remembered at the end"),
+        line("prompt at the end, mean", "prompt at the end", "mean"),
+        line("prompt at the end, largest", "prompt at the end", "largest"),
+        line("memory: calls", "memory", "calls"),
+        *(line(f"  of the {part}", "memory", "calls by part", part) for part in MEMORY),
+        *(line(f"memory: {name} tokens", "memory", name) for name in COUNTED[1:]),
+        line("memory: failures", "memory", "failures"),
+        line("memory: cost", "memory", "cost", digits=4),
+        line("recalls", "recalls"),
+        line("cost of everything", "cost", digits=4),
+        line("questions that failed", "errors"),
+    ]

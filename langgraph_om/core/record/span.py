@@ -1,0 +1,277 @@
+"""What is read of a window's messages, where it may be cut, and what a later look knows again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
+from operator import attrgetter, is_
+from typing import NamedTuple, cast
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from langgraph_om.core.content.message_keys import Keyed, content_digest, is_conversation, key_of
+from langgraph_om.core.record.cursor import begins_at_first, is_tail_at
+from langgraph_om.core.record.strays import has_strays
+from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.wire import MemoryRecord, TokenCount
+
+
+class Entry(NamedTuple):
+    """One message of the window; a tuple, because each step makes one per message."""
+
+    key: str
+    """The message's id, or one derived from it or from its content."""
+    message: BaseMessage
+    digest: str
+    tokens: int
+
+
+_get_id, _get_content = attrgetter("id"), attrgetter("content")
+
+
+@dataclass(eq=False)
+class Span:
+    """The messages from the window's start to the end of the conversation, as they were read.
+
+    A later look that finds the same objects goes on from it. What is worked out of the messages is
+    kept with them, so that it is worked out once.
+    """
+
+    start: int
+    names: list[str]
+    """The names of all messages from the start on."""
+    messages: list[BaseMessage]
+    contents: list[object]
+    """What the messages held when they were read; one that is changed in place holds another."""
+    entries: tuple[Entry, ...]
+    sums: list[int]
+    """A total before each entry, and behind the last one; only the differences count."""
+    digests: dict[tuple[int, int], str] = field(default_factory=dict)
+    """Those of runs of entries that were asked for."""
+    counted_in: Mapping[str, TokenCount] | None = None
+    """Counts of a record that are known to be those of all entries."""
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """The index of each entry."""
+        return {entry.key: at for at, entry in enumerate(self.entries)}
+
+    @cached_property
+    def cuts(self) -> list[int]:
+        """Where the window may be cut."""
+        return find_safe_cuts(self.entries)
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether each message was said in the conversation and has an id of its own."""
+        ids = [*map(_get_id, self.messages)]
+        return len(ids) == len(self.entries) and ids == self.names
+
+    def is_counted_in(self, counts: Mapping[str, TokenCount]) -> bool:
+        """Return whether a record counts all entries as they were counted here."""
+        if self.counted_in is counts or self.counted_in == counts:
+            return True
+        return all(counts.get(key) == [digest, tokens] for key, _, digest, tokens in self.entries)
+
+    def is_unchanged(self, messages: Sequence[BaseMessage]) -> bool:
+        """Return whether these are its messages still, of which none was changed in place."""
+        return (
+            len(messages) == len(self.messages)
+            and all(map(is_, messages, self.messages))
+            and [*map(_get_id, messages)] == self.names
+            and [*map(_get_content, messages)] == self.contents
+        )
+
+    def drop(self, count: int) -> Span:
+        """Return the span without its first entries, which were observed."""
+        if not count:
+            return self
+        rest = Span(
+            self.start + count,
+            self.names[count:],
+            self.messages[count:],
+            self.contents[count:],
+            self.entries[count:],
+            self.sums[count:],
+            counted_in=self.counted_in,
+        )
+        rest.is_plain = True
+        cuts = vars(self).get("cuts", ())
+        if count in cuts:  # no exchange goes across
+            rest.cuts = [cut - count for cut in cuts if cut > count]
+        return rest
+
+    def extend(self, entries: Sequence[Entry]) -> Span:
+        """Return the span with the messages that came since."""
+        if not entries:
+            return self
+        sums = accumulate((entry.tokens for entry in entries), initial=self.sums[-1])
+        whole = Span(
+            self.start,
+            [*self.names, *(entry.key for entry in entries)],
+            [*self.messages, *(entry.message for entry in entries)],
+            [*self.contents, *(entry.message.content for entry in entries)],
+            (*self.entries, *entries),
+            [*self.sums[:-1], *sums],
+            digests=dict(self.digests),
+        )
+        whole.is_plain = True
+        new = range(len(self.entries), len(whole.entries))
+        whole.places = {**self.places, **{whole.entries[at].key: at for at in new}}
+        return whole
+
+
+def find_safe_cuts(entries: Sequence[Entry]) -> list[int]:
+    """Return where the window may be cut: counts of leading entries that form complete exchanges.
+
+    A tool call stays with all of its results, and both stay until the Actor has gone on from them,
+    because an Actor that never sees a result asks for it again. A call without a result closes once
+    the conversation has gone on without it, so that an abandoned call does not stop memory forever.
+    """
+    cuts: list[int] = []
+    reach = -1
+    for at, end in enumerate(_find_exchange_ends(entries)):
+        reach = max(reach, end)
+        if at >= reach:
+            cuts.append(at + 1)
+    return cuts
+
+
+# --- Reading -------------------------------------------------------------------------------------
+
+
+def read_entry(
+    message: BaseMessage,
+    key: str,
+    counts: Mapping[str, TokenCount],
+    counter: TokenCounter,
+    *,
+    is_counted: bool,
+) -> Entry:
+    """Read a message; a count of the record is used where it is of this content."""
+    cached = counts.get(key)
+    if cached is not None and is_counted:
+        return Entry(key, message, cached[0], cached[1])
+    digest = content_digest(message)
+    if cached is not None and cached[0] == digest:
+        return Entry(key, message, digest, cached[1])
+    return Entry(key, message, digest, counter.count_message(message))
+
+
+def read_span(
+    start: int,
+    keyed: Keyed,
+    strays: Sequence[tuple[str, BaseMessage]],
+    counts: Mapping[str, TokenCount],
+    counter: TokenCounter,
+    *,
+    is_counted: bool,
+) -> Span:
+    """Read all messages of a window."""
+    entries = tuple(
+        read_entry(message, key, counts, counter, is_counted=is_counted)
+        for key, message in (*strays, *keyed)
+        if is_conversation(message)
+    )
+    sums = [*accumulate((entry.tokens for entry in entries), initial=0)]
+    names, messages = [key for key, _ in keyed], [message for _, message in keyed]
+    span = Span(start, names, messages, [*map(_get_content, messages)], entries, sums)
+    if strays:
+        span.is_plain = False
+    return span
+
+
+def go_on(
+    before: Span | None,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    counts: Mapping[str, TokenCount],
+    *,
+    is_counted: bool,
+) -> Span | None:
+    """Return what of an earlier span is in the window still; `None` when anything is unusual."""
+    if before is None or not before.is_plain or has_strays(record):
+        return None
+    cursor = record["cursor"]
+    dropped = before.places.get(cursor[-1], -1) + 1 if cursor else 0
+    start, stop = before.start + dropped, before.start + len(before.messages)
+    if not cursor and (start or not begins_at_first(record)):
+        return None
+    if cursor and not _ends_at(cursor, messages, start):
+        return None
+    span = before.drop(dropped)
+    seen = messages[start:stop]
+    if is_counted:
+        is_same = len(seen) == len(span.messages) and all(map(is_, seen, span.messages))
+    else:
+        is_same = span.is_unchanged(seen)
+    return span if is_same and span.is_counted_in(counts) else None
+
+
+def _ends_at(cursor: Sequence[str], messages: Sequence[BaseMessage], start: int) -> bool:
+    """Return whether the window begins there, where all messages behind have ids of their own."""
+    if not 0 < start <= len(messages) or not messages[start - 1].id:
+        return False
+    return key_of(messages[start - 1]) == cursor[-1] and is_tail_at(cursor, messages, start - 1)
+
+
+def extend_span(
+    span: Span,
+    cursor: Sequence[str],
+    new: Sequence[BaseMessage],
+    counts: Mapping[str, TokenCount],
+    counter: TokenCounter,
+    *,
+    is_counted: bool,
+) -> Span | None:
+    """Return the span with new messages; `None` when anything is unusual."""
+    taken = set(cursor[-1:])
+    for message in new:
+        key = message.id
+        if key is None or key != key_of(message) or key in span.places or key in taken:
+            return None
+        if not is_conversation(message):
+            return None
+        taken.add(key)
+    entries = [
+        read_entry(message, key_of(message), counts, counter, is_counted=is_counted)
+        for message in new
+    ]
+    return span.extend(entries)
+
+
+# --- Cuts ----------------------------------------------------------------------------------------
+
+
+def _find_exchange_ends(entries: Sequence[Entry]) -> list[int]:
+    """Return for each message the index at which its exchange ends; its own when it opens none.
+
+    A result belongs to the nearest call of its id before it, since some models number their calls
+    from 1 in every message.
+    """
+    ends = list(range(len(entries)))
+    open_calls: dict[str, int] = {}
+    newest_other = -1
+    for at, entry in enumerate(entries):
+        if entry.message.type == "tool":
+            called = open_calls.pop(cast("ToolMessage", entry.message).tool_call_id, None)
+            if called is not None:
+                ends[called] = at
+            continue
+        newest_other = at
+        open_calls.update(dict.fromkeys(_collect_call_ids(entry.message), at))
+    for called in open_calls.values():
+        if called >= newest_other:  # the conversation has not gone on: the result may still come
+            ends[called] = len(entries)
+    if newest_other >= 0 and entries[-1].message.type == "tool":
+        ends[newest_other] = len(entries)  # the Actor has not seen these results yet
+    return ends
+
+
+def _collect_call_ids(message: BaseMessage) -> list[str]:
+    if message.type != "ai" or not isinstance(message, AIMessage):
+        return []
+    calls = [*message.tool_calls, *message.invalid_tool_calls]
+    return [str(call["id"]) for call in calls if call.get("id")]

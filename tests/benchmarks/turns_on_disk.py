@@ -1,0 +1,124 @@
+"""Turns of four steps on a long thread in SQLite: with memory, with an archive too, with neither.
+
+The agents take turns on the same machine in the same run, so that their ratio counts. What a turn
+costs is the least that one took: everything else is the machine's other work.
+"""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from agents import (
+    PROMPT,
+    DeltaState,
+    Graph,
+    PlainState,
+    Stopwatch,
+    TimedModel,
+    extractive,
+    on_thread,
+    remembering,
+)
+from bench_bytes import new_saver, stored_bytes
+from conversation import lookup
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.prebuilt import ToolNode
+
+from langgraph_om import create_memory_agent
+
+STEPS = 4
+SHOWN = 90
+"""How many messages the agent without memory shows its model: about as many as a window has."""
+
+
+def answers(turns: int) -> list[AIMessage]:
+    """What the Actor says: in each turn three calls of a tool, then a text."""
+    said: list[AIMessage] = []
+    for turn in range(turns):
+        for step in range(STEPS - 1):
+            query = {"query": f"question {turn}.{step}"}
+            call = {"name": "lookup", "args": query, "id": f"call-{turn}-{step}"}
+            said.append(AIMessage("", id=f"a{turn}-{step}", tool_calls=[call]))
+        said.append(AIMessage("That is all there is.", id=f"a{turn}-{STEPS}"))
+    return said
+
+
+def bare_agent(model: TimedModel, saver: SqliteSaver, *, delta: bool) -> Graph:
+    """An agent with a tool and without memory."""
+
+    def agent(state: Any) -> dict[str, Any]:
+        return {"messages": [model.invoke([SystemMessage(PROMPT), *state["messages"][-SHOWN:]])]}
+
+    def route(state: Any) -> str:
+        return "tools" if getattr(state["messages"][-1], "tool_calls", None) else END
+
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(DeltaState if delta else PlainState)
+    builder.add_node("agent", agent)
+    builder.add_node("tools", ToolNode([lookup]))
+    builder.add_edge(START, "agent")
+    builder.add_conditional_edges("agent", route, ["tools", END])
+    builder.add_edge("tools", "agent")
+    return builder.compile(checkpointer=saver)
+
+
+def time_turns(
+    messages: list[Any], record: Any, kinds: tuple[str, ...], turns: int, *, delta: bool = True
+) -> dict[str, dict[str, float]]:
+    """Own seconds and bytes of a turn, per kind of agent: "bare", "memory" or "archive".
+
+    Args:
+        messages: The thread so far.
+        record: What is remembered of it.
+        kinds: The agents.
+        turns: How many turns each takes; the first one is not counted.
+        delta: Whether the channels are kept as deltas.
+    """
+    with ExitStack() as stack:
+        agents = {
+            kind: stack.enter_context(_agent(kind, messages, record, turns, delta=delta))
+            for kind in kinds
+        }
+        before: dict[str, int] = {}
+        for turn in range(turns + 1):
+            for kind, (graph, saver, watch) in agents.items():
+                if turn == 1:
+                    before[kind] = stored_bytes(saver.conn)["all"]
+                said = HumanMessage("And what next?", id=f"{kind}-{turn}")
+                gc.collect()
+                with watch.lap():
+                    graph.invoke({"messages": [said]}, on_thread())
+        return {
+            kind: {
+                "seconds": min(watch.laps[1:]),
+                "bytes": (stored_bytes(saver.conn)["all"] - before[kind]) / turns,
+            }
+            for kind, (_, saver, watch) in agents.items()
+        }
+
+
+@contextmanager
+def _agent(
+    kind: str, messages: list[Any], record: Any, turns: int, *, delta: bool
+) -> Iterator[tuple[Graph, SqliteSaver, Stopwatch]]:
+    model = TimedModel(actor=answers(turns + 1))
+    with new_saver() as saver, tempfile.TemporaryDirectory() as folder:
+        values: dict[str, Any] = {"messages": messages}
+        if kind == "bare":
+            graph = bare_agent(model, saver, delta=delta)
+        else:
+            values["om"] = dict(record)
+            place = f"sqlite:///{Path(folder, 'archive.db')}"
+            options = {"archive": place} if kind == "archive" else {}
+            memory = remembering(extractive(), buffer_tokens=0, **options)
+            graph = create_memory_agent(
+                model, [lookup], memory=memory, prompt=PROMPT, checkpointer=saver, delta=delta
+            )
+        graph.update_state(on_thread(), values, as_node="agent")
+        yield graph, saver, Stopwatch(model)

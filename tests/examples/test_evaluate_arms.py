@@ -1,0 +1,188 @@
+"""The evaluation of several memories side by side, and of all within the same room."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from evaluation import doubles, memories
+from evaluation.comparing import ARMS, read_arms
+from evaluation.spending import COUNTED
+
+from langgraph_om import ObservationalMemory
+from langgraph_om.testing import ScriptedChatModel
+from support.evaluation import LOCOMO, LONGMEMEVAL, SMALL, Evaluation, Row
+
+NAMES = ["full", "summary", "observational", "observational+recall", "rewrite"]
+
+
+def test_all_arms_stand_side_by_side_in_one_report(evaluation: Evaluation) -> None:
+    code, printed, errors = evaluation.run(LOCOMO, "--arms", "all", *SMALL)
+    assert code == 0, errors
+    heads = [line.split() for line in printed.splitlines() if line.split()[-5:] == NAMES]
+    assert heads == [["F1", *NAMES], NAMES]
+    cells = [re.split(r"  +", line.strip()) for line in printed.splitlines()]
+    rows = {name: values for name, *values in cells}
+    for name in (
+        *("remembered at the end", "prompt at the end, mean", "prompt at the end, largest"),
+        *("memory: calls", "of the observer", "of the reflector", "of the summarizer"),
+        *("memory: input tokens", "memory: output tokens", "memory: cost", "recalls"),
+    ):
+        assert len(rows[name]) == 5, name
+    for category in ("multi-hop (1)", "temporal (2)", "single-hop (3)", "adversarial (2)"):
+        assert any(line.startswith(category) for line in printed.splitlines())
+    assert "45 of 45 questions" in errors
+    assert "full, summary, observational" not in printed, "each caveat says whose it is"
+
+
+def test_each_arm_is_compared_by_worth_room_and_cost(evaluation: Evaluation) -> None:
+    found = evaluation.figures(LOCOMO, "--arms", "all", *SMALL, "--price", "offline=1,5")
+    assert list(found["compared"]) == list(found["arms"]) == list(ARMS) == NAMES
+    compared: Row = found["compared"]
+    assert [row["recalls"] > 0 for row in compared.values()] == [False, False, False, True, False]
+    assert compared["full"]["memory"]["calls"] == 0
+    assert compared["summary"]["memory"]["calls by part"]["summarizer"] > 0
+    assert compared["observational"]["memory"]["calls by part"]["observer"] > 0
+    for arm, row in compared.items():
+        memory, prompt = row["memory"], row["prompt at the end"]
+        tokens = found["arms"][arm]["tokens"]["rows"]
+        for name in COUNTED:
+            expected = sum(each[name] for each in tokens if each["part"] in memories_parts())
+            assert memory[name] == expected
+        assert memory["cost"] == pytest.approx((memory["input"] + 5 * memory["output"]) / 1e6)
+        assert row["cost"] > memory["cost"]
+        assert prompt["largest"] >= prompt["mean"] > row["remembered at the end"] > 0
+    assert compared["full"]["remembered at the end"] > max(
+        row["remembered at the end"] for arm, row in compared.items() if arm != "full"
+    )
+
+
+def memories_parts() -> set[str]:
+    return {"observer", "reflector", "summarizer"}
+
+
+@pytest.mark.parametrize("tokens", [120, 200, 400])
+def test_every_arm_keeps_to_the_same_room(tokens: int, evaluation: Evaluation) -> None:
+    found = evaluation.figures(LOCOMO, "--arms", "all", "--prompt-tokens", tokens, "--limit", 1)
+    assert found["prompt tokens"] == tokens
+    held = {arm: row["remembered at the end"] for arm, row in found["compared"].items()}
+    assert held.pop("full") > tokens
+    assert max(held.values()) <= tokens
+    assert min(held.values()) > tokens / 8, "and makes use of it"
+
+
+def test_a_summary_is_told_how_long_it_may_be(
+    evaluation: Evaluation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def note(prompt: list[memories.BaseMessage]) -> str:
+        asked.append(prompt[-1].text)
+        return "A summary."
+
+    monkeypatch.setattr(doubles, "memory_model", lambda: ScriptedChatModel(actor=note))
+    options = (LOCOMO, "--memory", "summary", "--limit", 1)
+    evaluation.figures(*options, "--prompt-tokens", 350)
+    assert asked
+    for text in asked:
+        assert "Write at most 140 words." in text
+        assert text.index("Write at most") < text.index("Messages to summarize:")
+    asked.clear()
+    evaluation.figures(*options, "--message-tokens", 100)
+    assert not any("Write at most" in text for text in asked)
+
+
+def test_an_arm_is_what_the_memory_is_by_itself(
+    evaluation: Evaluation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arms = evaluation.figures(LOCOMO, "--arms", "observational+recall,full", *SMALL)["arms"]
+    model = ScriptedChatModel(actor=RuntimeError("asked again"))
+    monkeypatch.setattr(doubles, "actor", lambda: model)
+    assert evaluation.figures(LOCOMO, *SMALL) == arms["observational+recall"]
+    # What recall is set to is no part of what full history depends on.
+    alone = evaluation.figures(LOCOMO, *SMALL, "--memory", "full", "--no-recall")
+    assert alone == arms["full"]
+
+
+def test_a_failure_in_one_arm_leaves_the_others(
+    evaluation: Evaluation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doubles, "memory_model", lambda: ScriptedChatModel(actor=ValueError("no")))
+    monkeypatch.setattr("time.sleep", lambda _: None)  # LangChain tries again after a pause
+    options = (LOCOMO, "--arms", "summary,full", "--prompt-tokens", 200)
+    found = evaluation.figures(*options, code=1)
+    errors = {arm: row["errors"] for arm, row in found["compared"].items()}
+    assert errors == {"summary": 9, "full": 0}
+    assert found["compared"]["summary"]["prompt at the end"] == {"mean": None, "largest": None}
+
+
+def test_a_log_is_rewritten_in_one_arm_and_edited_in_the_others(
+    evaluation: Evaluation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[ScriptedChatModel] = []
+    make = doubles.memory_model
+
+    def keep() -> ScriptedChatModel:
+        made.append(make())
+        return made[-1]
+
+    monkeypatch.setattr(doubles, "memory_model", keep)
+    rewritten = {}
+    for arm in ("observational", "rewrite"):
+        made.clear()
+        evaluation.figures(LOCOMO, "--arms", arm, "--prompt-tokens", 300, "--limit", 1)
+        calls = [call for model in made for call in model.calls if call["role"] == "reflector"]
+        asked = [call["messages"][-1].text for call in calls]
+        rewritten[arm] = {"[1 ~" not in text for text in asked}
+    assert rewritten == {"observational": {False}, "rewrite": {True}}
+
+
+def test_arms_are_chosen_by_name() -> None:
+    assert read_arms("all") == NAMES
+    assert read_arms("summary,full,summary") == ["summary", "full"]
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--arms", "best"), "--arms names 'best'; write some of full, summary, observational"),
+        (("--arms", "all", "--no-recall"), "--no-recall is for one memory"),
+        (("--prompt-tokens", "900", "--message-tokens", "10"), "in place of --message-tokens"),
+        (("--prompt-tokens", "900", "--observation-tokens", "10"), "in place of"),
+        (("--prompt-tokens", "9"), "`token_budget` is 9"),
+    ],
+)
+def test_arms_and_room_that_can_not_be_are_refused(
+    options: tuple[str, ...], complaint: str, evaluation: Evaluation
+) -> None:
+    code, printed, errors = evaluation.run(LONGMEMEVAL, *options)
+    assert (code, printed, errors.count("\n")) == (2, "", 1)
+    assert complaint in errors
+    assert not (evaluation.folder / "work").exists()
+
+
+def test_one_memory_and_arms_can_not_both_be_named(evaluation: Evaluation) -> None:
+    code, _, errors = evaluation.run(LOCOMO, "--arms", "all", "--memory", "full")
+    assert code == 2
+    assert "not allowed with" in errors
+
+
+def test_a_run_of_before_has_no_prompt_sizes_and_is_still_read(evaluation: Evaluation) -> None:
+    evaluation.figures(LOCOMO, "--arms", "full")
+    file: Path = evaluation.folder / "work" / "results.jsonl"
+    rows = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    bare = [{key: row[key] for key in row if key not in {"prompt", "held"}} for row in rows]
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in bare), "utf-8")
+    found = evaluation.figures(LOCOMO, "--arms", "full")
+    assert found["compared"]["full"]["prompt at the end"]["mean"] is None
+    assert found["compared"]["full"]["remembered at the end"] is None
+    _, printed, _ = evaluation.run(LOCOMO, "--arms", "full")
+    assert "remembered at the end" in printed
+
+
+def test_budget_and_thresholds_of_the_example_are_those_of_the_package() -> None:
+    found = ObservationalMemory(ScriptedChatModel()).thresholds
+    told = (memories.MESSAGE_TOKENS, memories.OBSERVATION_TOKENS)
+    assert (found.message_tokens, found.observation_tokens) == told

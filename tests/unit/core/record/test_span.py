@@ -1,0 +1,278 @@
+"""What a look has read of a window saves the next look time, and changes nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+
+from langgraph_om.core.config.settings import Identity
+from langgraph_om.core.record.chunks import digest_entries, digest_run
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import blank_record
+from langgraph_om.core.record.span import Span, find_safe_cuts
+from langgraph_om.core.record.window import open_window
+from langgraph_om.core.step.inspect import Inspection, count_and_collect
+from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.runtime.state import MAX_SPANS, Spans
+from support.flows import NOW, setup
+from support.windows import Words
+
+SETTINGS = setup()
+
+
+def look(
+    record: MemoryRecord, messages: list[BaseMessage], before: Span | None = None
+) -> Inspection:
+    return count_and_collect(SETTINGS, record, messages, Identity("t"), NOW, before=before)
+
+
+def observed(record: MemoryRecord, seen: Inspection, stop: int) -> MemoryRecord:
+    """The memory once the first messages of the window are observed."""
+    entries, number = seen.window.entries[:stop], len(record["log"])
+    group = {
+        "id": f"g{number}",
+        "kind": "observation",
+        "ranges": [[entries[0].key, entries[-1].key]],
+        "thread_id": "t",
+        "observed_at": NOW.isoformat(),
+        "text": "* x",
+        "tokens": 2,
+    }
+    return fold(
+        record, [{"log": [*record["log"], group], "cursor": seen.window.cursor_after(stop)}]
+    )
+
+
+class Story:
+    """A conversation that goes on, is observed, and is tampered with."""
+
+    def __init__(self, data: st.DataObject) -> None:
+        self.data = data
+        self.record = blank_record()
+        self.former = self.record
+        self.messages: list[BaseMessage] = []
+        self.number = 0
+
+    def act(self, name: str) -> None:
+        getattr(self, name)()
+
+    def pick(self) -> int | None:
+        top = len(self.messages) - 1
+        return self.data.draw(st.integers(0, top)) if self.messages else None
+
+    def key(self) -> str | None:
+        self.number += 1
+        kind = self.data.draw(st.sampled_from(["own"] * 9 + ["none", "same", "long"]))
+        if kind == "same" and self.messages:
+            return self.messages[-1].id
+        return None if kind == "none" else f"{'x' * 600 if kind == 'long' else 'm'}{self.number}"
+
+    def say(self) -> None:
+        self.messages = [*self.messages, HumanMessage(f"said {self.number}", id=self.key())]
+        self.messages = [*self.messages, AIMessage(f"answer {self.number}", id=self.key())]
+
+    def call(self) -> None:
+        call_id = self.data.draw(st.sampled_from(["1", "2"]))
+        call: Any = {"name": "look", "args": {}, "id": call_id}
+        self.messages = [*self.messages, AIMessage("", id=self.key(), tool_calls=[call])]
+
+    def result(self) -> None:
+        call_id = self.data.draw(st.sampled_from(["1", "2"]))
+        result = ToolMessage("found", tool_call_id=call_id, id=self.key())
+        self.messages = [*self.messages, result]
+
+    def instruct(self) -> None:
+        self.messages = [*self.messages, SystemMessage("be kind", id=self.key())]
+
+    def rewrite(self) -> None:
+        at = self.pick()
+        if at is not None:
+            new = self.messages[at].model_copy(update={"content": f"rewritten {self.number}"})
+            self.messages = [*self.messages[:at], new, *self.messages[at + 1 :]]
+
+    def change_in_place(self) -> None:
+        at = self.pick()
+        if at is not None:
+            self.messages[at].content = f"changed {self.number}"
+
+    def name_in_place(self) -> None:
+        at = self.pick()
+        if at is not None:
+            self.messages[at].id = f"named {self.number}"
+
+    def remove(self) -> None:
+        at = self.pick()
+        if at is not None:
+            self.messages = [*self.messages[:at], *self.messages[at + 1 :]]
+
+    def insert(self) -> None:
+        at = self.pick() or 0
+        new = HumanMessage("late", id=self.key())
+        self.messages = [*self.messages[:at], new, *self.messages[at:]]
+
+    def load(self) -> None:
+        self.messages = [message.model_copy() for message in self.messages]
+
+    def go_back(self) -> None:
+        self.record = self.former
+
+    def forget_counts(self) -> None:
+        cache = self.record["token_cache"]
+        counts = {key: count for at, (key, count) in enumerate(cache["counts"].items()) if at % 2}
+        self.record = fold(self.record, [{"token_cache": {**cache, "counts": counts}}])
+
+    def recount(self) -> None:
+        cache = self.record["token_cache"]
+        counts = {key: [digest, tokens + 1] for key, (digest, tokens) in cache["counts"].items()}
+        self.record = fold(self.record, [{"token_cache": {**cache, "counts": counts}}])
+
+
+ACTS = st.sampled_from(
+    [
+        *["say"] * 8,
+        *("call", "call", "result", "result"),
+        *("instruct", "rewrite", "change_in_place", "name_in_place", "remove", "insert", "load"),
+        *("go_back", "forget_counts", "recount"),
+    ]
+)
+
+
+@settings(max_examples=200)
+@given(st.data(), st.lists(st.lists(ACTS, max_size=4), max_size=8))
+def test_a_window_is_the_same_with_what_an_earlier_look_has_read(
+    data: st.DataObject, rounds: list[list[str]]
+) -> None:
+    story, span = Story(data), None
+    for acts in [["say", "say"], *rounds]:
+        for act in acts:
+            story.act(act)
+        fresh = look(story.record, story.messages)
+        seen = look(story.record, story.messages, span)
+        assert (seen.window, seen.events) == (fresh.window, fresh.events)
+        assert seen.record == fresh.record
+        check_span(seen.window.span)
+        story.former, story.record, span = story.record, seen.record, seen.window.span
+        for is_counted in (False, True):
+            anew = open_window(story.record, story.messages, Words(), is_counted=is_counted)
+            known = open_window(
+                story.record, story.messages, Words(), is_counted=is_counted, before=span
+            )
+            assert known == anew
+        cuts = seen.window.span.cuts
+        if cuts and not seen.window.strays.messages and data.draw(st.booleans()):
+            story.record = observed(story.record, seen, data.draw(st.sampled_from(cuts)))
+
+
+def change_text(messages: list[BaseMessage]) -> list[BaseMessage]:
+    messages[4].content = "something else"
+    return messages
+
+
+def change_id(messages: list[BaseMessage]) -> list[BaseMessage]:
+    messages[4].id = "other"
+    return messages
+
+
+def replace_one(messages: list[BaseMessage]) -> list[BaseMessage]:
+    return [*messages[:4], HumanMessage("new", id="m4"), *messages[5:]]
+
+
+def say_with(key: str | None, of: type[BaseMessage] = HumanMessage) -> Any:
+    return lambda messages: [*messages, of(content="once more", id=key)]
+
+
+def leave_out(*places: int) -> Any:
+    return lambda messages: [each for at, each in enumerate(messages) if at not in places]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(change_text, change_id, replace_one),
+        *(say_with("m7"), say_with("m4"), say_with("m2"), say_with(None)),
+        say_with("m7", SystemMessage),
+        *(leave_out(0), leave_out(2), leave_out(0, 1, 2), leave_out(4), leave_out(6)),
+        lambda messages: [HumanMessage("late", id="late"), *messages],
+        lambda messages: [*messages[:3], HumanMessage("late", id="late"), *messages[3:]],
+        lambda messages: messages[::-1],
+        list.copy,
+    ],
+)
+@pytest.mark.parametrize("stop", [0, 3])
+def test_what_has_changed_since_is_read_again(change: Any, stop: int) -> None:
+    messages: list[BaseMessage] = [HumanMessage(f"word{at}", id=f"m{at}") for at in range(7)]
+    seen = look(blank_record(), messages)
+    record = seen.record
+    if stop:
+        record = observed(record, seen, stop)
+        seen = look(record, messages, seen.window.span)
+        record = seen.record
+    changed = change(messages)
+    fresh = look(record, changed)
+    known = look(record, changed, seen.window.span)
+    assert (known.window, known.events, known.record) == (fresh.window, fresh.events, fresh.record)
+    check_span(known.window.span)
+
+
+def test_digests_and_cuts_stay_right_when_the_window_moves_on() -> None:
+    messages: list[BaseMessage] = [HumanMessage(f"word{at}", id=f"m{at}") for at in range(7)]
+    seen = look(blank_record(), messages)
+    assert seen.window.span.cuts
+    digest_run(seen.window, 2, 5)
+    longer = [*messages, AIMessage("answer", id="m7")]
+    extended = look(seen.record, longer, seen.window.span)
+    assert extended.window.span.digests == seen.window.span.digests
+    digest_run(extended.window, 5, 8)
+    assert (5, 8) not in seen.window.span.digests
+    check_span(extended.window.span)
+    record = observed(seen.record, seen, 2)
+    check_span(look(record, longer, seen.window.span).window.span)
+
+
+def test_what_was_read_is_kept_for_few_threads_and_forgotten_with_them() -> None:
+    spans, span = Spans(), look(blank_record(), []).window.span
+    for number in range(MAX_SPANS + 1):
+        spans.keep(f"r{number}", span)
+    assert spans.recall("r0") is None
+    assert spans.recall("r1") is span
+    spans.clear()
+    assert spans.recall("r1") is None
+
+
+def check_span(span: Span) -> None:
+    """Check all that a span keeps against what is worked out anew."""
+    entries = span.entries
+    assert span.cuts == find_safe_cuts(entries)
+    assert span.places == {entry.key: at for at, entry in enumerate(entries)}
+    for (start, stop), digest in span.digests.items():
+        assert digest == digest_entries(entries[start:stop])
+    for stop in range(len(entries) + 1):
+        assert span.sums[stop] - span.sums[0] == sum(entry.tokens for entry in entries[:stop])
+
+
+def test_only_new_messages_are_read() -> None:
+    messages: list[BaseMessage] = [HumanMessage("one", id="m0"), AIMessage("two", id="m1")]
+    seen = look(blank_record(), messages)
+    counter = Words()
+    more = [*messages, HumanMessage("three", id="m2")]
+    window = open_window(seen.record, more, counter, before=seen.window.span)
+    assert counter.counted == ["m2"]
+    assert window.entries[:2] == seen.window.entries
+    assert window.entries[0] is seen.window.entries[0]
+
+
+def test_a_digest_is_worked_out_once() -> None:
+    messages: list[BaseMessage] = [HumanMessage("one", id="m0"), AIMessage("two", id="m1")]
+    window = look(blank_record(), messages).window
+    assert digest_run(window, 0, 2) is digest_run(window, 0, 2)
+    assert digest_run(window, 0, 2) == digest_entries(window.entries)
