@@ -20,7 +20,7 @@ HOUSE = (
     "<- integrations <- __init__"
 )
 CORE = (
-    "content, wire, prompts <- events, tokens, effects <- record, config <- observe, plan "
+    "content, wire, prompts, upgrade <- events, tokens, effects <- record, config <- observe, plan "
     "<- actor, reflect <- cycles <- step"
 )
 
@@ -36,7 +36,7 @@ def levels_of(order: str, prefix: str = "") -> dict[str, int]:
 
 LEVEL = levels_of(HOUSE) | levels_of(CORE, "core.")
 FILES = frozenset({"errors", "options", "inspection", "memory", "core.effects", "core.events"})
-FILES |= {"core.plan", "core.wire", "__init__"}
+FILES |= {"core.plan", "core.upgrade", "core.wire", "__init__"}
 """Rooms that are one file."""
 
 EXCEPTIONS: frozenset[tuple[str, str]] = frozenset()

@@ -32,7 +32,7 @@ from langgraph_om.core.observe.answer_tags import LOG
 from langgraph_om.core.observe.non_answers import says_nothing_to_note
 from langgraph_om.core.observe.parse_answer import parse_output
 from langgraph_om.core.observe.transcript import to_local
-from langgraph_om.core.record.window import Entry
+from langgraph_om.core.record.span import Entry
 from langgraph_om.core.wire import Group
 
 _BLANK_LINES = re.compile(r"\n{3,}")

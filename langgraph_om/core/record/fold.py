@@ -25,7 +25,7 @@ from langgraph_om.core.record.record import (
     find_newest_observed,
     select_own_groups,
 )
-from langgraph_om.core.record.upgrade import upgrade_event, upgrade_record
+from langgraph_om.core.upgrade import upgrade_event, upgrade_record
 from langgraph_om.core.wire import (
     Archived,
     Attempt,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from langgraph_om.core.content.text import show_key
-from langgraph_om.core.record.upgrade import RECORD_VERSION, upgrade_record
+from langgraph_om.core.upgrade import RECORD_VERSION, upgrade_record
 from langgraph_om.core.wire import Group, MemoryRecord, Operation, TokenCount
 from langgraph_om.errors import ConfigurationError
 

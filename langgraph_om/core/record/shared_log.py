@@ -24,7 +24,7 @@ from langgraph_om.core.record.record import (
     find_newest_observed,
     select_own_groups,
 )
-from langgraph_om.core.record.upgrade import RECORD_VERSION, upgrade_log
+from langgraph_om.core.upgrade import RECORD_VERSION, upgrade_log
 from langgraph_om.core.wire import (
     Extension,
     Group,

@@ -9,7 +9,7 @@ import pytest
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record, complete_record
 from langgraph_om.core.record.shared_log import complete_log, make_blank_log
-from langgraph_om.core.record.upgrade import RECORD_VERSION
+from langgraph_om.core.upgrade import RECORD_VERSION
 from langgraph_om.errors import ConfigurationError
 from support.former import Case, former
 
