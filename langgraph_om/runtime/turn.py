@@ -69,10 +69,14 @@ def turn(
         is_final: Whether the Actor has answered; nothing is carried out then.
         index: Called after each inspection, with the memory and the conversation.
     """
-    outcome = Outcome(record, list(messages))
+    outcome, is_stuck = Outcome(record, list(messages)), False
     while True:
         seen = yield from runner.inspect(
-            outcome.record, outcome.messages, identity, is_final=is_final
+            outcome.record,
+            outcome.messages,
+            identity,
+            must_proceed=is_stuck,
+            is_final=is_final,
         )
         if index is not None:
             index(seen.record, outcome.messages)
@@ -87,7 +91,9 @@ def turn(
             )
             outcome.fold([started])
             return outcome
+        inspected = outcome.record
         outcome.fold((yield Work(outcome.record, outcome.messages, decision)))
+        is_stuck = outcome.record == inspected  # the same would be due again, without an end
 
 
 @dataclass(frozen=True, slots=True)

@@ -405,12 +405,14 @@ FOLDED_TYPES = frozenset(kind for kind, effect in _EFFECTS.items() if effect is 
 def _extend_log(
     record: MemoryRecord, event: ObservationEnd | ObservationActivated, groups: Sequence[Group]
 ) -> bool:
-    known = {group["id"] for group in record["log"]}
-    if event["after"] != find_newest_observed(record) or any(
-        group["id"] in known for group in groups
-    ):
+    if event["after"] != find_newest_observed(record):
         return False
     observed = record["observed"]
+    known = {group["id"] for group in record["log"]}
+    if any(group["id"] in known for group in groups):
+        if "strays" in event and observed is not None:  # or they would be observed for ever
+            record["observed"] = {**observed, "strays": event["strays"]}
+        return False
     if "strays" in event:  # these do not move the cursor, which would tell that they are observed
         if observed is None or groups[0]["ranges"][0][0] not in observed["strays"]:
             return False

@@ -77,7 +77,9 @@ def check_observed(
         new = [key for key in _find_uncovered(record, before) if key not in strays]
         unnamed = [key for key in before if key not in {*record["cursor"], *strays}]
         if record["evicted"] is not None and len(unnamed) == grown:
-            new = unnamed  # the ends of the ranges are gone, but the cursor names what is left
+            # Most ends of ranges are gone, but the cursor names what is left.
+            ends = {end for group in record["log"] for ends in group["ranges"] for end in ends}
+            new = [key for key in unnamed if key not in ends]
         if len(new) <= grown:  # more were left uncovered on purpose: their group was deleted
             strays, grown = [*strays, *new], grown - len(new)
     return {"last": newest, "index": last, "count": count, "strays": strays}, max(0, grown)
