@@ -409,8 +409,8 @@ def _extend_log(
         return False
     observed = record["observed"]
     known = {group["id"] for group in record["log"]}
-    if any(group["id"] in known for group in groups):
-        if "strays" in event and observed is not None:  # or they would be observed for ever
+    if any(group["id"] in known for group in groups) and "strays" in event:
+        if observed is not None:  # or they would be observed for ever
             record["observed"] = {**observed, "strays": event["strays"]}
         return False
     if "strays" in event:  # these do not move the cursor, which would tell that they are observed
@@ -420,7 +420,9 @@ def _extend_log(
     behind = event.get("before")
     at = find_groups(record["log"], [behind]) if behind else None
     at = len(record["log"]) if at is None else at
-    record["log"] = [*record["log"][:at], *groups, *record["log"][at:]]
+    # After a fork the log may have them although the cursor was set back: it has to move on.
+    new = [group for group in groups if group["id"] not in known]
+    record["log"] = [*record["log"][:at], *new, *record["log"][at:]]
     record["cursor"] = list(event["cursor"])
     if record["scope"] == "resource":
         hints = {name: event.get(name) for name in HINTS}
