@@ -211,6 +211,7 @@ class BackgroundBuffering:
             self._asked.discard(job)
             if claim == "mine":
                 self._enqueue(job)
+                self._lock.notify_all()
             else:
                 self._end(job, None)
             return claim == "mine"
@@ -251,13 +252,15 @@ class BackgroundBuffering:
         ends_at = time.monotonic() + timeout
         with self._lock:
             job = self._jobs.get(cycle_id)
+            if job is not None:  # until its lease is granted nobody knows whether it has to wait
+                self._lock.wait_for(lambda: job not in self._asked, timeout)
             if job is not None and job in self._waiting and len(self._running) >= self._workers:
                 self._waiting.remove(job)
                 self._end(job, None)
                 self._leave(job)
                 return None
         if job is not None:
-            job.done.wait(max(0.0, timeout))
+            job.done.wait(max(0.0, ends_at - time.monotonic()))
         state = self._known(cycle_id)
         if state is not None or self._leases is None:
             return state
