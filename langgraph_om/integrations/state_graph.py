@@ -18,6 +18,7 @@ from langgraph.managed import RemainingSteps
 from pydantic import BaseModel, create_model
 from typing_extensions import TypedDict
 
+from langgraph_om.core.config.checks import find_near
 from langgraph_om.core.record.fold import fold, fold_one
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
@@ -82,9 +83,11 @@ def add_observational_memory(
 
     Raises:
         ConfigurationError: When the builder has no such list of messages, or has memory already,
-            or the list cannot be shortened, as `evict` would.
+            or the list cannot be shortened, as `evict` would, or `before` is nearly the name of a
+            node, but none.
     """
     channel = _find_channel(builder, check_memory(memory))
+    _check_node(builder, before)
     is_delta = isinstance(channel, DeltaChannel)
     has_archive = memory.archive is not None
     leave = FINISH if has_archive else end
@@ -113,6 +116,14 @@ def add_observational_memory(
     if before in builder.nodes:
         _show_memory(builder, before)
     return STATUS
+
+
+def _check_node(builder: StateGraph[Any, Any, Any, Any], before: str) -> None:
+    """Refuse a name that was misspelled; one that is like no other may be added later."""
+    meant = None if before in builder.nodes else find_near(before, list(builder.nodes))
+    if meant is not None:
+        msg = f"`before` is {before!r}, and the graph has no such node; pass {meant!r}"
+        raise ConfigurationError(msg)
 
 
 def _find_channel(

@@ -254,6 +254,14 @@ def test_node_may_be_added_after_memory() -> None:
     assert "late" in builder.compile().get_graph().nodes
 
 
+def test_a_misspelled_node_is_named() -> None:
+    builder = StateGraph(SCHEMAS["plain"])
+    builder.add_node("agent", lambda _: {})
+    with pytest.raises(ConfigurationError, match="`before` is 'agnet'.*pass 'agent'"):
+        add_observational_memory(builder, empty_memory(), before="agnet")
+    assert list(builder.nodes) == ["agent"], "nothing was added"
+
+
 def test_memory_in_the_place_of_its_middleware_is_named() -> None:
     memory = empty_memory()
     with pytest.raises(AttributeError, match=r"middleware=\[ObservationalMemoryMiddleware\("):
