@@ -257,7 +257,7 @@ def test_node_may_be_added_after_memory() -> None:
 def test_a_misspelled_node_is_named() -> None:
     builder = StateGraph(SCHEMAS["plain"])
     builder.add_node("agent", lambda _: {})
-    with pytest.raises(ConfigurationError, match="`before` is 'agnet'.*pass 'agent'"):
+    with pytest.raises(ConfigurationError, match=r"`before` is 'agnet'.*pass 'agent'"):
         add_observational_memory(builder, empty_memory(), before="agnet")
     assert list(builder.nodes) == ["agent"], "nothing was added"
 
