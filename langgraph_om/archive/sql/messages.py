@@ -60,7 +60,7 @@ class SQLMessages:
         check_time("now", now)
         entries = _encode_entries(messages, times or {})
         if after in entries:
-            msg = f"`after` is {after!r}, one of the messages; write the key before the first one"
+            msg = f"`after` is {after!r}, one of the messages; pass the key before the first one"
             raise ConfigurationError(msg)
         with self._database.write("append messages") as connection:
             thread = lock_thread(connection, thread_id, resource_id, now, parent=parent)
@@ -75,7 +75,7 @@ class SQLMessages:
     ) -> ArchivedMessage | None:
         """Return the message of this key in a thread or resource, on whatever branch."""
         if thread_id is None and resource_id is None:
-            msg = "`thread_id` and `resource_id` are None; write at least one of them"
+            msg = "`thread_id` and `resource_id` are None; pass at least one of them"
             raise ConfigurationError(msg)
         query = (
             select(*_SHOWN)

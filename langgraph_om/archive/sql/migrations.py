@@ -78,7 +78,7 @@ def read_version(connection: Connection) -> int:
     if version > VERSION:
         msg = (
             f"`archive` holds tables of version {version}, and this version of langgraph-om knows "
-            f"those up to {VERSION}; upgrade langgraph-om or write another database"
+            f"those up to {VERSION}; upgrade langgraph-om or pass another database"
         )
         raise ConfigurationError(msg)
     return version
