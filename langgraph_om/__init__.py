@@ -8,14 +8,17 @@ from importlib.metadata import PackageNotFoundError as _PackageNotFoundError
 from importlib.metadata import version as _version
 from importlib.util import find_spec as _find_spec
 
-from langgraph_om.archive import MessageArchive
+from langgraph_om.adoption import AdoptProgress, AdoptReport
+from langgraph_om.archive import ArchivedThread, MessageArchive
+from langgraph_om.core.config.mappings import (
+    ObservationOptions,
+    ReflectionOptions,
+    RetrievalOptions,
+)
 from langgraph_om.core.config.options import (
     ObservationConfig,
-    ObservationOptions,
     ReflectionConfig,
-    ReflectionOptions,
     RetrievalConfig,
-    RetrievalOptions,
 )
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.tokens.counter import TokenCounter
@@ -26,23 +29,30 @@ from langgraph_om.core.tokens.counters import (
     calibration_of,
 )
 from langgraph_om.core.tokens.estimate import EstimatingCounter
-from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.core.wire import JobRequest, MemoryRecord
 from langgraph_om.errors import (
     ArchiveError,
     ConfigurationError,
+    ItemError,
     ModelTierError,
     ObservationalMemoryError,
     ObserverError,
 )
 from langgraph_om.inspection import MemoryView
 from langgraph_om.integrations.agent import create_memory_agent
+from langgraph_om.integrations.server.worker_graph import worker_graph
 from langgraph_om.integrations.state_graph import ObservationalMemoryState, add_observational_memory
 from langgraph_om.integrations.stream import MemoryTransformer
+from langgraph_om.integrations.working_graph import add_working_memory
 from langgraph_om.memory import ObservationalMemory
 from langgraph_om.models.model_value import ModelByInputTokens
+from langgraph_om.recall.lookup import SearchHit
 from langgraph_om.runtime.executors import BackgroundBuffering, InlineBuffering, ParallelBuffering
+from langgraph_om.runtime.jobs.protocol import Executor
+from langgraph_om.runtime.jobs.server import ServerBuffering
 from langgraph_om.runtime.run import MemoryContext
 from langgraph_om.runtime.turn import StepResult
+from langgraph_om.working.memory import WorkingMemory
 
 if _typing.TYPE_CHECKING:
     from langgraph_om.archive import SQLAlchemyArchive
@@ -50,14 +60,21 @@ if _typing.TYPE_CHECKING:
         ObservationalMemoryAgentState,
         ObservationalMemoryMiddleware,
     )
+    from langgraph_om.integrations.working_middleware import WorkingMemoryMiddleware
 
 __all__ = [
+    "AdoptProgress",
+    "AdoptReport",
     "ArchiveError",
+    "ArchivedThread",
     "BackgroundBuffering",
     "CalibratedCounter",
     "ConfigurationError",
     "EstimatingCounter",
+    "Executor",
     "InlineBuffering",
+    "ItemError",
+    "JobRequest",
     "MemoryContext",
     "MemoryRecord",
     "MemoryTransformer",
@@ -79,19 +96,29 @@ __all__ = [
     "RetrievalConfig",
     "RetrievalOptions",
     "SQLAlchemyArchive",
+    "SearchHit",
+    "ServerBuffering",
     "StepResult",
     "Thresholds",
     "TiktokenCounter",
     "TokenCounter",
     "TokenxCounter",
+    "WorkingMemory",
+    "WorkingMemoryMiddleware",
     "add_observational_memory",
+    "add_working_memory",
     "calibration_of",
     "create_memory_agent",
+    "worker_graph",
 ]
 
 __version__ = _version("langgraph-om")
 
-_OF_THE_MIDDLEWARE = ("ObservationalMemoryAgentState", "ObservationalMemoryMiddleware")
+_OF_THE_MIDDLEWARE = (
+    "ObservationalMemoryAgentState",
+    "ObservationalMemoryMiddleware",
+    "WorkingMemoryMiddleware",
+)
 
 if _find_spec("langchain") is None:  # a star import takes what can be imported
     __all__ = [name for name in __all__ if name not in _OF_THE_MIDDLEWARE]
@@ -116,7 +143,10 @@ def __getattr__(name: str) -> _typing.Any:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
     try:
-        from langgraph_om.integrations import middleware  # noqa: PLC0415 langchain takes a second to import
+        from langgraph_om.integrations import (  # noqa: PLC0415 langchain takes a second to import
+            middleware,
+            working_middleware,
+        )
     except ImportError as error:
         problem = _describe_missing_langchain()
         if problem is None or (error.name or "").partition(".")[0] != "langchain":
@@ -126,7 +156,7 @@ def __getattr__(name: str) -> _typing.Any:
             f"{problem}; install it with `pip install --upgrade 'langgraph-om[agents]'`"
         )
         raise ImportError(msg) from error
-    return getattr(middleware, name)
+    return getattr(working_middleware if name.startswith("Working") else middleware, name)
 
 
 _LANGCHAIN_FLOOR = "1.3.15"

@@ -15,6 +15,10 @@ class ConfigurationError(ObservationalMemoryError, ValueError):
     """A setting, a state or an argument that cannot be meant; the message says what to write."""
 
 
+class ItemError(ConfigurationError):
+    """The item of the log that a person means cannot be told; the message lists candidates."""
+
+
 class ModelTierError(ObservationalMemoryError, ValueError):
     """No tier of a `ModelByInputTokens` covers the input of a call."""
 

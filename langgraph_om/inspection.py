@@ -7,17 +7,30 @@ archive.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
-from html import escape
-from typing import Any
+from os import PathLike
+from pathlib import Path
+from typing import Any, cast
 
 from langgraph_om.archive import MessageArchive
 from langgraph_om.core.content.text import show_key
+from langgraph_om.core.page.html import Html
+from langgraph_om.core.page.page import render_memory_view, render_page, write_title
+from langgraph_om.core.page.words import (
+    Sizes,
+    Window,
+    describe_ahead,
+    describe_sizes,
+    list_failures,
+    list_hints,
+    list_windows,
+)
 from langgraph_om.core.record.record import complete_record, write_log
 from langgraph_om.core.record.shared_log import complete_log, to_record
-from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.core.titles.state import find_shown_title
+from langgraph_om.core.wire import MemoryRecord, StatusData
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.runtime.state import read_stored_record, values_of
 
@@ -188,11 +201,40 @@ def _render_log_as_of(record: MemoryRecord, time: datetime) -> str:
 # --- The summary ---------------------------------------------------------------------------------
 
 
+SERVER_TITLES: Mapping[str, str] = {
+    "title": "values.om.thread_title",
+    "words": "values.om.title.words",
+}
+"""What a LangGraph server is asked to take out of the states of the threads that it lists."""
+
+
+def read_server_title(thread: Mapping[str, Any]) -> str | None:
+    """Return what a thread is called in a server's list, where that was asked for and told."""
+    found = thread.get("extracted") or {}
+    named = found.get("title") or found.get("words")
+    return named if isinstance(named, str) else None
+
+
+def read_stored_title(
+    channels: Mapping[str, Any], read_state: Callable[[], Mapping[str, Any]]
+) -> str | None:
+    """Return what a thread is called.
+
+    Args:
+        channels: Of its newest checkpoint.
+        read_state: Returns the state, where the checkpoint holds only what changed.
+    """
+    om = channels.get("om")
+    if not isinstance(om, Mapping):
+        om = read_state().get("om")
+    return find_shown_title(complete_record(om)) if isinstance(om, Mapping) else None
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class MemoryView:
     """A readable summary of a thread's memory.
 
-    `str(view)` is plain text; a notebook shows it with two progress bars.
+    `str(view)` is plain text, a notebook shows it as HTML, and `to_html` writes that as a page.
     """
 
     record: MemoryRecord
@@ -204,6 +246,8 @@ class MemoryView:
     """Tokens of observations and unobserved messages, which is what the Actor is sent of it."""
     is_closed: bool = False
     """Whether the memory was closed, so that nothing is buffered any more."""
+    history: Sequence[MemoryRecord] = ()
+    """The last record of each generation, newest first, where they were asked for."""
 
     @property
     def compression_ratio(self) -> float:
@@ -212,84 +256,56 @@ class MemoryView:
 
     def __str__(self) -> str:
         """Return the summary as plain text."""
-        lines = [self._write_title(), *(_render_bar_line(*row) for row in self._list_windows())]
+        lines = [self._write_title(), *map(_render_bar_line, list_windows(self._status))]
         lines += [
-            f"buffered: {self._describe_buffered()}",
-            f"compression: {self._describe_compression()}",
+            f"buffered: {describe_ahead(self.record, self._status, is_closed=self.is_closed)}",
+            f"compression: {describe_sizes(self._sizes)}",
         ]
-        lines += [f"{name}: {value}" for name, value in self._list_hints()]
+        failures = [(f"last failure of {name}", said) for name, said in list_failures(self.record)]
+        lines += [f"{name}: {value}" for name, value in [*failures, *list_hints(self.record)]]
         return "\n".join([*lines, "", write_log(self.record["log"]) or "(no observations yet)"])
 
     def __repr__(self) -> str:
         """Return the summary, for an interactive prompt."""
         return str(self)
 
+    def to_html(self, path: str | PathLike[str] | None = None) -> str:
+        """Return the summary as a page of HTML, which needs no script and nothing from elsewhere.
+
+        All text of the conversation is escaped.
+
+        Args:
+            path: A file to write it to as well; one that is there is replaced.
+        """
+        page = render_page(self._render(), write_title(self.record))
+        if path is not None:
+            Path(path).write_text(page, encoding="utf-8")
+        return page
+
     def _repr_html_(self) -> str:
-        """Return the summary as HTML; all text of the conversation is escaped."""
-        rows = "".join(_render_bar_html(*row) for row in self._list_windows())
-        facts = [
-            ("buffered", self._describe_buffered()),
-            ("compression", self._describe_compression()),
-        ]
-        items = "".join(
-            f"<li><b>{escape(name)}</b>: {escape(value)}</li>"
-            for name, value in [*facts, *self._list_hints()]
+        """Return the summary as HTML, for notebooks."""
+        return str(self._render())
+
+    def _render(self) -> Html:
+        return render_memory_view(
+            self.record, self._status, self.history, sizes=self._sizes, is_closed=self.is_closed
         )
-        log = escape(write_log(self.record["log"])) or "<i>no observations yet</i>"
-        return (
-            f"<div><b>{escape(self._write_title())}</b><table>{rows}</table><ul>{items}</ul>"
-            f"<pre style='white-space:pre-wrap'>{log}</pre></div>"
-        )
+
+    @property
+    def _status(self) -> StatusData:
+        return cast("StatusData", self.status)
+
+    @property
+    def _sizes(self) -> Sizes:
+        return Sizes(self.conversation_tokens, self.prompt_tokens)
 
     def _write_title(self) -> str:
-        named = self.record["thread_title"] or self.record["thread_id"] or "(no thread id)"
+        named = find_shown_title(self.record) or self.record["thread_id"] or "(no thread id)"
         return f"memory of {show_key(named)}, generation {self.record['generation']}"
 
-    def _list_windows(self) -> list[tuple[str, int, int]]:
-        active = self.status["windows"]["active"]
-        return [
-            (name, active[name]["tokens"], active[name]["threshold"])
-            for name in ("messages", "observations")
-        ]
 
-    def _describe_buffered(self) -> str:
-        buffered = self.status["windows"]["buffered"]
-        chunks, reflection = buffered["observations"], buffered["reflection"]
-        count = chunks["chunks"]
-        working = [name for name in ("observation", "reflection") if name in self.record["pending"]]
-        return (
-            f"{count} chunk{'' if count == 1 else 's'} for {chunks['messageTokens']} tokens "
-            "of messages"
-            + (", a reflection" if reflection["inputObservationTokens"] else "")
-            + (f"; at work: {' and '.join(working)}" if working else "")
-            + ("; the memory is closed, no more is buffered" if self.is_closed else "")
-        )
-
-    def _describe_compression(self) -> str:
-        return (
-            f"{self.compression_ratio:.1f} to 1 "
-            f"({self.conversation_tokens} tokens of conversation, {self.prompt_tokens} shown)"
-        )
-
-    def _list_hints(self) -> list[tuple[str, str]]:
-        names = {"current_task": "current task", "suggested_response": "suggested response"}
-        values: Mapping[str, Any] = self.record
-        failures = [
-            (f"last failure of {name}", f"{last['error']} ({last['failures']} in a row)")
-            for name, last in self.record["attempts"].items()
-            if last.get("error") and last["failures"]
-        ]
-        return [*failures, *((title, values[key]) for key, title in names.items() if values[key])]
-
-
-def _render_bar_line(name: str, tokens: int, threshold: int) -> str:
+def _render_bar_line(window: Window) -> str:
+    tokens, threshold = window.tokens, window.threshold
     full = min(_BAR_WIDTH, round(_BAR_WIDTH * tokens / threshold)) if threshold else 0
-    return f"{name:<12} [{'#' * full}{'.' * (_BAR_WIDTH - full)}] {tokens} of {threshold} tokens"
-
-
-def _render_bar_html(name: str, tokens: int, threshold: int) -> str:
-    return (
-        f"<tr><td>{escape(name)}</td>"
-        f"<td><progress value='{min(tokens, threshold)}' max='{threshold}'></progress></td>"
-        f"<td>{tokens} of {threshold} tokens</td></tr>"
-    )
+    bar = f"[{'#' * full}{'.' * (_BAR_WIDTH - full)}]"
+    return f"{window.name:<12} {bar} {tokens} of {threshold} tokens"

@@ -7,24 +7,30 @@ its runner.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
+from pydantic import TypeAdapter
 
+from langgraph_om.adoption import Adoptable
 from langgraph_om.archive import MessageArchive
 from langgraph_om.core.config.checks import check_count
+from langgraph_om.core.config.mappings import (
+    ObservationOptions,
+    ReflectionOptions,
+    RetrievalOptions,
+    ThreadTitleOptions,
+)
 from langgraph_om.core.config.options import (
     ObservationConfig,
-    ObservationOptions,
     ReflectionConfig,
-    ReflectionOptions,
     RetrievalConfig,
-    RetrievalOptions,
 )
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.record.record import log_tokens
@@ -43,16 +49,23 @@ from langgraph_om.inspection import (
 )
 from langgraph_om.models.model_value import ModelValue
 from langgraph_om.options import NoMiddleware, read_options, refuse_unknown_options
-from langgraph_om.recall.search import StoreIndex
+from langgraph_om.recall.meaning.search import StoreIndex
 from langgraph_om.recall.tool import Recalling, build_recall_tool
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
+from langgraph_om.runtime.jobs.server import ServerBuffering
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.turn import StepResult, take_step
+from langgraph_om.searching import Searchable
+from langgraph_om.steering import Steerable
+from langgraph_om.working.memory import Working, WorkingMemory, read_shown
+from langgraph_om.working.runs import WorkingOfStep
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
+
+KindT = TypeVar("KindT")
 
 _NO_STATUS = (
     "the node `om_status` did not run before this call, so the model is given the conversation "
@@ -62,7 +75,7 @@ _NO_STATUS = (
 )
 
 
-class ObservationalMemory(metaclass=NoMiddleware):
+class ObservationalMemory(Searchable, Adoptable, Steerable, metaclass=NoMiddleware):
     """Long-term memory for an agent's conversation.
 
     Args:
@@ -82,7 +95,8 @@ class ObservationalMemory(metaclass=NoMiddleware):
             way round.
         retrieval: Whether the Actor gets the tool `recall`, with which it reads the messages behind
             its observations: a flag, a `RetrievalConfig` or a mapping. Without an archive it reads
-            the current thread; with one, all threads of the resource.
+            the current thread; with one, all threads of the resource. With `{"inject": True}` each
+            new message of the user is searched for, too, and shown with what is found.
         observation: Settings of the Observer, an `ObservationConfig` or a mapping.
         reflection: Settings of the Reflector, a `ReflectionConfig` or a mapping.
         archive: Where messages and observations are kept beside the checkpointer: a URL such as
@@ -104,6 +118,12 @@ class ObservationalMemory(metaclass=NoMiddleware):
             user message that follows, such as `[2 days later: Mon, May 4, 2026, 09:12]`.
         continuation_hints: Whether the Observer states a current task and suggests a reply, and
             the Actor is shown them.
+        working_memory: What is always known of a user, a `WorkingMemory`, which the Actor keeps up
+            to date with a tool, or the Observer with what it observes.
+        thread_title: Whether a thread is given a title after its first answer, which is renewed
+            when the Observer suggests another: a flag, or a mapping with `model` (the Observer's
+            where it is left out) and `instructions` (a text, or a function of the run's
+            configuration). `set_title` sets one that memory never changes.
         message_time: Tells the time of a message, where the application knows better.
         timezone: IANA name or `tzinfo` in which the Observer reads times.
         on_error: What follows when the Observer or Reflector fails: `"continue"` with raw messages,
@@ -121,7 +141,8 @@ class ObservationalMemory(metaclass=NoMiddleware):
             `observation_triggered`, `observation_complete`, `reflection_triggered`,
             `reflection_complete` and `step_progress`; what it raises is logged.
         buffering: How background work is run: `BackgroundBuffering()` (the default),
-            `InlineBuffering()` or `ParallelBuffering()`.
+            `InlineBuffering()`, `ParallelBuffering()`, `ServerBuffering()` or an `Executor` of
+            your own.
         clock: Tells the current time, aware; `None`: the system's clock.
 
     Raises:
@@ -150,6 +171,8 @@ class ObservationalMemory(metaclass=NoMiddleware):
         cache_seconds: float = 300.0,
         gap_markers: bool = False,
         continuation_hints: bool = True,
+        working_memory: WorkingMemory | None = None,
+        thread_title: bool | ThreadTitleOptions = False,
         message_time: Callable[[BaseMessage], datetime | None] | None = None,
         timezone: str | tzinfo = "UTC",
         on_error: Literal["continue", "abort", "raise"] = "continue",
@@ -165,7 +188,10 @@ class ObservationalMemory(metaclass=NoMiddleware):
         options = read_options(**given)
         self.enabled, self.messages_key = options.enabled, options.messages_key
         self.archive, self.buffering = options.archive, options.buffering
-        if self.archive is not None and isinstance(self.buffering, BackgroundBuffering):
+        self.working_memory = options.working_memory
+        if self.archive is not None and isinstance(
+            self.buffering, BackgroundBuffering | ServerBuffering
+        ):
             self.buffering.share(self.archive)
         retrieving, settings = options.retrieval, options.settings
         index = StoreIndex() if retrieving and retrieving.vector else None
@@ -187,6 +213,10 @@ class ObservationalMemory(metaclass=NoMiddleware):
                 else None
             ),
         )
+        self._working: Working | None = None
+        if options.working_memory is not None:
+            self._working = Working(options.working_memory, self._runner.runs, self.messages_key)
+            self._runner.beside = self._working if options.enabled else None
 
     def __repr__(self) -> str:
         return f"ObservationalMemory(enabled={self.enabled}, thresholds={self.thresholds})"
@@ -208,13 +238,18 @@ class ObservationalMemory(metaclass=NoMiddleware):
         return build_recall_tool(
             self._runner.answer_recall,
             reaches_others=config.scope == "resource",
-            searches=config.vector,
+            by_meaning=config.vector,
         )
 
     @property
     def tools(self) -> list[BaseTool]:
         """The tools to bind to the Actor's model, beside the agent's own."""
-        return [self.recall_tool] if self.recall_tool is not None else []
+        own = [self.recall_tool] if self.recall_tool is not None else []
+        return [*own, *self._working_tools]
+
+    @cached_property
+    def _working_tools(self) -> list[BaseTool]:
+        return self._working.tools if self._working is not None and self.enabled else []
 
     def llm_input_messages(
         self,
@@ -243,8 +278,10 @@ class ObservationalMemory(metaclass=NoMiddleware):
         runner = self._runner
         messages, is_on = runner.conversation(state), runner.is_on(config)
         record = runner.record(state) if is_on else None
+        if record is not None:
+            record = runner.record_to_show(record, messages, config)
         if record is not None and record["id"]:
-            return runner.actor_input(record, messages, system)
+            return runner.actor_input(record, messages, system, working=read_shown(state) or "")
         if is_on and messages:
             runner.runs.warn_once(_NO_STATUS)
         head = SystemMessage(system) if isinstance(system, str) else system
@@ -259,11 +296,16 @@ class ObservationalMemory(metaclass=NoMiddleware):
         record = self._runner.record(state)
         return cast("dict[str, Any]", self._build_status(record, self._open_window(record, state)))
 
-    def view(self, state: Any) -> MemoryView:
+    def view(self, state: Any, *, history: Any = None) -> MemoryView:
         """Return a readable summary of a state's memory; asks no model.
 
         Args:
             state: As for `llm_input_messages`; blank for a thread that never ran.
+            history: As `states` for `history`, to show what each generation changed; `None`: only
+                what is remembered now.
+
+        Raises:
+            ConfigurationError: When it is no state, or has no memory.
         """
         record = self._runner.record(state)
         window = self._open_window(record, state)
@@ -275,7 +317,37 @@ class ObservationalMemory(metaclass=NoMiddleware):
             + count_messages(self._runner.settings.counter, messages),
             prompt_tokens=window.tokens + log_tokens(record),
             is_closed=self._runner.is_closed,
+            history=self.history(history) if history is not None else (),
         )
+
+    def extracted(self, state: Any, kind: type[KindT], name: str | None = None) -> KindT | None:
+        """Return a value by schema out of a state's memory; asks no model.
+
+        Args:
+            state: As for `llm_input_messages`; blank for a thread that never ran.
+            kind: The schema of the value, as in `observation={"extract": {name: kind}}`.
+            name: Its name, where several have this schema.
+
+        Returns:
+            The value, an object of the schema; `None` where nothing was found yet.
+
+        Raises:
+            ConfigurationError: When no value, or several, have this schema.
+        """
+        wanted = self._runner.settings.observation.extract or {}
+        names = [each for each in wanted if wanted[each] is kind and name in (None, each)]
+        if len(names) != 1:
+            known = ", ".join(sorted(wanted)) or "none"
+            asked = f"{kind!r}" if name is None else f"{kind!r} and the name {name!r}"
+            msg = (
+                f"{len(names)} values have the schema {asked}; pass the schema and `name` of one "
+                f"of `observation.extract`, which are: {known}"
+            )
+            raise ConfigurationError(msg)
+        kept = self._runner.record(state).get("extracted", {}).get(names[0])
+        if kept is None or kept["value"] is None:
+            return None
+        return TypeAdapter(kind).validate_json(json.dumps(kept["value"]))
 
     def recall(
         self,
@@ -292,7 +364,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
             config: The run's configuration, which says whose conversation it is.
             store: The LangGraph store that is searched, with `retrieval={"vector": True}`.
             args: What the tool takes: `mode`, `query`, `cursor`, `threadId`, `page`, `limit`,
-                `detail`, `partIndex`, `charOffset`, `before`, `after`.
+                `detail`, `partIndex`, `charOffset`, `before`, `after`, `role`, `toolName`.
 
         Returns:
             What was asked for, or one field `error` or `hint` that says what to write instead.
@@ -337,6 +409,10 @@ class ObservationalMemory(metaclass=NoMiddleware):
 
         Its threads take it over with their next step. What was observed since is observed anew,
         but for messages that left the conversation by `evict`.
+
+        Args:
+            resource_id: The user or entity whose log it is.
+            generation: The `generation` of an entry of `history`.
 
         Raises:
             ArchiveError: When the archive's storage fails.
@@ -439,6 +515,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         thread_id: str = "",
         config: RunnableConfig | None = None,
         final: bool = False,
+        working_memory: Any = None,
     ) -> StepResult:
         """Do what memory has to do before one call of the Actor's model.
 
@@ -448,9 +525,12 @@ class ObservationalMemory(metaclass=NoMiddleware):
             thread_id: The thread's id, for the record and the events.
             config: Configuration with callbacks for the Observer's and Reflector's calls.
             final: Whether the Actor has answered and no call follows; nothing is observed then.
+            working_memory: With that option, the value to show: a text or a JSON object, such as
+                `memory.working_memory.get(store, resource_id)`. Where the Observer keeps it, the
+                result has it as it is then, to be kept.
         """
-        runner = self._runner
-        flow = take_step(runner, record, messages, thread_id, config, is_final=final)
+        runner, known = self._runner, self._take_working(working_memory, config)
+        flow = take_step(runner, record, messages, thread_id, config, is_final=final, working=known)
         return drive(flow, runner.context(config)).result
 
     async def astep(
@@ -461,13 +541,53 @@ class ObservationalMemory(metaclass=NoMiddleware):
         thread_id: str = "",
         config: RunnableConfig | None = None,
         final: bool = False,
+        working_memory: Any = None,
     ) -> StepResult:
         """Do the same as `step` without blocking the event loop."""
-        runner = self._runner
-        flow = take_step(runner, record, messages, thread_id, config, is_final=final)
+        runner, known = self._runner, self._take_working(working_memory, config)
+        flow = take_step(runner, record, messages, thread_id, config, is_final=final, working=known)
         return (await adrive(flow, runner.context(config))).result
 
+    def _take_working(self, value: Any, config: RunnableConfig | None) -> WorkingOfStep | None:
+        if self._working is not None:
+            return WorkingOfStep(self._runner, self._working, value, config)
+        if value is None:
+            return None
+        msg = (
+            "`working_memory` is given to a step; pass "
+            "ObservationalMemory(working_memory=WorkingMemory(...)) too"
+        )
+        raise ConfigurationError(msg)
+
     # --- Background work -------------------------------------------------------------------------
+
+    def run_job(
+        self, request: Mapping[str, Any], *, config: RunnableConfig | None = None
+    ) -> dict[str, Any]:
+        """Carry out a job that an `Executor` was given, in this process or any other.
+
+        Args:
+            request: The job, a `JobRequest`, as it was or as its JSON was read again.
+            config: Configuration with callbacks for the models' calls.
+
+        Returns:
+            The event that is its result, plain JSON, for the executor's `peek`; one of type
+            `buffering-failed` where the model failed.
+
+        Raises:
+            ConfigurationError: When this memory has other settings than the one that asked, which
+                the error names, or the messages are not as they were: drop the job then.
+            ArchiveError: When the archive's storage fails.
+        """
+        flow, context = self._runner.run_request(request, config)
+        return cast("dict[str, Any]", drive(flow, context).result)
+
+    async def arun_job(
+        self, request: Mapping[str, Any], *, config: RunnableConfig | None = None
+    ) -> dict[str, Any]:
+        """Do the same as `run_job` without blocking the event loop."""
+        flow, context = self._runner.run_request(request, config)
+        return cast("dict[str, Any]", (await adrive(flow, context)).result)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until no background job is at work; results are taken in by the next step.

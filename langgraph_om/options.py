@@ -28,20 +28,24 @@ from langgraph_om.core.config.checks import (
     check_fields,
     find_near,
 )
+from langgraph_om.core.config.mappings import PromptVariant, Scope
 from langgraph_om.core.config.options import (
     ObservationConfig,
-    PromptVariant,
     ReflectionConfig,
     RetrievalConfig,
-    Scope,
+    TitleConfig,
     as_config,
     one_of,
+    resolve_inject,
     resolve_retrieval,
+    resolve_titles,
 )
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import resolve_thresholds
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
+from langgraph_om.core.working.form import Form
+from langgraph_om.core.working.merge import WORKING_NAME
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.models.choose import choose_models
 from langgraph_om.models.pool import ModelPool
@@ -53,6 +57,10 @@ from langgraph_om.runtime.executors import (
     ParallelBuffering,
 )
 from langgraph_om.runtime.hooks import Hooks, check_hooks
+from langgraph_om.runtime.jobs.protocol import Executor
+from langgraph_om.runtime.jobs.server import ServerBuffering
+from langgraph_om.working.memory import WorkingMemory
+from langgraph_om.working.tool import UPDATE_TOOL
 
 logger = logging.getLogger("langgraph_om")
 
@@ -104,9 +112,6 @@ def _read_zone(zone: str | tzinfo) -> tzinfo:
 
 
 _Function = Annotated[Callable[..., Any] | None, Hint("a function or None")]
-_Buffering = (
-    InstanceOf[BackgroundBuffering] | InstanceOf[InlineBuffering] | InstanceOf[ParallelBuffering]
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +166,11 @@ class _Given:
     cache_seconds: Seconds
     gap_markers: Flag
     continuation_hints: Flag
+    working_memory: Annotated[InstanceOf[WorkingMemory] | None, Hint("a WorkingMemory(...)")]
+    thread_title: Annotated[
+        bool | Mapping[Any, Any],
+        Hint("True, False, or a mapping with the keys 'model' and 'instructions'"),
+    ]
     message_time: _Function
     timezone: Annotated[
         str | InstanceOf[tzinfo],
@@ -173,8 +183,12 @@ class _Given:
     hooks: Any
     on_debug_event: Any
     buffering: Annotated[
-        _Buffering | None,
-        Hint("BackgroundBuffering(), InlineBuffering() or ParallelBuffering()"),
+        InstanceOf[Executor] | None,
+        AfterValidator(_refuse_classes),
+        Hint(
+            "BackgroundBuffering(), InlineBuffering(), ParallelBuffering(), ServerBuffering() or "
+            "an object with the methods of `Executor`"
+        ),
     ]
     clock: _Function
 
@@ -192,6 +206,7 @@ class Options:
     retrieval: RetrievalConfig | None
     """`None`: no recall."""
     archive: MessageArchive | None
+    working_memory: WorkingMemory | None
     resource_id: str | Callable[[RunnableConfig], str | None] | None
     messages_key: str
     deadline: float
@@ -225,12 +240,15 @@ def read_options(**options: Any) -> Options:
     models = _choose_models(given, settings)
     if not has_archive:
         _refuse_without_archive(given)
+    if settings.observation.buffer_on_idle is not None:
+        _refuse_in_place(given, settings.observation.buffer_on_idle)
     return Options(
         enabled=given.enabled,
         models=models,
         settings=settings,
         retrieval=retrieval,
         archive=_open_archive(given.archive),
+        working_memory=given.working_memory,
         resource_id=given.resource_id,
         messages_key=given.messages_key,
         deadline=float(given.deadline),
@@ -245,10 +263,15 @@ def _read_settings(given: _Given, retrieval: RetrievalConfig | None, hooks: Hook
     observation = as_config(ObservationConfig, "observation", given.observation)
     reflection = as_config(ReflectionConfig, "reflection", given.reflection)
     resolve = partial(
-        resolve_thresholds, scope=given.scope, share_token_budget=given.share_token_budget
+        resolve_thresholds,
+        share_token_budget=given.share_token_budget,
+        cache_seconds=float(given.cache_seconds),
     )
     if given.token_budget is not None:
         observation, reflection = split_budget(given.token_budget, observation, reflection, resolve)
+    titles = resolve_titles(given.thread_title)
+    if titles is not None:  # a title is made once, and kept up by the Observer
+        observation = replace(observation, thread_title=True)
     counter = EstimatingCounter() if given.token_counter is None else given.token_counter
     hides_ids = given.obscure_thread_ids
     return Settings(
@@ -264,12 +287,32 @@ def _read_settings(given: _Given, retrieval: RetrievalConfig | None, hooks: Hook
         cache_seconds=float(given.cache_seconds),
         gap_markers=given.gap_markers,
         continuation_hints=given.continuation_hints,
+        titles=titles,
         transforms=hooks.transforms,
         hides_ids=given.scope == "resource" if hides_ids is None else hides_ids,
         guide=build_guide(retrieval, counter) if retrieval and given.enabled else None,
+        inject=resolve_inject(retrieval),
+        hidden_tools=frozenset() if given.working_memory is None else frozenset({UPDATE_TOOL}),
+        working=_find_observed_form(given.working_memory, observation),
+        working_scope="resource" if given.working_memory is None else given.working_memory.scope,
         archives=given.archive is not None,
         evicts=given.evict,
     )
+
+
+def _find_observed_form(
+    working: WorkingMemory | None, observation: ObservationConfig
+) -> Form | None:
+    """Return the form of a working memory that the Observer keeps; `None` for any other."""
+    if working is None or working.managed_by != "observer":
+        return None
+    if WORKING_NAME in (observation.extract or {}):
+        msg = (
+            f"`observation.extract` has the name {WORKING_NAME!r}, which is that of the working "
+            f"memory where the Observer keeps it; call the value something else"
+        )
+        raise ConfigurationError(msg)
+    return working.form
 
 
 def _choose_models(given: _Given, settings: Settings) -> ModelPool:
@@ -286,9 +329,11 @@ def _choose_models(given: _Given, settings: Settings) -> ModelPool:
             "retrieval": given.retrieval is not False,
             "observation": given.observation is not None,
             "reflection": given.reflection is not None,
+            "thread_title": given.thread_title is not False,
         },
         thresholds=settings.thresholds,
         counter=settings.counter,
+        titles=settings.titles,
     )
 
 
@@ -298,6 +343,17 @@ def _with_prompt_switch(config: ObservationConfig) -> ObservationConfig:
         return config
     switched = (prompt for name, prompt in _PROMPT_SWITCHES.items() if os.environ.get(name) == "1")
     return replace(config, prompt=next(switched, config.prompt))
+
+
+def _refuse_in_place(given: _Given, seconds: float) -> None:
+    """Refuse to work in pauses where nothing runs beside the turns."""
+    if isinstance(given.buffering, InlineBuffering | ParallelBuffering):
+        msg = (
+            f"`observation.buffer_on_idle` is {seconds!r} and `buffering` is "
+            f"{type(given.buffering).__name__}(), which does nothing between turns; pass "
+            f"BackgroundBuffering(), or call `memory.observe` when a session ends"
+        )
+        raise ConfigurationError(msg)
 
 
 def _refuse_without_archive(given: _Given) -> None:
@@ -310,6 +366,12 @@ def _refuse_without_archive(given: _Given) -> None:
         raise ConfigurationError(msg)
     if given.evict:
         msg = "`evict` is True and there is no `archive` to keep the messages; set `archive` too"
+        raise ConfigurationError(msg)
+    if isinstance(given.buffering, ServerBuffering):
+        msg = (
+            "`buffering` is ServerBuffering() and there is no `archive`, by which the agent and "
+            "the worker know each other's jobs; set `archive` too, for both"
+        )
         raise ConfigurationError(msg)
 
 
@@ -386,6 +448,7 @@ def _explain_unknown(name: str, value: object, known: list[str]) -> str:
         "observation": ObservationConfig,
         "reflection": ReflectionConfig,
         "retrieval": RetrievalConfig,
+        "thread_title": TitleConfig,
     }
     keys = {owner: [entry.name for entry in fields(kind)] for owner, kind in configs.items()}
     own = find_near(name, known)

@@ -9,13 +9,15 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
+from zlib import crc32
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from support.clock import Clock
+from support.examples import USUAL, count_examples
 from support.savers import SAVER_KINDS, SaverKind, open_async_saver, open_saver
 
 if TYPE_CHECKING:
@@ -24,13 +26,23 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
 TESTS = Path(__file__).parent
-SLOW = ("hostile", "processes", "examples", "integration/storage", "benchmarks")
+SLOW = (
+    *("hostile", "processes", "examples", "benchmarks"),
+    *("integration/storage", "integration/test_wire.py", "laws/test_once_broken.py"),
+)
 """Folders whose tests are `slow`: they start processes and servers, or try very much."""
+VARIED = ("integration", "laws")
+"""Folders whose tests run whole conversations, each over several doors, savers or settings. Two in
+three of these variants are `slow` where all tests are run: others for each test, so that every
+door, saver and setting is tried by default, and each with each in CI."""
+IS_WHOLE = pytest.StashKey[bool]()
+"""Whether all tests are run, and not those of some folders or files."""
 DEFAULT = "not slow"
 SHARED = (
     "tests/benchmarks/test_peers.py",
     "tests/examples/test_examples.py::test_quickstart",
     "tests/examples/test_studio.py",
+    "tests/examples/test_tour.py",
     "tests/integration/storage/test_archive.py::test_processes",
     "tests/integration/test_conversation.py",
 )
@@ -41,7 +53,7 @@ settings.register_profile(
     "ci",
     deadline=None,
     derandomize=bool(os.environ.get("CI")),
-    max_examples=50,
+    max_examples=count_examples(USUAL),
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("ci")
@@ -52,9 +64,24 @@ def is_in(path: Path, *folders: str) -> bool:
     return any(path.is_relative_to(TESTS / folder) for folder in folders)
 
 
+def list_named(config: pytest.Config) -> list[Path]:
+    """List the files and folders that are to be run."""
+    return [(config.invocation_params.dir / arg.split("::")[0]).resolve() for arg in config.args]
+
+
+def is_left_to_ci(item: pytest.Item) -> bool:
+    """Return whether a variant of a test is one of those that are left to CI."""
+    variant = getattr(item, "callspec", None)
+    if variant is None or "snapshot" in getattr(item, "fixturenames", ()):
+        return False
+    name = item.nodeid.partition("[")[0]
+    return (sum(variant.indices.values()) + crc32(name.encode())) % 3 != 0
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Run slow tests where nothing but slow folders or files of them is named."""
-    named = [(config.invocation_params.dir / arg.split("::")[0]).resolve() for arg in config.args]
+    named = list_named(config)
+    config.stash[IS_WHOLE] = any(TESTS.is_relative_to(path) for path in named)
     if config.option.markexpr == DEFAULT and all(is_in(path, *SLOW) for path in named):
         config.option.markexpr = ""
 
@@ -65,10 +92,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark a test by the folder it lies in."""
-    if is_in(item.path, *SLOW):
+    """Mark a test by the folder it lies in, and what tries random examples."""
+    is_whole = item.config.stash[IS_WHOLE]
+    if is_in(item.path, *SLOW) or (is_whole and is_in(item.path, *VARIED) and is_left_to_ci(item)):
         item.add_marker(pytest.mark.slow)
-    if is_in(item.path, "laws"):
+    if is_in(item.path, "laws") or is_hypothesis_test(getattr(item, "function", None)):
         item.add_marker(pytest.mark.law)
 
 

@@ -96,6 +96,10 @@ async def no_graph(memory: ObservationalMemory, messages: list[BaseMessage]) -> 
     assert_type(memory.thresholds, Thresholds)
     assert_type(memory.thresholds.buffer_tokens, int | None)
     assert_type(memory.view({"messages": messages, "om": result.record}), MemoryView)
+    assert_type(memory.view({}).to_html(), str)
+    assert_type(memory.remember("x", date="2026-03-02"), list[dict[str, Any]])
+    assert_type(memory.correct("x", "y", state={}), list[dict[str, Any]])
+    assert_type(memory.undo(), list[dict[str, Any]])
     assert_type(memory.flush(1.0), bool)
     with memory:
         pass

@@ -14,18 +14,25 @@ from langgraph_om.archive.protocol import (
     Claim,
     JobView,
     MessageArchive,
+    ThreadEnd,
+    ThreadEndsArchive,
 )
+from langgraph_om.archive.search import ArchivedHit, SearchableArchive
 
 if typing.TYPE_CHECKING:
     from langgraph_om.archive.sql.archive import SQLAlchemyArchive
 
 __all__ = [
+    "ArchivedHit",
     "ArchivedMessage",
     "ArchivedThread",
     "Claim",
     "JobView",
     "MessageArchive",
     "SQLAlchemyArchive",
+    "SearchableArchive",
+    "ThreadEnd",
+    "ThreadEndsArchive",
 ]
 
 

@@ -39,6 +39,17 @@ class ArchivedThread:
 
 
 @dataclass(frozen=True, slots=True)
+class ThreadEnd:
+    """A conversation, and where its current branch ends."""
+
+    thread: ArchivedThread
+    position: int | None
+    """Of its last message; `None` without any."""
+    key: str | None = None
+    """Of its last message, where the archive says so."""
+
+
+@dataclass(frozen=True, slots=True)
 class ArchivedMessage:
     """One message and its place."""
 
@@ -64,6 +75,24 @@ class JobView:
     result: dict[str, Any] | None
     expires_in: float
     """Seconds until the lease ends; negative when it has ended, 0 for a job that is done."""
+
+
+@runtime_checkable
+class ThreadEndsArchive(Protocol):
+    """An archive that lists threads with their ends at once; of others each is asked for."""
+
+    def thread_ends(
+        self, resource_id: str, *, limit: int, behind: ArchivedThread | None = None
+    ) -> list[ThreadEnd]:
+        """Return a resource's threads, newest updated first, with their last messages.
+
+        Those that were updated at the same time come in an order that holds still.
+
+        Args:
+            resource_id: The resource.
+            limit: How many threads at most.
+            behind: Begin with the thread that comes behind this one, as it was when it was read.
+        """
 
 
 @runtime_checkable

@@ -7,7 +7,7 @@ and sends the reply. A failure is a reply too. Nothing here waits, sleeps, store
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeVar
@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.content.attachments import Attachment
-from langgraph_om.core.wire import Event, JobResult, Operation, Usage
+from langgraph_om.core.wire import Event, JobResult, Usage
 
 ResultT = TypeVar("ResultT")
 
@@ -26,7 +26,7 @@ ResultT = TypeVar("ResultT")
 class AskModel:
     """A question to a model. The reply is a `ModelReply`."""
 
-    role: Literal["observer", "reflector"]
+    role: Literal["observer", "reflector", "title"]
     messages: list[BaseMessage]
     """As text; what is attached is put in for the model that is really asked."""
     about: Mapping[str, Any] = field(default_factory=dict)
@@ -109,6 +109,15 @@ class HookReply:
     """Whether it did not return within the deadline."""
 
 
+@dataclass(frozen=True, slots=True)
+class CallWithConfig:
+    """A call of a function of the run's configuration. The reply is a `HookReply`."""
+
+    name: str
+    """Of the option that it is."""
+    function: Callable[..., Any]
+
+
 # --- Storage -------------------------------------------------------------------------------------
 
 
@@ -148,6 +157,16 @@ def call_storage(method: str, *arguments: Any, **options: Any) -> EffectFlow[Any
     return reply.value
 
 
+@dataclass(frozen=True, slots=True)
+class KeepLease:
+    """A lease of the archive to renew while this flow is waited for, until it ends. No reply."""
+
+    job_id: str
+    owner: str
+    seconds: float
+    """How long it lasts unless it is renewed."""
+
+
 # --- Jobs and time -------------------------------------------------------------------------------
 
 JobState = JobResult | Literal["running", "expired"] | None
@@ -159,8 +178,8 @@ known there."""
 class PeekJobs:
     """How far background jobs are. The reply has a `JobState` per operation."""
 
-    cycle_ids: Mapping[Operation, str]
-    """Per operation, the id of the job's cycle."""
+    cycle_ids: Mapping[Any, str]
+    """Per operation, or for the title, the id of the job's cycle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +214,19 @@ def warn_once_an_outage(text: str, arguments: Sequence[Any]) -> EffectFlow[None]
         yield Warn(f"{text} (at %s; said once until it answers)", (*arguments, reply.value))
 
 
-Effect = AskModel | ReadTally | CallHook | Storage | PeekJobs | WaitForJob | Together | Warn | Event
+Effect = (
+    AskModel
+    | ReadTally
+    | CallHook
+    | CallWithConfig
+    | Storage
+    | KeepLease
+    | PeekJobs
+    | WaitForJob
+    | Together
+    | Warn
+    | Event
+)
 """What a flow yields."""
 
 EffectFlow = Generator[Effect, Any, ResultT]

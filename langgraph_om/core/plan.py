@@ -6,19 +6,23 @@ The order of the checks is the policy, and the first that applies wins:
 2. a buffered reflection is there and the log has reached its threshold -> activate it;
 3. chunks are there and the window has reached its threshold -> activate them; while the Actor
    waits for tools with reasoning that is bound to its prefix, 2 and 3 wait for the blocking one;
+   where the provider's cache is cold anyway, after a pause or another provider's answer, 2 and 3
+   take all that is there at once;
 4. the window has reached its blocking threshold -> observe its oldest messages, in batches; with
    messages that were put before the cursor later, at its threshold, and these by themselves;
-5. with a shared log and without buffering, other threads have more unobserved messages than may be
-   shown -> observe those;
+5. with a shared log and without buffering, other threads have more unobserved messages than may
+   stay so -> observe those;
 6. the log has reached its blocking threshold -> reflect on it;
-7. the window has grown by an interval, other threads have more than may be shown, or the log has
-   reached the size at which its reflection is buffered -> buffer;
+7. the window has grown by an interval, other threads have more than may stay so, or the log has
+   reached the size at which its reflection is buffered, each below its blocking threshold ->
+   buffer;
 8. otherwise -> proceed to the Actor.
 
 What needs no model comes first. Observation comes before reflection because it bounds the larger
 text. Each activation and observation moves the cursor, each reflection and each failure moves the
 size at which the next one is due, and at most one job per operation is pending; so applying
-decisions in turn always reaches the Actor.
+decisions in turn always reaches the Actor. For other threads a turn begins one cycle at most, as
+they go on meanwhile.
 """
 
 from __future__ import annotations
@@ -26,10 +30,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import Literal
 
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.bound_reasoning import holds_bound_reasoning
+from langgraph_om.core.content.provider import has_provider_changed
+from langgraph_om.core.items.protect import is_protected
 from langgraph_om.core.record.chunks import (
     LiveChunk,
     choose_chunks,
@@ -40,7 +47,7 @@ from langgraph_om.core.record.chunks import (
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.reflections import place_reflection
 from langgraph_om.core.record.window import Window
-from langgraph_om.core.wire import Excerpt, MemoryRecord, Operation
+from langgraph_om.core.wire import Excerpt, MemoryRecord, Operation, Trigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,8 @@ class Decision:
     """What to activate, observe or buffer."""
     count: int = 0
     """How many of the window's oldest messages to observe or buffer, or chunks to activate."""
+    why: Trigger = "threshold"
+    """Why buffered work is activated now."""
 
 
 PROCEED = Decision("proceed")
@@ -67,21 +76,70 @@ def plan(record: MemoryRecord, window: Window, thresholds: Thresholds, now: date
         thresholds: The limits in force.
         now: The current time; a later one never turns work into no work.
     """
-    del now  # nothing waits for a time yet
     if _has_tripped(record, window):
         return ABORT
-    if _is_buffered_reflection_due(record, window, thresholds):
-        return Decision("activate", "reflection", 1)
     live = select_live_chunks(record, window)
-    ready = select_ready_chunks(live, window, thresholds)
-    if ready and _is_activation_due(record, window, thresholds):
-        count = count_to_activate(ready, window.tokens, thresholds, log_tokens(record))
-        return Decision("activate", "observation", count)
+    activation = _decide_activation(record, window, thresholds, live, now)
+    if activation is not None:
+        return activation
     if not _has_just_failed(record, window):
         blocking = _decide_blocking(record, window, thresholds)
         if blocking is not None:
             return blocking
     return _decide_buffering(record, window, thresholds, live)
+
+
+def plan_the_rest(record: MemoryRecord, window: Window, thresholds: Thresholds) -> Decision:
+    """Decide what is next where a session ends and all of it shall be observed, however little.
+
+    Whoever asks for it does not wait for growth after a failure. The newest user turns that stay
+    verbatim (`keep_turns`) do so here too.
+
+    Args:
+        record: The memory of the thread.
+        window: Its unobserved messages.
+        thresholds: The limits in force.
+
+    Returns:
+        To activate all chunks, to observe a batch of messages, to bring the log below its
+        threshold, or to proceed where nothing is left to do.
+    """
+    stop = window.count_before_turns(thresholds.keep_turns)
+    ready = select_ready_chunks(select_live_chunks(record, window), window, thresholds)
+    if ready:
+        return Decision("activate", "observation", len(ready), "request")
+    removed = [total - window.span.sums[0] for total in window.span.sums]
+    cuts = [cut for cut in window.span.cuts if cut <= stop]
+    count = _fit_batch(cuts, removed, thresholds.message_tokens)
+    if window.strays.messages:
+        count = min(count, window.strays.run)
+    if count:
+        return Decision("observe", "observation", count)
+    if _is_buffered_reflection_due(record, window, thresholds):
+        return Decision("activate", "reflection", 1)
+    if _is_reflection_due(record, window, thresholds):
+        return Decision("reflect", "reflection")
+    return PROCEED
+
+
+def plan_pause(record: MemoryRecord, window: Window, thresholds: Thresholds) -> Decision:
+    """Decide what is done while a conversation pauses: all of it is buffered, however little.
+
+    Args:
+        record: The memory of the thread.
+        window: Its unobserved messages.
+        thresholds: The limits in force.
+    """
+    if window.strays.messages or not _may_buffer(record, "observation", window.tokens):
+        return PROCEED
+    end = find_chunk_end(
+        window,
+        count_covered(select_live_chunks(record, window)),
+        interval=1,
+        most=thresholds.message_tokens,
+        stop=window.count_before_turns(thresholds.keep_turns),
+    )
+    return Decision("buffer", "observation", end) if end else PROCEED
 
 
 def select_ready_chunks(
@@ -121,8 +179,8 @@ def back_off(failures: int, tokens: int, threshold: int) -> int:
 
 
 def count_others_tokens(others: Sequence[Excerpt]) -> int:
-    """Count the tokens of the unobserved messages of other threads, long texts cut."""
-    return sum(thread["tokens"] for thread in others)
+    """Count the tokens of other threads of which something is to be observed."""
+    return sum(thread["tokens"] for thread in others if thread["observable"])
 
 
 def is_reasoning_under_way(window: Window) -> bool:
@@ -156,6 +214,15 @@ def _is_backing_off(record: MemoryRecord, operation: Operation, size: int) -> bo
     return attempt is not None and attempt["at_tokens"] <= size < attempt["retry_at_tokens"]
 
 
+def _is_waived(record: MemoryRecord, window: Window, operation: Operation) -> bool:
+    """Return whether this turn has done what it does for a shared log: one cycle at most.
+
+    Other threads go on meanwhile, so there may always be more.
+    """
+    waived = record["turn"].get("waived", {})
+    return operation in waived and waived[operation] == window.turn
+
+
 def _has_just_failed(record: MemoryRecord, window: Window) -> bool:
     """Return whether this turn has already waited in vain; it then does not wait again."""
     return window.last_key is not None and any(
@@ -164,6 +231,28 @@ def _has_just_failed(record: MemoryRecord, window: Window) -> bool:
 
 
 # --- Activation ----------------------------------------------------------------------------------
+
+
+def _decide_activation(
+    record: MemoryRecord,
+    window: Window,
+    thresholds: Thresholds,
+    live: Sequence[LiveChunk],
+    now: datetime,
+) -> Decision | None:
+    """Decide what of the work made ahead of need is put into the log, if any."""
+    cold = _find_cold_cache(record, window, thresholds, now)
+    if _is_buffered_reflection_due(record, window, thresholds):
+        return Decision("activate", "reflection", 1)
+    if cold is not None and _has_buffered_reflection(record):
+        return Decision("activate", "reflection", 1, cold)
+    ready = select_ready_chunks(live, window, thresholds)
+    if ready and _is_activation_due(record, window, thresholds):
+        count = count_to_activate(ready, window.tokens, thresholds, log_tokens(record))
+        return Decision("activate", "observation", count)
+    if ready and cold is not None:
+        return Decision("activate", "observation", len(ready), cold)
+    return None
 
 
 def _is_activation_due(record: MemoryRecord, window: Window, thresholds: Thresholds) -> bool:
@@ -177,14 +266,35 @@ def _is_activation_due(record: MemoryRecord, window: Window, thresholds: Thresho
 def _is_buffered_reflection_due(
     record: MemoryRecord, window: Window, thresholds: Thresholds
 ) -> bool:
-    buffered = record["reflection"]
-    if buffered is None:
+    if record["reflection"] is None:
         return False
     waits = is_reasoning_under_way(window)
     due = thresholds.block_observations_at if waits else thresholds.observations_at
-    if log_tokens(record) < due(window.tokens):
-        return False
-    return place_reflection(record["log"], buffered) is not None
+    return log_tokens(record) >= due(window.tokens) and _has_buffered_reflection(record)
+
+
+def _has_buffered_reflection(record: MemoryRecord) -> bool:
+    buffered = record["reflection"]
+    return buffered is not None and place_reflection(record["log"], buffered) is not None
+
+
+def _find_cold_cache(
+    record: MemoryRecord, window: Window, thresholds: Thresholds, now: datetime
+) -> Trigger | None:
+    """Say why the Actor's provider has nothing of the prompt in its cache, if so.
+
+    Never while reasoning waits for its tools, which a change of the log would make invalid.
+    """
+    head, pause = record.get("head"), thresholds.activate_after
+    why: Trigger | None = None
+    if head is not None and pause is not None:
+        passed = (now - datetime.fromisoformat(head["at"])).total_seconds()
+        why = "idle" if passed > pause else None
+    if why is None and thresholds.activate_on_provider_change:
+        entries = (entry.message for entry in reversed(window.entries))
+        observed = (message for _, message in reversed(window.observed))
+        why = "provider" if has_provider_changed(chain(entries, observed)) else None
+    return None if why is not None and is_reasoning_under_way(window) else why
 
 
 # --- Blocking work -------------------------------------------------------------------------------
@@ -197,7 +307,7 @@ def _decide_blocking(
     count = _count_to_observe(record, window, thresholds)
     if count:
         return Decision("observe", "observation", count)
-    if thresholds.buffer_tokens is None and _are_others_due(record, thresholds):
+    if thresholds.buffer_tokens is None and _are_others_due(record, window):
         return Decision("observe", "others")
     if _is_reflection_due(record, window, thresholds):
         return Decision("reflect", "reflection")
@@ -244,22 +354,19 @@ def _fit_batch(cuts: Sequence[int], removed: Sequence[int], max_tokens: int) -> 
     return fitting[-1] if fitting else (cuts[0] if cuts else 0)
 
 
-def _are_others_due(record: MemoryRecord, thresholds: Thresholds) -> bool:
-    if not _count_due_in_others(record["others"], thresholds.others_tokens):
+def _are_others_due(record: MemoryRecord, window: Window) -> bool:
+    if _is_waived(record, window, "others"):
+        return False
+    if not any(thread["observable"] for thread in record["others"]):
         return False
     return _may_buffer(record, "others", count_others_tokens(record["others"]))
-
-
-def _count_due_in_others(others: Sequence[Excerpt], budget: int) -> int:
-    """Count the messages of other threads to observe now: none while all of them can be shown."""
-    if count_others_tokens(others) <= budget and not any(thread.get("rest") for thread in others):
-        return 0
-    return sum(thread["observable"] for thread in others)
 
 
 def _is_reflection_due(record: MemoryRecord, window: Window, thresholds: Thresholds) -> bool:
     tokens = log_tokens(record)
     due = thresholds.block_observations_at(window.tokens)
+    if all(map(is_protected, record["log"])) or _is_waived(record, window, "reflection"):
+        return False
     return tokens >= max(1, due) and not _is_backing_off(record, "reflection", tokens)
 
 
@@ -269,7 +376,14 @@ def _is_reflection_due(record: MemoryRecord, window: Window, thresholds: Thresho
 def _decide_buffering(
     record: MemoryRecord, window: Window, thresholds: Thresholds, live: Sequence[LiveChunk]
 ) -> Decision:
-    may_buffer = thresholds.buffer_tokens is not None and not window.strays.messages
+    # What has reached its blocking threshold is left to a turn, which then asks for it: a job that
+    # fails does not make it wait, so it would be tried again without an end.
+    log = log_tokens(record)
+    may_buffer = (
+        thresholds.buffer_tokens is not None
+        and not window.strays.messages
+        and window.tokens < thresholds.block_messages_at(log)
+    )
     if may_buffer and _may_buffer(record, "observation", window.tokens):
         end = find_chunk_end(
             window,
@@ -280,11 +394,14 @@ def _decide_buffering(
         )
         if end:
             return Decision("buffer", "observation", end)
-    if thresholds.buffer_tokens is not None and _are_others_due(record, thresholds):
+    if thresholds.buffer_tokens is not None and _are_others_due(record, window):
         return Decision("buffer", "others")
-    log = log_tokens(record)
-    start = thresholds.reflect_buffer_at
-    if start is None or log < max(1, start) or record["reflection"] is not None:
+    start, stop = thresholds.reflect_buffer_at, thresholds.block_observations_at(window.tokens)
+    if start is None or not max(1, start) <= log < stop or record["reflection"] is not None:
+        return PROCEED
+    if all(map(is_protected, record["log"])):  # there is nothing to condense
+        return PROCEED
+    if _is_waived(record, window, "reflection"):
         return PROCEED
     return Decision("buffer", "reflection") if _may_buffer(record, "reflection", log) else PROCEED
 

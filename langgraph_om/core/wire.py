@@ -21,6 +21,10 @@ Operation = Literal["observation", "reflection", "others"]
 Scope = Literal["thread", "resource"]
 """Whose log it is: the thread's own, or one that all threads of a resource share."""
 
+Trigger = Literal["threshold", "idle", "provider", "request"]
+"""Why buffered work is activated: the window or the log has reached its threshold, the conversation
+goes on after a pause, another provider answers, or somebody asked for it."""
+
 Hints = dict[str, str | None]
 """`current_task`, `suggested_response`, `thread_title`: what an observation states beside its
 items; `None` for one that it did not state."""
@@ -50,6 +54,60 @@ class Group(TypedDict):
     sources: NotRequired[list[list[str]]]
     """Ranges of earlier groups of the thread, which cover them, from which items were joined into
     this one."""
+    person: NotRequired[Literal["remembered", "corrected", "pinned"]]
+    """What a person did to its one item, which nobody else changes; missing for all others."""
+
+
+class Extraction(TypedDict):
+    """What a question found out about one of the values that the user wants."""
+
+    name: str
+    patch: NotRequired[dict[str, Any]]
+    """The fields that change."""
+    error: NotRequired[str]
+    """Why it could not be told."""
+
+
+class ExtractedValue(TypedDict):
+    """A value by schema out of the conversation."""
+
+    value: Any
+    """The JSON object; `None` where nothing was found yet."""
+    previous: Any
+    """The one before."""
+    cycle_id: str
+    """The cycle that found it, or failed to."""
+    at: str
+    error: str | None
+    """Why the last question about it found nothing."""
+
+
+class WorkingUpdate(TypedDict):
+    """What an observation found out for the working memory, where the Observer keeps that."""
+
+    cycle_id: str
+    """The cycle that asked."""
+    resource_id: str | None
+    """Whose memory it is for."""
+    known: Any
+    """The value that the Observer was shown: a text, a JSON object, or `None`."""
+    patch: NotRequired[Any]
+    """The whole text, or the fields that change."""
+    error: NotRequired[str]
+    """Why it could not be told."""
+
+
+class ObservedWorking(TypedDict):
+    """The working memory as a thread knows it, where the Observer keeps that."""
+
+    resource_id: str | None
+    """Whose it is."""
+    value: Any
+    """As the newest step read it, which the Observer is shown: a text, an object, or `None`."""
+    updates: list[WorkingUpdate]
+    """What observations found since, which the next step writes."""
+    error: str | None
+    """Why what the newest observation found was not written, or not all of it."""
 
 
 class Chunk(TypedDict):
@@ -71,6 +129,10 @@ class Chunk(TypedDict):
     thread_title: str | None
     created_at: str
     """When the model answered."""
+    extracted: NotRequired[list[Extraction]]
+    """Which values it changes."""
+    working: NotRequired[list[WorkingUpdate]]
+    """What it changes in the working memory."""
 
 
 class BufferedReflection(TypedDict):
@@ -104,6 +166,8 @@ class Covers(TypedDict, total=False):
     """Reflection: the groups."""
     thread_ids: list[str]
     """Other threads: these."""
+    turn: str | None
+    """Other threads: the turn that began it, by its request."""
 
 
 class PendingJob(TypedDict):
@@ -165,6 +229,8 @@ class Turn(TypedDict):
     """Id of the newest human message."""
     step: int
     """Calls of the Actor's model since that message, 0-based; -1 before the first one."""
+    waived: NotRequired[dict[Operation, str | None]]
+    """With a shared log: per operation the newest turn, by its request, that does it no more."""
 
 
 class Head(TypedDict):
@@ -186,6 +252,28 @@ class Head(TypedDict):
     """When the Actor was last called."""
 
 
+class RecalledHit(TypedDict):
+    """An earlier message that a search for the live request found."""
+
+    id: str
+    threadId: str
+    score: float
+    """How well it matches, from 0 to 1."""
+
+
+class RecalledBlock(TypedDict):
+    """What was found for the live request, the same in each call of its turn."""
+
+    request: str
+    """Id of the live request; for the next one memory searches anew."""
+    digest: str
+    """Of the request's content."""
+    text: str
+    """What the Actor is shown; empty where nothing was found."""
+    tokens: int
+    """Of the text."""
+
+
 class Trip(TypedDict):
     """Why a turn was ended without an answer."""
 
@@ -193,6 +281,50 @@ class Trip(TypedDict):
     reason: str
     last_message: str | None
     """The conversation's last message then; memory stays tripped until there is a newer one."""
+
+
+SteeringAction = Literal["remember", "forget", "correct", "pin", "unpin", "undo"]
+"""What a person does to an item of the log."""
+
+
+class SteeredItem(TypedDict):
+    """What a person did to an item, and how it is undone."""
+
+    id: str
+    """Of the act."""
+    action: SteeringAction
+    at: str
+    """When."""
+    before: Group | None
+    """The item, alone in a group; `None` where there was none."""
+    after: Group | None
+    """The item as it was then; `None` where it was forgotten."""
+    undone: bool
+    is_new: bool
+    """Whether no part of the stream has told of it yet."""
+
+
+class TitleState(TypedDict, total=False):
+    """Where the thread's title comes from."""
+
+    by: Literal["memory", "person"] | None
+    """Who set it; a person's is changed by nobody else."""
+    words: str
+    """The first words of the first user message, which lists show until there is a title."""
+    cycle_id: str | None
+    """Of the question for a title that is under way."""
+    tries: int
+    """How often a title was asked for."""
+    id: str
+    """Of the act of a person who set it last."""
+    at: str
+    """When it was set."""
+    before: str | None
+    """What it was before a person set it."""
+    is_new: bool
+    """Whether a person set it and no part of the stream has told of it yet."""
+    usage: Usage
+    """What asking for it has cost."""
 
 
 class Floor(TypedDict):
@@ -226,7 +358,7 @@ class Excerpt(TypedDict):
     rest: int
     """How many of these were not read, because there are too many."""
     tokens: int
-    """Of all that were read, long texts cut."""
+    """Of all that were read."""
     observable: int
     """How many messages would be observed now."""
     text: str
@@ -280,9 +412,43 @@ class Replacement(TypedDict):
     """What takes their place."""
     cursor: list[str]
     hints: Hints
+    rest: NotRequired[Attempt]
+    """What the next reflection waits for, where this one left the log as large as it was."""
 
 
-LogChange = Extension | Joining | Replacement
+class Steering(TypedDict):
+    """A change of the shared log: what a person did to an item."""
+
+    id: str
+    """The act."""
+    kind: Literal["steer"]
+    replaced: str | None
+    """The group that held the item; `None` for a new item."""
+    groups: list[Group]
+    """What takes its place."""
+    before: Group | None
+    """The item, alone in a group; `None` where there was none."""
+    after: Group | None
+    """The item as it is since; `None` where there is none."""
+    cursor: list[str]
+    hints: Hints
+
+
+class Titling(TypedDict):
+    """A change of the shared log: a person set the title of a thread, or gave it back."""
+
+    id: str
+    """The act."""
+    kind: Literal["title"]
+    thread_id: str
+    title: str | None
+    groups: list[Group]
+    """None."""
+    cursor: list[str]
+    hints: Hints
+
+
+LogChange = Extension | Joining | Replacement | Steering | Titling
 """A change of the log that the shared one does not have yet."""
 
 
@@ -314,6 +480,10 @@ class MemoryRecord(TypedDict, total=False):
     current_task: str | None
     suggested_response: str | None
     thread_title: str | None
+    working: ObservedWorking
+    """Only with a working memory that the Observer keeps: missing before the first step."""
+    extracted: dict[str, ExtractedValue]
+    """Values by schema, by their names; missing before the first."""
     stamps: dict[str, str]
     """First-seen ISO times of messages that carry no time themselves, by id; but for the newest,
     only of those that no archive has."""
@@ -321,6 +491,8 @@ class MemoryRecord(TypedDict, total=False):
     turn: Turn
     head: Head
     """Missing before the Actor's first call."""
+    recalled: RecalledBlock
+    """Only with `retrieval.inject`: missing before the first search."""
     attempts: dict[Operation, Attempt]
     usage: dict[Operation, Usage]
     """Per operation, all costs so far."""
@@ -342,6 +514,10 @@ class MemoryRecord(TypedDict, total=False):
     """How often thread and resource had been deleted when the record last looked; 0 if missing."""
     floor: Floor
     """Missing but after a deletion that the record survived."""
+    steered: list[SteeredItem]
+    """What a person did to the log, oldest first; missing where nobody did anything."""
+    title: TitleState
+    """Where `thread_title` comes from; missing where nobody asked for one or set one."""
 
 
 # --- The shared log, as the archive keeps it -----------------------------------------------------
@@ -354,6 +530,9 @@ class SharedThread(TypedDict):
     """Ids of its newest observed messages, newest last."""
     hints: Hints
     """Those of its newest observation."""
+    is_own: NotRequired[bool]
+    """Whether the thread itself set the cursor, to what stood before in its conversation, observed
+    or not; otherwise it ends with what was observed last."""
 
 
 class SharedLog(TypedDict):
@@ -366,6 +545,12 @@ class SharedLog(TypedDict):
     log: list[Group]
     threads: dict[str, SharedThread]
     """By thread id."""
+    steered: NotRequired[list[str]]
+    """Ids of what persons did to it, the newest last; missing where nobody did anything."""
+    titles: NotRequired[dict[str, str]]
+    """Titles that persons set, by thread id; missing where nobody set one."""
+    rest: NotRequired[Attempt]
+    """What the next reflection waits for, in any thread; missing where it waits for nothing."""
 
 
 # --- Events: what all of a cycle have ------------------------------------------------------------
@@ -477,6 +662,10 @@ class ObservationEnd(CycleEnd, Observed, Stated, Moved):
     operation: Literal["observation"]
     groups: list[Group]
     """One for each day."""
+    extracted: NotRequired[list[Extraction]]
+    """Which values it changes."""
+    working: NotRequired[list[WorkingUpdate]]
+    """What it changes in the working memory."""
 
 
 class Edited(TypedDict, total=False):
@@ -506,6 +695,8 @@ class OthersEnd(CycleEnd, Observed):
     type: Literal["observation-end"]
     operation: Literal["others"]
     sections: list[Section]
+    working: NotRequired[list[WorkingUpdate]]
+    """What they change in the working memory."""
 
 
 class ObservationFailed(CycleEnd, Backoff):
@@ -552,6 +743,8 @@ class OthersBuffered(CycleEnd, Observed):
     type: Literal["buffering-end"]
     operation: Literal["others"]
     sections: list[Section]
+    working: NotRequired[list[WorkingUpdate]]
+    """What they change in the working memory."""
 
 
 class Discarded(TypedDict, total=False):
@@ -592,6 +785,34 @@ JobResult = ObservationBuffered | ReflectionBuffered | OthersBuffered | Bufferin
 """The event with which a background job ends; its executor, and the archive, keep it."""
 
 
+class JobRequest(TypedDict):
+    """A background job as plain JSON, to be carried out by any process with the same settings."""
+
+    version: int
+    """Of this form."""
+    cycle_id: str
+    """The job's id; whoever runs it a second time gets the same result."""
+    key: str
+    """Of jobs with the same key one runs at a time."""
+    thread_id: str
+    resource_id: str | None
+    about: list[str]
+    """Threads that its result tells of."""
+    operation: Operation
+    count: int
+    """Observation: how many of the oldest unobserved messages."""
+    at: str
+    """When it was decided."""
+    record: "MemoryRecord"
+    """The memory of the thread."""
+    settings: dict[str, str]
+    """A digest of each setting that changes what comes of it."""
+    messages: NotRequired[list[dict[str, Any]]]
+    """The messages that it needs, as `langchain_core.messages.messages_to_dict` writes them."""
+    message_ids: NotRequired[list[str]]
+    """With an archive, instead: their ids."""
+
+
 class ObservationActivated(CycleEvent, Written, Stated, Moved):
     """The oldest chunks become groups of the log."""
 
@@ -603,8 +824,14 @@ class ObservationActivated(CycleEvent, Written, Stated, Moved):
     """How many."""
     messages: int
     """How many messages they cover."""
+    extracted: NotRequired[list[Extraction]]
+    """Which values they change."""
+    working: NotRequired[list[WorkingUpdate]]
+    """What they change in the working memory."""
     generation: int
     config: Limits
+    triggered_by: NotRequired[Trigger]
+    """Missing in what a former version wrote."""
 
 
 class ReflectionActivated(CycleEvent, Written, Replaced):
@@ -619,6 +846,8 @@ class ReflectionActivated(CycleEvent, Written, Replaced):
     generation: int
     """The one that begins."""
     config: Limits
+    triggered_by: NotRequired[Trigger]
+    """Missing in what a former version wrote."""
 
 
 # --- Events: bookkeeping, never streamed ---------------------------------------------------------
@@ -711,6 +940,8 @@ class Synced(TypedDict):
     cursor: list[str]
     sent: list[str]
     """Ids of the changes in the outbox that the log took in or refused."""
+    rest: NotRequired[Attempt | None]
+    """What the log's next reflection waits for; former versions did not say."""
     current_task: NotRequired[str | None]
     """This and what follows only where another thread observed messages of this one."""
     suggested_response: NotRequired[str | None]
@@ -722,6 +953,62 @@ class OthersDescribed(TypedDict):
 
     type: Literal["others"]
     others: list[Excerpt]
+
+
+class Waived(TypedDict):
+    """A turn has done what it does of an operation, or leaves that to another thread."""
+
+    type: Literal["waived"]
+    operation: Operation
+    turn: str | None
+    """The turn's request."""
+
+
+class Steered(TypedDict):
+    """A person changes what is remembered."""
+
+    type: Literal["steered"]
+    id: str
+    """Of the act; one that was folded already changes nothing."""
+    action: SteeringAction
+    at: str
+    item: NotRequired[str | None]
+    """An item's id, or words of it; of `undo`, the id of an act. `None`: the newest one."""
+    text: NotRequired[str]
+    """Of a new item: its lines."""
+    day: NotRequired[str]
+    """Of a new item: its date heading."""
+    tokens: NotRequired[int]
+    """Of the new item, with its heading where it has one."""
+
+
+class TitleWords(TypedDict):
+    """The words that lists show until the thread has a title."""
+
+    type: Literal["title-words"]
+    words: str
+
+
+class TitleAsked(TypedDict):
+    """A title is asked for."""
+
+    type: Literal["title-asked"]
+    cycle_id: str
+    at: str
+
+
+class Titled(TypedDict):
+    """What came of a question for a title, or what a person set."""
+
+    type: Literal["titled"]
+    by: Literal["memory", "person"]
+    id: str
+    """Of the question, or of the act; one that was folded already changes nothing."""
+    title: str | None
+    """`None` where nothing came of the question, or a person gives the title back to memory."""
+    at: str
+    error: NotRequired[str]
+    usage: NotRequired[Usage]
 
 
 # --- Events: only streamed -----------------------------------------------------------------------
@@ -736,6 +1023,29 @@ class ThreadUpdate(CycleEvent):
     new_title: str
 
 
+class Extracted(CycleEvent):
+    """A value by schema has changed, or could not be told."""
+
+    type: Literal["extracted"]
+    operation: Operation
+    name: str
+    value: NotRequired[Any]
+    previous: NotRequired[Any]
+    error: NotRequired[str]
+
+
+class WorkingRead(TypedDict):
+    """A step has written what observations found for the working memory, and read that."""
+
+    type: Literal["working-read"]
+    resource_id: str | None
+    value: Any
+    written: list[str]
+    """The cycles whose updates are done."""
+    error: str | None
+    """Why some of them were not written."""
+
+
 class ViewTrimmed(TypedDict):
     """The Actor's view leaves messages out to keep to `max_input_tokens`."""
 
@@ -744,6 +1054,38 @@ class ViewTrimmed(TypedDict):
     dropped_tokens: int
     limit: int
     """In tokens."""
+    record_id: str
+    thread_id: str
+
+
+class Recalled(TypedDict):
+    """Memory searched for the live request, once in its turn."""
+
+    type: Literal["recalled"]
+    at: str
+    request: str
+    digest: str
+    """Of the request's content."""
+    hits: list[RecalledHit]
+    """What is shown of what was found, the best first."""
+    text: str
+    tokens: int
+    error: str | None
+    """Why the search failed; `None` where it did not."""
+    record_id: str
+    thread_id: str
+
+
+class SteeringNoted(TypedDict):
+    """What a person did to the log, told with the next step."""
+
+    type: Literal["steering"]
+    id: str
+    action: SteeringAction
+    at: str
+    before: str | None
+    """The item's lines; `None` where there was none."""
+    after: str | None
     record_id: str
     thread_id: str
 
@@ -849,8 +1191,17 @@ Event = (
     | DeletionFound
     | Synced
     | OthersDescribed
+    | Waived
+    | Steered
+    | TitleWords
+    | TitleAsked
+    | Titled
+    | SteeringNoted
     | ThreadUpdate
+    | Extracted
+    | WorkingRead
     | ViewTrimmed
+    | Recalled
     | Tripwire
     | Status
 )
@@ -936,6 +1287,8 @@ class ActivationData(CycleData):
     generationCount: int
     observations: str
     config: Limits
+    triggeredBy: NotRequired[Trigger]
+    """Missing in what a former version streamed."""
 
 
 class TitleData(TypedDict):
@@ -964,6 +1317,44 @@ class TrimData(TypedDict):
     droppedMessages: int
     droppedTokens: int
     limit: int
+    recordId: str
+    threadId: str
+
+
+class ExtractedData(TypedDict):
+    """A value by schema has changed, or could not be told."""
+
+    cycleId: str
+    threadId: str
+    name: str
+    value: NotRequired[dict[str, Any]]
+    previous: NotRequired[dict[str, Any]]
+    error: NotRequired[str]
+    timestamp: str
+
+
+class RecalledData(TypedDict):
+    """What a search for the live request found."""
+
+    messageId: str
+    """Of the request."""
+    hits: list[RecalledHit]
+    tokens: int
+    error: NotRequired[str]
+    recordId: str
+    threadId: str
+    timestamp: str
+
+
+class SteeringData(TypedDict):
+    """What a person did to the log."""
+
+    id: str
+    action: SteeringAction
+    timestamp: str
+    before: NotRequired[str]
+    """The item's lines."""
+    after: NotRequired[str]
     recordId: str
     threadId: str
 
@@ -1010,11 +1401,32 @@ class TitlePart(TypedDict):
     data: TitleData
 
 
+class ExtractedPart(TypedDict):
+    """A value by schema has changed, or could not be told."""
+
+    type: Literal["data-om-extracted"]
+    data: ExtractedData
+
+
 class TripwirePart(TypedDict):
     """The turn ends without an answer."""
 
     type: Literal["data-om-tripwire"]
     data: TripwireData
+
+
+class RecalledPart(TypedDict):
+    """Memory searched for the live request."""
+
+    type: Literal["data-om-recalled"]
+    data: RecalledData
+
+
+class SteeringPart(TypedDict):
+    """A person changed what is remembered."""
+
+    type: Literal["data-om-steering"]
+    data: SteeringData
 
 
 class TrimPart(TypedDict):
@@ -1031,7 +1443,10 @@ Part = (
     | FailurePart
     | ActivationPart
     | TitlePart
+    | ExtractedPart
     | TripwirePart
     | TrimPart
+    | RecalledPart
+    | SteeringPart
 )
 """A `data-om-*` part of the custom stream."""

@@ -29,6 +29,8 @@ from langgraph_om.models.providers import chat_model, check_model
 from langgraph_om.recall.tool import refuse_second_recall_tool
 from langgraph_om.runtime.run import MemoryContext
 from langgraph_om.runtime.second_try import find_second_try
+from langgraph_om.working.memory import read_shown
+from langgraph_om.working.tool import UPDATE_TOOL
 
 
 def create_memory_agent(
@@ -37,6 +39,7 @@ def create_memory_agent(
     *,
     memory: ObservationalMemory | None = None,
     prompt: str | SystemMessage | None = None,
+    system_prompt: str | SystemMessage | None = None,
     checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
     store: BaseStore | None = None,
     name: str | None = None,
@@ -47,10 +50,12 @@ def create_memory_agent(
     A run may say `context={"om_enabled": False}` or `{"resource_id": ...}` (`MemoryContext`).
 
     Args:
-        model: The Actor's model, a chat model or `"provider/model"`.
+        model: The Actor's model: a chat model, or its name such as `"openai/gpt-5-mini"` or
+            `"openai:gpt-5-mini"`.
         tools: Tools or functions; those of the memory are added.
         memory: The memory; `None`: `ObservationalMemory()`.
         prompt: The agent's own system prompt.
+        system_prompt: The same, as `create_agent` calls it.
         checkpointer: Where threads are kept; `None` under a server or Studio, which brings its own.
         store: A LangGraph store for the tools and for semantic search.
         name: The graph's name.
@@ -58,8 +63,11 @@ def create_memory_agent(
             conversation and memory, which `checkpointer.prune(..., strategy="keep_latest")` needs.
 
     Raises:
-        ConfigurationError: When the model cannot be used.
+        ConfigurationError: When the model cannot be used, or two prompts are given.
     """
+    if prompt is not None and system_prompt is not None:
+        msg = "`prompt` and `system_prompt` are the same setting; pass one of them"
+        raise ConfigurationError(msg)
     memory = check_memory(memory) if memory is not None else ObservationalMemory()
     check_model("model", model)
     chat = chat_model(model) if isinstance(model, str) else model
@@ -69,13 +77,17 @@ def create_memory_agent(
         msg = f"`model` is {model!r}, which cannot be given tools; pass a chat model"
         raise ConfigurationError(msg)
     actor: Runnable[Any, BaseMessage] = chat.bind_tools(all_tools) if all_tools else chat
+    reader = actor
+    if memory.working_memory is not None and memory.working_memory.has_tool:
+        readable = [tool for tool in all_tools if getattr(tool, "name", None) != UPDATE_TOOL]
+        reader = chat.bind_tools(readable) if readable else chat
 
     schema = ObservationalMemoryState if delta else PlainMemoryState
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(schema, context_schema=MemoryContext)
-    builder.add_node("agent", _build_actor_node(actor, memory, prompt))
+    builder.add_node("agent", _build_actor_node(actor, reader, memory, prompt or system_prompt))
     status = add_observational_memory(builder, memory, before="agent")
     builder.add_edge(START, status)
-    leave = FINISH if memory.archive is not None else END
+    leave = FINISH if runner_of(memory).has_last_step else END
     if all_tools:
         builder.add_node("tools", ToolNode(all_tools))
         ways: dict[Hashable, str] = {"tools": "tools", END: leave}
@@ -90,14 +102,26 @@ def create_memory_agent(
 
 def _build_actor_node(
     actor: Runnable[Any, BaseMessage],
+    reader: Runnable[Any, BaseMessage],
     memory: ObservationalMemory,
     prompt: str | SystemMessage | None,
 ) -> RunnableLambda[Any, Any]:
-    """Build the node that calls the Actor, once more with less when its provider refuses that."""
+    """Build the node that calls the Actor, once more with less when its provider refuses that.
+
+    Args:
+        actor: The Actor's model with all tools.
+        reader: The same without those that write memory, for runs in which nothing is written.
+        memory: The memory.
+        prompt: The agent's own system prompt.
+    """
     runner = runner_of(memory)
 
+    def choose() -> Runnable[Any, BaseMessage]:
+        return actor if runner.is_on() and not runner.runs.is_read_only(None) else reader
+
     def ask_with(state: ObservationalMemoryState, error: Exception) -> list[BaseMessage]:
-        view, notice = find_second_try(runner, state, error, system=prompt)
+        block = read_shown(state) or ""
+        view, notice = find_second_try(runner, state, error, system=prompt, working=block)
         if notice is not None:
             get_stream_writer()(notice)
         return view
@@ -105,17 +129,17 @@ def _build_actor_node(
     def agent(state: ObservationalMemoryState) -> dict[str, Any]:
         view = memory.llm_input_messages(state, system=prompt)
         try:
-            return {"messages": [actor.invoke(view)]}
+            return {"messages": [choose().invoke(view)]}
         except Exception as error:  # noqa: BLE001 raised again where another input does not help
-            answer = actor.invoke(ask_with(state, error))
+            answer = choose().invoke(ask_with(state, error))
             return {"messages": [mark_other_view(answer)]}
 
     async def aagent(state: ObservationalMemoryState) -> dict[str, Any]:
         view = memory.llm_input_messages(state, system=prompt)
         try:
-            return {"messages": [await actor.ainvoke(view)]}
+            return {"messages": [await choose().ainvoke(view)]}
         except Exception as error:  # noqa: BLE001 raised again where another input does not help
-            answer = await actor.ainvoke(ask_with(state, error))
+            answer = await choose().ainvoke(ask_with(state, error))
             return {"messages": [mark_other_view(answer)]}
 
     return RunnableLambda(agent, aagent, name="agent")

@@ -34,9 +34,14 @@ from langgraph_om.core.record.window import select_needed
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.channels import MEMORY_SNAPSHOTS, check_removal, messages_reducer
-from langgraph_om.integrations.nodes import MemoryNodes, emit, make_searchable
+from langgraph_om.integrations.nodes import (
+    MemoryNodes,
+    emit,
+    make_searchable,
+)
 from langgraph_om.integrations.plain_node import PlainNode
 from langgraph_om.integrations.stream import MemoryTransformer
+from langgraph_om.integrations.working_middleware import state_schema_of, without_update_tool
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.recall.tool import refuse_second_recall_tool
 from langgraph_om.runtime.drivers import adrive, drive
@@ -45,6 +50,8 @@ from langgraph_om.runtime.runner import StepRunner, only_folding
 from langgraph_om.runtime.second_try import find_second_try
 from langgraph_om.runtime.supervise import RunFlow, Work
 from langgraph_om.runtime.turn import turn
+from langgraph_om.working.memory import SHOWN_KEY, read_shown
+from langgraph_om.working.runs import WorkingOfGraph
 
 logger = logging.getLogger("langgraph_om")
 
@@ -86,13 +93,22 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     """
 
     def __new__(cls, memory: ObservationalMemory | None = None, **options: Any) -> Self:
-        """Make the kind that has an `after_agent` hook only where there is an archive.
+        """Make the kind that has an `after_agent` hook only where it has work.
 
-        A hook is a superstep of every turn.
+        With an archive, titles, or `buffer_on_idle`. A hook is a superstep of every turn.
         """
-        archive = getattr(memory, "archive", None) if memory is not None else options.get("archive")
-        is_plain = cls is ObservationalMemoryMiddleware and archive is not None
-        return cast("Self", super().__new__(_WithArchive if is_plain else cls))
+        if isinstance(memory, ObservationalMemory):
+            has_more_to_do = runner_of(memory).has_last_step
+        else:
+            observation = options.get("observation") or {}
+            given = observation if isinstance(observation, Mapping) else vars(observation)
+            has_more_to_do = (
+                options.get("archive") is not None
+                or options.get("thread_title", False) is not False
+                or given.get("buffer_on_idle") is not None
+            )
+        is_plain = cls is ObservationalMemoryMiddleware and has_more_to_do
+        return cast("Self", super().__new__(_WithLastStep if is_plain else cls))
 
     state_schema = _AgentMemoryState
     transformers = (InternalCallTransformer, MemoryTransformer)
@@ -106,6 +122,9 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self.memory = check_memory(memory) if memory is not None else ObservationalMemory(**options)
         _check_fits(self.memory)
         self.tools = self.memory.tools
+        working = self.memory.working_memory
+        if working is not None:
+            self.state_schema = state_schema_of(working, _AgentMemoryState)
         # `create_agent` looks for hooks on the class and runs those of the instance; LangGraph
         # finds a graph within a node only where the node's function encloses it.
         self._runner = runner_of(self.memory)
@@ -156,23 +175,28 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def _projected(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         refuse_second_recall_tool(request.tools, self.memory.recall_tool)
         if not self._runner.is_on():
-            return request
+            return without_update_tool(request)
         view = self.memory.llm_input_messages(_seen(request), system=request.system_message)
+        if self._runner.runs.is_read_only(None):
+            request = without_update_tool(request)
         return _with_input(request, view)
 
     def _second_try(self, request: ModelRequest[Any], error: Exception) -> ModelRequest[Any]:
         system = request.system_message
-        view, notice = find_second_try(self._runner, _seen(request), error, system=system)
+        seen = _seen(request)
+        view, notice = find_second_try(
+            self._runner, seen, error, system=system, working=read_shown(seen) or ""
+        )
         if notice is not None:
             request.runtime.stream_writer(notice)
         return _with_input(request, view)
 
 
-class _WithArchive(ObservationalMemoryMiddleware):
-    """The middleware of a memory with an archive."""
+class _WithLastStep(ObservationalMemoryMiddleware):
+    """The middleware of a memory with an archive, or with titles."""
 
     def after_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002
-        """Archive the Actor's last answer."""
+        """Archive the Actor's last answer, and have a title made after the first one."""
         return self._nodes.finish(state) or None
 
     async def aafter_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002
@@ -201,7 +225,8 @@ def _check_fits(memory: ObservationalMemory) -> None:
 
 def _seen(request: ModelRequest[Any]) -> dict[str, Any]:
     """Return the state with the messages as the middleware before this one left them."""
-    return {"om": request.state.get("om"), "messages": request.messages}
+    state = cast("Mapping[str, Any]", request.state)
+    return {"om": state.get("om"), "messages": request.messages, SHOWN_KEY: read_shown(state)}
 
 
 def _with_input(request: ModelRequest[Any], view: Sequence[BaseMessage]) -> ModelRequest[Any]:
@@ -285,13 +310,17 @@ def _prepare_model(
     if not runner.is_on():
         return None
     neighbours.look_at(state)
+    conversation = runner.conversation(state)
+    working = WorkingOfGraph(runner, state, conversation)
+    if runner.is_read_only():
+        yield from working.refresh(complete_record(state.get("om")))
+        return working.changes or None
     if runner.settings.evicts:
         _check_removal(runner.messages_key)
-    record, messages = complete_record(state.get("om")), runner.conversation(state)
-    identity = runner.identity()
+    record, identity = complete_record(state.get("om")), runner.identity()
     index = partial(make_searchable, runner, identity)
-    outcome = yield from turn(runner, record, messages, identity, index=index)
-    update: _Update = {"om": only_folding(outcome.events)}
+    outcome = yield from turn(runner, record, conversation, identity, index=index, working=working)
+    update: _Update = {"om": only_folding(outcome.events), **working.changes}
     if outcome.evicted:
         update["messages"] = [RemoveMessage(id=key) for key in outcome.evicted]
     if outcome.is_aborted:

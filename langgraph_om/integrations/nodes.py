@@ -24,6 +24,7 @@ from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import InlineBuffering, ParallelBuffering
 from langgraph_om.runtime.runner import StepRunner, only_folding
 from langgraph_om.runtime.supervise import RunFlow, Work
+from langgraph_om.working.runs import WorkingOfGraph
 
 STATUS = "om_status"
 """Counts, decides, and states both windows once per agent step."""
@@ -37,7 +38,7 @@ REFLECT = "om_reflect"
 """Condenses the log while the turn waits."""
 
 FINISH = "om_finish"
-"""Archives the Actor's last answer; only with an archive."""
+"""Archives the Actor's last answer, has a title made, waits for a pause; only where asked for."""
 
 RESERVED_STEPS = 4
 """Supersteps that are left to the Actor: with fewer to go, `om_status` starts no work of its own.
@@ -80,19 +81,25 @@ class MemoryNodes:
         if not runner.is_on():
             return self._update([])
         messages, who = runner.conversation(state), runner.identity()
+        record, working = self._record(state), WorkingOfGraph(runner, state, messages)
+        noted = yield from working.refresh(record)
+        if runner.is_read_only():
+            return {**self._update([]), **working.changes}
         seen = yield from runner.inspect(
-            self._record(state),
+            record,
             messages,
             who,
             must_proceed=_must_proceed(state),
             buffering_waits=self.buffering_waits,
+            working=working.block,
         )
         make_searchable(runner, who, seen.record, messages)
-        return self._update(only_folding(seen.events)) | self._removals(seen.evicted)
+        events = only_folding([*seen.events, *noted])
+        return {**self._update(events), **self._removals(seen.evicted), **working.changes}
 
     def _finish(self, state: Mapping[str, Any]) -> RunFlow[Update]:
         runner = self.runner
-        if not runner.is_on():
+        if not runner.is_on() or runner.is_read_only():
             return self._update([])
         record, messages = self._record(state), runner.conversation(state)
         seen = yield from runner.inspect(record, messages, runner.identity(), is_final=True)
@@ -100,7 +107,7 @@ class MemoryNodes:
 
     def route(self, state: Mapping[str, Any]) -> str | list[str]:
         """Name what comes next, a key of `targets`; reads nothing but the state."""
-        if not self.runner.is_on():
+        if not self.runner.is_on() or self.runner.is_read_only():
             return "proceed"
         kind = self._decide(state).kind
         if kind != "abort" and _must_proceed(state):

@@ -6,8 +6,7 @@ schema is left as it is.
 
 from __future__ import annotations
 
-from dataclasses import field, is_dataclass, make_dataclass, replace
-from typing import Annotated, Any, NotRequired, cast, get_type_hints
+from typing import Annotated, Any, NotRequired, cast
 
 from langchain_core.messages import AnyMessage
 from langgraph.channels import DeltaChannel
@@ -15,7 +14,6 @@ from langgraph.channels.base import BaseChannel
 from langgraph.graph import END, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.managed import RemainingSteps
-from pydantic import BaseModel, create_model
 from typing_extensions import TypedDict
 
 from langgraph_om.core.config.checks import find_near
@@ -25,8 +23,16 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.channels import MEMORY_SNAPSHOTS, check_removal, messages_reducer
 from langgraph_om.integrations.nodes import FINISH, STATUS, MemoryNodes
 from langgraph_om.integrations.plain_node import PlainNode
+from langgraph_om.integrations.schemas import (
+    keep_out_of_input,
+    put_into_input,
+    show_channels,
+    typed_dict,
+)
+from langgraph_om.integrations.working_channels import WORKING_CHANNELS, ValueChannel
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.runtime.run import MemoryContext
+from langgraph_om.working.memory import SHOWN_KEY, VALUE_KEY
 
 DeltaMemory = Annotated[MemoryRecord, DeltaChannel(fold, snapshot_frequency=MEMORY_SNAPSHOTS)]
 """The `om` channel beside a `messages` channel that is kept as deltas."""
@@ -64,9 +70,10 @@ def add_observational_memory(
 ) -> str:
     """Add the memory nodes and their edges to a graph under construction.
 
-    The caller draws the edges `START -> om_status` and `tools -> om_status`. With
-    an archive there is a node `om_finish` too: draw `agent -> om_finish` instead of `agent -> END`,
-    so that the archive has the Actor's answer at once and not only in the next turn.
+    The caller draws the edges `START -> om_status` and `tools -> om_status`. With an archive,
+    titles, or `buffer_on_idle`, there is a node `om_finish` too: draw `agent -> om_finish` instead
+    of `agent -> END`, so that the archive has the Actor's answer, and the thread its title, at once
+    and not only in the next turn, and a pause begins there.
 
     A builder without a `context_schema` is given `MemoryContext`, so that a run may say
     `context={"om_enabled": False}` and a server shows a form.
@@ -89,11 +96,14 @@ def add_observational_memory(
     channel = _find_channel(builder, check_memory(memory))
     _check_node(builder, before)
     is_delta = isinstance(channel, DeltaChannel)
-    has_archive = memory.archive is not None
-    leave = FINISH if has_archive else end
+    has_last_step = runner_of(memory).has_last_step
+    leave = FINISH if has_last_step else end
     nodes = MemoryNodes(runner_of(memory), before, leave, writes_always=is_delta)
-    view = _view(memory.messages_key, DeltaMemory if is_delta else PlainMemory)
-    if has_archive:
+    working = memory.working_memory
+    view = _view(
+        memory.messages_key, DeltaMemory if is_delta else PlainMemory, has_working=bool(working)
+    )
+    if has_last_step:
         builder.add_node(FINISH, PlainNode(nodes.finish, name=FINISH), input_schema=view)
         builder.add_edge(FINISH, end)
     builder.add_node(STATUS, PlainNode(nodes.status, name=STATUS), input_schema=view)
@@ -110,11 +120,14 @@ def add_observational_memory(
             builder.add_edge(name, before)
     route = PlainNode(nodes.route, name="om_route")
     builder.add_conditional_edges(STATUS, route, cast("Any", targets))
-    _keep_out_of_input(builder)
+    keep_out_of_input(builder, "om")
+    if working is not None and working.scope == "thread":
+        put_into_input(builder, {VALUE_KEY: ValueChannel})
     if builder.context_schema is None:
         builder.context_schema = MemoryContext
     if before in builder.nodes:
-        _show_memory(builder, before)
+        keys = {"om": MemoryRecord, **({SHOWN_KEY: str} if working is not None else {})}
+        show_channels(builder, before, keys)
     return STATUS
 
 
@@ -145,55 +158,17 @@ def _find_channel(
     return channel
 
 
-def _view(messages_key: str, channel: Any) -> Any:
+def _view(messages_key: str, channel: Any, *, has_working: bool) -> Any:
     """Make the schema through which the memory nodes see the state, and which brings the channel.
 
     The messages carry no reducer here, so the user's own channel stays; values arrive as a plain
     mapping whatever the user's schema is.
     """
-    fields = {messages_key: list[AnyMessage], "om": channel, "remaining_steps": RemainingSteps}
-    return _typed_dict("MemoryNodeState", fields)
-
-
-def _typed_dict(name: str, fields: dict[str, Any]) -> Any:
-    """Make a TypedDict of fields that are known only at run time."""
-    make: Any = TypedDict
-    return make(name, fields)
-
-
-def _show_memory(builder: StateGraph[Any, Any, Any, Any], name: str) -> None:
-    """Let a node of the user see `om` beside what it sees already."""
-    spec = builder.nodes[name]
-    if "om" in builder.schemas.get(spec.input_schema, {}):
-        return
-    schema = _with_memory(spec.input_schema)
-    # Adding the node anew is the public way to make a schema known to the builder.
-    del builder.nodes[name]
-    builder.add_node(name, spec.runnable, input_schema=schema)
-    builder.nodes[name] = replace(spec, input_schema=schema)
-
-
-def _with_memory(schema: Any) -> Any:
-    """Extend a state schema of any kind by the field `om`."""
-    name = f"{schema.__name__}WithMemory"
-    if isinstance(schema, type) and issubclass(schema, BaseModel):
-        return create_model(name, __base__=schema, om=(dict[str, Any], {}))
-    if is_dataclass(schema):
-        entry: Any = field(default_factory=dict, kw_only=True)
-        return make_dataclass(name, [("om", dict[str, Any], entry)], bases=(cast("type", schema),))
-    hints = get_type_hints(schema, include_extras=True)
-    return _typed_dict(name, {**hints, "om": MemoryRecord})
-
-
-def _keep_out_of_input(builder: StateGraph[Any, Any, Any, Any]) -> None:
-    """Take `om` out of the graph's input: a client that echoes state back changes nothing."""
-    known = builder.schemas[builder.input_schema]
-    if "om" not in known:
-        return
-    hints = get_type_hints(builder.input_schema, include_extras=True)
-    narrowed = _typed_dict(
-        f"{builder.input_schema.__name__}Input",
-        {key: hint for key, hint in hints.items() if key != "om"},
-    )
-    builder.schemas[narrowed] = {key: kept for key, kept in known.items() if key != "om"}
-    builder.input_schema = narrowed
+    fields: dict[str, Any] = {
+        messages_key: list[AnyMessage],
+        "om": channel,
+        "remaining_steps": RemainingSteps,
+    }
+    if has_working:
+        fields |= WORKING_CHANNELS
+    return typed_dict("MemoryNodeState", fields)

@@ -10,8 +10,10 @@ from langgraph_om.core.config.options import (
     DEFAULT_MODEL,
     OBSERVER_SETTINGS,
     REFLECTOR_SETTINGS,
+    TITLE_SETTINGS,
     ObservationConfig,
     ReflectionConfig,
+    TitleConfig,
     is_default,
 )
 from langgraph_om.core.config.thresholds import Thresholds, resolve_previous_tokens
@@ -34,8 +36,9 @@ def choose_models(
     given: Mapping[str, bool],
     thresholds: Thresholds,
     counter: TokenCounter,
+    titles: TitleConfig | None = None,
 ) -> ModelPool:
-    """Choose and check the Observer's and the Reflector's model.
+    """Choose and check the Observer's and the Reflector's model, and what is asked for titles.
 
     Args:
         model: The top-level model.
@@ -45,6 +48,7 @@ def choose_models(
         given: Options that ask for a model to be named, and whether they are given.
         thresholds: The limits, which tiers have to cover.
         counter: Counts the prompts, which tiers have to cover too.
+        titles: How titles are made; `None`: they are not.
 
     Raises:
         ConfigurationError: When a model is missing, named twice, or can never work.
@@ -54,9 +58,11 @@ def choose_models(
     if is_checked:
         _check_named(model, None if is_named else next((n for n in given if given[n]), None))
     observer, reflector = select_models(model, observing, reflecting)
+    title: Any = titles.model if titles is not None else None
     models = ModelPool(
-        values={"observer": observer, "reflector": reflector},
+        values={"observer": observer, "reflector": reflector, "title": _first(title, observer)},
         settings={
+            "title": Sampling(TITLE_SETTINGS, {}),
             "observer": _sampling(OBSERVER_SETTINGS, observing.model_settings),
             "reflector": _sampling(REFLECTOR_SETTINGS, reflecting.model_settings),
         },
@@ -66,6 +72,7 @@ def choose_models(
             "model": model,
             "observation.model": observing.model,
             "reflection.model": reflecting.model,
+            "thread_title.model": title,
         }
         if not is_named:
             options["model"] = DEFAULT_MODEL
@@ -114,7 +121,7 @@ def select_models(
     return observer, reflector
 
 
-def _first(*models: object) -> object:
+def _first(*models: object) -> Any:
     chosen = next((model for model in models if model is not None), DEFAULT_MODEL)
     return DEFAULT_MODEL if isinstance(chosen, str) and chosen == "default" else chosen
 

@@ -6,8 +6,9 @@ instead. What the user may not see is answered exactly like what does not exist.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final, Literal
 
@@ -58,20 +59,20 @@ def recall(
 
 def write_guidance(
     scope: Literal["thread", "resource"],
-    has_search: bool,  # noqa: FBT001
+    by_meaning: bool,  # noqa: FBT001
     instructions: str | None,
 ) -> str:
     """Return the text that tells the Actor when and how to use recall.
 
     Args:
         scope: Whether other conversations can be read.
-        has_search: Whether there is a search by meaning.
+        by_meaning: Whether a search is by meaning too.
         instructions: Text of the application, which is appended.
     """
     return fill(
         "recall",
         threads=load("recall_threads") if scope == "resource" else "",
-        search=load("recall_search") if has_search else "",
+        search=load("recall_search_meaning" if by_meaning else "recall_search"),
         custom=instructions or "",
     )
 
@@ -86,6 +87,8 @@ class _Page:
     later: list[RecallMessage]
     """Some of the messages before and after; empty only when there are none."""
     cursor: str | None
+    last: int
+    """How many pages there are; of a page that shows messages, how many are known of."""
 
 
 def _answer_messages(
@@ -104,9 +107,12 @@ def _answer_messages(
     number = asked.page or 1
     # One message per page, so that the next page is always the next message.
     limit = 1 if asked.detail == "high" else asked.limit
-    page = _read_page(source, thread_id, anchor, number, limit)
+    if anchor is None and number < 0:
+        page = _read_back_from_end(source, thread_id, scope, number, limit)
+    else:
+        page = _read_page(source, thread_id, anchor, number, limit)
     answer: Answer = {
-        "messages": "(no messages on this page)" if page.cursor else "(no messages)",
+        "messages": _describe_empty(page, number),
         "count": 0,
         "cursor": None if page.cursor is None else escape(show_key(page.cursor)),
         "page": number,
@@ -121,12 +127,38 @@ def _answer_messages(
     return writer.write_overview(page.shown, answer, is_backward=number < 0)
 
 
+def _describe_empty(page: _Page, number: int) -> str:
+    """Return what an answer says that shows no message."""
+    if page.cursor is None:
+        return "(no messages)"
+    if not page.last:
+        return "(no messages on this page)"
+    end = f"begins on page {-page.last}" if number < 0 else f"ends on page {page.last}"
+    return f"(no messages on this page: the conversation {end})"
+
+
 def _write_neighbours(page: _Page, number: int) -> Iterator[str]:
     """Yield how to go on from a page of one message, in the direction of reading."""
     if number > 0 and page.later:
         yield f"Next message: page {number + 1}, or cursor {show_key(page.later[0].key)}."
     if number < 0 and page.earlier:
         yield f"Message before: page {number - 1}, or cursor {show_key(page.earlier[-1].key)}."
+    if number < 0 and not page.earlier:
+        yield "The conversation begins with this message."
+
+
+def _read_back_from_end(
+    source: RecallSource, thread_id: str, scope: RecallScope, number: int, limit: int
+) -> _Page:
+    """Read a page back from the end of a conversation.
+
+    While it is answered, that is the live request: what stands behind it are the calls and results
+    of this turn, which are more with each call, so that pages would overlap.
+    """
+    has_request = scope.end is not None and thread_id == scope.current_thread
+    request = source.find(str(scope.end), thread_id) if has_request else None
+    page = _read_page(source, thread_id, request, number, limit)
+    return replace(page, later=[]) if request is not None and number == -1 else page
 
 
 def _read_page(
@@ -151,9 +183,8 @@ def _read_page(
         earlier = source.messages(thread_id, start=None, stop=at, limit=1, newest_first=True)
     if at is not None and number < 0 and not later:
         later = source.messages(thread_id, start=at + 1, stop=None, limit=1, newest_first=False)
-    return _Page(
-        found[begin:end], earlier, later, key or next((message.key for message in edge), None)
-    )
+    cursor = key or next((message.key for message in edge), None)
+    return _Page(found[begin:end], earlier, later, cursor, math.ceil(len(found) / limit))
 
 
 def _answer_part(
@@ -180,6 +211,15 @@ def _answer_part(
         )
         raise RefusedError(msg)
     return writer.write_part(anchor, index, asked.char_offset)
+
+
+def _answer_search(
+    asked: RecallRequest, source: RecallSource, scope: RecallScope, writer: AnswerWriter
+) -> Answer:
+    """Answer mode `search`, in one conversation where one is named."""
+    is_named = asked.thread_id is not None or asked.cursor is not None
+    thread_id = _find_start(asked, source, scope)[0] if is_named else None
+    return answer_search(asked, source, scope, writer, thread_id)
 
 
 # --- Where to start ------------------------------------------------------------------------------
@@ -305,5 +345,5 @@ _MODES: Final[
 ] = {
     "messages": _answer_messages,
     "threads": answer_threads,
-    "search": answer_search,
+    "search": _answer_search,
 }

@@ -13,14 +13,22 @@ from functools import cached_property
 from typing import Literal, TypeAlias
 
 from langgraph_om.archive import ArchivedMessage, ArchivedThread, MessageArchive
+from langgraph_om.archive.search import search_archive
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import Keyed, hidden_id
+from langgraph_om.core.content.parts import role_of
+from langgraph_om.core.search.matching import Filter, tools_of
 from langgraph_om.recall.source import (
     RecallHit,
     RecallMessage,
     RecallThread,
+    SearchRequest,
     StateSource,
+    drop_unlike,
     is_created_within,
+    is_hidden,
+    join_hits,
+    to_hit,
 )
 
 FindGroups = Callable[[str, int], list[RecallHit]]
@@ -28,6 +36,9 @@ FindGroups = Callable[[str, int], list[RecallHit]]
 
 TimesOf = Callable[[Keyed, Mapping[str, str]], list[datetime | None]]
 """Tells when each message of a stretch was written, given when some of them were first seen."""
+
+MOST_BY_MEANING = 20
+"""How many texts that are near in meaning are looked at, however few hits are asked for."""
 
 NEIGHBOURS = 4
 """How many messages before and after a page are read along with it."""
@@ -47,11 +58,14 @@ class IndexedStateSource(StateSource):
 
     find_groups: FindGroups | None = None
 
-    def search(self, query: str, limit: int) -> list[RecallHit]:
-        """Return the groups of this thread nearest in meaning, the best first."""
-        found = self.find_groups(query, limit) if self.find_groups is not None else []
-        own = (replace(hit, thread=self.thread(hit.thread.id) or hit.thread) for hit in found)
-        return [hit for hit in own if hit.thread.id == self.thread_id]
+    def search(self, asked: SearchRequest) -> list[RecallHit]:
+        """Return what matches by words, and by meaning where there is such a search."""
+        by_words = super().search(asked)
+        if self.find_groups is None or asked.thread_id not in {None, self.thread_id}:
+            return by_words
+        own = self.find_groups(asked.query, max(asked.most, MOST_BY_MEANING))
+        near = [hit for hit in own if hit.thread.id == self.thread_id]
+        return _join(self, by_words, near, asked)
 
 
 @dataclass(frozen=True)
@@ -144,15 +158,38 @@ class ArchiveSource:
         inside = timed[len(before) : len(timed) - len(after)]
         return inside[-limit:] if newest_first else inside[:limit]
 
-    def search(self, query: str, limit: int) -> list[RecallHit]:
-        """Return the groups nearest in meaning whose threads may be seen, the best first."""
-        found = self.find_groups(query, limit) if self.find_groups is not None else []
-        threads = {key: self.thread(key) for key in {hit.thread.id for hit in found}}
-        return [
-            replace(hit, thread=thread)
+    def search(self, asked: SearchRequest) -> list[RecallHit]:
+        """Return what matches in threads that may be seen, by words and, if set up, by meaning."""
+        by_words = self._search_words(asked)
+        if self.find_groups is None:
+            return by_words
+        near = self.find_groups(asked.query, max(asked.most, MOST_BY_MEANING))
+        return _join(self, by_words, near, asked)
+
+    def _search_words(self, asked: SearchRequest) -> list[RecallHit]:
+        """Return what holds the words of a query."""
+        thread_id = asked.thread_id
+        if thread_id is None and not self._is_shared:
+            thread_id = self.who.thread_id
+        if thread_id is not None and not self._may_read(thread_id):
+            return []
+        found = search_archive(
+            self.archive,
+            asked.query,
+            asked.wanted,
+            thread_id=thread_id,
+            # A thread may be read that was stored before its resource was known.
+            resource_id=self.who.resource_id if thread_id is None else None,
+            limit=asked.most + len(asked.hidden),
+        )
+        threads = {key: self.thread(key) for key in {hit.thread_id for hit in found}}
+        hits = [
+            to_hit(hit.found, thread)
             for hit in found
-            if (thread := threads[hit.thread.id]) is not None
+            if (thread := threads[hit.thread_id]) is not None
         ]
+        current = self.who.thread_id
+        return [hit for hit in hits if not is_hidden(hit, asked, current)][: asked.most]
 
     @cached_property
     def _is_shared(self) -> bool:
@@ -228,6 +265,38 @@ class ArchiveSource:
             RecallMessage(message.key, message.thread_id, message.position, message.message, at)
             for message, at in zip(found, times, strict=True)
         ]
+
+
+def _join(
+    source: StateSource | ArchiveSource,
+    by_words: list[RecallHit],
+    near: list[RecallHit],
+    asked: SearchRequest,
+) -> list[RecallHit]:
+    """Join what was found by words with what was found by meaning and may be seen."""
+    kept: list[RecallHit] = []
+    current = source.thread_id if isinstance(source, StateSource) else source.who.thread_id
+    for hit in drop_unlike(near):
+        if is_hidden(hit, asked, current):
+            continue
+        thread = source.thread(hit.thread.id) or (
+            hit.thread if isinstance(source, StateSource) else None
+        )
+        if thread is None or asked.thread_id not in {None, thread.id}:
+            continue
+        found = source.find(hit.cursor, thread.id) if hit.kind == "message" else None
+        role = None if found is None else role_of(found.message)
+        at = hit.updated if found is None else found.at
+        if asked.wanted.is_empty or _passes(asked.wanted, found, at, role):
+            kept.append(replace(hit, thread=thread, role=role, updated=at))
+    return join_hits(by_words, kept)[: asked.most]
+
+
+def _passes(
+    wanted: Filter, found: RecallMessage | None, at: datetime | None, role: str | None
+) -> bool:
+    tools = set[str]() if found is None else tools_of(found.message, {})
+    return wanted.passes(at, role, tools)
 
 
 def read_hidden_id(written: str, source: StateSource | ArchiveSource, current: str) -> str | None:

@@ -22,6 +22,8 @@ from langgraph_om.core.content.text import (
 )
 
 MAX_ITEMS: Final = 20
+HITS: Final = 8
+"""How many hits a search answers with unless more are asked for; each shows more of its text."""
 
 MAX_PAGES: Final = 1000
 """To read further, a cursor is faster."""
@@ -43,52 +45,52 @@ class RecallArgument:
     """A `limit` above it is read as it; any other argument is refused."""
 
     default: str | int | None = None
-    mode: Mode | None = None
-    """The only mode in which it may be given."""
+    modes: tuple[Mode, ...] = ()
+    """The only modes in which it may be given; none: all."""
 
-    needs: Literal["resource", "search"] | None = None
-    """Offered only with resource scope, or only with search."""
+    needs: Literal["resource"] | None = None
+    """Offered only with resource scope."""
 
 
 RECALL_ARGUMENTS: Final[Mapping[str, RecallArgument]] = {
     "mode": RecallArgument(
         '"messages" reads messages page by page; "threads" lists conversations; '
-        '"search" finds observations by meaning.',
+        '"search" finds messages and observations by words.',
         choices=("messages", "threads", "search"),
         default="messages",
     ),
     "query": RecallArgument(
-        'What to look for, in a few words. Required for mode "search".',
-        mode="search",
-        needs="search",
+        "The words to look for: names, terms, numbers, ids, in any order. Required for mode "
+        '"search". Words are found as they are written, longer ones by their first letters too.',
+        modes=("search",),
     ),
     "cursor": RecallArgument(
         "The id of the message to read from: the first or the last id of a line such as "
         "_range: `first:last`_, or an id in square brackets of an earlier answer. One id, not the "
         "range. Without it, reading starts at the beginning of the conversation, or, with a "
-        "negative `page`, at its end.",
-        mode="messages",
+        "negative `page`, at its end, the user's newest message. Search: look only in the "
+        "conversation that has this message.",
+        modes=("messages", "search"),
     ),
     "threadId": RecallArgument(
-        'The conversation to read: an id that mode "threads" has listed, or "current". '
-        "Not needed together with `cursor`.",
-        mode="messages",
+        'The conversation to read, or to search: an id that mode "threads" has listed, or '
+        '"current". Not needed together with `cursor`.',
+        modes=("messages", "search"),
         needs="resource",
     ),
     "page": RecallArgument(
         "Messages: 1 starts with the message at `cursor` and reads on, 2 follows it; -1 ends with "
         "that message and shows what came before it, -2 is still earlier. Threads: counted "
-        "from 0.",
+        "from 0. Search: counted from 1.",
         kind="integer",
         minimum=-MAX_PAGES,
         maximum=MAX_PAGES,
     ),
     "limit": RecallArgument(
-        "How many items a page has.",
+        f"How many items a page has; for a search {HITS} unless written.",
         kind="integer",
         minimum=1,
         maximum=MAX_ITEMS,
-        default=MAX_ITEMS,
     ),
     "detail": RecallArgument(
         '"low" is an overview: the start of each part, with its number `[p0]`, `[p1]`, and '
@@ -109,14 +111,22 @@ RECALL_ARGUMENTS: Final[Mapping[str, RecallArgument]] = {
         minimum=0,
     ),
     "before": RecallArgument(
-        'Only conversations created before this ISO 8601 date or time, such as "2026-03-15".',
-        mode="threads",
-        needs="resource",
+        'Search: only what was said before this ISO 8601 date or time, such as "2026-03-15". '
+        "Threads: only conversations created before it.",
+        modes=("threads", "search"),
     ),
     "after": RecallArgument(
-        'Only conversations created on or after this ISO 8601 date or time, such as "2026-03-01".',
-        mode="threads",
-        needs="resource",
+        'Search: only what was said on or after this ISO 8601 date or time, such as "2026-03-01". '
+        "Threads: only conversations created then.",
+        modes=("threads", "search"),
+    ),
+    "role": RecallArgument(
+        'Search: only messages of this role: "user", "assistant" or "tool".',
+        modes=("search",),
+    ),
+    "toolName": RecallArgument(
+        "Search: only calls of this tool and their results.",
+        modes=("search",),
     ),
 }
 """The arguments of recall, described for a model."""
@@ -137,6 +147,8 @@ class RecallRequest:
     char_offset: int
     before: datetime | None
     after: datetime | None
+    role: str | None
+    tool_name: str | None
 
 
 class RefusedError(Exception):
@@ -174,12 +186,14 @@ def read_arguments(arguments: object, timezone: tzinfo) -> RecallRequest:
         cursor=_read_text(given, "cursor"),
         thread_id=_read_text(given, "threadId"),
         page=_read_integer(given, "page"),
-        limit=_read_integer(given, "limit") or MAX_ITEMS,
+        limit=_read_integer(given, "limit") or (HITS if mode == "search" else MAX_ITEMS),
         detail=_read_choice(given, "detail"),
         part_index=_read_integer(given, "partIndex"),
         char_offset=_read_integer(given, "charOffset") or 0,
         before=_read_time(given, "before", timezone),
         after=_read_time(given, "after", timezone),
+        role=_read_text(given, "role"),
+        tool_name=_read_text(given, "toolName"),
     )
 
 
@@ -223,10 +237,11 @@ _REFERENCES: Final = ("cursor", "threadId")
 def _check_mode(given: Mapping[str, Any], mode: str) -> None:
     """Refuse an argument of another mode: to ignore it would mislead."""
     for name, argument in RECALL_ARGUMENTS.items():
-        if name in given and argument.mode not in {None, mode}:
+        if name in given and argument.modes and mode not in argument.modes:
+            known = " or ".join(f'"{each}"' for each in argument.modes)
             msg = (
                 f'`{name}` is {_quote_argument(name, given[name])}, but mode "{mode}" does not use '
-                f'it; leave it out, or write mode "{argument.mode}"'
+                f"it; leave it out, or write mode {known}"
             )
             raise RefusedError(msg)
 

@@ -9,7 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from langgraph_om.core.content.escape import escape
-from langgraph_om.core.content.text import as_label, sanitize, show_key
+from langgraph_om.core.content.text import as_label, show_key
+from langgraph_om.core.search.excerpt import cut_excerpt
+from langgraph_om.core.search.matching import Filter
+from langgraph_om.core.search.words import query_words
 from langgraph_om.recall.arguments import RecallRequest, RefusedError
 from langgraph_om.recall.overview import find_longest_head
 from langgraph_om.recall.pages import Answer, AnswerWriter, show_time
@@ -18,6 +21,7 @@ from langgraph_om.recall.source import (
     RecallScope,
     RecallSource,
     RecallThread,
+    SearchRequest,
     is_created_within,
 )
 
@@ -25,6 +29,9 @@ TITLE_CHARACTERS: Final = (120, 60, 30, 10, 0)
 
 PREVIEW_TOKENS: Final = (400, 200, 100, 60, 35, 20, 10, 0)
 """What is tried in turn until an answer fits: lengths of titles, and of texts that were found."""
+
+CHARACTERS_PER_TOKEN: Final = 4
+"""About how long the part of a text is that so many tokens show; more of it is cut at the end."""
 
 SHORT_PREVIEW: Final = 35
 """With previews no longer than this, titles are shortened too."""
@@ -61,26 +68,48 @@ def answer_threads(
 
 
 def answer_search(
-    asked: RecallRequest, source: RecallSource, scope: RecallScope, writer: AnswerWriter
+    asked: RecallRequest,
+    source: RecallSource,
+    scope: RecallScope,
+    writer: AnswerWriter,
+    thread_id: str | None,
 ) -> Answer:
-    """Answer mode `search`."""
-    if not scope.has_search:
-        msg = (
-            'mode "search" is not set up here; read messages by an id of a `_range` line as '
-            '`cursor`, or list conversations with mode "threads"'
-        )
+    """Answer mode `search`.
+
+    Args:
+        asked: What is asked for.
+        source: Where messages are read from.
+        scope: What may be read.
+        writer: Measures the answer.
+        thread_id: The one conversation to look in; `None`: all that may be read.
+
+    Raises:
+        RefusedError: When it cannot be meant.
+    """
+    number = asked.page or 1
+    if number < 1:
+        msg = f"`page` is {number}; hits are counted from page 1, the best first"
         raise RefusedError(msg)
     if not asked.query:
         msg = '`query` is missing; write in a few words what to look for with mode "search"'
         raise RefusedError(msg)
-    hits = _drop_repeated(source.search(asked.query, asked.limit), scope)[: asked.limit]
+    wanted = Filter(asked.before, asked.after, asked.role, asked.tool_name)
+    last = number * asked.limit
+    request = SearchRequest(asked.query, last + 1, wanted, thread_id, scope.hidden)
+    found = _drop_repeated(source.search(request), scope)
+    hits, words = found[last - asked.limit : last], query_words(asked.query)
 
-    def build(tokens: int, number: int) -> Answer:
+    def build(tokens: int, count: int) -> Answer:
         blocks = [
-            *_write_hits(hits[:number], scope, tokens, writer),
-            *_note_left_out(len(hits) - number),
+            *_write_hits(hits[:count], scope, tokens, words, writer),
+            *_note_left_out(len(hits) - count),
         ]
-        return {"results": escape("\n".join(blocks)) or "(nothing found)", "count": number}
+        return {
+            "results": escape("\n".join(blocks)) or "(nothing found)",
+            "count": count,
+            "page": number,
+            "hasMore": len(found) > last or count < len(hits),
+        }
 
     return _fit_answer(build, PREVIEW_TOKENS, len(hits), writer)
 
@@ -103,16 +132,21 @@ def _write_title(thread: RecallThread, scope: RecallScope, characters: int) -> s
 
 
 def _drop_repeated(hits: Sequence[RecallHit], scope: RecallScope) -> list[RecallHit]:
-    """Return the best hit of each group that may be read, the best group first."""
-    best: dict[tuple[str, str], RecallHit] = {}
-    for hit in sorted(hits, key=lambda hit: -hit.score):
+    """Return each text once that may be read, as the source has put them in order."""
+    kept: dict[tuple[str, str, str], RecallHit] = {}
+    for hit in hits:
         if scope.scope == "resource" or hit.thread.id == scope.current_thread:
-            best.setdefault((hit.thread.id, hit.group_id), hit)
-    return list(best.values())
+            name = hit.cursor if hit.kind == "message" else hit.group_id
+            kept.setdefault((hit.thread.id, hit.kind, name), hit)
+    return list(kept.values())
 
 
 def _write_hits(
-    hits: Sequence[RecallHit], scope: RecallScope, tokens: int, writer: AnswerWriter
+    hits: Sequence[RecallHit],
+    scope: RecallScope,
+    tokens: int,
+    words: Sequence[str],
+    writer: AnswerWriter,
 ) -> Iterator[str]:
     """Yield the lines of the hits under their threads, the thread of the best hit first."""
     by_thread: dict[str, list[RecallHit]] = {}
@@ -125,20 +159,21 @@ def _write_hits(
         yield f"{_write_title(thread, scope, characters)}{mark}"
         for hit in own:
             time = show_time(hit.updated, scope.timezone)
+            told = "" if hit.kind == "message" else "observed "
             facts = (
+                as_label(hit.role) if hit.kind == "message" else "observations",
+                f"{told}{time}" if time else "",
                 f"score {hit.score:.2f}",
                 f"cursor {show_key(hit.cursor)}",
-                f"group {show_key(hit.group_id)}",
-                f"updated {time}" if time else "",
             )
             yield f"- {', '.join(filter(None, facts))}"
-            if preview := _write_preview(hit.text, tokens, writer):
+            if preview := _write_preview(hit.text, tokens, words, writer):
                 yield f"  {preview}"
 
 
-def _write_preview(text: str, tokens: int, writer: AnswerWriter) -> str:
-    """Return the start of a text that was found, further lines indented."""
-    text = sanitize(text).strip()
+def _write_preview(text: str, tokens: int, words: Sequence[str], writer: AnswerWriter) -> str:
+    """Return the part of a text around what was found, further lines indented."""
+    text = cut_excerpt(text, words, CHARACTERS_PER_TOKEN * tokens) if tokens else ""
     head = text[: find_longest_head(text, tokens, writer.counter.count_text)].rstrip()
     mark = "…" if head and len(head) < len(text) else ""
     return head.replace("\n", "\n  ") + mark

@@ -47,6 +47,8 @@ class PartLine:
 class MessageEntry:
     """One message in an overview."""
 
+    key: str
+    """Its id, as it is shown."""
     head: str
     lines: list[PartLine]
 
@@ -55,13 +57,19 @@ class Overview:
     """The text of an overview, and how much of each part it shows."""
 
     def __init__(
-        self, entries: list[MessageEntry], count: Callable[[str], int], *, is_backward: bool
+        self,
+        entries: list[MessageEntry],
+        count: Callable[[str], int],
+        *,
+        is_backward: bool,
+        is_beginning: bool = False,
     ) -> None:
         self.entries = entries
         self._count = count
         self._is_backward = is_backward
+        self._is_beginning = is_beginning
         self._max_parts: int | None = None
-        self._dropped = 0
+        self._dropped: list[str] = []
 
     def render(self) -> str:
         """Return the messages as text, with blank lines between them."""
@@ -76,9 +84,12 @@ class Overview:
             for entry in self.entries
         ]
         if self._dropped:
-            where = 0 if self._is_backward else len(blocks)
-            note = f"({self._dropped} more of this page do not fit: write a smaller limit)"
-            blocks.insert(where, note)
+            # The next page by number begins behind them.
+            where, page = (0, -1) if self._is_backward else (len(blocks), 1)
+            note = f"({len(self._dropped)} more of this page do not fit: go on with cursor "
+            blocks.insert(where, f"{note}{self._dropped[-1]}, page {page})")
+        elif self._is_backward and self._is_beginning:
+            blocks.insert(0, "(the conversation begins here)")
         return escape("\n\n".join(blocks))
 
     def render_line(self, line: PartLine) -> str:
@@ -99,8 +110,7 @@ class Overview:
 
     def drop_farthest(self) -> None:
         """Leave out the message that is farthest from the cursor."""
-        self.entries.pop(0 if self._is_backward else -1)
-        self._dropped += 1
+        self._dropped.append(self.entries.pop(0 if self._is_backward else -1).key)
 
     def list_cut_lines(self) -> Iterator[tuple[PartLine, int]]:
         """Yield the parts that are cut, in the order of expanding, with the tokens to stop at."""

@@ -81,7 +81,10 @@ class AnswerWriter:
             is_backward: Whether the last message is the one nearest to the cursor.
         """
         overview = Overview(
-            [*self._build_entries(page)], self.counter.count_text, is_backward=is_backward
+            [*self._build_entries(page)],
+            self.counter.count_text,
+            is_backward=is_backward,
+            is_beginning=not answer["hasPrevPage"],
         )
         whole = {**answer, "messages": overview.render(), "count": len(page)}
         if self.fits(whole):
@@ -110,7 +113,7 @@ class AnswerWriter:
                 self._build_line(index, part, names, is_user=is_user)
                 for index, part in enumerate(shown)
             ]
-            yield MessageEntry(self.write_head(message), lines)
+            yield MessageEntry(show_key(message.key), self.write_head(message), lines)
 
     def _build_line(
         self, index: int, part: Part, names: Mapping[str, str], *, is_user: bool

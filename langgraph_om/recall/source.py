@@ -7,14 +7,23 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.content.parts import is_visible
+from langgraph_om.core.search.matching import Filter, Found, Kind, search_texts
+from langgraph_om.core.search.ranking import fuse
+from langgraph_om.core.wire import Group
+
+LEAST_LIKENESS: Final = 0.1
+"""Texts less alike, by the cosine of their vectors, are about something else."""
+LIKENESS_SHARE: Final = 0.5
+"""And so are those that are less than so much as alike as the best one: some embeddings find all
+texts alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +64,36 @@ class RecallMessage:
 
 @dataclass(frozen=True, slots=True)
 class RecallHit:
-    """An observation group that a search found."""
+    """A message, or a group of observations, that a search found."""
 
     thread: RecallThread
     group_id: str
+    """Empty for a message that no group is known of."""
     score: float
+    """How well it matches, from 0 to 1."""
     text: str
     cursor: str
-    """The id of the first message it was written from."""
+    """The id of the message, or of the first one that the group was written from."""
 
     updated: datetime | None = None
+    """When it was said, or observed."""
+    role: str | None = None
+    """Who said it; `None` for observations, and where that is not known."""
+    kind: Kind = "observations"
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """What is searched for."""
+
+    query: str
+    most: int
+    """How many hits are wanted at most."""
+    wanted: Filter = field(default_factory=Filter)
+    thread_id: str | None = None
+    """The one conversation to look in; `None`: wherever may be read."""
+    hidden: frozenset[str] = frozenset()
+    """Keys of messages of the current thread that are not found: who asks has them before him."""
 
 
 class RecallSource(Protocol):
@@ -111,9 +140,54 @@ class RecallSource(Protocol):
         """
         ...
 
-    def search(self, query: str, limit: int) -> list[RecallHit]:
-        """Return the groups nearest in meaning, the best first."""
+    def search(self, asked: SearchRequest) -> list[RecallHit]:
+        """Return messages and observations that match, the best first, none of them twice."""
         ...
+
+
+def is_hidden(hit: RecallHit, asked: SearchRequest, current_thread: str) -> bool:
+    """Return whether a hit is a message that is not to be found."""
+    is_own = hit.kind == "message" and hit.thread.id == current_thread
+    return is_own and hit.cursor in asked.hidden
+
+
+def to_hit(found: Found, thread: RecallThread) -> RecallHit:
+    """Return what was found by words in a thread."""
+    group = "" if found.kind == "message" else found.key
+    place = (thread, group, found.score, found.text, found.cursor, found.at)
+    return RecallHit(*place, role=found.role, kind=found.kind)
+
+
+# --- Hits of two searches -----------------------------------------------------------------------
+
+
+def drop_unlike(hits: Sequence[RecallHit]) -> list[RecallHit]:
+    """Return the hits of a search by meaning that are near enough."""
+    best = max((hit.score for hit in hits), default=0.0)
+    least = max(LEAST_LIKENESS, LIKENESS_SHARE * best)
+    return [hit for hit in hits if hit.score >= least]
+
+
+def join_hits(by_words: Sequence[RecallHit], by_meaning: Sequence[RecallHit]) -> list[RecallHit]:
+    """Join two rankings of the same texts; what both put in front comes first.
+
+    A hit of both has the greater score of the two: each says how well it matches, from 0 to 1.
+    """
+    known: dict[str, RecallHit] = {}
+    for hit in (*by_words, *by_meaning):
+        name = _name(hit)
+        other = known.setdefault(name, hit)
+        if hit.score > other.score:
+            known[name] = replace(other, score=hit.score)
+    names = fuse([[_name(hit) for hit in hits] for hits in (by_words, by_meaning)])
+    return [known[name] for name in names]
+
+
+def _name(hit: RecallHit) -> str:
+    return repr((hit.thread.id, hit.kind, hit.group_id if hit.kind != "message" else hit.cursor))
+
+
+# --- What is read, and how much ------------------------------------------------------------------
 
 
 def _keep_id(thread_id: str) -> str:
@@ -136,8 +210,11 @@ class RecallScope:
 
     scope: Literal["thread", "resource"]
     current_thread: str
-    has_search: bool
     timezone: tzinfo
+    hidden: frozenset[str] = frozenset()
+    """Keys of messages of the current thread that no search finds: the question that asks."""
+    end: str | None = None
+    """The key of the message at which the current thread ends for a reader; `None`: the last."""
     limits: RecallLimits = field(default_factory=RecallLimits)
     show_id: Callable[[str], str] = _keep_id
     """Writes a thread id for the model."""
@@ -148,13 +225,15 @@ class RecallScope:
 
 @dataclass(frozen=True)
 class StateSource:
-    """The messages of one thread's state; there are no other threads and no search."""
+    """The messages of one thread's state, and what was observed of them; no other threads."""
 
     thread_id: str
     entries: Sequence[tuple[str, BaseMessage, datetime | None]]
     """The key of each message, the message, and when it was written."""
 
     title: str | None = None
+    groups: Sequence[Group] = ()
+    """The thread's log, which a search looks in too."""
 
     def thread(self, thread_id: str) -> RecallThread | None:
         """Return the thread, if it is this one."""
@@ -193,9 +272,13 @@ class StateSource:
             first = max(first, last - limit)
         return [self._to_recall_message(at) for at in visible[first : min(last, first + limit)]]
 
-    def search(self, query: str, limit: int) -> list[RecallHit]:  # noqa: ARG002
-        """Return nothing: there is no index."""
-        return []
+    def search(self, asked: SearchRequest) -> list[RecallHit]:
+        """Return what holds the words of the query."""
+        if asked.thread_id not in {None, self.thread_id}:
+            return []
+        entries = [entry for entry in self.entries if entry[0] not in asked.hidden]
+        found = search_texts(asked.query, entries, self.groups, asked.wanted)
+        return [to_hit(each, self._thread) for each in found[: asked.most]]
 
     def _to_recall_message(self, at: int) -> RecallMessage:
         key, message, written_at = self.entries[at]

@@ -11,9 +11,9 @@ import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.prebuilt import ToolRuntime
 from langgraph.store.base import BaseStore
@@ -22,19 +22,19 @@ from langgraph_om.archive import MessageArchive
 from langgraph_om.core.config.options import RetrievalConfig
 from langgraph_om.core.config.settings import Identity, RecallGuide, Settings
 from langgraph_om.core.content.message_keys import hidden_id, keyed_messages
+from langgraph_om.core.search.excerpt import RECALL
+from langgraph_om.core.titles.state import find_shown_title
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.recall.answer import recall, write_guidance
 from langgraph_om.recall.archive_source import ArchiveSource, IndexedStateSource, read_hidden_id
 from langgraph_om.recall.arguments import RECALL_ARGUMENTS, RecallArgument
-from langgraph_om.recall.search import SearchError, StoreIndex
+from langgraph_om.recall.injected import part_runtime
+from langgraph_om.recall.meaning.search import SearchError, StoreIndex
 from langgraph_om.recall.source import RecallHit, RecallScope
 
 logger = logging.getLogger("langgraph_om")
-
-RECALL: Final = "recall"
-"""The tool's name."""
 
 _WHAT: Final = (
     "Read earlier messages of this conversation word for word: those that your observations were "
@@ -44,15 +44,24 @@ _THREADS: Final = (
     'Earlier conversations with the same user can be read too: mode "threads" lists them, and '
     "`threadId` opens one."
 )
-_SEARCH: Final = 'Mode "search" finds a place to read from by the meaning of a `query`.'
+_SEARCH: Final = (
+    'Mode "search" finds messages and observations by the words of a `query`{meaning}, and says '
+    "where to read on."
+)
+_MEANING: Final = " and by its meaning"
 _MODES: Final = {
     "messages": "reads messages page by page (the default)",
     "threads": "lists conversations",
-    "search": "finds observations by meaning",
+    "search": "finds messages and observations by words",
 }
 _WHEN: Final = (
     "Use it when exact words, numbers or results are needed that you do not see, and before you "
     "say that you do not remember."
+)
+
+_OUTSIDE: Final = (
+    ", and reads the conversation from the graph's state; run it in a `ToolNode`, or call "
+    "`memory.recall(state, config, ...)`"
 )
 
 
@@ -96,28 +105,19 @@ class _RecallTool(StructuredTool):
     ) -> str | dict[str, Any]:
         """Part what the graph injects from what the model wrote."""
         parsed = super()._parse_input(tool_input, tool_call_id)
-        given = parsed if isinstance(parsed, dict) else {}
-        runtime = next((each for each in given.values() if isinstance(each, ToolRuntime)), None)
-        if runtime is None:
-            msg = (
-                "the tool `recall` was called outside of a graph, and reads the conversation from "
-                "the graph's state; run it in a `ToolNode`, or call `memory.recall(state, config, "
-                "...)`"
-            )
-            raise ConfigurationError(msg)
+        runtime, arguments = part_runtime(parsed, RECALL, _OUTSIDE)
         # In one argument, because a model may write names that a call takes for its own.
-        arguments = {key: value for key, value in given.items() if value is not runtime}
         return {"runtime": runtime, "arguments": arguments}
 
 
-def build_recall_tool(answer: AnswerCall, *, reaches_others: bool, searches: bool) -> BaseTool:
+def build_recall_tool(answer: AnswerCall, *, reaches_others: bool, by_meaning: bool) -> BaseTool:
     """Make the tool of a memory.
 
     Args:
         answer: Answers a call, given the state, what the model wrote, and the run's `config` and
             `store`.
         reaches_others: Whether other conversations of the user can be read.
-        searches: Whether there is a search by meaning.
+        by_meaning: Whether a search is by meaning too.
     """
 
     def recall(runtime: ToolRuntime, arguments: dict[str, Any]) -> str:
@@ -128,34 +128,32 @@ def build_recall_tool(answer: AnswerCall, *, reaches_others: bool, searches: boo
         # It reads a database, and for a search it asks for an embedding.
         return await asyncio.to_thread(recall, runtime, arguments)
 
-    parts = (_WHAT, _THREADS if reaches_others else "", _SEARCH if searches else "", _WHEN)
+    search = _SEARCH.format(meaning=_MEANING if by_meaning else "")
+    parts = (_WHAT, search, _THREADS if reaches_others else "", _WHEN)
     return _RecallTool(
         name=RECALL,
         description=" ".join(filter(None, parts)),
-        args_schema=_build_schema(reaches_others=reaches_others, searches=searches),
+        args_schema=_build_schema(reaches_others=reaches_others),
         func=recall,
         coroutine=arecall,
     )
 
 
-def _build_schema(*, reaches_others: bool, searches: bool) -> dict[str, Any]:
+def _build_schema(*, reaches_others: bool) -> dict[str, Any]:
     """State the arguments that can be used, as JSON Schema.
 
     Not as a pydantic model, which would keep what it does not understand from recall's own answer.
     """
-    offered = {"resource": reaches_others, "search": searches, None: True}
-    modes = {"messages": True, "threads": reaches_others, "search": searches}
+    offered = {"resource": reaches_others, None: True}
+    modes = {"messages": True, "threads": reaches_others, "search": True}
     properties = {
         name: _build_property(argument)
         for name, argument in RECALL_ARGUMENTS.items()
         if offered[argument.needs]
     }
     chosen = [mode for mode, is_offered in modes.items() if is_offered]
-    if len(chosen) == 1:
-        del properties["mode"]
-    else:
-        told = "; ".join(f'"{mode}" {_MODES[mode]}' for mode in chosen)
-        properties["mode"] |= {"enum": chosen, "description": f"{told}."}
+    told = "; ".join(f'"{mode}" {_MODES[mode]}' for mode in chosen)
+    properties["mode"] |= {"enum": chosen, "description": f"{told}."}
     return {"title": RECALL, "type": "object", "properties": properties}
 
 
@@ -178,7 +176,13 @@ _UNREADABLE = "Earlier messages can not be read at the moment; go on without the
 def build_guide(config: RetrievalConfig, counter: TokenCounter) -> RecallGuide:
     """Write what the Actor is told about recall."""
     text = write_guidance(config.scope, config.vector, config.instructions)
-    return RecallGuide(text, counter.count_text(text))
+    return RecallGuide(text, counter.count_text(text), config.scope == "resource")
+
+
+def _is_being_answered(messages: Sequence[BaseMessage]) -> bool:
+    """Return whether a turn is under way, which a call of a tool is a part of."""
+    last = messages[-1] if messages else None
+    return isinstance(last, ToolMessage) or (isinstance(last, AIMessage) and bool(last.tool_calls))
 
 
 @dataclass(frozen=True)
@@ -213,7 +217,8 @@ class Recalling:
         Raises:
             ConfigurationError: When there is a search and no store for it.
         """
-        source = self._source(who, record, messages, store)
+        source = self.build_source(who, record, messages, store)
+        request = record["turn"]["request"]
 
         def read_id(written: str) -> str | None:
             return read_hidden_id(written, source, who.thread_id) if self.hides_ids else written
@@ -221,14 +226,15 @@ class Recalling:
         scope = RecallScope(
             scope=self.config.scope,
             current_thread=who.thread_id,
-            has_search=self.index is not None,
             timezone=self.settings.timezone,
+            hidden=frozenset() if request is None else frozenset({request}),
+            end=request if _is_being_answered(messages) else None,
             show_id=hidden_id if self.hides_ids else str,
             read_id=read_id,
         )
         try:
             return recall(arguments, source, scope, self.settings.counter)
-        except (ArchiveError, SearchError) as error:
+        except ArchiveError as error:
             return self.unreadable(who, error)
 
     def unreadable(self, who: Identity, error: Exception) -> dict[str, Any]:
@@ -236,18 +242,44 @@ class Recalling:
         logger.warning("thread %r: recall failed: %s", who.thread_id, error)
         return {"error": _UNREADABLE}
 
-    def _source(
+    def build_source(
         self,
         who: Identity,
         record: MemoryRecord,
         messages: Sequence[BaseMessage],
         store: BaseStore | None,
+        *,
+        finds_messages: bool = False,
     ) -> ArchiveSource | IndexedStateSource:
-        def find_groups(query: str, limit: int) -> list[RecallHit]:
-            if self.index is None:
-                return []
+        """Return where a thread's calls read from.
+
+        Args:
+            who: The current thread, and whose it is.
+            record: The memory of the thread.
+            messages: Its conversation, which the archive has too.
+            store: The run's store.
+            finds_messages: Whether only messages are searched by meaning, and by words alone where
+                there is no store.
+        """
+
+        def find_near(query: str, limit: int) -> list[RecallHit]:
             in_resource = self.config.scope == "resource"
-            return self.index.search(store, query, limit, who, in_resource=in_resource)
+            index = cast("StoreIndex", self.index)
+            try:
+                return index.search(
+                    store,
+                    query,
+                    limit,
+                    who,
+                    in_resource=in_resource,
+                    finds_messages=finds_messages,
+                )
+            except SearchError as error:  # words are found all the same
+                logger.warning("thread %r: %s", who.thread_id, error)
+                return []
+
+        is_indexed = self.index is not None and not (finds_messages and store is None)
+        find_groups = find_near if is_indexed else None
 
         # Without a thread id nothing is archived.
         if self.archive is not None and who.thread_id:
@@ -262,4 +294,8 @@ class Recalling:
         keyed = keyed_messages(messages)
         times = self.settings.times_of(keyed, record["stamps"])
         entries = [(key, message, at) for (key, message), at in zip(keyed, times, strict=True)]
-        return IndexedStateSource(who.thread_id, entries, record["thread_title"], find_groups)
+        groups = [
+            group for group in record["log"] if group["thread_id"] in {None, record["thread_id"]}
+        ]
+        title = find_shown_title(record)
+        return IndexedStateSource(who.thread_id, entries, title, groups, find_groups)

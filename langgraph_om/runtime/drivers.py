@@ -1,26 +1,30 @@
 """The drivers of flows: one waits, one awaits, and nothing else differs.
 
 For a flow, only this file awaits, sleeps, starts threads or gives up. `supervise` says what for.
+A flow around a graph calls the graph's methods, and has other flows run, through the same drivers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from concurrent.futures import wait
-from contextlib import closing
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 from langgraph_om.models.ask import Done, LateError, ReadyQuestion
+from langgraph_om.runtime.jobs.kept_lease import KeptLease
 from langgraph_om.runtime.supervise import (
     Call,
     Driven,
+    Leased,
     Pause,
     Request,
-    Requests,
     RunContext,
     RunFlow,
     SideBySide,
@@ -32,6 +36,28 @@ ResultT = TypeVar("ResultT")
 
 POLL_SECONDS = 0.02
 
+
+@dataclass(frozen=True, slots=True)
+class GraphCall:
+    """A call of a compiled graph's method by its sync name; what it raises ends the flow."""
+
+    method: str
+    arguments: tuple[Any, ...]
+    as_node: str | None = None
+    """For updates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drive:
+    """A flow to run to its end. The reply is `Driven`."""
+
+    flow: RunFlow[Any]
+    context: RunContext
+
+
+GraphFlow = Generator[GraphCall | Drive, Any, ResultT]
+"""A flow around a graph, for what happens to a thread outside of its runs."""
+
 # --- Waiting -------------------------------------------------------------------------------------
 
 
@@ -40,7 +66,26 @@ def drive(flow: RunFlow[ResultT], context: RunContext) -> Driven[ResultT]:
     return _run(supervise(flow, context))
 
 
-def _run(requests: Requests[ResultT]) -> ResultT:
+def drive_on_graph(flow: GraphFlow[ResultT], graph: Any) -> ResultT:
+    """Run a flow around a graph to its end."""
+
+    def perform_on(request: GraphCall | Drive) -> Any:
+        if isinstance(request, Drive):
+            return drive(request.flow, request.context)
+        return _call_graph(graph, request.method, request)
+
+    return _run(flow, perform_on)
+
+
+def _call_graph(graph: Any, method: str, call: GraphCall) -> Any:
+    options = {} if call.as_node is None else {"as_node": call.as_node}
+    return getattr(graph, method)(*call.arguments, **options)
+
+
+def _run(
+    requests: Generator[Any, Any, ResultT], fulfil: Callable[[Any], Any] | None = None
+) -> ResultT:
+    fulfil = fulfil or perform
     reply: Any = None
     with closing(requests):
         while True:
@@ -49,7 +94,7 @@ def _run(requests: Requests[ResultT]) -> ResultT:
             except StopIteration as done:
                 result: ResultT = done.value
                 return result
-            reply = perform(request)
+            reply = fulfil(request)
 
 
 def perform(request: Request) -> Any:
@@ -59,11 +104,30 @@ def perform(request: Request) -> Any:
     if isinstance(request, SideBySide):
         futures = [in_thread(partial(_run, flow), "om_batch") for flow in request.flows]
         return [future.result() for future in futures]
+    if isinstance(request, Leased):
+        with _kept(request.lease):
+            return _run(request.requests)
     if request.seconds is None:
         return _read_outcome(request.function)
     future = in_thread(partial(_call, request), request.name)
     done, _ = wait({future}, timeout=request.seconds)
     return _read_outcome(future.result) if done else Done(error=LateError())
+
+
+@contextmanager
+def _kept(lease: KeptLease) -> Iterator[None]:
+    """Attend to a lease in a thread of its own."""
+    over = threading.Event()
+
+    def attend() -> None:
+        while not over.wait(lease.seconds_left()):
+            lease.attend()
+
+    in_thread(attend, "om_lease")
+    try:
+        yield
+    finally:
+        over.set()
 
 
 def _call(call: Call) -> Any:
@@ -94,7 +158,22 @@ async def adrive(flow: RunFlow[ResultT], context: RunContext) -> Driven[ResultT]
     return await _arun(supervise(flow, context))
 
 
-async def _arun(requests: Requests[ResultT]) -> ResultT:
+async def adrive_on_graph(flow: GraphFlow[ResultT], graph: Any) -> ResultT:
+    """Run a flow around a graph to its end without blocking the event loop."""
+
+    async def perform_on(request: GraphCall | Drive) -> Any:
+        if isinstance(request, Drive):
+            return await adrive(request.flow, request.context)
+        return await _call_graph(graph, f"a{request.method}", request)
+
+    return await _arun(flow, perform_on)
+
+
+async def _arun(
+    requests: Generator[Any, Any, ResultT],
+    fulfil: Callable[[Any], Awaitable[Any]] | None = None,
+) -> ResultT:
+    fulfil = fulfil or aperform
     reply: Any = None
     with closing(requests):
         while True:
@@ -103,7 +182,7 @@ async def _arun(requests: Requests[ResultT]) -> ResultT:
             except StopIteration as done:
                 result: ResultT = done.value
                 return result
-            reply = await aperform(request)
+            reply = await fulfil(request)
 
 
 async def aperform(request: Request) -> Any:
@@ -112,6 +191,8 @@ async def aperform(request: Request) -> Any:
         return await _apause(request)
     if isinstance(request, SideBySide):
         return list(await asyncio.gather(*(_arun(flow) for flow in request.flows)))
+    if isinstance(request, Leased):
+        return await _arun_leased(request)
     if request.seconds is None:
         try:
             return Done(await _acall(request))
@@ -119,6 +200,19 @@ async def aperform(request: Request) -> Any:
             return Done(error=error)
     task = await finished_within(request.seconds, _acall(request), request.name)
     return _read_outcome(task.result) if task is not None else Done(error=LateError())
+
+
+async def _arun_leased(leased: Leased) -> Any:
+    async def attend() -> None:
+        while True:
+            await asyncio.sleep(leased.lease.seconds_left())
+            await asyncio.wrap_future(in_thread(leased.lease.attend, "om_lease"))
+
+    task = asyncio.create_task(attend(), name="om_lease")
+    try:
+        return await _arun(leased.requests)
+    finally:
+        task.cancel()
 
 
 async def _apause(pause: Pause) -> Any:

@@ -22,20 +22,33 @@ from langgraph_om.archive import Claim, MessageArchive
 from langgraph_om.archive.after_fork import begin_anew_after_fork
 from langgraph_om.core.config.checks import check_seconds
 from langgraph_om.core.effects import JobState
-from langgraph_om.core.wire import JobResult
+from langgraph_om.core.wire import JobRequest, JobResult
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.runtime.leases import Leases
+from langgraph_om.runtime.jobs.protocol import Executor, Work
+from langgraph_om.runtime.leases import Leases, share_leases
 
 logger = logging.getLogger("langgraph_om")
-
-Work = Callable[[], JobResult]
-"""A job to run; it returns the event that is its result."""
 
 _KEPT_RESULTS = 1024
 
 
-class _InPlace:
-    """An executor that never holds a job: work is done where it is due."""
+class InPlace:
+    """An executor that never takes a job: work is done where it is due."""
+
+    def submit(
+        self,
+        cycle_id: str,
+        key: str,
+        work: Work,
+        *,
+        thread_id: str = "",
+        resource_id: str | None = None,
+        about: Sequence[str] = (),
+        request: Callable[[], JobRequest] | None = None,
+    ) -> bool:
+        """Take no job."""
+        del cycle_id, key, work, thread_id, resource_id, about, request
+        return False
 
     def peek(self, cycle_id: str) -> JobState:
         """Know no job."""
@@ -58,7 +71,7 @@ class _InPlace:
         return True
 
 
-class InlineBuffering(_InPlace):
+class InlineBuffering(InPlace):
     """Buffer inside the step, before the Actor's call.
 
     Nothing runs beside or after the turn, so nothing is lost when the process ends: for tests,
@@ -67,7 +80,7 @@ class InlineBuffering(_InPlace):
     """
 
 
-class ParallelBuffering(_InPlace):
+class ParallelBuffering(InPlace):
     """Buffer in the graph node `om_buffer`, in the same superstep as the Actor's call.
 
     LangGraph checkpoints the result; no thread outlives the step. The superstep lasts as long as
@@ -149,14 +162,7 @@ class BackgroundBuffering:
         """
         lasts = check_seconds("seconds", seconds)
         with self._lock:
-            if self._leases is None:
-                self._leases = Leases(archive, lasts)
-            elif self._leases.archive is not archive:
-                msg = (
-                    "`buffering` is shared by memories with different archives; give each its own "
-                    "BackgroundBuffering(), or all the same archive object"
-                )
-                raise ConfigurationError(msg)
+            self._leases = share_leases(self._leases, archive, lasts, "BackgroundBuffering")
 
     def submit(
         self,
@@ -167,6 +173,7 @@ class BackgroundBuffering:
         thread_id: str = "",
         resource_id: str | None = None,
         about: Sequence[str] = (),
+        request: Callable[[], JobRequest] | None = None,
     ) -> bool:
         """Start a job, unless it is known already; never waits for the archive.
 
@@ -177,11 +184,13 @@ class BackgroundBuffering:
             thread_id: The thread it works for.
             resource_id: The resource it works for.
             about: Other threads that its result tells of.
+            request: Not needed: the job runs in this process.
 
         Returns:
             Whether the job is known now, here or to another worker; `False` when there is no room
             for it, or another job with the same key is not done.
         """
+        del request
         with self._lock:
             known = self._jobs.get(cycle_id)
             if known is not None and not _has_failed(known):
@@ -388,5 +397,5 @@ def _close_all() -> None:
         executor.leave()
 
 
-Buffering = BackgroundBuffering | InlineBuffering | ParallelBuffering
+Buffering = BackgroundBuffering | InlineBuffering | ParallelBuffering | Executor
 """How buffering jobs are run."""

@@ -22,7 +22,7 @@ from langgraph_om.archive.after_fork import begin_anew_after_fork
 from langgraph_om.core.cycles.results import FarEnd, judge_lease
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import JobResult
-from langgraph_om.errors import ArchiveError
+from langgraph_om.errors import ArchiveError, ConfigurationError
 
 logger = logging.getLogger("langgraph_om")
 
@@ -33,9 +33,10 @@ Tell = Callable[[Claim], bool]
 
 _POLL_SECONDS = 0.2
 """How often a job of another worker is looked at while somebody waits for it."""
-_RENEWALS = 4
+RENEWALS = 4
 """How often a lease is renewed in the time it lasts."""
-_PRUNE_SECONDS = 3600.0
+PRUNE_SECONDS = 3600.0
+"""How often jobs that ended long ago are forgotten."""
 _KEPT_SECONDS = 86_400.0
 """How long the archive keeps results that no step has taken in; a fork may still ask for them."""
 
@@ -73,11 +74,22 @@ class Leases:
         archive: What the workers share.
         seconds: How long a lease lasts unless it is renewed, and how long a job is believed to run
             while the archive does not answer.
+        owner: Who holds them, where that is known under a name beyond this process.
+        prunes: Whether jobs that ended long ago are forgotten beside the work.
     """
 
-    def __init__(self, archive: MessageArchive, seconds: float) -> None:
+    def __init__(
+        self,
+        archive: MessageArchive,
+        seconds: float,
+        owner: str | None = None,
+        *,
+        prunes: bool = True,
+    ) -> None:
         self.archive = archive
         self.seconds = seconds
+        self._owner = owner
+        self._prunes = prunes
         self._token = uuid4().hex
         self.begin_anew()
         begin_anew_after_fork(self)
@@ -97,7 +109,7 @@ class Leases:
     @property
     def owner(self) -> str:
         """Who holds the leases; a forked process is another one."""
-        return f"{self._token}.{os.getpid()}"
+        return self._owner or f"{self._token}.{os.getpid()}"
 
     # --- Jobs of this worker ---------------------------------------------------------------------
 
@@ -195,7 +207,7 @@ class Leases:
         is_stranded, noted = judge_lease(
             job.expires_in,
             self.seconds,
-            self.seconds / _RENEWALS,
+            self.seconds / RENEWALS,
             time.monotonic(),
             self._far.pop(job_id, None),
         )
@@ -341,11 +353,11 @@ class Leases:
                 self._lock.notify_all()
 
     def _later(self) -> float:
-        return time.monotonic() + self.seconds / _RENEWALS
+        return time.monotonic() + self.seconds / RENEWALS
 
     def _prune(self) -> None:
-        if time.monotonic() >= self._prune_at:
-            self._prune_at = time.monotonic() + _PRUNE_SECONDS
+        if self._prunes and time.monotonic() >= self._prune_at:
+            self._prune_at = time.monotonic() + PRUNE_SECONDS
             self._call(partial(self.archive.prune_jobs, older_than=_KEPT_SECONDS))
 
     def _call(self, ask: Callable[[], AnswerT]) -> AnswerT | Exception:
@@ -359,6 +371,31 @@ class Leases:
             return error
         self._is_failing = False
         return answer
+
+
+def share_leases(
+    known: Leases | None, archive: MessageArchive, seconds: float, executor: str
+) -> Leases:
+    """Return the leases of an executor with an archive: those it has, or new ones.
+
+    Args:
+        known: Those it has, if it shares an archive already.
+        archive: What the workers share.
+        seconds: How long a new lease lasts unless it is renewed.
+        executor: The name of the executor's class.
+
+    Raises:
+        ConfigurationError: When it shares another archive already.
+    """
+    if known is None:
+        return Leases(archive, seconds)
+    if known.archive is archive:
+        return known
+    msg = (
+        "`buffering` is shared by memories with different archives; give each its own "
+        f"{executor}(), or all the same archive object"
+    )
+    raise ConfigurationError(msg)
 
 
 def _state_of(job: JobView | None) -> JobState:

@@ -38,6 +38,8 @@ class MemoryContext(TypedDict, total=False):
 
     om_enabled: bool
     """Whether memory is in force for this run."""
+    om_read_only: bool
+    """Whether memory is shown in this run, and nothing of it changes."""
     resource_id: str
     """The user or entity that the thread belongs to."""
 
@@ -56,9 +58,15 @@ class Runs:
         Raises:
             ConfigurationError: When that is no flag, or context and configuration disagree.
         """
-        said = _read_said("om_enabled", ensure_config(config).get("configurable", {}))
-        flags = {place: check_flag(place, value) for place, value in said.items()}
-        return True if (flag := _agree(flags)) is None else flag
+        return _read_flag("om_enabled", config, default=True)
+
+    def is_read_only(self, config: RunnableConfig | None) -> bool:
+        """Return whether memory is shown in this run and nothing of it changes (`om_read_only`).
+
+        Raises:
+            ConfigurationError: When that is no flag, or context and configuration disagree.
+        """
+        return _read_flag("om_read_only", config, default=False)
 
     def identity(self, config: RunnableConfig | None, thread_id: str = "") -> Identity:
         """Tell whose conversation a run is about.
@@ -97,6 +105,14 @@ class Runs:
                 thread_id,
                 around[-1].partition(":")[0],
             )
+
+    def find_resource(self, config: RunnableConfig | None) -> str | None:
+        """Tell whose conversation a run is about; `None` where nobody says.
+
+        Raises:
+            ConfigurationError: As `identity`.
+        """
+        return self._find_resource(ensure_config(config))
 
     def _find_resource(self, config: RunnableConfig) -> str | None:
         if isinstance(self.resource_id, str):
@@ -139,6 +155,13 @@ def _read_said(name: str, configurable: Mapping[str, Any]) -> dict[str, Any]:
     if name in configurable:
         said[f'configurable["{name}"]'] = configurable[name]
     return said
+
+
+def _read_flag(name: str, config: RunnableConfig | None, *, default: bool) -> bool:
+    """Return what a run says of a flag."""
+    said = _read_said(name, ensure_config(config).get("configurable", {}))
+    flags = {place: check_flag(place, value) for place, value in said.items()}
+    return default if (flag := _agree(flags)) is None else flag
 
 
 def _agree(said: Mapping[str, ValueT]) -> ValueT | None:

@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, cast
 
 from langchain_core.messages import BaseMessage, SystemMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import RunnableConfig, ensure_config
 
 from langgraph_om.archive import MessageArchive
 from langgraph_om.archive.log_cache import LogCache
@@ -26,23 +27,31 @@ from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import find_parent_thread, nest_thread_id
 from langgraph_om.core.cycles.buffering import build_deferred, run_job
 from langgraph_om.core.cycles.carry_out import carry_out, describe_job
-from langgraph_om.core.cycles.other_threads import build_nothing_left
-from langgraph_om.core.effects import EffectFlow
-from langgraph_om.core.plan import Decision, plan
-from langgraph_om.core.record.fold import FOLDED_TYPES
+from langgraph_om.core.cycles.cycle import Cycle
+from langgraph_om.core.cycles.other_threads import waive
+from langgraph_om.core.cycles.shared.log_lease import release_log
+from langgraph_om.core.effects import EffectFlow, PeekJobs
+from langgraph_om.core.plan import Decision, plan, plan_pause, plan_the_rest
+from langgraph_om.core.record.fold import FOLDED_TYPES, fold
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.archive import complete_thread
-from langgraph_om.core.step.inspect import Inspection, inspect
+from langgraph_om.core.step.inspect import Inspection, count_and_collect, inspect
+from langgraph_om.core.step.read_only import freeze_view
+from langgraph_om.core.step.title import describe_title, take_in_title, tell_title
 from langgraph_om.core.wire import Event, JobResult, MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.models.ask import Calls
 from langgraph_om.models.pool import ModelPool
-from langgraph_om.recall.search import StoreIndex
+from langgraph_om.recall.inject import Injecting
+from langgraph_om.recall.meaning.search import StoreIndex
 from langgraph_om.recall.tool import Recalling
 from langgraph_om.runtime.drivers import POLL_SECONDS, drive
-from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
+from langgraph_om.runtime.executors import BackgroundBuffering, Buffering, InPlace
 from langgraph_om.runtime.hooks import Hooks
+from langgraph_om.runtime.jobs.pauses import Pauses
+from langgraph_om.runtime.jobs.protocol import DelayingExecutor
+from langgraph_om.runtime.jobs.requests import build_request, carry_out_request
 from langgraph_om.runtime.run import ResourceId, Runs
 from langgraph_om.runtime.state import (
     Spans,
@@ -51,7 +60,15 @@ from langgraph_om.runtime.state import (
     record_seen_from_outside,
     values_of,
 )
-from langgraph_om.runtime.supervise import RunContext, RunFlow, Show, Work, discard, log_failures
+from langgraph_om.runtime.supervise import (
+    RunContext,
+    RunFlow,
+    Show,
+    Submit,
+    Work,
+    discard,
+    log_failures,
+)
 
 logger = logging.getLogger("langgraph_om")
 
@@ -78,14 +95,21 @@ class StepRunner:
     """What recall searches; `None` without search."""
     recalling: Recalling | None = None
     """What answers recall; `None` without it."""
+    beside: object | None = None
+    """More that a flow may call as storage."""
+    injecting: Injecting | None = field(init=False, default=None)
+    """What finds earlier messages for those of the user; `None` where none are shown."""
     writer: ArchiveWriter | None = field(init=False, default=None)
     log_cache: LogCache | None = field(init=False, default=None)
     runs: Runs = field(init=False)
     spans: Spans = field(init=False, default_factory=Spans)
+    pauses: Pauses = field(init=False, default_factory=Pauses)
     _warned_closed: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         self.runs = Runs(self.resource_id)
+        if self.recalling is not None and self.settings.inject is not None:
+            self.injecting = Injecting(self.recalling, self.settings.inject)
         if self.archive is not None:
             self.writer, self.log_cache = ArchiveWriter(self.archive), LogCache(self.archive)
 
@@ -94,6 +118,10 @@ class StepRunner:
     def is_on(self, config: RunnableConfig | None = None) -> bool:
         """Return whether memory is in force for this run (`om_enabled`)."""
         return self.enabled and self.runs.is_on(config)
+
+    def is_read_only(self, config: RunnableConfig | None = None) -> bool:
+        """Return whether memory is shown in this run and not written (`om_read_only`)."""
+        return self.runs.is_read_only(config)
 
     def identity(self, config: RunnableConfig | None = None, *, thread_id: str = "") -> Identity:
         """Tell whose conversation a run is about."""
@@ -111,15 +139,31 @@ class StepRunner:
         """Return the memory in a state of any kind; a blank one where nothing ran yet."""
         return record_seen_from_outside(state, self.messages_key)
 
+    def stored_record(self, state: Any) -> MemoryRecord:
+        """Return the memory in a state, a blank one also where the state has no place for it."""
+        return complete_record(read_stored_record(values_of(state, self.messages_key)))
+
     @property
     def buffers_in_background(self) -> bool:
-        """Whether jobs run in threads beside the conversation."""
-        return isinstance(self.buffering, BackgroundBuffering)
+        """Whether jobs run beside the conversation, in threads or elsewhere."""
+        return not isinstance(self.buffering, InPlace)
+
+    @property
+    def jobs_are_here(self) -> bool:
+        """Whether the executor never waits for a network."""
+        return isinstance(self.buffering, BackgroundBuffering | InPlace)
+
+    @property
+    def has_last_step(self) -> bool:
+        """Whether there is something to do after the Actor's answer."""
+        settings = self.settings
+        waits = settings.observation.buffer_on_idle is not None
+        return self.archive is not None or settings.titles is not None or waits
 
     @property
     def is_closed(self) -> bool:
         """Whether background jobs are not taken any more."""
-        return isinstance(self.buffering, BackgroundBuffering) and self.buffering.is_closed
+        return bool(getattr(self.buffering, "is_closed", False))
 
     @property
     def settings_in_force(self) -> Settings:
@@ -150,9 +194,19 @@ class StepRunner:
             work: Has a decision carried out elsewhere.
         """
         calls = Calls(self.models, self.clock, self.deadline, self.settings.counter, config)
-        parts = (self.writer, self.log_cache, self.archive)
-        storage = parts if self.archive is not None else ()
-        return RunContext(calls, self.hooks, self.buffering, self.carry_out, storage, emit, work)
+        parts = (self.writer, self.log_cache, self.archive) if self.archive is not None else ()
+        more = (part for part in (self.beside, self.injecting) if part is not None)
+        storage = (*parts, *more)
+        return RunContext(
+            calls,
+            self.hooks,
+            self.buffering,
+            self.carry_out,
+            storage,
+            emit,
+            work,
+            jobs_are_here=self.jobs_are_here,
+        )
 
     # --- Flows -----------------------------------------------------------------------------------
 
@@ -165,6 +219,8 @@ class StepRunner:
         must_proceed: bool = False,
         buffering_waits: bool | None = None,
         is_final: bool = False,
+        working: str = "",
+        config: RunnableConfig | None = None,
     ) -> RunFlow[Inspection]:
         """Inspect the conversation, log what failed, and show what happened."""
         waits = not self.buffers_in_background if buffering_waits is None else buffering_waits
@@ -178,8 +234,14 @@ class StepRunner:
             buffering_waits=waits,
             is_final=is_final,
             before=self.spans.recall(record["id"]),
+            working=working,
         )
+        if self.settings.titles is not None:
+            seen = yield from self._tend_title(seen, messages, config)
         self.spans.keep(seen.record["id"], seen.window.span)
+        self.pauses.end(seen.record["id"])
+        if is_final:
+            yield from self._await_pause(seen, messages, identity)
         log_failures(seen.events)
         if not record["id"]:
             self._look_at_history(seen, identity)
@@ -188,6 +250,35 @@ class StepRunner:
                 self.hooks.tell(event)
         yield Show(seen.events)
         return seen
+
+    def _tend_title(
+        self, seen: Inspection, messages: Sequence[BaseMessage], config: RunnableConfig | None
+    ) -> RunFlow[Inspection]:
+        """Take in the thread's title, or have one made: in a thread beside the run, or else now.
+
+        It is no job for another process, which an executor of the user's own may need.
+        """
+        settings, now = self.settings, self.clock()
+        events = yield from take_in_title(settings, seen.record, now)
+        record = fold(seen.record, [events])
+        job = describe_title(settings, record, messages, now)
+        if job is not None and isinstance(self.buffering, BackgroundBuffering):
+            context = self.context(config)
+            is_taken = self.buffering.submit(
+                job.cycle_id,
+                job.key,
+                lambda: cast("JobResult", drive(job.ask(), context).result),
+                thread_id=record["thread_id"],
+                resource_id=record["resource_id"],
+            )
+            events += [job.start] if is_taken else []
+        elif job is not None:
+            found = yield from job.ask()
+            asked = fold(record, [job.start])
+            events += [job.start, *tell_title(settings, asked, found, now)]
+        if not events:
+            return seen
+        return replace(seen, record=fold(seen.record, [events]), events=[*events, *seen.events])
 
     def _look_at_history(self, seen: Inspection, identity: Identity) -> None:
         """Look, where memory begins, whether it will begin again with as much in each run."""
@@ -198,10 +289,66 @@ class StepRunner:
         ):
             self.runs.warn_of_repetition(None, identity.thread_id)
 
+    def _await_pause(
+        self, seen: Inspection, messages: Sequence[BaseMessage], identity: Identity
+    ) -> RunFlow[None]:
+        """Have what is unobserved observed once the conversation has paused for long enough."""
+        seconds = self.settings.observation.buffer_on_idle
+        if seconds is None or self.is_closed:
+            return
+        if isinstance(self.buffering, DelayingExecutor):
+            yield from self._send_pause(self.buffering, seconds, seen, messages)
+            return
+        context, config, record = self.context(), ensure_config(), seen.record
+
+        def act() -> None:
+            drive(self._use_pause(record, messages, identity, config), context)
+
+        self.pauses.begin(record["id"], seconds, act)
+
+    def _send_pause(
+        self,
+        executor: DelayingExecutor,
+        seconds: float,
+        seen: Inspection,
+        messages: Sequence[BaseMessage],
+    ) -> RunFlow[None]:
+        """Send the job of the pause ahead; one that a newer pause replaces is never begun."""
+        record, now = seen.record, self.clock()
+        decision = plan_pause(record, seen.window, self.settings.thresholds)
+        if decision.kind != "buffer":
+            return
+        job = yield from describe_job(self.settings, record, seen.window, decision, now)
+        if job is not None:
+            request = partial(build_request, job, messages, decision, now)
+            later = partial(executor.submit_after, seconds, job.cycle_id, job.key, request=request)
+            yield Submit(later)
+
+    def _use_pause(
+        self,
+        record: MemoryRecord,
+        messages: Sequence[BaseMessage],
+        identity: Identity,
+        config: RunnableConfig,
+    ) -> RunFlow[None]:
+        """Start the job of a pause; the next turn knows it by its id."""
+        cycle_ids = {name: job["cycle_id"] for name, job in record["pending"].items()}
+        jobs = (yield PeekJobs(cycle_ids)) if cycle_ids else {}
+        now = self.clock()
+        found = count_and_collect(self.settings, record, messages, identity, now, jobs=jobs)
+        decision = plan_pause(found.record, found.window, self.settings.thresholds)
+        if decision.kind == "buffer":
+            yield from self.start_job(found.record, messages, decision, config)
+
     def decide(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
         """Decide what is next, from a record in which everything is counted already."""
         window = self._window(record, messages)
         return plan(record, window, self.settings_in_force.thresholds, self.clock())
+
+    def decide_rest(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
+        """Decide what is next where all of a conversation shall be observed."""
+        window = self._window(record, messages)
+        return plan_the_rest(record, window, self.settings_in_force.thresholds)
 
     def carry_out(self, work: Work) -> EffectFlow[None]:
         """Return the cycle that carries out a decision, waiting for what it needs."""
@@ -220,25 +367,43 @@ class StepRunner:
         Returns:
             Its start event; a failure when the executor has no room for it now.
         """
-        window = self._window(record, messages)
-        job = yield from describe_job(self.settings, record, window, decision, self.clock())
+        window, now = self._window(record, messages), self.clock()
+        job = yield from describe_job(self.settings, record, window, decision, now)
         if job is None:
-            started: Event = build_nothing_left(record)
+            started: Event = waive(window, decision.operation)
         else:
-            context = self.context(config)
-            calls = replace(context.calls, deadline=self.deadline * JOB_DEADLINES)
-            context = replace(context, calls=calls, opening=job.start)
-            is_taken = cast("BackgroundBuffering", self.buffering).submit(
-                job.cycle_id,
-                job.key,
-                lambda: cast("JobResult", drive(run_job(job), context).events[-1]),
-                thread_id=record["thread_id"],
-                resource_id=record["resource_id"],
-                about=job.about,
+            context = self.job_context(job, config)
+            is_taken = yield Submit(
+                partial(
+                    self.buffering.submit,
+                    job.cycle_id,
+                    job.key,
+                    lambda: cast("JobResult", drive(run_job(job), context).events[-1]),
+                    thread_id=record["thread_id"],
+                    resource_id=record["resource_id"],
+                    about=job.about,
+                    request=partial(build_request, job, messages, decision, now),
+                )
             )
+            if not is_taken and self.settings.scope == "resource":
+                yield from release_log(record, decision.operation)
             started = job.start if is_taken else build_deferred(self.settings, record, window, job)
         yield Show([started])
         return started
+
+    def job_context(self, job: Cycle, config: RunnableConfig | None = None) -> RunContext:
+        """Return what a job is driven with, wherever it runs."""
+        context = self.context(config)
+        calls = replace(context.calls, deadline=self.deadline * JOB_DEADLINES)
+        return replace(context, calls=calls, opening=job.start)
+
+    def run_request(
+        self, request: Mapping[str, Any], config: RunnableConfig | None = None
+    ) -> tuple[EffectFlow[JobResult], RunContext]:
+        """Return the flow that carries out a request, and what it is driven with."""
+        context = self.context(config)
+        calls = replace(context.calls, deadline=self.deadline * JOB_DEADLINES)
+        return carry_out_request(self.settings, request), replace(context, calls=calls)
 
     def _window(
         self, record: MemoryRecord, messages: Sequence[BaseMessage], request: str | None = None
@@ -260,6 +425,7 @@ class StepRunner:
         *,
         max_input_tokens: int | None = None,
         with_reasoning: bool = True,
+        working: str = "",
     ) -> list[BaseMessage]:
         """Return what the Actor is given.
 
@@ -270,6 +436,7 @@ class StepRunner:
             max_input_tokens: Tokens above which messages are left out; `None`: as configured.
             with_reasoning: Whether reasoning that its provider binds to what stands before it is
                 shown where it is valid.
+            working: The block of working memory; empty for none.
         """
         settings = self.settings
         limit = settings.max_input_tokens if max_input_tokens is None else max_input_tokens
@@ -286,7 +453,21 @@ class StepRunner:
             hints=settings.continuation_hints,
             gaps=find_gaps(settings, record, window),
             with_reasoning=with_reasoning,
+            working=working,
         )
+
+    def record_to_show(
+        self,
+        record: MemoryRecord,
+        messages: Sequence[BaseMessage],
+        config: RunnableConfig | None = None,
+    ) -> MemoryRecord:
+        """Return the record that a view is made from: another one where nothing was inspected."""
+        if not self.is_read_only(config):
+            return record
+        now, settings = self.clock(), self.settings
+        found = count_and_collect(settings, record, messages, self.identity(config), now)
+        return freeze_view(found, now.astimezone(settings.timezone).date(), now)
 
     # --- Recall ----------------------------------------------------------------------------------
 
@@ -303,11 +484,11 @@ class StepRunner:
             msg = "`retrieval` is off, so there is nothing to recall from; pass retrieval=True"
             raise ConfigurationError(msg)
         values, who = values_of(state, self.messages_key), self.identity(config)
-        record = complete_record(read_stored_record(values))
+        record = self.stored_record(values)
         if who.thread_id and who.thread_id == find_parent_thread(record["thread_id"]):
             who = replace(who, thread_id=record["thread_id"])
         try:
-            if who.thread_id and self.archive is not None:
+            if who.thread_id and self.archive is not None and not self.is_read_only(config):
                 conversation = self.conversation(values)
                 flow = complete_thread(self.settings, who, record, conversation, self.clock())
                 drive(flow, self.context(config))
@@ -348,7 +529,8 @@ class StepRunner:
     async def aflush(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 same as `flush`
         """Do the same as `flush` without blocking the event loop, or a thread when cancelled."""
         begun = time.monotonic()
-        while not self.flush(0):
+        # One of this package is looked at in no time; another one may ask a server.
+        while not (self.flush(0) if self.jobs_are_here else await asyncio.to_thread(self.flush, 0)):
             if timeout is not None and time.monotonic() - begun >= timeout:
                 return False
             await asyncio.sleep(POLL_SECONDS)
@@ -364,6 +546,7 @@ class StepRunner:
             Whether nothing is left.
         """
         begun = time.monotonic()
+        self.pauses.clear()
         is_done = self.buffering.close(timeout)
         return self._flush_index(timeout, begun) and is_done
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from langchain_core.messages import BaseMessage, SystemMessage
@@ -28,6 +29,7 @@ def find_second_try(
     error: Exception,
     *,
     system: str | SystemMessage | None = None,
+    working: str = "",
 ) -> SecondTry:
     """Return a smaller input for the Actor: with fewer messages, or without old reasoning.
 
@@ -38,6 +40,7 @@ def find_second_try(
         state: The graph's state.
         error: What the provider said.
         system: The agent's own system prompt.
+        working: The block of working memory; empty for none.
 
     Raises:
         Exception: The error itself, where another input would not help, or memory is off.
@@ -45,35 +48,46 @@ def find_second_try(
     is_too_long = is_context_overflow(error)
     if not runner.is_on() or not (is_too_long or is_refused_reasoning(error)):
         raise error
-    found = (_leave_messages_out if is_too_long else _leave_reasoning_out)(runner, state, system)
+    found = (_leave_messages_out if is_too_long else _leave_reasoning_out)(
+        runner, state, system, working
+    )
     if found is None:
         raise error
     return found
 
 
 def _leave_messages_out(
-    runner: StepRunner, state: Any, system: str | SystemMessage | None
+    runner: StepRunner, state: Any, system: str | SystemMessage | None, working: str
 ) -> SecondTry | None:
     """Leave out the older half of the window, whole exchanges only."""
-    record, messages = record_of(state), runner.conversation(state)
+    messages = runner.conversation(state)
+    record = runner.record_to_show(record_of(state), messages)
     window = open_window(record, messages, runner.settings.counter, is_counted=True)
     overhead = log_tokens(record) + window.request_tokens
-    overhead += count_extra(record, runner.settings.guide)
+    overhead += count_extra(record, runner.settings.guide, working)
     limit = overhead + window.tokens // 2
-    notice = build_trim_notice(replace(runner.settings, max_input_tokens=limit), record, window)
+    limited = replace(runner.settings, max_input_tokens=limit)
+    notice = build_trim_notice(limited, record, window, working)
     part = to_part(notice[0]) if notice else None
     view = runner.actor_input(
-        record, messages, system, max_input_tokens=limit, with_reasoning=False
+        record,
+        messages,
+        system,
+        max_input_tokens=limit,
+        with_reasoning=False,
+        working=working,
     )
     return (view, part) if part is not None else None
 
 
 def _leave_reasoning_out(
-    runner: StepRunner, state: Any, system: str | SystemMessage | None
+    runner: StepRunner, state: Any, system: str | SystemMessage | None, working: str
 ) -> SecondTry | None:
     """Leave out the reasoning that its provider binds to what stands before it."""
-    record, messages = record_of(state), runner.conversation(state)
-    refused = runner.actor_input(record, messages, system)
+    messages = runner.conversation(state)
+    record = runner.record_to_show(record_of(state), messages)
+    ask = partial(runner.actor_input, record, messages, system, working=working)
+    refused = ask()
     if not any(map(holds_bound_reasoning, refused)):
         return None
-    return runner.actor_input(record, messages, system, with_reasoning=False), None
+    return ask(with_reasoning=False), None

@@ -1,7 +1,7 @@
-"""What a flow wants, turned into requests of three kinds that a driver fulfils.
+"""What a flow wants, turned into requests of a few kinds that a driver fulfils.
 
-A call, with or without a limit of time; a pause; flows side by side. Here limits are measured,
-events shown, hooks told of and costs counted; nothing here waits.
+A call, with or without a limit of time; a pause; flows side by side; any of them while a lease is
+kept. Here limits are measured, events shown, hooks told of and costs counted; nothing here waits.
 
 A cycle has one deadline for its questions and the hooks that change them. Outside of it are the
 lifecycle hooks, which have a limit of their own, and the storage, which has none.
@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import ensure_config
@@ -23,8 +23,10 @@ from langchain_core.runnables import ensure_config
 from langgraph_om.core.effects import (
     AskModel,
     CallHook,
+    CallWithConfig,
     HookReply,
     JobState,
+    KeepLease,
     ModelReply,
     PeekJobs,
     ReadTally,
@@ -48,6 +50,8 @@ from langgraph_om.models.ask import (
     read_reply,
 )
 from langgraph_om.runtime.hooks import Hooks, read_hook_reply
+from langgraph_om.runtime.jobs.kept_lease import KeptLease
+from langgraph_om.runtime.jobs.protocol import Executor
 
 logger = logging.getLogger("langgraph_om")
 
@@ -79,14 +83,11 @@ class Show:
     events: Sequence[Event]
 
 
-class Jobs(Protocol):
-    """What is asked of an executor."""
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """A job to be given to the executor. The reply says whether it was taken."""
 
-    def peek(self, cycle_id: str) -> JobState:
-        """Return how far a job is."""
-
-    def wait(self, cycle_id: str, timeout: float) -> JobState:
-        """Wait for a job, so many seconds at most."""
+    function: Callable[[], bool]
 
 
 def discard(event: Event) -> None:
@@ -99,7 +100,7 @@ class RunContext:
 
     calls: Calls
     hooks: Hooks
-    jobs: Jobs
+    jobs: Executor
     carry_out: Callable[[Work], RunFlow[None]]
     """Makes the cycle that carries out a decision."""
     storage: Sequence[object] = ()
@@ -108,6 +109,8 @@ class RunContext:
     """Shows an event at the moment it happens."""
     work: Callable[[Work], Any] | None = None
     """Has a decision carried out elsewhere, and returns the events that it came to."""
+    jobs_are_here: bool = True
+    """Whether the executor is one of this package: it never waits for a network, nor raises."""
     opening: Event | None = None
     """The event that announced the flow before it was driven."""
 
@@ -134,6 +137,8 @@ class _Cycle:
     begun: set[str] = field(default_factory=set)
     """The cycles that it said the start of."""
     events: list[Event] = field(default_factory=list)
+    lease: KeptLease | None = None
+    """What is renewed while it is waited for."""
 
     def begin(self, event: CycleStarted) -> None:
         """Take in the start of a cycle."""
@@ -173,7 +178,15 @@ class SideBySide:
     flows: Sequence[Generator[Any, Any, Any]]
 
 
-Request = Call | Pause | SideBySide
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """Requests to fulfil one after the other, and a lease to attend to meanwhile."""
+
+    requests: Generator[Any, Any, Any]
+    lease: KeptLease
+
+
+Request = Call | Pause | SideBySide | Leased
 Requests = Generator[Request, Any, ResultT]
 
 
@@ -200,14 +213,22 @@ def supervise(
                 effect = flow.send(reply)
             except StopIteration as done:
                 log_failures(cycle.events)
+                log_cycles(cycle.events)
                 return Driven(done.value, cycle.events, cycle.tally)
-            reply = _REPLIES.get(type(effect), _take_event)(effect, context, cycle)
+            perform: _Reply = _REPLIES.get(type(effect), _take_event)
+            reply = perform(effect, context, cycle)
             if isinstance(reply, Generator):  # there is something to wait for
-                reply = yield from reply
+                reply = yield from _keep_lease_during(reply, cycle)
+
+
+def _keep_lease_during(requests: Requests[Any], cycle: _Cycle) -> Requests[Any]:
+    if cycle.lease is None:
+        return (yield from requests)
+    return (yield Leased(requests, cycle.lease))
 
 
 def _ask_model(effect: AskModel, context: RunContext, cycle: _Cycle) -> Requests[ModelReply]:
-    call = replace(effect, about=cycle.about)
+    call = replace(effect, about=cycle.about or effect.about)
     reply = yield from _ask(call, context.calls, cycle.seconds_left())
     cycle.tally.note(reply)
     return reply
@@ -248,6 +269,17 @@ def _call_hook_within(effect: CallHook, context: RunContext, seconds: float) -> 
     return read_hook_reply(effect.name, done, seconds)
 
 
+def _call_with_config(
+    effect: CallWithConfig, context: RunContext, cycle: _Cycle
+) -> Requests[HookReply]:
+    function, seconds = (
+        partial(effect.function, ensure_config(context.calls.config)),
+        cycle.seconds_left(),
+    )
+    done: Done = yield Call(function, effect.name, seconds)
+    return read_hook_reply(effect.name, done, seconds)
+
+
 def _call_storage(effect: Storage, context: RunContext, cycle: _Cycle) -> Requests[StorageReply]:
     method = _find_method(context.storage, effect.method)
     began = time.monotonic()
@@ -255,6 +287,12 @@ def _call_storage(effect: Storage, context: RunContext, cycle: _Cycle) -> Reques
     seconds = time.monotonic() - began
     cycle.ends_at += seconds
     return StorageReply(done.answer, done.error, seconds)
+
+
+def _keep_lease(effect: KeepLease, context: RunContext, cycle: _Cycle) -> None:
+    renew = _find_method(context.storage, "renew")
+    renewed = partial(renew, effect.job_id, effect.owner, seconds=effect.seconds)
+    cycle.lease = KeptLease(renewed, effect.seconds)
 
 
 def _find_method(parts: Sequence[object], name: str) -> Callable[..., Any]:
@@ -274,18 +312,41 @@ def _peek_jobs(
     def peek() -> dict[str, JobState]:
         return {name: context.jobs.peek(key) for name, key in effect.cycle_ids.items()}
 
-    if not context.storage:
+    if context.jobs_are_here and not context.storage:
         return peek()
     done: Done = yield Call(peek, "om_archive")  # it may look into the archive
+    if done.error is not None and not context.jobs_are_here:
+        _log_executor("peek", done.error)
+        return dict.fromkeys(effect.cycle_ids, "running")
     found: dict[str, JobState] = _unwrap(done)
     return found
 
 
 def _wait_for_job(effect: WaitForJob, context: RunContext, cycle: _Cycle) -> Requests[JobState]:
     """Wait for half of what is left; the other half is for asking instead."""
-    wait_for = partial(context.jobs.wait, effect.cycle_id)
-    state: JobState = yield Pause(cycle.seconds_left() / 2, wait_for)
-    return state
+    wait_for, seconds = partial(context.jobs.wait, effect.cycle_id), cycle.seconds_left() / 2
+    if context.jobs_are_here:
+        state: JobState = yield Pause(seconds, wait_for)
+        return state
+    done: Done = yield Call(partial(wait_for, seconds), "om_wait")
+    if done.error is not None:
+        _log_executor("wait", done.error)
+        return "running"
+    return cast("JobState", done.answer)
+
+
+def _submit(effect: Submit, context: RunContext, cycle: _Cycle) -> Requests[bool]:
+    del cycle
+    if context.jobs_are_here:
+        return effect.function()
+    done: Done = yield Call(effect.function, "om_submit")
+    if done.error is not None:
+        _log_executor("submit", done.error)
+    return done.error is None and bool(done.answer)
+
+
+def _log_executor(method: str, error: BaseException) -> None:
+    logger.warning("the executor's `%s` failed, and the turn goes on: %r", method, error)
 
 
 def _run_together(effect: Together, context: RunContext, cycle: _Cycle) -> Requests[list[Any]]:
@@ -341,13 +402,18 @@ def _tell(event: Event, context: RunContext, cycle: _Cycle) -> Requests[None]:
     cycle.ends_at += time.monotonic() - began
 
 
-_REPLIES: Mapping[type, Callable[[Any, RunContext, _Cycle], Any]] = {
+_Reply = Callable[[Any, RunContext, _Cycle], Any]
+
+_REPLIES: Mapping[type, _Reply] = {
     AskModel: _ask_model,
     ReadTally: _read_tally,
     CallHook: _call_hook,
+    CallWithConfig: _call_with_config,
     Storage: _call_storage,
+    KeepLease: _keep_lease,
     PeekJobs: _peek_jobs,
     WaitForJob: _wait_for_job,
+    Submit: _submit,
     Together: _run_together,
     Work: _do_work,
     Warn: _log_warning,
@@ -382,4 +448,32 @@ def log_failures(events: Sequence[Event]) -> None:
                 event["operation"],
                 event["failures"],
                 event["error"],
+            )
+
+
+def log_cycles(events: Sequence[Event]) -> None:
+    """Log each cycle that ended well, on one line, for those who run the agent."""
+    for event in events:
+        if event["type"] == "activation":
+            logger.info(
+                "thread %r: %s made ahead of need is in force: %d tokens read, the log has %d",
+                event["thread_id"],
+                event["operation"],
+                event["tokens"],
+                event["observation_tokens"],
+            )
+        elif event["type"] in ("observation-end", "buffering-end"):
+            usage = event["usage"]
+            logger.info(
+                "thread %r: %s of %d tokens%s took %.1f s and wrote %d tokens; "
+                "model calls: %d, %d tokens in, %d out",
+                event["thread_id"],
+                event["operation"],
+                event["tokens"],
+                " ahead of need" if event["type"] == "buffering-end" else "",
+                event["duration_ms"] / 1000,
+                event["observation_tokens"],
+                usage.get("calls", 0),
+                usage.get("inputTokens", 0),
+                usage.get("outputTokens", 0),
             )

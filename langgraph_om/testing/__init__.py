@@ -5,13 +5,14 @@ same answers. `ScriptedChatModel` says what a test wrote down, `ExtractiveObserv
 `ExtractiveReflector` write real observations out of what they are given (good enough to watch the
 memory work without a key), `RoughObserver` and `RoughReflector` miss sizes and forget the form as
 models do, by a seed, `check_message_sequence` names what a provider would refuse, and
-`archive_conformance` checks an archive that you wrote. `drive` runs one flow of the memory, with
-replies that a test wrote down.
+`archive_conformance` and `executor_conformance` check an archive and an executor that you wrote.
+`drive` runs one flow of the memory, with replies that a test wrote down.
 """
 
 from __future__ import annotations
 
 from langgraph_om.testing.archive.suite import archive_conformance
+from langgraph_om.testing.executor import executor_conformance
 from langgraph_om.testing.extractive_observer import ExtractiveObserver
 from langgraph_om.testing.extractive_reflector import ExtractiveReflector
 from langgraph_om.testing.flows import FlowRun, drive
@@ -34,4 +35,5 @@ __all__ = [
     "archive_conformance",
     "check_message_sequence",
     "drive",
+    "executor_conformance",
 ]

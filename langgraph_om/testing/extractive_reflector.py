@@ -105,8 +105,7 @@ class ExtractiveReflector(OfflineChatModel):
         log = find_last_block(messages, "observation-log")[1].strip()
         sections = read_sections(log)
         if any(map(NUMBERED.match, log.split("\n"))):
-            parts = [body for _, body in sections] or [log]
-            return "\n".join(line for part in parts for line in self._edit(part))
+            return "\n".join(self._edit_all([body for _, body in sections] or [log]))
         if sections:
             return write_sections([(tag, self._answer(body.strip())) for tag, body in sections])
         return self._answer(log)
@@ -121,10 +120,29 @@ class ExtractiveReflector(OfflineChatModel):
             text = _shorten(items[-1], len(log))
         return f"<observations>\n{text}\n</observations>"
 
+    def _edit_all(self, logs: list[str]) -> list[str]:
+        """Return edits of all conversations, the quietest of which comes first.
+
+        Where something of each would be too much, nothing is left of the quietest.
+        """
+        edits = [self._edit(log) for log in logs]
+        over = sum(self._measure(log) for log in logs) - int(sum(map(len, logs)) * self.ratio)
+        for at, log in enumerate(logs[:-1]):
+            if over <= 0:
+                break
+            over -= self._measure(log)
+            edits[at] = [f"drop {', '.join(item[1] for item in _find_numbered(log))}"]
+        return [line for part in edits for line in part]
+
+    def _measure(self, log: str) -> int:
+        """Return the length of what is left of a conversation's numbered items."""
+        plain = _write_plain(log)
+        return len(self._condense(_read_log(plain), len(plain)))
+
     def _edit(self, log: str) -> list[str]:
         """Return edits of one conversation's numbered items."""
-        numbered = [item for line in log.split("\n") if (item := NUMBERED.match(line))]
-        plain = "\n".join(NUMBERED.sub(r"\3", line) for line in log.split("\n"))
+        numbered = _find_numbered(log)
+        plain = _write_plain(log)
         items = _read_log(plain)
         if len(items) != len(numbered):
             return []
@@ -162,6 +180,15 @@ class ExtractiveReflector(OfflineChatModel):
             added = _choose_newest(items, cap, target)
         chosen = {item.position for item in (*weighty, *added)}
         return [item for item in items if item.position in chosen], cap
+
+
+def _find_numbered(log: str) -> list[re.Match[str]]:
+    return [item for line in log.split("\n") if (item := NUMBERED.match(line))]
+
+
+def _write_plain(log: str) -> str:
+    """Return a log without the numbers of its items."""
+    return "\n".join(NUMBERED.sub(r"\3", line) for line in log.split("\n"))
 
 
 def _read_log(log: str) -> list[_LogItem]:

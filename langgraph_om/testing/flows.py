@@ -10,7 +10,9 @@ from typing import Any, Generic, TypeVar
 from langgraph_om.core.effects import (
     AskModel,
     CallHook,
+    CallWithConfig,
     HookReply,
+    KeepLease,
     ModelReply,
     ReadTally,
     Storage,
@@ -50,8 +52,8 @@ def drive(
 
     A model is answered by a `ModelReply`, a text, or an error; a hook by a `HookReply`, a value or
     an error; a call of the storage by a `StorageReply`, a value or an error; anything else by the
-    reply itself. What the cycle has cost is counted here, and a warning needs no reply. Flows that
-    go on side by side are run one after the other, from the same replies.
+    reply itself. What the cycle has cost is counted here; a warning and a lease to keep need no
+    reply. Flows that go on side by side are run one after the other, from the same replies.
 
     Args:
         flow: The flow.
@@ -110,7 +112,7 @@ class _Run:
         if isinstance(item, ReadTally):
             return self.tally
         self.effects.append(item)
-        if isinstance(item, Warn):
+        if isinstance(item, Warn | KeepLease):
             return None
         if isinstance(item, Together):
             return [self.follow_beside(flow) for flow in item.flows]
@@ -134,7 +136,7 @@ def _read_reply(effect: Any, said: Any) -> Any:
     value = None if error is not None else said
     if isinstance(effect, AskModel):
         return ModelReply(ANSWERED_AT, text=str(value or ""), error=error)
-    if isinstance(effect, CallHook):
+    if isinstance(effect, CallHook | CallWithConfig):
         return HookReply(value, error)
     if isinstance(effect, Storage):
         return StorageReply(value, error)

@@ -24,7 +24,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langgraph_om.errors import ConfigurationError
 
-Role: TypeAlias = Literal["actor", "observer", "reflector"]
+Role: TypeAlias = Literal["actor", "observer", "reflector", "title"]
 """Who a model call speaks for."""
 
 Reply: TypeAlias = (
@@ -37,7 +37,11 @@ Reply: TypeAlias = (
 """One answer: a text, a message, an error to raise, or a function of the messages received."""
 
 _ROLE_KEY = "om_role"
-_RUN_NAMES: dict[str, Role] = {"om_observer": "observer", "om_reflector": "reflector"}
+_RUN_NAMES: dict[str, Role] = {
+    "om_observer": "observer",
+    "om_reflector": "reflector",
+    "om_title": "title",
+}
 _STREAM_PIECES = 1_000  # A long text is streamed in larger pieces instead of a million words.
 
 

@@ -38,6 +38,7 @@ class ScriptedChatModel(OfflineChatModel):
         observer: Reply | Sequence[Reply] = (),
         reflector: Reply | Sequence[Reply] = (),
         *,
+        title: Reply | Sequence[Reply] = (),
         delay: float = 0.0,
         **kwargs: Any,
     ) -> None:
@@ -47,6 +48,7 @@ class ScriptedChatModel(OfflineChatModel):
             actor: The Actor's replies; `"ok"` when there are none.
             observer: The Observer's replies; asking for one when there are none is an error.
             reflector: The Reflector's replies; as for the Observer.
+            title: The replies to the question for a thread's title; as for the Observer.
             delay: Seconds before each answer.
             **kwargs: Options every LangChain chat model has, such as `disable_streaming`.
         """
@@ -56,6 +58,7 @@ class ScriptedChatModel(OfflineChatModel):
                 "actor": _check_script("actor", actor) or ("ok",),
                 "observer": _check_script("observer", observer),
                 "reflector": _check_script("reflector", reflector),
+                "title": _check_script("title", title),
             }
         )
 

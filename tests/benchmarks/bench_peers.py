@@ -18,7 +18,7 @@ from typing import Any
 
 from agents import on_thread
 from bench_bytes import new_saver, stored_bytes
-from bench_prefix import Reuse, rendered
+from bench_prefix import CACHE_MINUTES, Reuse, rendered
 from conversation import Turn, conversation, load, turns
 from facts import Fact, words_of
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -30,13 +30,17 @@ THRESHOLDS = (6_000, 2_000)
 CACHED_PRICE, OUTPUT_PRICE = 0.1, 5.0
 """What a token costs that is read from the provider's cache, and one that is written, against one
 that is read anew. Providers ask for about these."""
+SMALL_PRICE = 0.2
+"""What a token of a small model costs, against the Actor's; providers ask for about this."""
+PAUSE_EVERY, PAUSE_MINUTES = 5, 60.0
+"""A turn in so many comes after a pause that no short cache survives; others after a minute."""
 FACT_EVERY = 7
 """In which messages of a generated conversation a fact is told; odd, so that both tell some."""
 RARE = 3
 """A word tells a message from others when no more messages have it."""
 QUESTION = "Before we stop: what do you remember of all the things I told you?"
 KIB = 1024
-_NOT_FIGURES = ("prompts", "record")
+_NOT_FIGURES = ("prompts", "record", "extra")
 NOTES = f"""\
 The summariser and the Observer are the same rule: it quotes the most telling sentence of a message
 in up to 16 words, and condenses by weight. Which facts stay in a prompt follows from that rule and
@@ -46,6 +50,8 @@ has no option for it); memory's log is condensed at 4/3 of the threshold, its de
 Unchanged prefix: of the prompts' text, what stood there in the call before as well.
 Billed: a token from the cache costs {CACHED_PRICE:g}, a written one {OUTPUT_PRICE:g}. The calls of
 summariser, Observer and Reflector are in it; the Actor's answers and tool definitions are not.
+The same, small model: their tokens at {SMALL_PRICE:g} of the Actor's price. And short cache: one of
+{CACHE_MINUTES:g} minutes, with an hour's pause before each {PAUSE_EVERY}th turn.
 CPU: own time per call of the Actor, all models' left out, less that of full history.
 By one tool call: `recall`, or `read_file` of what deepagents put aside, with the best arguments
 that the prompt allows; whether a model would choose them is not measured.""".splitlines()
@@ -123,11 +129,13 @@ class Outcome:
     prompts: Reuse
     sizes: list[int] = field(default_factory=list)
     """Tokens of the last prompt of each turn."""
+    minutes: float = 0.0
+    """When the last turn was, by the clock of the conversation."""
     waits: int = 0
     """Model calls that a turn waited for, beside the Actor's."""
     extra_calls: int = 0
-    extra_input: float = 0.0
-    """Of the calls beside the Actor's, what was read of the cache at its price."""
+    extra: list[Reuse] = field(default_factory=list)
+    """The prompts of each model beside the Actor's."""
     extra_output: int = 0
     read: int = 0
     """Tokens of all prompts beside the Actor's, at no other price."""
@@ -156,13 +164,20 @@ class Outcome:
     @property
     def billed(self) -> float:
         """What all calls cost, in tokens that are read anew; the Actor's answers left out."""
-        return read_price(self.prompts) + self.extra_input + OUTPUT_PRICE * self.extra_output
+        return self.bill()
+
+    def bill(self, price: float = 1.0, *, is_cache_short: bool = False) -> float:
+        """The same where the models beside the Actor's are cheaper, or the cache forgets."""
+        others = sum(read_price(each, is_cache_short=is_cache_short) for each in self.extra)
+        own = read_price(self.prompts, is_cache_short=is_cache_short)
+        return own + price * (others + OUTPUT_PRICE * self.extra_output)
 
 
-def read_price(prompts: Reuse) -> float:
+def read_price(prompts: Reuse, *, is_cache_short: bool = False) -> float:
     if not prompts.calls:
         return 0.0
-    return prompts.tokens * (1 - prompts.share * (1 - CACHED_PRICE))
+    share = prompts.share_in_time if is_cache_short else prompts.share
+    return prompts.tokens * (1 - share * (1 - CACHED_PRICE))
 
 
 def replay(
@@ -210,7 +225,10 @@ def _turn(
     outcome.seconds += spent - (sum(model.seconds for model in models) - in_models)
     outcome.waits += sum(part["type"] == "data-om-observation-start" for part in parts)
     prompt = actor.calls[-1]["messages"]
-    outcome.sizes.append(actor.measure()[-1])
+    outcome.minutes += PAUSE_MINUTES if outcome.turns % PAUSE_EVERY == 0 else 1.0
+    outcome.sizes.append(actor.measure(outcome.minutes)[-1])
+    for model in agent.models:
+        model.measure(outcome.minutes)
     outcome.answers += 1
     agent.note()
     return prompt
@@ -218,10 +236,10 @@ def _turn(
 
 def _judge_models(agent: Agent, outcome: Outcome) -> None:
     for model in agent.models:
-        model.measure()
+        model.measure(outcome.minutes)
         outcome.extra_calls += model.prompts.calls
         outcome.calls.append(model.prompts.calls)
-        outcome.extra_input += read_price(model.prompts)
+        outcome.extra.append(model.prompts)
         outcome.extra_output += model.written
         outcome.read += model.prompts.tokens
     if agent.waits:
@@ -302,6 +320,8 @@ COLUMNS = [
     "unchanged prefix",
     "billed",
     "of full history",
+    "the same, small model",
+    "and short cache",
     "calls waited for",
     "other calls",
     "CPU per call, beyond bare",
@@ -359,6 +379,8 @@ def _row(each: Outcome, full: Outcome) -> list[object]:
         f"{each.prompts.share:.3f}",
         f"{each.billed:,.0f}",
         f"{each.billed / full.billed:.2f}",
+        f"{each.bill(SMALL_PRICE) / full.bill():.2f}",
+        f"{each.bill(SMALL_PRICE, is_cache_short=True) / full.bill(is_cache_short=True):.2f}",
         each.waits,
         each.extra_calls - each.waits,
         "-" if each is full else f"{beyond * 1000:+.1f} ms",

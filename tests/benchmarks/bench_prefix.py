@@ -29,6 +29,8 @@ KEEP = 0.2
 """The part of the threshold that summarisation keeps; also what memory keeps by default."""
 SUMMARY_WORDS, SUMMARY_LINES = 12, 40
 """How much of a message goes into a summary, and of how many; about 500 tokens in all."""
+CACHE_MINUTES = 5.0
+"""How long a provider keeps a prompt at least; Anthropic's default."""
 _TAG = re.compile(r"<[^<>]{0,200}>")
 
 
@@ -39,21 +41,32 @@ class Reuse:
     calls: int = 0
     characters: int = 0
     unchanged: int = 0
+    in_time: int = 0
+    """Of the unchanged characters, those of calls that came while a short cache had them."""
     tokens: int = 0
     largest: int = 0
     waits: int = 0
     """Model calls that a turn waited for, beside the Actor's."""
     _before: str = ""
+    _at: float = 0.0
 
     @property
     def share(self) -> float:
         return self.unchanged / self.characters
 
-    def add(self, prompt: Sequence[BaseMessage]) -> None:
+    @property
+    def share_in_time(self) -> float:
+        return self.in_time / self.characters
+
+    def add(self, prompt: Sequence[BaseMessage], at: float = 0.0) -> None:
+        """Add a call; `at` is its time in minutes."""
         text = "".join(map(rendered, prompt))
         self.calls += 1
         self.characters += len(text)
-        self.unchanged += common_prefix(text, self._before)
+        unchanged = common_prefix(text, self._before)
+        self.unchanged += unchanged
+        self.in_time += unchanged if at - self._at <= CACHE_MINUTES else 0
+        self._at = at
         size = tokens(prompt)
         self.tokens += size
         self.largest = max(self.largest, size)

@@ -32,10 +32,11 @@ from langgraph_om.testing import (
 FORMS = ("edits", "rewrite")
 LATER = (1, 5, 20)
 """After how many reflections facts are counted."""
-BUDGET = 2_500
+MESSAGE_TOKENS, OBSERVATION_TOKENS = 892, 1_190
 QUESTIONS = 1.3
 NOTES = f"""\
-No Actor: messages are given to memory two at a time, within {BUDGET} tokens for log and window.
+No Actor: messages are given to memory two at a time. Thresholds: {MESSAGE_TOKENS} tokens of
+messages, {OBSERVATION_TOKENS} of observations.
 Facts kept: of those in messages that were observed by then, how many the log tells.
 Changed: of the log's bytes before a reflection, those from the first that is another afterwards; so
 much of the prompt a provider's cache can not use again.
@@ -74,14 +75,13 @@ def follow(
     observe = RoughObserver(SEED).reply if is_rough else ExtractiveObserver().reply
     reflect = RoughReflector(SEED).reply if is_rough else ExtractiveReflector().reply
     reflector = Metered(reflector=reflect)
-    reflection: Any = {"model": reflector, "form": form}
+    reflection: Any = {"model": reflector, "form": form, "observation_tokens": OBSERVATION_TOKENS}
     course = Course(form + ROUGHLY * is_rough)
     record: Any = None
     log, generation = "", 0
     with ObservationalMemory(
-        observation={"model": Metered(observer=observe)},
+        observation={"model": Metered(observer=observe), "message_tokens": MESSAGE_TOKENS},
         reflection=reflection,
-        token_budget=BUDGET,
         buffering=InlineBuffering(),
         clock=noon,
     ) as memory:

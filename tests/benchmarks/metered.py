@@ -45,12 +45,12 @@ class Metered(ScriptedChatModel):
     def seconds(self) -> float:
         return sum(self._seconds)
 
-    def measure(self) -> list[int]:
-        """Add the calls since the last time, and return the size of each prompt."""
+    def measure(self, at: float = 0.0) -> list[int]:
+        """Add the calls since the last time, of this minute; return the size of each prompt."""
         sizes: list[int] = []
         for call in self.calls:
             before = self._prompts.tokens
-            self._prompts.add(call["messages"])
+            self._prompts.add(call["messages"], at)
             sizes.append(self._prompts.tokens - before)
         self.calls.clear()
         return sizes

@@ -71,7 +71,8 @@ def percent(part: float) -> str:
 
 def text_table(report: Report) -> str:
     """A report as aligned text."""
-    rows = [list(map(str, row)) for row in [report.columns, *report.rows]]
+    width = len(report.columns)
+    rows = [[*map(str, row), *[""] * (width - len(row))] for row in [report.columns, *report.rows]]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(

@@ -40,7 +40,7 @@ def test_a_long_result_is_recalled() -> None:
     def prepare(lines: int) -> Work:
         text = "".join(f"line {number} of the log\n" for number in range(lines))
         source = StateSource("t1", [("m0", ToolMessage(text, tool_call_id="c"), None)])
-        scope = RecallScope("thread", "t1", has_search=False, timezone=UTC)
+        scope = RecallScope("thread", "t1", timezone=UTC)
         places = (0, len(text) // 2, len(text) - 100)
 
         def work() -> None:

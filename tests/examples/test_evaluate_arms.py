@@ -63,7 +63,7 @@ def memories_parts() -> set[str]:
     return {"observer", "reflector", "summarizer"}
 
 
-@pytest.mark.parametrize("tokens", [120, 200, 400])
+@pytest.mark.parametrize("tokens", [200, 300, 400])
 def test_every_arm_keeps_to_the_same_room(tokens: int, evaluation: Evaluation) -> None:
     found = evaluation.figures(LOCOMO, "--arms", "all", "--prompt-tokens", tokens, "--limit", 1)
     assert found["prompt tokens"] == tokens

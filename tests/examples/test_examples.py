@@ -110,6 +110,7 @@ def tokens(name: str, printed: str) -> int:
 def test_example_says_what_to_install(example: str, package: str, extras: str) -> None:
     done = run_program(
         f"import runpy, sys; sys.modules[{package!r}] = None; sys.argv = [{example!r}]; "
+        f"sys.path.insert(0, {str(EXAMPLES)!r}); "
         f"runpy.run_path({str(EXAMPLES / example)!r}, run_name='__main__')"
     )
     assert done.returncode == 1
@@ -127,42 +128,143 @@ def trip(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return db, succeed("quickstart.py", "--db", db)
 
 
-def test_quickstart_observes_reflects_and_shortens_the_prompt(trip: tuple[Path, str]) -> None:
+def number(pattern: str, printed: str) -> list[int]:
+    """Return the numbers of the line that a pattern of one group each matches."""
+    found = re.search(pattern.replace("#", r"([\d,]+)"), printed, re.MULTILINE)
+    assert found, f"no {pattern!r} in:\n{printed[-2000:]}"
+    return [int(group.replace(",", "")) for group in found.groups()]
+
+
+def sizes(printed: str) -> tuple[int, int, int, int]:
+    """Return messages and tokens of the history, and of what the agent sees."""
+    full = number(r"^full history: +# messages, # tokens$", printed)
+    seen = number(r"^the agent sees: # messages, # tokens", printed)
+    return full[0], full[1], seen[0], seen[1]
+
+
+def dollars(line: str) -> list[float]:
+    return [float(price) for price in re.findall(r"\$(\d+\.\d\d)\b", line)]
+
+
+@pytest.fixture(scope="module")
+def in_full() -> str:
+    """What the quickstart prints when asked for everything."""
+    return succeed("quickstart.py", "--verbose")
+
+
+def test_quickstart_is_a_long_talk_told_in_short(trip: tuple[Path, str]) -> None:
     printed = trip[1]
     assert printed.startswith("Models: offline")
-    assert figure("observer calls", printed) >= 1
-    assert figure("reflections", printed) >= 1
-    assert tokens("the Actor sees", printed) < tokens("full history", printed)
-    assert re.search(r"^ +\* 🔴 \(08:52\) User: Our budget is 1,800", printed, re.MULTILINE)
+    assert len(printed.splitlines()) <= 70
+    days = re.findall(r"^\w+day, \d+ (?:May|June) 2026$", printed, re.MULTILINE)
+    assert len(days) == 8
+    asked = printed.count("\nYou: ")
+    left_out = map(int, re.findall(r"… (\d+) more question", printed))
+    assert asked + sum(left_out) == 64
+    messages, tokens, _, _ = sizes(printed)
+    assert messages >= 180
+    assert 20_000 <= tokens <= 40_000
 
 
-def test_quickstart_tells_the_whole_story(trip: tuple[Path, str]) -> None:
-    printed = trip[1]
-    days = re.findall(r"^\w+day, \d\d May 2026$", printed, re.MULTILINE)
-    said = printed.count("\nYou: ")
-    assert len(days) == 5
-    assert said >= 24
-    assert printed.count("\n   calls ") >= 5
-    assert printed.index("You are. Night train on 19 June") > printed.index("\nMonday, 11 May 2026")
+def test_quickstart_observes_reflects_and_shortens_the_prompt(trip: tuple[Path, str]) -> None:
+    messages, full, shown, seen = sizes(trip[1])
+    assert shown < messages / 5
+    assert seen < full / 4
+    assert min(number(r"after # observations and # reflections$", trip[1])) >= 2
+    found = re.findall(r"^   \w+ \d+, 2026  🔴 \(\d\d:\d\d\) .+$", trip[1], re.MULTILINE)
+    assert len(found) == 8
+    assert number(r"^The observation log, # of its # lines:$", trip[1])[0] == 8
 
 
-def test_quickstart_dates_every_observation_within_the_story(trip: tuple[Path, str]) -> None:
-    dates = set(re.findall(r"^ *Date: (.+)$", trip[1], re.MULTILINE))
-    assert dates <= {f"May {day}, 2026" for day in (4, 6, 7, 9, 11)}
+FROM_MEMORY = re.compile(
+    r"^You: (?P<asked>.+)\nAgent: You told me on (?P<day>\w+ \d+): (?P<fact>.+)\n"
+    r"   <- answered from an observation of (?P=day); "
+    r"the message itself, (?P<back>\d+) messages back, is no longer in the prompt$",
+    re.MULTILINE,
+)
 
 
-def test_quickstart_continues_the_thread(trip: tuple[Path, str]) -> None:
-    db, first = trip
-    printed = succeed("quickstart.py", "--db", db)
-    before = re.search(r"^full history: +(\d+) messages", first, re.MULTILINE)
-    assert before is not None
-    assert f"The thread goes on after {before[1]} messages." in printed
-    assert figure("full history", printed) == int(before[1]) + 2
-    assert tokens("the Actor sees", printed) < tokens("full history", printed)
+def test_quickstart_marks_what_is_answered_from_memory(
+    trip: tuple[Path, str], in_full: str
+) -> None:
+    found = [match.groupdict() for match in FROM_MEMORY.finditer(trip[1])]
+    assert [fact["day"] for fact in found] == [
+        *("May 4", "May 7", "May 16", "May 24", "May 4", "May 4")
+    ]
+    for fact, word in zip(
+        found, ("hazelnuts", "19 to 26 June", "KX-4471", "7305", "1,800", "window"), strict=True
+    ):
+        assert word in fact["fact"]
+        # Counted in the whole talk, with the question; a call is two messages, with its result.
+        before = in_full[: in_full.index(f"\nYou: {fact['asked']}")]
+        source = [at.start() for at in re.finditer(rf"^You: .*{word}", before, re.MULTILINE)][-1]
+        between = re.findall(r"^(?:You:|Agent:|   calls) ", before[source:], re.MULTILINE)
+        assert int(fact["back"]) == len(between) + between.count("   calls ") + 1
+    assert in_full.count("\n   <- answered from an observation of ") == len(found)
 
 
-def test_quickstart_says_what_memory_does_in_short_phrases(trip: tuple[Path, str]) -> None:
-    told = re.findall(r"^   memory: (.+)$", trip[1], re.MULTILINE)
+def test_quickstart_marks_nothing_that_was_not_answered_from_memory() -> None:
+    done = run_program(
+        f"import sys; sys.path.insert(0, {str(EXAMPLES)!r}); import quickstart; "
+        "from langgraph_om.testing import *; model = ScriptedChatModel('I do not know.', "
+        "observer=ExtractiveObserver().reply, reflector=ExtractiveReflector().reply); "
+        "quickstart.real_model = lambda: model; sys.argv = ['quickstart.py']; quickstart.main()"
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "<-" not in done.stdout
+    assert sizes(done.stdout)[0] == 2 * 64
+    assert "Offline" not in done.stdout
+
+
+BILL = (
+    r"^   your agent's model read # tokens with memory .+, # without .+\n"
+    r"   memory's models read # tokens and wrote #, in # calls .+\n"
+)
+
+
+def test_quickstart_gives_a_bill_that_adds_up(trip: tuple[Path, str]) -> None:
+    read, full, memory_read, memory_wrote, calls = number(BILL, trip[1])
+    bill = trip[1].partition("\nWhat it cost:\n")[2].splitlines()
+    agent, memory, in_all, cached = map(dollars, bill[:4])
+    assert agent == pytest.approx([read * 3 / 1e6, full * 3 / 1e6], abs=0.006)
+    assert memory == pytest.approx([(memory_read * 0.3 + memory_wrote * 2.5) / 1e6], abs=0.006)
+    assert in_all == pytest.approx([agent[0] + memory[0], agent[1]], abs=0.001)
+    assert in_all[0] < in_all[1] / 2
+    assert f"memory saves {1 - in_all[0] / in_all[1]:.0%}" in bill[2]
+    assert cached[0] < in_all[0]
+    assert cached[1] < in_all[1]
+    assert calls >= sum(number(r"after # observations and # reflections$", trip[1]))
+    first, questions, history = number(r"^   it paid from question # of # on, at # tokens", trip[1])
+    assert 1 < first < questions == 64
+    assert 0 < history < sizes(trip[1])[1]
+    assert "leave memory off for shorter chats" in bill[4]
+    assert bill[5].startswith("   assumed (--price): $3 per million")
+    assert bill[6].startswith("Offline, the observations are extracts")
+
+
+def test_quickstart_reckons_with_other_prices() -> None:
+    printed = succeed("quickstart.py", "--price", 1, 20, 200)
+    bill = printed.partition("\nWhat it cost:\n")[2].splitlines()
+    agent, memory, in_all = map(dollars, bill[:3])
+    read, full, memory_read, memory_wrote, _ = number(BILL, printed)
+    assert agent == pytest.approx([read / 1e6, full / 1e6], abs=0.006)
+    assert memory == pytest.approx([(memory_read * 20 + memory_wrote * 200) / 1e6], abs=0.006)
+    assert in_all[0] > in_all[1]
+    assert f"memory costs {in_all[0] / in_all[1] - 1:.0%} more" in bill[2]
+    assert "it did not pay" in bill[4]
+    refused = run("quickstart.py", "--price", 3, -1, 2)
+    assert refused.returncode == 2
+    assert "--price is [3.0, -1.0, 2.0]" in refused.stderr
+
+
+def test_quickstart_tells_the_whole_story_when_asked(in_full: str) -> None:
+    assert in_full.count("\nYou: ") == 64
+    assert in_full.count("\n   calls ") >= 30
+    assert in_full.index("Have a lovely week") > in_full.index("\nThursday, 18 June 2026")
+    assert re.search(r"^ +\* 🔴 \(08:52\) User: Our budget is 1,800", in_full, re.MULTILINE)
+    shown, lines = number(r"^The observation log, # of its # lines:$", in_full)
+    assert shown == lines
+    told = re.findall(r"^   memory: (.+)$", in_full, re.MULTILINE)
     assert {re.sub(r"\d+", "N", phrase).replace("chunks", "chunk") for phrase in told} == {
         "buffering N tokens of messages",
         "buffered N tokens of messages in N",
@@ -172,49 +274,54 @@ def test_quickstart_says_what_memory_does_in_short_phrases(trip: tuple[Path, str
         "activated what was condensed: N became N",
     }
     assert re.search(
-        r"\(messages \d+/600, .*; [1-9] chunks? ready, \d at work\)$", trip[1], re.MULTILINE
+        r"\(messages \d+/2400, .*; [1-9] chunks? ready, \d at work\)$", in_full, re.MULTILINE
     )
 
 
-def test_quickstart_cuts_observations_short_unless_asked(trip: tuple[Path, str]) -> None:
-    def formed(printed: str) -> list[int]:
-        blocks = re.findall(r"(?m)^   memory: buffered .*\n((?:      .*\n)*)", printed)
-        return [block.count("\n") for block in blocks]
-
-    assert max(formed(trip[1])) == 7
-    assert re.search(r"^      … \d+ more$", trip[1], re.MULTILINE)
-    in_full = succeed("quickstart.py", "--verbose")
-    assert sum(formed(in_full)) >= sum(formed(trip[1]))
-    assert not re.search(r"^      … \d+ more$", in_full, re.MULTILINE)
-    assert re.search(r"condensed \d+ to \d+, for later\n      Date: ", in_full)
+def test_quickstart_dates_every_observation_within_the_story(in_full: str) -> None:
+    dates = set(re.findall(r"^ *Date: (.+)$", in_full, re.MULTILINE))
+    assert dates == {
+        *(f"May {day}, 2026" for day in (4, 6, 7, 11, 16, 24)),
+        *("Jun 6, 2026", "Jun 18, 2026"),
+    }
 
 
-SPENT = (
-    r"^memory spent: ([\d,]+) calls, ([\d,]+) tokens in, ([\d,]+) out; your agent's input was "
-    r"([\d,]+) tokens with memory, ([\d,]+) without$"
-)
-
-
-def test_quickstart_adds_up_what_memory_costs(trip: tuple[Path, str]) -> None:
-    found = re.search(SPENT, trip[1], re.MULTILINE)
-    assert found is not None
-    calls, read, written, sent, full = (int(number.replace(",", "")) for number in found.groups())
-    assert calls >= figure("observer calls", trip[1])
-    assert 0 < written < read
-    assert figure("observer calls", trip[1]) < sent < full
-    assert trip[1].splitlines()[-1].startswith("Offline, the observations are extracts")
-
-
-def test_quickstart_loses_no_job_between_two_runs(trip: tuple[Path, str], tmp_path: Path) -> None:
-    first = trip[1]
-    assert first.rindex("\nAgent: ") < first.rindex("   memory: buffered "), "nothing was at work"
+def test_quickstart_continues_the_thread(trip: tuple[Path, str], tmp_path: Path) -> None:
     db = tmp_path / "trip.sqlite"
     shutil.copy(trip[0], db)
-    printed = succeed("quickstart.py", "--db", db)
+    printed = succeed("quickstart.py", "--db", db, "--verbose")
+    before = sizes(trip[1])[0]
+    assert f"The thread goes on after {before} messages." in printed
+    assert sizes(printed)[0] == before + 4
+    assert sizes(printed)[3] < sizes(printed)[1]
     assert re.search(
-        r"\(messages .*; [1-9]\d* chunks? ready, (?:reflection ready, )?0 at work\)", printed
+        r"^Agent: You told me on May 16: Dinner: Gostilna Rupa, ", printed, re.MULTILINE
     )
-    assert "lost" not in printed
+    assert re.search(r"^Agent: You told me on May 7: .* 7 July", printed, re.MULTILINE)
+    assert printed.count("\n   <- answered from an observation of ") == 2
+    assert "it paid from the first question of this run on" in printed
+
+
+def test_quickstart_loses_no_job_between_two_runs(tmp_path: Path) -> None:
+    def play(turns: int) -> str:
+        done = run_program(
+            f"import sys, time; sys.path.insert(0, {str(EXAMPLES)!r}); import quickstart; "
+            f"story = quickstart.read_turns('story')[:{turns}]; "
+            "quickstart.read_turns = lambda section: story; "
+            "Slow = quickstart.ExtractiveObserver; observe = Slow.reply; "
+            "Slow.reply = lambda *call: (time.sleep(2), observe(*call))[1]; "
+            f"sys.argv = ['', '--verbose', '--db', {str(tmp_path / 'trip.sqlite')!r}]; "
+            "quickstart.main()"
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        return done.stdout
+
+    first = play(7)
+    assert first.rindex("\nAgent: ") < first.rindex("   memory: buffered "), "nothing was at work"
+    second = play(8)
+    assert "The thread goes on after " in second
+    assert "; 1 chunk ready, 0 at work)" in second
+    assert "memory: buffer" not in second
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
@@ -222,10 +329,13 @@ def test_quickstart_shows_three_bars_on_a_terminal() -> None:
     printed = on_terminal("quickstart.py")
     for bar in ("messages ", "observations ", "buffered "):
         assert f"\x1b[2K{bar}" in printed or f"\n{bar}" in printed
-    assert re.search(r"[1-9]\d* of 600 tokens", printed)
+    # They keep pace: each question moves them while it is shown above them.
+    shown = re.findall(r"You: \S+ \S+", printed)
+    assert len(set(shown)) >= 55
+    assert len(set(re.findall(r"([\d,]+) of 2,400 tokens", printed))) >= 60
     assert re.search(r"[1-9] chunks? ready, \d at work", printed)
-    assert "of 100 tokens" not in printed
-    assert "600, observations" not in printed
+    assert "of 100 tokens" not in printed.partition("2,400")[2]
+    assert "2400, observations" not in printed
 
 
 def on_terminal(example: str, *options: object) -> str:
@@ -711,7 +821,6 @@ def test_threads_of_a_user_share_what_they_know() -> None:
     noor, _, bob = printed.partition("\nbob, ")
     assert "Agent: No walnuts. Adaeze is your lead." in noor
     assert noor.count('<thread id="thread-') >= 2
-    assert '<other-conversation id="thread-' in noor
     assert "Agent: I know of nothing. I do not know Adaeze." in bob
 
 
@@ -738,3 +847,53 @@ def test_postgres_says_what_it_is_skipped_for(package: str) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.startswith("Skipped: ")
     assert "pip install 'langgraph-om[postgres]'" in done.stdout
+
+
+# --- working_memory ------------------------------------------------------------------------------
+
+
+def test_working_memory_is_kept_across_threads_and_checked() -> None:
+    profile, _, tasks = succeed("working_memory.py").partition("\nTasks after a schema")
+    assert profile.index("City: Tromsø\n    | - Time zone:\n") < profile.index("Time zone: CET")
+    assert (
+        "Noor, thread 'friday': Do you know where I live?\n    Agent: You live in Tromsø."
+        in profile
+    )
+    assert "Nothing was written: `tasks.0.hours`" in tasks
+    before, after = tasks.split("Forget the project")
+    assert '"project": "Boat"' in before
+    assert '"project": "Boat"' not in after
+    assert '"hours": 6' in after
+    assert after.rstrip().endswith('"project": "Spring"}')
+
+
+def test_scale_prints_what_the_docs_show() -> None:
+    page = (EXAMPLES.parent / "docs" / "scale.md").read_text(encoding="utf-8")
+    assert succeed("scale.py").strip() in page
+
+
+def test_scale_finds_where_workers_and_the_database_are_busy_all_the_time() -> None:
+    found = succeed("scale.py", "--conversations", 100, 1000, "--workers", 1, "--minutes", 30)
+    busy = re.search(r"workers busy, %\s+(\S+)\s+(\S+)", found)
+    waits = re.search(r"job waits for a worker, s, 99 %\s+(\S+)\s+(\S+)", found)
+    most = re.search(r"workers: busy all the time from (\d+)", found)
+    assert busy
+    assert waits
+    assert most
+    assert 8 < float(busy[1]) < 18
+    assert float(busy[2]) > 95
+    assert float(waits[1]) < 1 < float(waits[2])
+    assert 700 < int(most[1]) < 900
+
+
+# --- memory_pictures -----------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no browser is installed")
+def test_pictures_of_the_page_are_small_and_of_two_schemes(tmp_path: Path) -> None:
+    succeed("memory_pictures.py", tmp_path)
+    light, dark = ((tmp_path / f"memory-{name}.png").read_bytes() for name in ("light", "dark"))
+    assert light != dark
+    for picture in (light, dark):
+        assert picture.startswith(b"\x89PNG")
+        assert 20_000 < len(picture) < 150_000

@@ -8,19 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import shutil
-import signal
-import socket
 import subprocess
 import sys
-import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,9 +23,13 @@ import pytest
 
 pytest.importorskip("langgraph_cli")
 
-from langgraph_sdk import get_client, get_sync_client
-from langgraph_sdk.client import LangGraphClient, SyncLangGraphClient
+from langgraph_sdk.client import LangGraphClient
 from langgraph_sdk.errors import BadRequestError
+
+from langgraph_om import ObservationalMemory
+from langgraph_om.cli.main import main
+from langgraph_om.testing import ScriptedChatModel
+from support.langgraph_server import COMPLAINTS, Server, check_log, serve
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs process groups")
 
@@ -43,7 +41,6 @@ HOOK = "ObservationalMemoryMiddleware.before_model"
 MEMORY_NODES = {"om_status", "om_observe", "om_reflect", "om_activate", "om_buffer"}
 BUFFERINGS = ("waiting", "inline", "parallel")
 """Graphs of `MORE` that buffer in other ways than the example, or not at all."""
-COMPLAINTS = re.compile(r"Blocking call|Traceback \(most recent call last\)")
 SECRETS = ("<observations>", "<conversation>", "current-task", "om_observer", "om_reflector")
 """What stands only in calls of the Observer and the Reflector."""
 
@@ -127,58 +124,6 @@ blocking = builder.compile()
 # --- The server ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Server:
-    url: str
-    log: Path
-
-    def client(self) -> LangGraphClient:
-        return get_client(url=self.url, api_key=None)
-
-    def sync_client(self) -> SyncLangGraphClient:
-        return get_sync_client(url=self.url, api_key=None)
-
-
-def environment() -> dict[str, str]:
-    """Nothing that asks a model, sends traces, counts users or looks for newer versions."""
-    unwanted = re.compile(r"(LANGSMITH|LANGCHAIN|LANGGRAPH)_|(GOOGLE|GEMINI|OPENAI)_API_KEY$")
-    kept = {name: value for name, value in os.environ.items() if not unwanted.match(name)}
-    return {
-        **kept,
-        "LANGSMITH_TRACING": "false",
-        "LANGGRAPH_CLI_NO_ANALYTICS": "1",
-        "LANGGRAPH_NO_VERSION_CHECK": "true",
-        "PYTHONUTF8": "1",
-        "NO_COLOR": "1",
-    }
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
-
-
-def wait_until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    give_up = time.monotonic() + 60
-    while process.poll() is None and time.monotonic() < give_up:
-        with suppress(urllib.error.URLError, TimeoutError):
-            urllib.request.urlopen(f"{url}/ok", timeout=5).close()  # noqa: S310
-            return
-        time.sleep(0.1)
-    pytest.fail(f"the server does not answer:\n{log.read_text(encoding='utf-8')[-3000:]}")
-
-
-def stop(process: subprocess.Popen[bytes]) -> None:
-    for mildness in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, mildness)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(10)
-            return
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The example and `MORE`, served from a copy, because the server writes beside its graphs."""
@@ -189,33 +134,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     names = (*BUFFERINGS, "stuck", "snapshots", "blocking")
     settings["graphs"] |= {name: f"./more.py:{name}" for name in names}
     (folder / "langgraph.json").write_text(json.dumps(settings), encoding="utf-8")
-    port, log = free_port(), folder.parent / "server.log"
-    options = ("--host", "127.0.0.1", "--port", str(port), "--n-jobs-per-worker", "8")
-    with (
-        log.open("wb") as output,
-        subprocess.Popen(  # noqa: S603
-            [sys.executable, "-m", "langgraph_cli", "dev", "--no-browser", "--no-reload", *options],
-            cwd=folder,
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        ) as process,
-    ):
-        try:
-            started = Server(f"http://127.0.0.1:{port}", log)
-            wait_until_ready(process, started.url, log)
-            check_log(log)
-            yield started
-        finally:
-            stop(process)
-
-
-def check_log(log: Path, start: int = 0) -> None:
-    said = log.read_bytes()[start:].decode()
-    if found := COMPLAINTS.search(said):
-        pytest.fail(said[max(0, found.start() - 500) :][:6000])
+    with serve(folder) as started:
+        check_log(started.log)
+        yield started
 
 
 @pytest.fixture
@@ -242,7 +163,7 @@ SAID = [
     "Keep the volumes at the desk for me, I arrive at about 5 in the afternoon.",
     "I changed my mind: only volumes 1 and 3, the second one I have at home.",
     "My daughter Ida is 9 and loves books about whales; please add 2 of them.",
-    "Her own card is number 20-118, and she may borrow 6 books.",
+    "She has a pass of her own now, and she may borrow 6 books.",
     "On Monday I bring back the 4 novels that I borrowed in October.",
     "I paid the fee of 12 euros for this year at the counter.",
     "Please send reminders to Mill Street 7 instead of Harbour Road 3.",
@@ -341,7 +262,7 @@ def test_assistants_are_those_of_the_example(server: Server) -> None:
     with server.sync_client() as client:
         found = client.assistants.search(limit=100)
     served = json.loads((EXAMPLE / "langgraph.json").read_text(encoding="utf-8"))["graphs"]
-    assert set(served) == set(NODES)
+    assert set(served) == {*NODES, "profile"}
     assert set(served) <= {assistant["graph_id"] for assistant in found}
 
 
@@ -384,7 +305,8 @@ async def test_memory_is_in_the_state_and_not_asked_for(server: Server, graph: s
 async def test_settings_of_an_assistant_are_a_form(server: Server) -> None:
     async with server.client() as client:
         schemas = await schemas_of(client, "own_graph")
-    assert set(schemas["context_schema"]["properties"]) == {"om_enabled", "resource_id"}
+    context = set(schemas["context_schema"]["properties"])
+    assert context == {"om_enabled", "om_read_only", "resource_id"}
 
 
 # --- What a turn streams -------------------------------------------------------------------------
@@ -759,3 +681,94 @@ async def test_cancelled_while_the_turn_waits(server: Server) -> None:
         after = await values(client, thread)
     assert after["messages"][-1]["content"] == "Noted: Never mind."
     assert after["om"]["log"] == []
+
+
+# --- The command ---------------------------------------------------------------------------------
+
+
+async def test_the_command_shows_and_changes_what_a_server_remembers(
+    server: Server, talks: dict[str, Talk], capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with server.client() as client:
+        thread = await copied(client, talks["agent"].thread)
+        where = ("--url", server.url, "--thread", thread)
+
+        async def run(*arguments: str, code: int = 0) -> str:
+            assert await asyncio.to_thread(main, arguments) == code
+            return capsys.readouterr().out
+
+        assert thread in await run("list", "--url", server.url, "--limit", "50")
+        log = (await values(client, thread))["om"]["log"]
+        assert log[0]["text"].split("\n")[1] in await run("show", *where)
+        await run("remember", "User likes tea", *where)
+        told = (await values(client, thread))["om"]["log"][-1]
+        assert "User likes tea (noted by a person)" in told["text"]
+        await run("forget", "zebra", *where, code=4)
+        await run("undo", *where)
+        assert "likes tea" not in await run("show", *where)
+        assert "generation" in await run("history", *where)
+
+
+# --- The pages -----------------------------------------------------------------------------------
+
+
+def fetch(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=30) as answer:  # noqa: S310
+        text: str = answer.read().decode("utf-8")
+    return text
+
+
+async def named_thread(server: Server) -> str:
+    """Make a thread with observations, and with a title that a person set."""
+    async with server.client() as client:
+        thread = await new_thread(client)
+        for text in SAID[:3]:
+            await say(client, thread, "waiting", text * 3)
+        title = ObservationalMemory(ScriptedChatModel()).set_title("Books & <whales>")
+        await client.threads.update_state(thread, {"om": title})
+        assert (await values(client, thread))["om"]["log"]
+    return thread
+
+
+async def test_a_profile_is_in_the_server_s_store_and_known_in_every_thread(
+    server: Server,
+) -> None:
+    async with server.client() as client:
+        first, second = await new_thread(client), await new_thread(client)
+        await say(client, first, "profile", "I am Noor.")
+        await say(client, first, "profile", "I live in Bergen.")
+        await say(client, second, "profile", "Where do I live?")
+        known = await values(client, second)
+        kept = await client.store.search_items(["langgraph_om"])
+    assert known["messages"][-1]["content"] == "You live in Bergen."
+    assert known["working_memory"] == {"name": "Noor", "city": "Bergen"}
+    assert {(*item["value"]["path"], item["value"]["value"]) for item in kept["items"]} == {
+        ("name", "Noor"),
+        ("city", "Bergen"),
+    }
+
+
+async def test_memories_are_pages_of_the_server(server: Server) -> None:
+    thread = await named_thread(server)
+    listed = await asyncio.to_thread(fetch, f"{server.url}/memory")
+    assert f'<a href="memory/{thread}">Books &amp; &lt;whales&gt;</a>' in listed
+    page = await asyncio.to_thread(fetch, f"{server.url}/memory/{thread}?history")
+    assert "Memory of Books &amp; &lt;whales&gt;" in page
+    assert "Noor" in page
+    assert "<form" not in page
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no browser is installed")
+async def test_a_browser_opens_the_pages_of_the_server(server: Server, tmp_path: Path) -> None:
+    thread = await named_thread(server)
+    options = ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}")
+
+    def browse(path: str) -> str:
+        command = ["chromium", *options, "--dump-dom", f"{server.url}{path}"]
+        done = subprocess.run(command, capture_output=True, timeout=120, check=True)  # noqa: S603
+        return done.stdout.decode("utf-8")
+
+    assert "Books &amp; &lt;whales&gt;" in await asyncio.to_thread(browse, "/memory")
+    shown = await asyncio.to_thread(browse, f"/memory/{thread}")
+    assert '<h1 dir="auto">Memory of Books &amp; &lt;whales&gt;</h1>' in shown
+    assert "Noor" in shown

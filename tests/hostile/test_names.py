@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -21,18 +22,20 @@ from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import Group
 from langgraph_om.testing import ScriptedChatModel
-from support.material import COUNTERS, TAGS, examples, ids, tags_in, texts
+from support.examples import examples
+from support.material import COUNTERS, TAGS, ids, tags_in, texts
+from support.real_ids import real_conversations
 
 COUNTER = COUNTERS[0]
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 LONG = "I am planning a trip to Lisbon, and my sister joins me. " * 12
 
 
-def remembering() -> ObservationalMemory:
+def remembering(message_tokens: int = 200) -> ObservationalMemory:
     model = ScriptedChatModel(observer="<observations>\n* User said it\n</observations>")
     return ObservationalMemory(
         model,
-        observation={"message_tokens": 200, "buffer_tokens": False},
+        observation={"message_tokens": message_tokens, "buffer_tokens": False},
         buffering=InlineBuffering(),
         retrieval=True,
     )
@@ -57,6 +60,51 @@ def test_every_message_is_shown_or_observed_whatever_its_id(keys: list[str]) -> 
     state = {"messages": messages, "om": record}
     answer = memory.recall(state, {"configurable": {"thread_id": "t"}})
     assert answer["count"] == len(keys) or answer["hasNextPage"]
+
+
+def _disguise(message: BaseMessage, way: str, key: str, moment: str) -> BaseMessage:
+    """Give a message another id or time, as somebody would who wants to confuse memory."""
+    changes: dict[str, dict[str, Any]] = {
+        "as it is": {},
+        "odd id": {"id": key},
+        "other case": {"id": message.id.swapcase() if message.id else None},
+        "longer": {"id": f"{message.id}{key[:5]}"},
+        "odd time": {"additional_kwargs": {"created_at": moment}},
+        "two times": {
+            "additional_kwargs": {"created_at": moment},
+            "response_metadata": {"created_at": NOON.isoformat()},
+        },
+    }
+    return message.model_copy(update=changes[way])
+
+
+@examples(40)
+@given(real_conversations(max_exchanges=8), st.data())
+def test_real_messages_among_odd_ones_are_in_the_window_or_observed_once(
+    messages: list[BaseMessage], data: st.DataObject
+) -> None:
+    ways = ["as it is", "as it is", "odd id", "other case", "longer", "odd time", "two times"]
+    said = [
+        _disguise(
+            message,
+            data.draw(st.sampled_from(ways)),
+            data.draw(ids),
+            data.draw(st.sampled_from(MOMENTS)),
+        )
+        for message in messages
+    ]
+    memory, record = remembering(message_tokens=40), None
+    for count in (at + 1 for at, message in enumerate(said) if message.type == "human"):
+        record = memory.step(record, said[:count], thread_id="t").record
+        window = open_window(record, said[:count], COUNTER)
+        keys = [key for key, _ in keyed_messages(said[:count])]
+        times = Counter(entry.key for entry in window.entries)
+        for group in record["log"]:
+            for first, last in group["ranges"]:
+                times.update(keys[keys.index(first) : keys.index(last) + 1])
+        assert times == dict.fromkeys(keys, 1)
+    answer = memory.recall({"messages": said, "om": record}, {"configurable": {"thread_id": "t"}})
+    assert answer["count"] == len(said) or answer["hasNextPage"]
 
 
 @examples(100)
@@ -128,6 +176,26 @@ MOMENTS = [
         "1" * 9999,
     ),
 ]
+
+
+IDS_WITH_ODD_TIMES = [
+    *("ffffffff-ffff-7fff-bfff-ffffffffffff", "00000000-0000-7000-8000-000000000000"),
+    *("zzzzzzzz-zzzz-7zzz-zzzz-zzzzzzzzzzzz", "０１９ｃｂｄ７０-9d00-761f-879e-20ace871bcbf"),
+    *("-19cbd70-9d00-761f-879e-20ace871bcbf", "0_9c_d70-9d00-761f-879e-20ace871bcbf"),
+    *("7" + "Z" * 25, "0" * 26, "7" + "é" * 25, "01KJS\u0345SXM00F54ZGJ981WBQ6A5"),
+]
+
+
+@pytest.mark.parametrize("key", IDS_WITH_ODD_TIMES)
+@pytest.mark.parametrize("form", ["{}", "lc_run--{}-0", "run-{}-0", "lc_run--run-{}"])
+def test_no_time_that_an_id_carries_ends_a_turn(key: str, form: str) -> None:
+    messages = [
+        HumanMessage(LONG, id=form.format(key)),
+        AIMessage(LONG, id=f"{form.format(key)} again"),
+        HumanMessage(LONG, id="z"),
+    ]
+    result = remembering().step(None, messages, thread_id="t")
+    assert result.record["log"][0]["ranges"][0][0] == form.format(key)
 
 
 @pytest.mark.parametrize("moment", MOMENTS)

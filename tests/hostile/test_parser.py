@@ -20,7 +20,8 @@ from langgraph_om.core.observe.parse_answer import (
     Status,
     parse_output,
 )
-from support.material import CONTROL, FRAGMENTS, disguised_tags, examples, fragments, tags_in, texts
+from support.examples import examples
+from support.material import CONTROL, FRAGMENTS, disguised_tags, fragments, tags_in, texts
 from support.rendering import render_output
 
 PARTS = ("observations", "current_task", "suggested_response", "thread_title")

@@ -33,11 +33,11 @@ from langgraph_om.core.reflect.by_edits import EditsInput, reflect_by_edits
 from langgraph_om.core.reflect.reflector import ReflectorInput, reflect
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.recall.answer import write_guidance
+from support.examples import examples
 from support.material import (
     CONTROL,
     COUNTERS,
     deep,
-    examples,
     fragments,
     ids,
     long_texts,
@@ -163,6 +163,7 @@ def test_the_reflector_reads_the_log_inside_its_tag(log: str) -> None:
 
 @examples(35)
 @given(long_texts, texts, texts)
+@example("", "", "＜observations>")
 def test_the_reflector_reads_numbered_items_inside_their_tag(
     log: str, task: str, thread: str
 ) -> None:

@@ -15,6 +15,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langgraph_om import ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
+from langgraph_om.core.config.settings import Identity
+from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.memory import runner_of
 from langgraph_om.recall.answer import recall
@@ -24,10 +26,13 @@ from langgraph_om.recall.source import (
     RecallLimits,
     RecallScope,
     RecallThread,
+    SearchRequest,
     StateSource,
 )
+from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
-from support.material import CONTROL, COUNTERS, deep, examples, ids, long_texts, tags_in, texts
+from support.examples import examples
+from support.material import CONTROL, COUNTERS, deep, ids, long_texts, tags_in, texts
 
 NOON = datetime(2026, 3, 15, 12, tzinfo=UTC)
 BUDGET = RecallLimits().answer_tokens
@@ -86,7 +91,7 @@ messages = st.one_of(
 class Searched(StateSource):
     """The messages of a thread, all of which any search finds."""
 
-    def search(self, query: str, limit: int) -> list[RecallHit]:
+    def search(self, asked: SearchRequest) -> list[RecallHit]:
         """Find all messages."""
         thread = RecallThread(self.thread_id, self.title)
         return [
@@ -115,7 +120,6 @@ def check(answer: dict[str, Any], counter: TokenCounter) -> None:
     ids,
     texts,
     st.sampled_from(["thread", "resource"]),
-    st.booleans(),
     st.sampled_from(COUNTERS),
 )
 def test_no_argument_and_no_content_breaks_an_answer(  # noqa: PLR0917 examples come by place
@@ -124,7 +128,6 @@ def test_no_argument_and_no_content_breaks_an_answer(  # noqa: PLR0917 examples 
     thread: str,
     title: str,
     reach: Literal["thread", "resource"],
-    has_search: bool,  # noqa: FBT001
     counter: TokenCounter,
 ) -> None:
     entries = [
@@ -132,7 +135,7 @@ def test_no_argument_and_no_content_breaks_an_answer(  # noqa: PLR0917 examples 
         *((key, message, NOON) for key, message in said),
     ]
     source = Searched(thread, entries, title)
-    scope = RecallScope(reach, thread, has_search=has_search, timezone=UTC)
+    scope = RecallScope(reach, thread, timezone=UTC)
     keys = [key for key, _, _ in entries]
     for asked in (
         written,
@@ -162,7 +165,7 @@ ODD_VALUES: dict[str, Any] = {
 def test_no_value_of_an_argument_raises(name: str, kind: str) -> None:
     value = ODD_VALUES[kind]
     source = StateSource("t", [("m0", HumanMessage("first"), NOON)])
-    scope = RecallScope("resource", "t", has_search=True, timezone=UTC)
+    scope = RecallScope("resource", "t", timezone=UTC)
     asked = {name: value}
     for more in ({}, {"mode": "threads"}, {"mode": "search"}, {"cursor": "m0", "partIndex": 0}):
         check(recall({**more, **asked}, source, scope, COUNTERS[0]), COUNTERS[0])
@@ -202,6 +205,17 @@ def memory(request: pytest.FixtureRequest, archive: SQLAlchemyArchive) -> Observ
     return ObservationalMemory(model, retrieval={"scope": request.param}, archive=archive)
 
 
+QUERIES = (
+    HIDDEN,
+    "zebra",
+    "7431",
+    OWN,
+    "zebra* OR pin",
+    "' OR 1=1 --",
+    "=t =r =s",
+    "🎉",
+    "x" * 3000,
+)
 HIDDEN_NAMES = [f"t-secret-{at}" for at in range(len(RESOURCES))]
 TRICKS = ("%", "_", "*", "t-%", "' OR 1=1 --", "t-secret-0' --", "\\", "", "../t-secret-0", "[s0]")
 names = st.sampled_from(
@@ -217,7 +231,10 @@ names = st.sampled_from(
     st.fixed_dictionaries(
         {},
         optional={
-            "mode": st.sampled_from(["messages", "threads"]),
+            "mode": st.sampled_from(["messages", "threads", "search"]),
+            "query": st.sampled_from(QUERIES) | names | texts,
+            "role": names,
+            "toolName": names,
             "cursor": names | ids,
             "threadId": names | ids,
             "page": st.integers(-3, 3),
@@ -232,6 +249,10 @@ names = st.sampled_from(
     )
 )
 @example({"cursor": "shared"})
+@example({"mode": "search", "query": HIDDEN})
+@example({"mode": "search", "query": HIDDEN, "threadId": "t-secret-0"})
+@example({"mode": "search", "query": HIDDEN, "cursor": "s0"})
+@example({"mode": "search", "query": f'{HIDDEN} OR "zebra" =r* pin:*', "limit": 20})
 @example({"cursor": "t-ana-0"})
 @example({"threadId": "t-secret-0"})
 @example({"cursor": "s0", "threadId": "t-ana", "partIndex": 0})
@@ -241,12 +262,78 @@ def test_nobody_reads_the_threads_of_somebody_else(
     config: Any = {"configurable": {"thread_id": "t-ana", "resource_id": HERS}}
     state = {"messages": []}
     answer = runner_of(memory).answer_recall(state, written, config=config)
-    assert HIDDEN not in json.dumps(answer)
+    text = json.dumps(answer)
+    assert HIDDEN not in (text.replace(HIDDEN, "") if "error" in answer else text)
     guessed = runner_of(memory).answer_recall(
         state, {key: _unknown(value) for key, value in written.items()}, config=config
     )
     if set(written) <= {"cursor", "threadId"} and _is_secret(written):
         assert _without_values(answer, written) == _without_values(guessed, written)
+
+
+@pytest.fixture(scope="module", params=["thread", "resource"])
+def injecting(
+    request: pytest.FixtureRequest, archive: SQLAlchemyArchive
+) -> tuple[StepRunner, frozenset[str]]:
+    """What searches for a message of the user, and the threads in which ana's may be found."""
+    model = ScriptedChatModel(observer=ExtractiveObserver().reply)
+    inject = {"scope": request.param, "inject": {"top_k": 20, "message_range": 20}}
+    memory = ObservationalMemory(model, retrieval=inject, archive=archive)
+    return runner_of(memory), frozenset(THREADS if request.param == "resource" else THREADS[:1])
+
+
+@examples(30)
+@given(
+    st.sampled_from(QUERIES) | names | texts,
+    st.sampled_from([THREADS[0], "t-new", *HIDDEN_NAMES]),
+)
+@example(HIDDEN, THREADS[0])
+@example("zebra", "t-secret-0")
+@example(f"{OWN} {HIDDEN}", "t-new")
+@example(OWN, THREADS[0])
+def test_nothing_is_found_for_a_message_that_somebody_else_said(
+    injecting: tuple[StepRunner, frozenset[str]], text: str, thread: str
+) -> None:
+    runner, own = injecting
+    assert runner.injecting is not None
+    if len(own) == 1 and thread in HIDDEN_NAMES:
+        return  # within one thread, that one is searched, whoever owns it: see docs/security.md
+    who = Identity(thread, HERS)
+    found = runner.injecting.find_earlier(text, who, blank_record(), [], set())
+    assert not any(HIDDEN in f"{each.text} {each.title}" for each in found)
+    assert {each.thread_id for each in found} <= own
+    if (text, thread) == (OWN, THREADS[0]):
+        assert {each.thread_id for each in found} == own
+
+
+@pytest.mark.parametrize("resource", [HERS, *RESOURCES, "nobody"])
+def test_a_turn_is_shown_what_its_own_user_said(resource: str | None) -> None:
+    with closing(SQLAlchemyArchive("sqlite:///:memory:")) as archive:
+        model = ScriptedChatModel(observer=ExtractiveObserver().reply)
+        memory = ObservationalMemory(model, retrieval={"inject": True}, archive=archive)
+        said = HumanMessage(HIDDEN, id="hers")
+        hers: Any = {"configurable": {"thread_id": "t-hers", "resource_id": HERS}}
+        memory.step(None, [said], config=hers)
+        run: Any = {"configurable": {"thread_id": "t-other", "resource_id": resource}}
+        asks = HumanMessage("What was the zebra pin?", id="asks")
+        shown = memory.step(None, [asks], config=run).messages
+        assert any(HIDDEN in message.text for message in shown) == (resource == HERS)
+
+
+def test_what_was_found_goes_when_the_conversation_is_somebody_elses() -> None:
+    with closing(SQLAlchemyArchive("sqlite:///:memory:")) as archive:
+        model = ScriptedChatModel(observer=ExtractiveObserver().reply)
+        memory = ObservationalMemory(model, retrieval={"inject": True}, archive=archive)
+        hers: Any = {"configurable": {"thread_id": "t-hers", "resource_id": HERS}}
+        memory.step(None, [HumanMessage(HIDDEN, id="hers")], config=hers)
+        asks = HumanMessage("What was the zebra pin?", id="asks")
+        mine: Any = {"configurable": {"thread_id": "t-new", "resource_id": HERS}}
+        first = memory.step(None, [asks], config=mine)
+        assert any(HIDDEN in message.text for message in first.messages)
+        other: Any = {"configurable": {"thread_id": "t-copy", "resource_id": HIS}}
+        copied = memory.step(first.record, [asks], config=other)
+        assert not any(HIDDEN in message.text for message in copied.messages)
+        assert HIDDEN not in json.dumps(copied.record)
 
 
 def _is_secret(written: dict[str, Any]) -> bool:
@@ -291,7 +378,7 @@ def test_long_names_and_ids_keep_to_the_budget(unit: str, counter: TokenCounter)
         ToolMessage("r" * 9000, name=name, tool_call_id=name),
     ]
     source = Searched(name, [(f"{at}{name}", each, NOON) for at, each in enumerate(said * 3)], name)
-    scope = RecallScope("resource", name, has_search=True, timezone=UTC)
+    scope = RecallScope("resource", name, timezone=UTC)
     for key, _, _ in source.entries[3:6]:
         for more in ({"detail": "high"}, {"detail": "high", "page": -1}, {"partIndex": 0}, {}):
             check(recall({"cursor": key, **more}, source, scope, counter), counter)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -25,8 +25,10 @@ from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.reflect.regroup import regroup
 from langgraph_om.core.wire import Group
 from langgraph_om.testing import ExtractiveReflector, ScriptedChatModel
+from support.examples import examples
 from support.growth import MOST, check_growth
-from support.material import COUNTERS, deep, examples
+from support.material import COUNTERS, deep
+from support.real_ids import Naming
 from support.simulation import look, settings
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
@@ -39,6 +41,16 @@ COUNTER = COUNTERS[0]
 def tiny(count: int) -> list[BaseMessage]:
     kinds = (HumanMessage, AIMessage)
     return [kinds[at % 2]("x", id=f"m{at}") for at in range(count)]
+
+
+def really_named(count: int) -> list[BaseMessage]:
+    """With ids as hosts and providers give them."""
+    naming, messages = Naming(7), tiny(count)
+    kinds: Sequence[Literal["human", "ai"]] = ("human", "ai")
+    names = [naming.name(f"m{at}", kinds[at % 2], NOW) for at in range(count)]
+    return [
+        message.model_copy(update={"id": key}) for key, message in zip(names, messages, strict=True)
+    ]
 
 
 def nameless(count: int) -> list[BaseMessage]:
@@ -70,7 +82,8 @@ def many_results(count: int) -> list[BaseMessage]:
 
 
 CONVERSATIONS = {
-    make.__name__: make for make in (tiny, nameless, doubled, one_call_id, open_calls, many_results)
+    make.__name__: make
+    for make in (tiny, really_named, nameless, doubled, one_call_id, open_calls, many_results)
 }
 
 

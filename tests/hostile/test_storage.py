@@ -18,7 +18,9 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph_om import InlineBuffering, ObservationalMemory, create_memory_agent
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
-from support.material import CONTROL, deep, examples, ids, texts
+from support.examples import examples
+from support.material import CONTROL, deep, ids, texts
+from support.real_ids import MESSAGE_IDS, THREAD_IDS
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 LONG = "I am planning a trip to Lisbon, and my sister joins me. " * 12
@@ -220,6 +222,28 @@ def test_an_archive_gives_back_what_it_was_given(
         assert archive.find(key, resource_id=resource)
         assert archive.find(key, resource_id=f"{resource}\\") is None
     archive.delete_thread(thread)
+
+
+@examples(15)
+@given(MESSAGE_IDS, THREAD_IDS)
+def test_ids_that_are_nearly_the_same_name_different_messages_and_threads(
+    archive: SQLAlchemyArchive, key: str, thread: str
+) -> None:
+    keys = [*dict.fromkeys([key, key.swapcase(), key.upper(), f"{key} ", f"{key}-0", key[:-1]])]
+    threads = [*dict.fromkeys([thread, thread.swapcase(), f"{thread} ", thread[:-1]])]
+    for at, name in enumerate(threads):
+        archive.delete_thread(name)
+        rows = [(each, HumanMessage(f"{at} {each}", id=each), True) for each in keys]
+        archive.append(name, "ana", rows, after=None, now=NOW)
+    for at, name in enumerate(threads):
+        assert [each.key for each in archive.messages(name, limit=9)] == keys
+        for each in keys:
+            found = archive.find(each, thread_id=name)
+            assert found is not None
+            assert (found.key, found.message.text) == (each, f"{at} {each}")
+            assert archive.contains(name, [each]) == {each}
+        archive.delete_thread(name)
+        assert archive.messages(name, limit=9) == []
 
 
 def test_observations_with_any_text_are_archived(archive: SQLAlchemyArchive) -> None:

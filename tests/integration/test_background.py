@@ -96,6 +96,21 @@ def test_every_executor_remembers_the_same_once_its_work_is_done() -> None:
     assert logs["inline"]
 
 
+@pytest.mark.parametrize("door", ["plain", "agent", "middleware"])
+def test_after_a_pause_a_turn_begins_with_all_that_is_ready(door: str) -> None:
+    observation = {"buffer_tokens": 80, "activate_after_idle": "auto"}
+    agent = buffered(door, InlineBuffering(), observation=observation, messages=4000)
+    parts = talk(agent.graph, on_thread(), turns(2))
+    assert of_kind(parts, "activation") == []
+    agent.clock.advance(seconds=301)
+    parts = say(agent.graph, on_thread(), turn(3))
+    assert {own["triggeredBy"] for own in of_kind(parts, "activation")} == {"idle"}
+    state = values(agent.graph, on_thread())
+    assert state["om"]["log"]
+    assert uncovered(agent.memory, state) == []
+    assert of_kind(say(agent.graph, on_thread(), turn(4)), "activation") == []
+
+
 class HeldObserver:
     """An Observer that answers only when it is let go."""
 
@@ -220,6 +235,7 @@ def test_activation_has_every_field() -> None:
             "recordId",
             "threadId",
             "config",
+            "triggeredBy",
         }
     first = of_kind(parts, "activation")[0]
     log = record_of(agent.graph, on_thread())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import anthropic
@@ -25,6 +26,7 @@ from langgraph_om import (
     add_observational_memory,
     create_memory_agent,
 )
+from langgraph_om.archive import SQLAlchemyArchive
 from support.agents import (
     SYSTEM,
     Graph,
@@ -154,6 +156,72 @@ def test_claude_accepts_every_prompt_of_a_loop_of_ones_own(claude: SigningProvid
     assert claude.refused == []
     assert record is not None
     assert record["log"]
+    assert any(claude.accepted)
+
+
+@pytest.mark.parametrize(
+    "door", [DOORS[0], *(pytest.param(door, marks=pytest.mark.slow) for door in DOORS[1:])]
+)
+def test_claude_accepts_every_prompt_with_what_is_recalled_before_the_request(
+    claude: SigningProvider, door: str
+) -> None:
+    """The block comes, changes and goes; answers made behind it lose their reasoning with it."""
+    clock = Clock()
+    inject = {"inject": {"top_k": 1, "message_range": 0, "min_score": 0.2}}
+    graph = build(door, client(claude), memory_of(clock, retrieval=inject))
+    asks = [
+        HumanMessage(f"I am asking of the budget of 320 euros. {lookup}", id=f"ask-{at}")
+        for at, lookup in enumerate(("", "[look up 2]", "", "[look up 1]"))
+    ]
+    plain = [HumanMessage(f"I am fine {at}.", id=f"fine-{at}") for at in range(4)]
+    said = [*SAID[:8], *(message for pair in zip(asks, plain, strict=True) for message in pair)]
+    talk(graph, said)
+    assert claude.refused == []
+    blocks = [
+        str(request.body["messages"]).count("<recalled-messages") for request in claude.requests
+    ]
+    assert {0, 1} == {*blocks}
+    kept = [sent for sent, count in zip(claude.accepted, blocks, strict=True) if count]
+    assert any(kept)
+
+
+def test_what_is_recalled_leaves_the_reasoning_of_earlier_answers(claude: SigningProvider) -> None:
+    """It stands behind these answers, so their prefix is what it was."""
+    with closing(SQLAlchemyArchive("sqlite://")) as archive:
+        memory = memory_of(archive=archive, messages=4000, retrieval={"inject": True})
+        old = {"configurable": {"thread_id": "old", "resource_id": "ana"}}
+        memory.step(None, [HumanMessage("The heron was grey.", id="heron")], config=old)
+        graph = build("agent", client(claude), memory)
+        run = {"configurable": {"thread_id": "new", "resource_id": "ana"}}
+        for at, text in enumerate(("zip", "zap", "is my heron grey", "zop", "zup")):
+            graph.invoke({"messages": [HumanMessage(f"I am: {text}", id=f"q{at}")]}, run)
+    assert claude.refused == []
+    blocks = [
+        str(request.body["messages"]).count("<recalled-messages") for request in claude.requests
+    ]
+    assert blocks == [0, 0, 1, 0, 0]
+    # Those before it stay when it comes; all but what was said since go with it.
+    assert [len(sent) for sent in claude.accepted] == [0, 1, 2, 0, 1]
+
+
+def test_claude_accepts_every_prompt_beside_other_threads(claude: SigningProvider) -> None:
+    """What the others say changes from turn to turn, and is not there in some."""
+    with closing(SQLAlchemyArchive("sqlite://")) as archive:
+        options = {
+            "scope": "resource",
+            "messages": 2000,
+            "observation": {},
+            "retrieval": {"inject": True},
+        }
+        memory = memory_of(archive=archive, **options)
+        graph = build("agent", client(claude), memory)
+        for at, message in enumerate(turns(10, lookups=LOOKUPS)):
+            thread = "a" if at % 3 else "b"
+            run = {"configurable": {"thread_id": thread, "resource_id": "ana"}}
+            graph.invoke({"messages": [message]}, run)
+    assert claude.refused == []
+    bodies = [str(request.body["messages"]) for request in claude.requests]
+    assert any("<other-conversation" in body for body in bodies)
     assert any(claude.accepted)
 
 

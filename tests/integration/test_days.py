@@ -161,7 +161,7 @@ def test_other_threads_are_observed_day_by_day_too(tmp_path: Any) -> None:
         memory = sharing(archive, clock=clock, buffering=InlineBuffering())
         agent = SharedAgent(memory, InMemorySaver())
         told: dict[str, str] = {}
-        for thread in ("trips", "trips", "work", "work", "work", "work", "home", "home", "work"):
+        for thread in [*["trips"] * 2, *["work"] * 4, *["home"] * 4, *["work"] * 2]:
             said_on = format_day(clock.now)
             agent.say(thread)
             keys = [str(message.id) for message in agent.state(thread)[1]]

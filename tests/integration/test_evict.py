@@ -127,7 +127,9 @@ def evicting_agent(door: str = "agent") -> Any:
 
 
 @pytest.mark.parametrize("door", ["agent", *SCHEMAS, *MIDDLEWARE])
-def test_history_that_a_client_sends_again_is_neither_shown_nor_observed_twice(door: str) -> None:
+def test_history_that_a_client_sends_again_is_neither_shown_nor_observed_twice(
+    door: str, caplog: pytest.LogCaptureFixture
+) -> None:
     agent = evicting_agent(door)
     history, before = kept_by_client(agent), values(agent.graph, on_thread())
     gone = set(keys_of(history)) - set(keys_of(before["messages"]))
@@ -142,6 +144,8 @@ def test_history_that_a_client_sends_again_is_neither_shown_nor_observed_twice(d
     assert agent.asked("observer") - asked <= 1
     observed = [ends for group in state["om"]["log"] for ends in group["ranges"]]
     assert len({first for first, _ in observed}) == len(observed)
+    say(agent.graph, on_thread(), turn(17))
+    assert caplog.records == []  # such as that history was loaded late
 
 
 def test_history_sent_again_does_not_count_twice() -> None:

@@ -38,7 +38,8 @@ def noting(messages: list[BaseMessage]) -> str:
 
 
 def remember(model: ScriptedChatModel, **options: Any) -> ObservationalMemory:
-    return ObservationalMemory(model, clock=Clock(), buffering=InlineBuffering(), **options)
+    given = {"clock": Clock(), "buffering": InlineBuffering(), **options}
+    return ObservationalMemory(model, **given)
 
 
 def shown_lines(model: ScriptedChatModel) -> list[str]:
@@ -96,7 +97,10 @@ def beside_a_long_thread(model: ScriptedChatModel, how: str) -> ObservationalMem
     archive = SQLAlchemyArchive("sqlite://")
     rows = [(str(message.id), message, True) for message in OTHER]
     archive.append("other", "ana", rows, after=None, now=START)
-    return remember(model, scope="resource", archive=archive, observation=SETTINGS[how])
+    later = Clock()
+    later.advance(days=1)  # nobody is at work in that thread any more
+    options = {"observation": SETTINGS[how], "clock": later}
+    return remember(model, scope="resource", archive=archive, **options)
 
 
 HELLO = [HumanMessage("hello", id="5b0c9f51-0a86-4a26-8f0c-2f7a4f1e9d3a")]

@@ -32,7 +32,7 @@ from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.content.message_keys import hidden_id
 from langgraph_om.errors import ArchiveError
 from langgraph_om.recall.answer import write_guidance
-from langgraph_om.recall.search import StoreIndex
+from langgraph_om.recall.meaning.search import StoreIndex
 from support.agents import (
     DOORS,
     SCHEMAS,
@@ -141,7 +141,8 @@ def well_read() -> Agent:
         ({"colour": "red"}, "error", "no argument"),
         ({"cursor": "h0:h1"}, "hint", "is a range"),
         ({"cursor": "nowhere"}, "error", "no such message"),
-        ({"mode": "search", "query": "walks"}, "error", "not set up"),
+        ({"mode": "search", "query": "walks"}, "page", 1),
+        ({"mode": "search"}, "error", "`query` is missing"),
         ({"mode": "threads"}, "count", 1),
         # Names that a call of a function, or LangChain, takes for its own.
         *(
@@ -197,7 +198,7 @@ def test_the_prompt_explains_recall_only_when_it_is_on(door: str) -> None:
         talk(agent.graph, on_thread(), turns(6))
         told[retrieval] = system_text(agent.prompts()[-1])
         assert [tool.name for tool in agent.memory.tools] == ["recall"] * retrieval
-    guide = write_guidance("thread", has_search=False, instructions=None)
+    guide = write_guidance("thread", by_meaning=False, instructions=None)
     assert guide in told[True]
     assert told[True].index(guide) < told[True].index("\n<observations>\n")
     assert RANGE.search(told[True])
@@ -299,7 +300,8 @@ def test_contradictions_are_refused(options: dict[str, Any], named: str) -> None
 def test_retrieval_without_an_archive_is_about_the_current_thread(retrieval: Any) -> None:
     memory = ObservationalMemory(scripted(), retrieval=retrieval)
     assert memory.recall_tool is not None
-    assert {"threadId", "before", "query", "mode"}.isdisjoint(memory.recall_tool.args)
+    assert "threadId" not in memory.recall_tool.args
+    assert memory.recall_tool.args["mode"]["enum"] == ["messages", "search"]
     assert "conversations" not in memory.recall_tool.description
 
 
@@ -478,7 +480,7 @@ def test_a_turn_does_not_wait_for_a_failing_embedding_which_is_tried_again(
         talk(agent.graph, on_thread(), [WALNUTS, *turns(5)])
         assert agent.memory.flush(60)
         answer = recalled(agent, mode="search", query="walnuts")
-    assert "can not be read at the moment" in answer["error"]
+    assert "walnuts" in answer["results"]  # by its words
     assert caplog.text.count("could not be made searchable") == 1
     is_down = False
     talk(agent.graph, on_thread(), turns(1, start=9))

@@ -236,7 +236,8 @@ def test_other_threads_are_dated_by_what_the_archive_keeps(*, is_timed: bool) ->
     actor = Actor(calendar=calendar, is_timed=is_timed)
     graph = create_memory_agent(actor, memory=memory, checkpointer=InMemorySaver())
     other: Any = {"configurable": {"thread_id": "other", "resource_id": "ana"}}
-    talk(graph, calendar, 3, other)
+    for thread in ("other", "another", "third"):
+        talk(graph, calendar, 3, {"configurable": {**other["configurable"], "thread_id": thread}})
     calendar.pass_days(30)
     talk(graph, calendar, 1)
     values = graph.get_state(CONFIG).values

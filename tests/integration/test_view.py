@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import HumanMessage, convert_to_openai_messages
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import ConfigurationError, InlineBuffering
-from support.agents import make_agent, of_kind, on_thread, say, scripted, talk, turn, turns, values
+from support.agents import (
+    Agent,
+    make_agent,
+    of_kind,
+    on_thread,
+    say,
+    scripted,
+    talk,
+    turn,
+    turns,
+    values,
+)
 
 
 def test_view_of_a_thread_with_memory() -> None:
@@ -45,7 +57,7 @@ def test_view_of_an_empty_thread() -> None:
     view = agent.memory.view({"messages": [], "om": {}})
     assert view.compression_ratio == 1.0
     assert "no observations yet" in str(view)
-    assert "no observations yet" in view._repr_html_()
+    assert "No observations yet" in view._repr_html_()
 
 
 def test_html_escapes_what_users_said() -> None:
@@ -61,7 +73,7 @@ def test_html_escapes_what_users_said() -> None:
     html = agent.memory.view(values(agent.graph, on_thread()))._repr_html_()
     assert "<script>" not in html
     assert "<b>bold" not in html
-    assert html.count("<progress") == 2
+    assert html.count('role="meter"') == 2
 
 
 def test_status_at_any_time_is_what_the_stream_said_last() -> None:
@@ -82,3 +94,85 @@ def test_snapshot_will_do_and_a_state_without_memory_is_an_error(ask: str) -> No
     assert str(asked(snapshot)) == str(asked(snapshot.values))
     with pytest.raises(ConfigurationError, match="get_state"):
         asked({"messages": [HumanMessage("hi")]})
+
+
+# --- Every client and every state ----------------------------------------------------------------
+
+
+def forms(agent: Agent) -> dict[str, Any]:
+    """One state, as each kind of client has it."""
+    snapshot = agent.graph.get_state(on_thread())
+    dumped = [message.model_dump() for message in snapshot.values["messages"]]
+    as_json = json.loads(json.dumps({**snapshot.values, "messages": dumped}, default=str))
+    return {
+        "snapshot": snapshot,
+        "values": snapshot.values,
+        "dicts": {**snapshot.values, "messages": dumped},
+        "server": {"values": as_json, "next": [], "created_at": "2026-03-02T09:00:00+00:00"},
+        "openai": {
+            **snapshot.values,
+            "messages": [
+                {**convert_to_openai_messages(message), "id": message.id}
+                for message in snapshot.values["messages"]
+            ],
+        },
+    }
+
+
+def test_each_client_sees_the_same() -> None:
+    agent = make_agent("agent", InMemorySaver())
+    talk(agent.graph, on_thread(), turns(9))
+    seen = {name: agent.memory.view(state) for name, state in forms(agent).items()}
+    assert len({str(view) for view in seen.values()}) == 1
+    assert len({view.to_html() for view in seen.values()}) == 1
+
+
+@pytest.mark.parametrize("state", [{}, {"values": {}}, {"values": []}, {"values": None}])
+def test_a_thread_that_never_ran_is_blank(state: Any) -> None:
+    memory = make_agent("agent", InMemorySaver()).memory
+    assert memory.status(state)["windows"]["active"]["messages"]["tokens"] == 0
+    assert "nothing was said yet" in str(memory.view(state))
+    assert "No observations yet" in memory.view(state).to_html()
+
+
+def test_a_snapshot_of_a_thread_that_never_ran_is_blank() -> None:
+    agent = make_agent("agent", InMemorySaver())
+    assert "nothing was said yet" in str(agent.memory.view(agent.graph.get_state(on_thread())))
+
+
+def test_a_short_talk_is_called_no_compression() -> None:
+    agent = make_agent("agent", InMemorySaver())
+    talk(agent.graph, on_thread(), turns(1))
+    text = str(agent.memory.view(values(agent.graph, on_thread())))
+    assert "compression: none yet" in text
+    assert "to 1" not in text
+    assert "buffered: nothing" in text
+
+
+def test_what_was_evicted_counts() -> None:
+    agent = make_agent("plain", InMemorySaver(), archive="sqlite://", evict=True)
+    talk(agent.graph, on_thread(), turns(20))
+    state = values(agent.graph, on_thread())
+    view = agent.memory.view(state)
+    assert state["om"]["evicted_tokens"] > 500
+    assert view.conversation_tokens > state["om"]["evicted_tokens"]
+    assert view.compression_ratio > 1.5
+
+
+def test_chunks_are_explained() -> None:
+    agent = make_agent(
+        "agent", InMemorySaver(), observation={"buffer_tokens": 0.2}, buffering=InlineBuffering()
+    )
+    talk(agent.graph, on_thread(), turns(3))
+    page = agent.memory.view(values(agent.graph, on_thread())).to_html()
+    assert "are observed ahead of need" in page
+    assert "when it reaches 400 tokens" in page
+
+
+def test_history_shows_what_each_generation_changed() -> None:
+    agent = make_agent("agent", InMemorySaver(), log=150)
+    talk(agent.graph, on_thread(), turns(12))
+    state = agent.graph.get_state(on_thread())
+    history = agent.graph.get_state_history(on_thread())
+    view = agent.memory.view(state, history=history)
+    assert view.to_html().count("<summary>Generation ") == len(view.history) - 1 > 0

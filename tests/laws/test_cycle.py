@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
@@ -17,6 +17,7 @@ from langgraph_om.memory import runner_of
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.testing import Reply, ScriptedChatModel
 from support.clock import Clock
+from support.examples import examples
 from support.words import Words
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
@@ -95,7 +96,7 @@ async def asteps_of(memory: ObservationalMemory, messages: list[BaseMessage]) ->
     return told(steps)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     st.lists(st.sampled_from([1, 10, 30, 80]), min_size=1, max_size=9),
     st.lists(st.sampled_from(OBSERVER), min_size=1, max_size=5),

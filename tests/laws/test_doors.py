@@ -7,6 +7,7 @@ to.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -17,9 +18,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from support.agents import dumped
+from support.examples import EXAMPLES
 from support.laws.cast import CONDENSES, MOODS
 from support.laws.doors import DOORS
-from support.laws.examples import EXAMPLES
 from support.laws.world import Rules, World
 from support.real_ids import Naming
 
@@ -38,7 +39,7 @@ turns = st.lists(
 )
 LONG_TALK: list[Turn] = [(60, [], "long", CONDENSES)] * 9
 TALKS = (LONG_TALK, LONG_TALK[:5])
-"""Held by each door in every run; more conversations follow where `OM_EXAMPLES` asks for them."""
+"""One long enough for a reflection, and a shorter one."""
 
 
 def held(rules: Rules, said: list[Turn], *, is_async: bool) -> dict[str, Any]:
@@ -85,7 +86,25 @@ SETTINGS.append(
 SETTINGS.append(
     Rules(thinks=True, buffering="off", shares_budget=True, recalls=True, max_input_tokens=900)
 )
-SETTINGS.append(Rules(buffering="inline", thinks=True, keep_turns=2, marks_gaps=True, hints=False))
+SETTINGS.append(
+    Rules(buffering="inline", thinks=True, keep_turns=2, marks_gaps=True, hints=False, knows=True)
+)
+SETTINGS.append(Rules(buffering="inline", thinks=True, activates_after=300))
+
+
+TALKED = [
+    (SETTINGS[0], TALKS[0]),
+    (SETTINGS[2], TALKS[1]),
+    (SETTINGS[3], TALKS[1]),
+    (SETTINGS[4], TALKS[1]),
+]
+
+
+def hold_each(test: Callable[..., None]) -> Callable[..., None]:
+    """Hold the first of the talks by default, and all of them where `OM_EXAMPLES` asks for more."""
+    for rules, said in TALKED if EXAMPLES else TALKED[:1]:
+        test = example(rules, said)(test)
+    return test
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
@@ -93,10 +112,7 @@ SETTINGS.append(Rules(buffering="inline", thinks=True, keep_turns=2, marks_gaps=
 @hypothesis_settings(
     deadline=None, max_examples=EXAMPLES or 1, phases=[*Phase] if EXAMPLES else [Phase.explicit]
 )
-@example(SETTINGS[0], TALKS[0])
-@example(SETTINGS[2], TALKS[1])
-@example(SETTINGS[3], TALKS[1])
-@example(SETTINGS[4], TALKS[1])
+@hold_each
 @given(st.sampled_from(SETTINGS), turns)
 def test_every_door_remembers_the_same(
     door: str, mode: str, rules: Rules, said: list[Turn]

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from langgraph_om.core.record.reflections import place_changes
@@ -18,6 +18,7 @@ from langgraph_om.core.reflect.items import Item, find_spans, number_items, read
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.wire import Group
 from support.editing import long_log, numbered
+from support.examples import examples
 from support.groups import AT, heading
 from support.growth import check_growth
 from support.words import Words
@@ -175,7 +176,7 @@ def check_the_rest_is_as_it_was(
         assert Counter(filled_lines(after["text"])) <= Counter(filled_lines(said))
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(cases())
 def test_a_reflection_by_edits_invents_nothing_and_keeps_the_rest(
     case: tuple[list[Group], list[Item], str],
@@ -193,7 +194,7 @@ def test_a_reflection_by_edits_invents_nothing_and_keeps_the_rest(
     assert edited.edits == checked.count == edited.dropped + len(checked.replacements)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(cases(), st.data())
 def test_every_range_is_kept_and_newer_groups_are_not_touched(
     case: tuple[list[Group], list[Item], str], data: st.DataObject
@@ -222,7 +223,7 @@ def test_every_range_is_kept_and_newer_groups_are_not_touched(
     assert len({group["id"] for group in after}) == len(after)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(logs(), st.text(max_size=200))
 def test_any_text_is_read_and_any_log_is_shown(log: list[Group], answer: str) -> None:
     numbered = number_items(log, COUNTER)
@@ -265,6 +266,7 @@ HOSTILE: dict[str, Callable[[list[Item]], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_reading_and_applying_is_linear(kind: str) -> None:
     def prepare(size: int) -> Callable[[], object]:
@@ -281,6 +283,7 @@ def test_reading_and_applying_is_linear(kind: str) -> None:
     check_growth(prepare, 250)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     ["* " + "a" * 60_000, '* "a' * 8_000, "* x\n  y\n" * 8_000, "* A " + "1." * 30_000],

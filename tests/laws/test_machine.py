@@ -15,9 +15,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from support.examples import EXAMPLES
 from support.laws.cast import CONDENSES, HANGS, MOODS, SECTION_MOODS, label_of
 from support.laws.doors import DOORS
-from support.laws.examples import EXAMPLES
 from support.laws.shares import AWAY
 from support.laws.world import Rules, Thread, Worker, World, exchanges, turns
 from support.real_ids import NAMINGS
@@ -46,6 +46,7 @@ RULES = st.builds(
     recalls=st.booleans(),
     thinks=st.booleans(),
     keep_turns=st.sampled_from([0, 0, 1, 2, 5]),
+    activates_after=st.sampled_from([None, None, 60.0, 4000.0]),
     marks_gaps=st.booleans(),
     hints=st.booleans(),
     scope=st.sampled_from(SCOPES),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Literal
+
+import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om import ObservationalMemory
@@ -9,6 +13,18 @@ from langgraph_om.testing import ScriptedChatModel
 from support.clock import Clock
 from support.laws.world import Rules, World
 from support.words import Words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Begin = Callable[[Rules], World]
+
+
+@pytest.fixture
+def begin() -> Iterator[Begin]:
+    """Begins worlds, and ends them with the test."""
+    with ExitStack() as stack:
+        yield lambda rules: stack.enter_context(closing(World(rules)))
 
 
 def test_messages_between_removed_ends_of_a_range_stay_observed() -> None:
@@ -34,85 +50,202 @@ def test_messages_between_removed_ends_of_a_range_stay_observed() -> None:
     assert shown & observed == set()
 
 
-def test_what_is_observed_but_not_shared_yet_survives_a_fork() -> None:
+def test_what_is_observed_but_not_shared_yet_survives_a_fork(begin: Begin) -> None:
     """The archive is away; meanwhile another branch of the thread goes on and is shared."""
-    world = World(Rules(buffering="off", storage="archive", scope="resource", messages=60))
+    world = begin(Rules(buffering="off", storage="archive", scope="resource", messages=60))
     thread, worker, archive = world.threads["a"], world.workers[0], world.archive
     assert archive is not None
-    try:
-        world.talk(thread, worker, 3)
-        archive.away = "before"
-        for _ in range(3):
-            world.talk(thread, worker, 40)
-        early, *_, head = thread.points
-        assert head.values["om"]["outbox"]
-        archive.away = ""
-        world.fork(thread, worker, early, 40)
-        for _ in range(10):
-            world.talk(thread, worker, 40)
-        world.fork(thread, worker, head, 3)
-    finally:
-        world.close()
+    world.talk(thread, worker, 3)
+    archive.away = "before"
+    for _ in range(3):
+        world.talk(thread, worker, 40)
+    early, *_, head = thread.points
+    assert head.values["om"]["outbox"]
+    archive.away = ""
+    world.fork(thread, worker, early, 40)
+    for _ in range(10):
+        world.talk(thread, worker, 40)
+    world.fork(thread, worker, head, 3)
 
 
-def test_going_back_and_forth_between_forks_observes_nothing_twice() -> None:
+def test_going_back_and_forth_between_forks_observes_nothing_twice(begin: Begin) -> None:
     """The branch that is taken up again has removed messages that the other one's cursor names."""
     rules = Rules(buffering="off", storage="evicting", scope="resource", messages=60, log=100_000)
-    world = World(rules)
+    world = begin(rules)
     thread, worker = world.threads["a"], world.workers[0]
-    try:
-        for _ in range(3):
-            world.talk(thread, worker, 40)
-        early = thread.points[-1]
-        while thread.points[-1].values["om"]["evicted"] is None:
-            world.talk(thread, worker, 40)
-        head = thread.points[-1]
-        assert head.values["om"]["evicted"] in early.values["om"]["cursor"]
-        world.fork(thread, worker, early, 3)
-        world.fork(thread, worker, head, 40)
-    finally:
-        world.close()
+    for _ in range(3):
+        world.talk(thread, worker, 40)
+    early = thread.points[-1]
+    while thread.points[-1].values["om"]["evicted"] is None:
+        world.talk(thread, worker, 40)
+    head = thread.points[-1]
+    assert head.values["om"]["evicted"] in early.values["om"]["cursor"]
+    world.fork(thread, worker, early, 3)
+    world.fork(thread, worker, head, 40)
 
 
-def test_branch_within_a_range_keeps_what_it_knows_as_observed() -> None:
+def test_branch_within_a_range_keeps_what_it_knows_as_observed(begin: Begin) -> None:
     """The fork shares half of a range with the conversation that it was forked from."""
     rules = Rules(buffering="off", storage="archive", scope="resource", messages=300, log=100_000)
-    world = World(rules)
+    world = begin(rules)
     thread, worker = world.threads["a"], world.workers[0]
-    try:
-        while not thread.points or len(thread.points[-1].values["om"]["log"]) < 2:
-            world.talk(thread, worker, 12)
-        before, half = (
-            next(point for point in thread.points if key in point.told.messages)
-            for key in (thread.points[-1].values["om"]["log"][1]["ranges"][0][0], "u22")
-        )
-        world.fork(thread, worker, half, 3)
-        head = thread.points[-1]
-        assert head.values["om"]["cursor"][-1] == "u22.answer"
-        world.fork(thread, worker, before, 3)
-        world.fork(thread, worker, head, 3)
-    finally:
-        world.close()
+    while not thread.points or len(thread.points[-1].values["om"]["log"]) < 2:
+        world.talk(thread, worker, 12)
+    before, half = (
+        next(point for point in thread.points if key in point.told.messages)
+        for key in (thread.points[-1].values["om"]["log"][1]["ranges"][0][0], "u22")
+    )
+    world.fork(thread, worker, half, 3)
+    head = thread.points[-1]
+    assert head.values["om"]["cursor"][-1] == "u22.answer"
+    world.fork(thread, worker, before, 3)
+    world.fork(thread, worker, head, 3)
 
 
-def test_what_the_archive_does_not_have_yet_is_not_observed_again_in_another_thread() -> None:
+def test_what_the_archive_does_not_have_yet_is_not_observed_again_in_another_thread(
+    begin: Begin,
+) -> None:
     """A thread sends its observations while its messages cannot be archived."""
     rules = Rules(buffering="off", storage="archive", scope="resource", messages=300, log=100_000)
-    world = World(rules)
+    world = begin(rules)
     archive = world.archive
     assert archive is not None
-    try:
-        thread, (worker, other) = world.threads["b"], world.workers
-        for _ in range(4):
-            world.talk(thread, worker, 40)
-        archive.away = "writing"
-        for _ in range(16):
-            world.talk(thread, worker, 40)
-        assert thread.last is not None
-        [[first, last]] = thread.last.record["log"][0]["ranges"]
-        assert archive.contains("b", [first, last]) == {first}
-        archive.away = ""
-        for _ in range(2):
-            world.talk(world.threads["a"], other, 40)
-    finally:
-        world.close()
+    thread, (worker, other) = world.threads["b"], world.workers
+    for _ in range(4):
+        world.talk(thread, worker, 40)
+    archive.away = "writing"
+    for _ in range(16):
+        world.talk(thread, worker, 40)
+    assert thread.last is not None
+    [[first, last]] = thread.last.record["log"][0]["ranges"]
+    assert archive.contains("b", [first, last]) == {first}
+    archive.away = ""
+    for _ in range(2):
+        world.talk(world.threads["a"], other, 40)
+
+
+@pytest.mark.parametrize("scope", ["thread", "resource"])
+@pytest.mark.parametrize("change", ["edit", "removal"])
+def test_history_sent_again_is_recognised_after_the_newest_message_was_changed(
+    begin: Begin, scope: str, change: Literal["edit", "removal"]
+) -> None:
+    """The record then knows less of what stands in the conversation than of what was removed."""
+    rules = Rules(buffering="off", storage="evicting", scope=scope, messages=100, log=100_000)
+    world = begin(rules)
+    thread, worker = world.threads["a"], world.workers[0]
+    for _ in range(8):
+        world.talk(thread, worker, 12, rounds=[[2]])
+    world.talk(thread, worker, 3, answer=1)
+    newest = thread.told.standing[-1]
+    if change == "edit":
+        world.edit(thread, worker, newest, "edited")
+    else:
+        world.take_back(thread, worker, [newest])
+    history = [thread.told.messages[key] for key in thread.told.standing]
+    world.talk(thread, worker, 3, resent=history)
+    for _ in range(8):
+        world.talk(thread, worker, 40)
+
+
+def test_fork_from_before_a_removal_forgets_nothing_that_was_removed_then(begin: Begin) -> None:
+    """The shared log goes on behind what the other branch did not have any more."""
+    rules = Rules(buffering="off", storage="archive", scope="resource", messages=60, log=100_000)
+    world = begin(rules)
+    thread, worker = world.threads["a"], world.workers[0]
+    for _ in range(3):
+        world.talk(thread, worker, 3, answer=1)
+    early = thread.points[-1]
+    assert early.values["om"]["cursor"] == []
+    world.take_back(thread, worker, ["u0", "u0.answer"])
+    while thread.last is None or "u3.answer" not in thread.last.record["cursor"]:
+        world.talk(thread, worker, 40)
+    world.fork(thread, worker, early, 3)
+    for _ in range(3):
+        world.talk(thread, worker, 40)
+    assert thread.last is not None
+    ranges = [ends for group in thread.last.record["log"] for ends in group["ranges"]]
+    assert ranges.count(["u0", "u0.answer"]) == 1
+
+
+def test_branch_that_the_shared_log_does_not_know_yet_is_not_observed_again_elsewhere(
+    begin: Begin,
+) -> None:
+    """A fork cannot say where it goes on from; meanwhile another thread reads its messages."""
+    rules = Rules(buffering="off", storage="archive", scope="resource", messages=60, log=100_000)
+    world = begin(rules)
+    thread, (worker, other), archive = world.threads["a"], world.workers, world.archive
+    assert archive is not None
+    for _ in range(6):
+        world.talk(thread, worker, 40)
+    early, *_, head = thread.points
+    world.fork(thread, worker, early, 40)
+    for _ in range(5):
+        world.talk(thread, worker, 40)
+    archive.away = "wholly"
+    world.fork(thread, worker, head, 3)
+    archive.away = ""
+    for _ in range(2):
+        world.talk(world.threads["b"], other, 40)
+
+
+def test_what_the_shared_log_took_unheard_stays_observed_after_a_fork(begin: Begin) -> None:
+    """A thread does not hear that its observations were taken; another branch goes on meanwhile."""
+    rules = Rules(buffering="off", storage="archive", scope="resource", messages=60, log=100_000)
+    world = begin(rules)
+    thread, worker, archive = world.threads["a"], world.workers[0], world.archive
+    assert archive is not None
+    world.talk(thread, worker, 3)
+    archive.away = "reading"
+    while not thread.points[-1].values["om"]["outbox"]:
+        world.talk(thread, worker, 40)
+    world.take_back(thread, worker, ["u0"])
+    world.talk(thread, worker, 3)
+    early, *_, head = thread.points
+    archive.away = ""
+    world.fork(thread, worker, early, 3)
+    world.fork(thread, worker, head, 40)
+    for _ in range(3):
+        world.talk(thread, worker, 40)
+
+
+def test_branch_goes_on_from_its_cursor_where_another_one_left_none(begin: Begin) -> None:
+    """The other branch removed all observed messages that both have in common."""
+    rules = Rules(buffering="off", storage="archive", scope="resource", messages=60, log=100_000)
+    world = begin(rules)
+    thread, worker, archive = world.threads["a"], world.workers[0], world.archive
+    assert archive is not None
+    world.talk(thread, worker, 3)
+    while not thread.points[-1].values["om"]["cursor"]:
+        world.talk(thread, worker, 40)
+    early, *_, head = thread.points
+    world.fork(thread, worker, early, 3)
+    world.take_back(thread, worker, ["u0", "u0.answer"])
+    world.talk(thread, worker, 3)
+    shared, _ = archive.load_record("ana")
+    assert shared is not None
+    assert shared["threads"]["a"]["cursor"] == []
+    world.fork(thread, worker, head, 3)
+
+
+def test_what_another_thread_observed_stays_so_after_both_ends_were_removed(begin: Begin) -> None:
+    """The thread has not heard of the observation when the user removes messages."""
+    rules = Rules(buffering="off", storage="archive", scope="resource", messages=60, log=100_000)
+    world = begin(rules)
+    thread, (worker, other) = world.threads["a"], world.workers
+    for answer in (1, 1, 1, 60):
+        world.talk(thread, worker, 3, answer=answer)
+    assert thread.points[-1].values["om"]["cursor"] == []
+    world.talk(world.threads["b"], other, 40)
+    assert thread.name in _cursors(world)
+    assert thread.last is not None
+    assert thread.last.record["cursor"] == []
+    newest = _cursors(world)["a"][-1]
+    world.take_back(thread, worker, ["u0", "u0.answer", newest])
+    for _ in range(4):
+        world.talk(thread, worker, 40)
+
+
+def _cursors(world: World) -> dict[str, list[str]]:
+    assert world.archive is not None
+    shared, _ = world.archive.load_record("ana")
+    return {key: known["cursor"] for key, known in (shared or {"threads": {}})["threads"].items()}

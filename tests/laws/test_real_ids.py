@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage
 
@@ -13,6 +13,7 @@ from langgraph_om.core.content.message_keys import keyed_messages
 from langgraph_om.core.record.window import open_window
 from langgraph_om.testing import ScriptedChatModel
 from support.clock import Clock
+from support.examples import examples
 from support.real_ids import real_conversations
 from support.words import Words
 
@@ -41,7 +42,7 @@ def times_covered(record: Any, keys: list[str], window: set[str]) -> list[int]:
     return counts
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(real_conversations(max_exchanges=14), st.data())
 def test_every_message_is_in_the_window_or_covered_once(
     messages: list[BaseMessage], data: st.DataObject

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langgraph_om.core.effects import AskModel
@@ -56,6 +57,7 @@ def converse(seed: int, turns: int = TURNS, **options: Any) -> tuple[Talk, list[
     return talk, ends
 
 
+@pytest.mark.slow
 def test_a_hundred_reflections_take_at_most_130_questions() -> None:
     ends: list[dict[str, Any]] = []
     for seed in range(12):

@@ -15,6 +15,7 @@ from langgraph_om.core.effects import AskModel
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import check_message_sequence
+from support.examples import count_examples
 from support.real_ids import NAMINGS, Naming
 from support.simulation import GOOD, NOTHING, Reply, Simulation, settings
 
@@ -182,5 +183,5 @@ class Conversations(RuleBasedStateMachine):
 
 TestConversations = Conversations.TestCase
 TestConversations.settings = hypothesis_settings(
-    deadline=None, max_examples=40, stateful_step_count=40
+    deadline=None, max_examples=count_examples(40), stateful_step_count=40
 )

@@ -11,6 +11,7 @@ from support.laws.laws import DOUBLED, LOST
 from support.laws.soak import Episode, Figures, soak
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scope", ["thread", "resource"])
 def test_few_random_turns_break_no_law(scope: str) -> None:
     figures = soak(scope, 1, minutes=2, worlds=2, turns=25)
@@ -20,6 +21,7 @@ def test_few_random_turns_break_no_law(scope: str) -> None:
     assert str(figures).endswith("violations 0, losses 0, doubles 0, uncovered 0")
 
 
+@pytest.mark.slow
 def test_same_seed_is_the_same_world() -> None:
     traces = []
     for _ in range(2):

@@ -428,7 +428,8 @@ def test_worker_that_ends_hands_its_job_on_at_once(place: Place) -> None:
     assert run_process(lease_workers.run_out, ended) == 0
     parts = lease_workers.take_turn(place, 20)
     [failed] = of_kind(parts, "buffering-failed")
-    assert failed["error"].startswith("abandoned")
+    # On a busy machine the process may end before the archive knows of the job.
+    assert failed["error"].startswith(("abandoned", "lost"))
     assert len(of_kind(parts, "buffering-start")) == 1
     assert lease_workers.finish_jobs(place)
     check_nothing_lost(place)

@@ -11,7 +11,7 @@ AT = "2026-03-02T09:00:00+00:00"
 FIRST_DAY = date(2026, 3, 1)
 
 
-def group(name: str, text: str, first: int = 0, last: int = 0, thread: str = "t") -> Group:
+def group(name: str, text: str, first: int = 0, last: int = 0, thread: str | None = "t") -> Group:
     return {
         "id": name,
         "kind": "observation",

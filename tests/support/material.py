@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
 import unicodedata
 from typing import Any, Final
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.tokens.counters import TokenxCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
+from support.real_ids import MESSAGE_IDS, THREAD_IDS, call_ids
 
 COUNTERS: Final[tuple[TokenCounter, ...]] = (EstimatingCounter(), TokenxCounter())
-
-
-def examples(count: int) -> settings:
-    """So many examples of a law; the environment variable OM_EXAMPLES multiplies them."""
-    times = int(os.environ.get("OM_EXAMPLES", "1"))
-    quiet = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-    return settings(max_examples=count * times, deadline=None, suppress_health_check=quiet)
 
 
 # --- Tags ----------------------------------------------------------------------------------------
@@ -29,7 +21,7 @@ def examples(count: int) -> settings:
 TAGS: Final = (
     *("observations", "previous-observations", "observation-log", "conversation", "thread"),
     *("other-conversation", "current-task", "suggested-response", "thread-title"),
-    "system-reminder",
+    *("system-reminder", "recalled-messages"),
 )
 LIKE: Final = {
     "a": "аαａ𝐚",
@@ -164,6 +156,7 @@ ids = st.one_of(
     ),
     texts.filter(bool),
     st.text(min_size=1, max_size=30),
+    st.one_of(MESSAGE_IDS, THREAD_IDS, call_ids).map(str),  # as often as one of the kinds above
 )
 """Names of messages, threads, users, tools and calls."""
 

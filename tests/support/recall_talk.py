@@ -26,6 +26,7 @@ from langgraph_om.recall.source import (
     RecallMessage,
     RecallScope,
     RecallThread,
+    SearchRequest,
     StateSource,
 )
 
@@ -85,14 +86,14 @@ class Shelf:
     def messages(self, thread_id: str, **span: Any) -> list[RecallMessage]:
         return self.own[thread_id].messages(thread_id, **span) if thread_id in self.own else []
 
-    def search(self, query: str, limit: int) -> list[RecallHit]:
-        return self.hits if query else []
+    def search(self, asked: SearchRequest) -> list[RecallHit]:
+        return self.hits if asked.query else []
 
 
 def scope_of(
     scope: Literal["thread", "resource"] = "thread", thread: str = "t1", **options: Any
 ) -> RecallScope:
-    given: dict[str, Any] = {"has_search": False, "timezone": UTC, **options}
+    given: dict[str, Any] = {"timezone": UTC, **options}
     return RecallScope(scope=scope, current_thread=thread, **given)
 
 

@@ -49,7 +49,10 @@ def extractive(**replies: Any) -> ScriptedChatModel:
 def sharing(
     archive: str | MessageArchive, model: Any = None, **options: Any
 ) -> ObservationalMemory:
-    """A memory with a log over all threads of a user, small enough to be used in a few turns."""
+    """A memory with a log over all threads of a user, small enough to be used in a few turns.
+
+    Without buffering, unless the options say otherwise.
+    """
     given: dict[str, Any] = {
         "observation": SMALL,
         "reflection": {"observation_tokens": 100_000},
@@ -57,6 +60,7 @@ def sharing(
         "clock": Clock(),
         **options,
     }
+    given["observation"] = {"buffer_tokens": False, **given["observation"]}
     return ObservationalMemory(model or extractive(), scope="resource", archive=archive, **given)
 
 

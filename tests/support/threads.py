@@ -10,7 +10,7 @@ from langgraph_om.core.effects import AskModel, ModelReply
 from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.wire import Group
 from langgraph_om.testing import drive
-from support.words import Words
+from support import groups
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 AT = "2026-03-02T09:00:00+00:00"
@@ -57,15 +57,7 @@ NAMES = ("A", "B", "C")
 
 
 def group(name: str, text: str, thread: str | None, first: int = 0, last: int = 0) -> Group:
-    return {
-        "id": name,
-        "kind": "observation",
-        "ranges": [[f"{thread}{first}", f"{thread}{last}"]],
-        "thread_id": thread,
-        "observed_at": AT,
-        "text": text,
-        "tokens": Words().count_text(text),
-    }
+    return groups.group(name, text, first, last, thread)
 
 
 def hashed(thread: str) -> str:

@@ -16,12 +16,12 @@ PACKAGE = "langgraph_om"
 ROOT = Path(__file__).parents[2] / PACKAGE
 
 HOUSE = (
-    "errors <- core <- models, archive <- recall <- runtime <- options, inspection <- memory "
-    "<- integrations <- __init__"
+    "errors <- core <- models, archive <- recall <- runtime <- working <- options, inspection, "
+    "steering, adoption, searching <- memory <- integrations <- cli, web <- __init__, __main__"
 )
 CORE = (
-    "content, wire, prompts, upgrade <- events, tokens, effects <- record, config <- observe, plan "
-    "<- actor, reflect <- cycles <- step"
+    "content, wire, prompts, upgrade <- events, tokens, effects, items, search, titles, working "
+    "<- record, config <- observe, plan <- actor, reflect, page <- cycles <- step"
 )
 
 
@@ -35,8 +35,10 @@ def levels_of(order: str, prefix: str = "") -> dict[str, int]:
 
 
 LEVEL = levels_of(HOUSE) | levels_of(CORE, "core.")
-FILES = frozenset({"errors", "options", "inspection", "memory", "core.effects", "core.events"})
-FILES |= {"core.plan", "core.upgrade", "core.wire", "__init__"}
+FILES = frozenset(
+    {"errors", "options", "inspection", "steering", "adoption", "searching", "memory"}
+)
+FILES |= {"core.effects", "core.events", "core.plan", "core.upgrade", "core.wire", "__init__"}
 """Rooms that are one file."""
 
 EXCEPTIONS: frozenset[tuple[str, str]] = frozenset()
@@ -56,22 +58,28 @@ TESTING_APART = (
     "`testing` imports itself, `errors`, `core.effects`, the standard library and langchain_core "
     "alone, and no other module imports it."
 )
-LANGGRAPH = "Only integrations, recall.tool and recall.search import langgraph."
+LANGGRAPH = (
+    "Only integrations, working, cli, recall.meaning, recall.tool and recall.injected import "
+    "langgraph."
+)
+RECALL_WITH_LANGGRAPH = ("recall.tool", "recall.injected", "recall.meaning")
 LANGCHAIN = (
-    "Only integrations.middleware and, inside functions, models.providers import langchain, which "
-    "is optional."
+    "Only the middlewares of integrations and, inside functions, models.providers import "
+    "langchain, which is optional."
 )
 SQLALCHEMY = (
     "Only archive.sql imports sqlalchemy; memory and options do for types and inside functions."
 )
 CORE_ONLY = {
-    "pydantic": ("core.config", "core.record.edits"),
+    "pydantic": ("core.config", "core.record.edits", "core.working.form"),
+    "jsonschema": ("core.working.form",),
     "tiktoken": ("core.tokens.counters",),
     "imagesize": ("core.tokens.images",),
 }
 CORE_LIBRARIES = (
     "`core` takes nothing but `langchain_core.messages`, typing_extensions, pydantic (config, "
-    "record.edits), tiktoken (tokens.counters) and imagesize (tokens.images)."
+    "record.edits, working.form), jsonschema (working.form), tiktoken (tokens.counters) and "
+    "imagesize (tokens.images)."
 )
 CORE_PURE = (
     "`core` is pure: no I/O, no database, no clock, no id, no chance, no logging, no threads."
@@ -188,11 +196,12 @@ def broken_outside(module: str, found: Import) -> Iterator[str]:
     if room == "testing" and found.top not in sys.stdlib_module_names | {"langchain_core"}:
         yield TESTING_APART
     if found.top == "langgraph" and not (
-        room == "integrations" or inside in {"recall.tool", "recall.search"}
+        room in {"integrations", "working", "cli"} or inside.startswith(RECALL_WITH_LANGGRAPH)
     ):
         yield LANGGRAPH
     if found.top == "langchain" and not (
-        inside == "integrations.middleware" or (inside == "models.providers" and found.is_late)
+        inside in {"integrations.middleware", "integrations.working_middleware"}
+        or (inside == "models.providers" and found.is_late)
     ):
         yield LANGCHAIN
     if found.top == "sqlalchemy" and not (

@@ -76,9 +76,13 @@ def test_star_import_gives_the_same_names() -> None:
 MEMBERS = {
     *("thresholds", "recall_tool", "tools", "llm_input_messages", "step", "astep"),
     *("status", "view", "recall", "arecall", "history", "observations_as_of", "restore"),
+    *("search", "asearch", "threads", "athreads"),
+    *("remember", "forget", "correct", "pin", "unpin", "undo", "set_title", "adopt", "aadopt"),
+    *("observe", "aobserve", "observe_messages", "aobserve_messages"),
+    *("run_job", "arun_job"),
     *("flush", "aflush", "close", "aclose"),
     *("delete_thread", "adelete_thread", "delete_resource", "adelete_resource"),
-    *("archive", "buffering", "enabled", "messages_key"),
+    *("archive", "buffering", "enabled", "messages_key", "working_memory", "extracted"),
 }
 
 
@@ -197,3 +201,48 @@ def test_star_import_works_without_langchain() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert done.stdout == "ObservationalMemory False\n", done.stderr
+
+
+# --- The reference, and what editors show --------------------------------------------------------
+
+REFERENCE = Path(__file__).parents[2].joinpath("docs", "api.md").read_text("utf-8")
+LISTED = re.findall(r"^::: langgraph_om\.([\w.]+)$", REFERENCE, re.MULTILINE)
+WHOLE = [name for name in LISTED if name in ("archive", "testing", "web")]
+"""Modules that stand in the reference with all that they offer."""
+
+
+def test_every_public_name_stands_in_the_reference_once() -> None:
+    offered = {name for module in WHOLE for name in _module(module).__all__}
+    assert sorted(set(LISTED) - set(WHOLE)) == sorted(set(NAMES) - offered)
+    assert len(LISTED) == len(set(LISTED))
+    assert WHOLE == ["archive", "web", "testing"]
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(f"langgraph_om.{name}")
+
+
+def find_undocumented(value: object, name: str) -> list[str]:
+    """Name a value, and methods and properties of a class, that have no docstring."""
+    found = [] if inspect.getdoc(value) else [name]
+    if isinstance(value, type):
+        for member, held in vars(value).items():
+            is_code = callable(held) or isinstance(held, property | classmethod | staticmethod)
+            if (
+                is_code
+                and not member.startswith("_")
+                and not inspect.getdoc(getattr(value, member))
+            ):
+                found.append(f"{name}.{member}")
+    return found
+
+
+@pytest.mark.parametrize("module", ["", *WHOLE])
+def test_every_public_name_and_method_has_a_docstring(module: str) -> None:
+    home = _module(module) if module else langgraph_om
+    offered = {name: getattr(home, name) for name in home.__all__}
+    code = {
+        name: it for name, it in offered.items() if inspect.isclass(it) or inspect.isroutine(it)
+    }
+    assert len(code) > len(offered) / 2
+    assert [found for name, it in code.items() for found in find_undocumented(it, name)] == []

@@ -9,13 +9,17 @@ from langgraph_om.archive.sql.database import Database
 from langgraph_om.archive.sql.jobs import SQLJobs
 from langgraph_om.archive.sql.messages import SQLMessages
 from langgraph_om.archive.sql.records import SQLGroups, SQLRecords
+from langgraph_om.archive.sql.search.query import SQLSearch
 from langgraph_om.archive.sql.threads import SQLThreads
 
 
-class SQLAlchemyArchive(SQLThreads, SQLMessages, SQLGroups, SQLRecords, SQLJobs, MessageArchive):
+class SQLAlchemyArchive(
+    SQLThreads, SQLMessages, SQLSearch, SQLGroups, SQLRecords, SQLJobs, MessageArchive
+):
     """An archive in an SQLite file or a PostgreSQL database, shared by threads and processes.
 
-    Its tables are named `om_...` and are made on first use; making the object opens no connection.
+    Its tables, and a function in PostgreSQL, are named `om_...` and are made on first use; making
+    the object opens no connection.
 
         SQLAlchemyArchive("sqlite:///memory.db")
         SQLAlchemyArchive("postgresql://user:secret@host/database")

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
+from langchain_core.messages import BaseMessage
 from sqlalchemy import Connection, bindparam, insert, literal, select, update
 
 from langgraph_om.archive.sql.schema import message_rows
@@ -36,6 +37,7 @@ _IN_TREE = (
 class StoredMessage:
     """A message as it is stored."""
 
+    message: BaseMessage
     body: str
     digest: str
     is_visible: bool
@@ -63,10 +65,20 @@ def select_last(connection: Connection, thread_id: str) -> Row | None:
     ).one_or_none()
 
 
+class Changes(NamedTuple):
+    """What storing messages changed."""
+
+    new: set[str]
+    edited: list[str]
+    """The keys of those with new content."""
+    dated: dict[str, datetime]
+    """The times of those that had none."""
+
+
 def store_messages(
     connection: Connection, thread_id: str, entries: Mapping[str, StoredMessage], after: str | None
-) -> bool:
-    """Put messages in their places, and return whether any is new or has new content."""
+) -> Changes:
+    """Put messages in their places, and return what is new of them."""
     wanted = [*entries] if after is None else [after, *entries]
     columns = (*_IN_TREE, _select_newest(thread_id).label("newest"))
     known = {row.key: row for row in select_by_keys(connection, thread_id, wanted, *columns)}
@@ -96,7 +108,7 @@ def store_messages(
         _insert_messages(connection, thread_id, new_places, entries)
         known_places = {key: place for key, place in places.items() if key not in new}
         _move_messages(connection, thread_id, known_places)
-    return bool(new or changed)
+    return Changes(new, changed, dated)
 
 
 def _find_path(

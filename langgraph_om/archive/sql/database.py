@@ -7,6 +7,7 @@ other and never stand in each other's way; writers in PostgreSQL lock the rows t
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any, Literal, NamedTuple
@@ -27,6 +28,7 @@ from sqlalchemy.types import Float
 from langgraph_om.archive.after_fork import begin_anew_after_fork
 from langgraph_om.archive.sql.engine import MAX_WAIT_SECONDS, check_dialect, make_engine
 from langgraph_om.archive.sql.migrations import VERSION, migrate, read_version
+from langgraph_om.archive.sql.search.index import is_index_in_order
 from langgraph_om.errors import ArchiveError
 
 _SETUP_LOCK = 0x6F6D5F736368656D
@@ -113,6 +115,7 @@ class Database:
 
     Attributes:
         engine: What connects to it.
+        has_former: Whether there may be messages of an earlier version that no search finds yet.
     """
 
     def __init__(self, url_or_engine: str | Engine) -> None:
@@ -122,8 +125,12 @@ class Database:
         self.engine = engine
         self._begins = _choose_begins(engine, is_own=self._is_own)
         self._is_ready = False
+        self.has_former = True
         self._lock = threading.Lock()
         begin_anew_after_fork(self)
+        if self._is_own:
+            # An archive that nobody closes leaves no open connection behind.
+            weakref.finalize(self, engine.dispose).atexit = False
 
     def begin_anew(self) -> None:
         """Leave the parent's connections to the parent, unless the engine is the caller's."""
@@ -187,6 +194,7 @@ class Database:
             if self._is_own:
                 self.engine.dispose()
             self._is_ready = False
+            self.has_former = True
 
     @contextmanager
     def _open_transaction(self, begin: _Begin) -> Iterator[Connection]:
@@ -226,7 +234,7 @@ class Database:
 
     def _is_current(self) -> bool:
         with self._open_transaction(self._begins.read) as connection:
-            return read_version(connection) == VERSION
+            return read_version(connection) == VERSION and is_index_in_order(connection)
 
     def _migrate(self) -> None:
         with self._open_transaction(self._begins.write) as connection:

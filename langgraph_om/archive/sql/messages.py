@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from langchain_core.messages import BaseMessage
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from langgraph_om.archive.protocol import ArchivedMessage
 from langgraph_om.archive.sql.branches import (
@@ -18,6 +18,7 @@ from langgraph_om.archive.sql.branches import (
 )
 from langgraph_om.archive.sql.database import Database
 from langgraph_om.archive.sql.schema import message_rows, thread_rows
+from langgraph_om.archive.sql.search.rows import date_texts, index_messages
 from langgraph_om.archive.sql.threads import Row, lock_thread, touch
 from langgraph_om.archive.sql.values import (
     check_count,
@@ -64,7 +65,10 @@ class SQLMessages:
             raise ConfigurationError(msg)
         with self._database.write("append messages") as connection:
             thread = lock_thread(connection, thread_id, resource_id, now, parent=parent)
-            is_new = store_messages(connection, thread_id, entries, after) if entries else False
+            is_new = False
+            if entries:
+                owner = thread.resource_id if resource_id is None else resource_id
+                is_new = _store(connection, thread_id, owner, entries, after)
             if title is not None and title != thread.title:
                 touch(connection, thread, now, title=title)
             elif is_new:
@@ -148,6 +152,23 @@ class SQLMessages:
         return [decode_message(key, bodies[key]) for key in keys if key in bodies]
 
 
+def _store(
+    connection: Connection,
+    thread_id: str,
+    resource_id: str | None,
+    entries: Mapping[str, StoredMessage],
+    after: str | None,
+) -> bool:
+    """Store messages, searchable, and return whether any is new or has new content."""
+    changes = store_messages(connection, thread_id, entries, after)
+    keys = changes.new.union(changes.edited)
+    if keys:
+        texts = {key: entry for key, entry in entries.items() if key in keys}
+        index_messages(connection, thread_id, resource_id, texts, edited=changes.edited)
+    date_texts(connection, thread_id, changes.dated)
+    return bool(keys)
+
+
 def _encode_entries(
     messages: Sequence[tuple[str, BaseMessage, bool]], times: Mapping[str, datetime]
 ) -> dict[str, StoredMessage]:
@@ -158,7 +179,7 @@ def _encode_entries(
         body = encode_message(key, message)
         digest = hashlib.blake2b(body.encode(), digest_size=16).hexdigest()
         check_time("times", times.get(key))
-        entries[key] = StoredMessage(body, digest, is_visible, times.get(key))
+        entries[key] = StoredMessage(message, body, digest, is_visible, times.get(key))
     return entries
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from sqlalchemy import Connection, func, insert, inspect, select, update
 
 from langgraph_om.archive.sql.schema import metadata, schema_rows
+from langgraph_om.archive.sql.search.index import put_index_in_order
 from langgraph_om.errors import ConfigurationError
 
 
@@ -55,10 +56,36 @@ def _add_times(connection: Connection) -> None:
     connection.exec_driver_sql("ALTER TABLE om_messages ADD COLUMN written BIGINT")
 
 
+def _add_texts(connection: Connection) -> None:
+    """Make archives searchable by words; a search reads what is there before it looks.
+
+    The words are made in Python, which would keep whoever opens a large archive waiting here.
+    """
+    number = "INTEGER" if connection.dialect.name == "sqlite" else "BIGSERIAL"
+    for statement in (
+        f"""
+        CREATE TABLE om_texts (
+            id {number} PRIMARY KEY,
+            thread_id TEXT NOT NULL REFERENCES om_threads (id),
+            kind TEXT NOT NULL,
+            key TEXT NOT NULL,
+            piece INTEGER NOT NULL,
+            at BIGINT,
+            words TEXT NOT NULL
+        )
+        """,
+        "CREATE UNIQUE INDEX om_texts_of_thread ON om_texts (thread_id, kind, key, piece)",
+        "CREATE TABLE om_unindexed (thread_id TEXT PRIMARY KEY NOT NULL)",
+        "INSERT INTO om_unindexed SELECT id FROM om_threads",
+    ):
+        connection.exec_driver_sql(statement)
+
+
 MIGRATIONS: Sequence[Callable[[Connection], None]] = (
     _drop_message_versions,
     _add_deletions,
     _add_times,
+    _add_texts,
 )
 """The first brings tables of version 1 to version 2, the next ones follow."""
 
@@ -94,12 +121,11 @@ def migrate(connection: Connection) -> None:
         ConfigurationError: When the tables are of a later version.
     """
     version = read_version(connection)
-    if version == VERSION:
-        return
-    if version:
+    if 0 < version < VERSION:
         for apply in MIGRATIONS[version - 1 :]:
             apply(connection)
         connection.execute(update(schema_rows).values(version=VERSION))
-    else:
+    elif not version:
         metadata.create_all(connection, checkfirst=False)
         connection.execute(insert(schema_rows).values(version=VERSION))
+    put_index_in_order(connection)

@@ -12,6 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from langgraph_om.archive.sql.database import Database
 from langgraph_om.archive.sql.schema import group_rows, history_rows, record_rows, thread_rows
+from langgraph_om.archive.sql.search.rows import index_groups
 from langgraph_om.archive.sql.threads import lock_thread, split_into_chunks
 from langgraph_om.archive.sql.values import check_count, check_name, check_time, encode_json
 from langgraph_om.errors import ConfigurationError
@@ -38,11 +39,14 @@ class SQLGroups:
             observed = _read_observed_at(group, now)
             rows.setdefault(group["id"], {"id": group["id"], "observed": observed, "body": body})
         with self._database.write("add groups") as connection:
-            lock_thread(connection, thread_id, resource_id, now)
+            thread = lock_thread(connection, thread_id, resource_id, now)
             known = _select_known_ids(connection, thread_id, [*rows])
             new = [row for group_id, row in rows.items() if group_id not in known]
             if new:
                 _insert_groups(connection, thread_id, new)
+                owner = thread.resource_id if resource_id is None else resource_id
+                texts = [(row["id"], row["observed"], json.loads(row["body"])) for row in new]
+                index_groups(connection, thread_id, owner, texts)
         return [row["id"] for row in new]
 
     def groups(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy import (
     DOUBLE_PRECISION,
+    BigInteger,
     Boolean,
     Column,
     ForeignKey,
@@ -83,6 +84,25 @@ group_rows = Table(
     Column("body", Text, nullable=False),
     Index("om_groups_of_thread", "thread_id", "observed", "ordinal"),
     Index("om_groups_of_resource", "resource_id", "observed", "ordinal"),
+)
+
+text_rows = Table(  # what is searched; `search.index` is the index over its words
+    "om_texts",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("thread_id", EscapedText, ForeignKey(thread_rows.c.id), nullable=False),
+    Column("kind", Text, nullable=False),  # "message" or "observations"
+    Column("key", EscapedText, nullable=False),  # of the message, or id of the group
+    Column("piece", Integer, nullable=False),  # of a long text
+    Column("at", Moment),  # when it was written or observed; where that is known
+    Column("words", Text, nullable=False),
+    Index("om_texts_of_thread", "thread_id", "kind", "key", "piece", unique=True),
+)
+
+unindexed_rows = Table(  # threads that an earlier version archived, until they are searchable
+    "om_unindexed",
+    metadata,
+    Column("thread_id", EscapedText, primary_key=True),
 )
 
 record_rows = Table(

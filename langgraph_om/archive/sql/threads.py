@@ -7,9 +7,9 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, delete, exists, func, or_, select, update
+from sqlalchemy import Connection, Select, and_, delete, exists, func, or_, select, update
 
-from langgraph_om.archive.protocol import ArchivedThread, Deleted
+from langgraph_om.archive.protocol import ArchivedThread, Deleted, ThreadEnd
 from langgraph_om.archive.sql.database import Database, insert_into
 from langgraph_om.archive.sql.schema import (
     deletion_rows,
@@ -19,8 +19,12 @@ from langgraph_om.archive.sql.schema import (
     job_thread_rows,
     message_rows,
     record_rows,
+    text_rows,
     thread_rows,
+    unindexed_rows,
 )
+from langgraph_om.archive.sql.search.index import sweep_index
+from langgraph_om.archive.sql.search.rows import give_to_resource
 from langgraph_om.archive.sql.values import check_count, check_time
 from langgraph_om.errors import ConfigurationError
 
@@ -75,6 +79,7 @@ def lock_thread(
         ):
             where = (column == thread_id, table.c.resource_id.is_(None))
             connection.execute(update(table).where(*where).values(resource_id=resource_id))
+        give_to_resource(connection, thread_id, resource_id)
     return found
 
 
@@ -119,16 +124,7 @@ class SQLThreads:
         check_count("limit", limit)
         check_time("before", before)
         check_time("after", after)
-        outer = thread_rows.alias("outer_threads")
-        is_within = exists().where(outer.c.id == thread_rows.c.parent)
-        query = (
-            select(thread_rows)
-            .where(thread_rows.c.resource_id == resource_id)
-            .where(or_(thread_rows.c.parent.is_(None), ~is_within))
-            .order_by(thread_rows.c.updated.desc(), thread_rows.c.id)
-            .offset(page * limit)
-            .limit(limit + 1)
-        )
+        query = _select_threads(resource_id).offset(page * limit).limit(limit + 1)
         if before is not None:
             query = query.where(thread_rows.c.created < before)
         if after is not None:
@@ -136,6 +132,32 @@ class SQLThreads:
         with self._database.read("list threads") as connection:
             found = [_read_thread(row) for row in connection.execute(query)]
         return found[:limit], len(found) > limit
+
+    def thread_ends(
+        self, resource_id: str, *, limit: int, behind: ArchivedThread | None = None
+    ) -> list[ThreadEnd]:
+        """Return a resource's threads, newest updated first, with their last messages."""
+        check_count("limit", limit)
+        last = (
+            select(message_rows.c.position, message_rows.c.key)
+            .where(message_rows.c.thread_id == thread_rows.c.id, message_rows.c.is_current)
+            .order_by(message_rows.c.position.desc())
+            .limit(1)
+        )
+        ends = [
+            last.with_only_columns(message_rows.c[name]).scalar_subquery().label(f"last_{name}")
+            for name in ("position", "key")
+        ]
+        query = _select_threads(resource_id).add_columns(*ends).limit(limit)
+        if behind is not None:
+            is_older = thread_rows.c.updated < behind.updated
+            is_as_old = thread_rows.c.updated == behind.updated
+            query = query.where(or_(is_older, and_(is_as_old, thread_rows.c.id > behind.id)))
+        with self._database.read("list threads") as connection:
+            return [
+                ThreadEnd(_read_thread(row), row.last_position, row.last_key)
+                for row in connection.execute(query)
+            ]
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete a thread with its messages, groups and jobs; running ones cannot finish."""
@@ -185,6 +207,18 @@ class SQLThreads:
         return found
 
 
+def _select_threads(resource_id: str) -> Select[Any]:
+    """Select a resource's threads, newest updated first, without those that run within others."""
+    outer = thread_rows.alias("outer_threads")
+    is_within = exists().where(outer.c.id == thread_rows.c.parent)
+    return (
+        select(thread_rows)
+        .where(thread_rows.c.resource_id == resource_id)
+        .where(or_(thread_rows.c.parent.is_(None), ~is_within))
+        .order_by(thread_rows.c.updated.desc(), thread_rows.c.id)
+    )
+
+
 def _select_for_update(thread_id: str) -> Any:
     return select(thread_rows).where(thread_rows.c.id == thread_id).with_for_update()
 
@@ -195,9 +229,11 @@ def _delete_threads(connection: Connection, thread_ids: list[str]) -> None:
         is_about = or_(job_rows.c.thread_id.in_(ids), job_rows.c.id.in_(about))
         connection.execute(delete(job_rows).where(is_about))
         connection.execute(delete(job_thread_rows).where(job_thread_rows.c.thread_id.in_(ids)))
-        for table in (group_rows, message_rows):
+        for table in (text_rows, unindexed_rows, group_rows, message_rows):
             connection.execute(delete(table).where(table.c.thread_id.in_(ids)))
         connection.execute(delete(thread_rows).where(thread_rows.c.id.in_(ids)))
+    if thread_ids:
+        sweep_index(connection)
 
 
 def _note_deletion(

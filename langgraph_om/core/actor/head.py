@@ -17,9 +17,9 @@ from langgraph_om.core.actor.gaps import find_gaps
 from langgraph_om.core.actor.prompt import (
     choose_reminder,
     count_extra,
+    list_asides,
     render_memory,
     select_instructions,
-    write_others,
 )
 from langgraph_om.core.actor.shown import Shown, count_left_out, select_shown
 from langgraph_om.core.config.settings import Settings
@@ -39,6 +39,8 @@ def track_head(
     messages: Sequence[BaseMessage],
     window: Window,
     now: datetime,
+    *,
+    working: str = "",
 ) -> Head:
     """Return the head of the view that the Actor is given next.
 
@@ -48,24 +50,28 @@ def track_head(
         messages: The whole conversation.
         window: Its unobserved messages.
         now: The current time.
+        working: The block of working memory; empty for none.
     """
     log = _digest_log(record)
     as_of = _choose_day(settings, record, window, now, log)
-    extra = count_extra(record, settings.guide) if settings.max_input_tokens is not None else 0
+    is_limited = settings.max_input_tokens is not None
+    extra = count_extra(record, settings.guide, working) if is_limited else 0
     dropped = count_left_out(window, log_tokens(record), settings.max_input_tokens, extra=extra)
     shown = select_shown(messages, window, dropped)
     parts = _list_parts(settings, record, messages, shown, as_of)
-    gaps = find_gaps(settings, record, window)
-    is_plain = not (any(parts) or record["cursor"] or gaps)
+    if shown.request is None:
+        parts += _list_aside_texts(settings, record, window, working)
+    lines = _list_lines(settings, record, window, shown, working)
+    is_plain = not (any(parts) or record["cursor"] or lines)
     digest = hashlib.blake2b("\x1f".join(parts).encode("utf-8", "surrogatepass"), digest_size=8)
     former, seen = record.get("head"), _count_seen(record, shown)
     is_same = former is None and is_plain
-    _add_messages(digest, shown.entries[: seen or 0], gaps)
+    _add_messages(digest, shown.entries[: seen or 0], lines)
     if former is not None and seen is not None:
         is_same = digest.hexdigest() == former["digest"] and (
             is_plain or not _was_answered_elsewhere(shown.entries[seen:])
         )
-    _add_messages(digest, shown.entries[seen or 0 :], gaps)
+    _add_messages(digest, shown.entries[seen or 0 :], lines)
     known = former["after"] if former is not None else None
     return {
         "after": known if is_same else shown.newest,
@@ -112,7 +118,7 @@ def _list_parts(
     shown: Shown,
     as_of: date,
 ) -> list[str]:
-    """List what stands before the window, and what is put between its messages."""
+    """List what stands before the window."""
     show_id = settings.show_id if settings.scope == "resource" else None
     parts = render_memory(
         record, as_of, guide=settings.guide, show_id=show_id, hints=settings.continuation_hints
@@ -120,11 +126,32 @@ def _list_parts(
     parts.append(choose_reminder(record, shown.dropped))
     parts += [content_digest(message) for message in select_instructions(messages)]
     parts += [f"{key_of(message)} {content_digest(message)}" for message in shown.lead]
-    others = write_others(record) if show_id is not None else None
-    if others is not None:
-        place = "" if shown.request is None else shown.entries[shown.request].key
-        parts.append(f"{place} {others.text}")
     return parts
+
+
+def _list_lines(
+    settings: Settings, record: MemoryRecord, window: Window, shown: Shown, working: str
+) -> dict[str, str]:
+    """List by key what is put before a message of the window.
+
+    What is shown before the live request is no part of the prefix of the answers before it: it
+    comes without making their reasoning invalid, and goes with all that was said behind it.
+    """
+    lines = dict(find_gaps(settings, record, window))
+    if shown.request is not None:
+        place = shown.entries[shown.request].key
+        asides = _list_aside_texts(settings, record, window, working)
+        if asides:
+            lines[place] = "\x1e".join([*asides, lines.get(place, "")])
+    return lines
+
+
+def _list_aside_texts(
+    settings: Settings, record: MemoryRecord, window: Window, working: str
+) -> list[str]:
+    is_shared = settings.scope == "resource"
+    asides = list_asides(record, working, window.request, with_others=is_shared)
+    return [aside.text for aside in asides]
 
 
 def _count_seen(record: MemoryRecord, shown: Shown) -> int | None:
@@ -141,10 +168,9 @@ def _count_seen(record: MemoryRecord, shown: Shown) -> int | None:
 
 
 def _add_messages(
-    digest: hashlib.blake2b, entries: Sequence[Entry], gaps: Mapping[str, str]
+    digest: hashlib.blake2b, entries: Sequence[Entry], lines: Mapping[str, str]
 ) -> None:
-    lines = [f"\x1f{gaps.get(entry.key, '')}{entry.key} {entry.digest}" for entry in entries]
-    text = "".join(lines)
+    text = "".join(f"\x1f{lines.get(entry.key, '')}{entry.key} {entry.digest}" for entry in entries)
     digest.update(text.encode("utf-8", "surrogatepass"))
 
 

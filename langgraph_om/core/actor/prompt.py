@@ -21,6 +21,7 @@ from langchain_core.messages import (
 )
 
 from langgraph_om.core.actor.marks import hide_low_marks
+from langgraph_om.core.actor.recalled import write_recalled_message
 from langgraph_om.core.actor.relative_dates import annotate
 from langgraph_om.core.actor.shown import count_left_out, select_shown, write_messages
 from langgraph_om.core.config.settings import RecallGuide
@@ -38,9 +39,11 @@ from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.record import log_tokens, write_range
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import Group, MemoryRecord
+from langgraph_om.core.working.block import write_message
 
 _TAG_ENDS = (
     *("thread", "observations", "log", "conversation", "task", "response", "title", "reminder"),
+    *("memory", "messages"),
 )
 """What completes one of our tags after a `<`, or after the first word of the tag's name."""
 
@@ -63,6 +66,7 @@ def assemble(
     hints: bool = True,
     gaps: Mapping[str, str] | None = None,
     with_reasoning: bool = True,
+    working: str = "",
 ) -> list[BaseMessage]:
     """Assemble the Actor's input.
 
@@ -81,6 +85,7 @@ def assemble(
         gaps: By key, the lines before user messages that follow a pause, from `find_gaps`.
         with_reasoning: Whether reasoning that is bound to its prefix is shown at all; it never is
             where that prefix changed.
+        working: The block of working memory; empty for none.
 
     Returns:
         At most one system message, then the conversation. Without observations these are the given
@@ -88,7 +93,7 @@ def assemble(
     """
     head = _join_system_messages(system, messages)
     memory = render_memory(record, today, guide=guide, show_id=show_id, hints=hints)
-    extra = count_extra(record, guide) if max_input_tokens is not None else 0
+    extra = count_extra(record, guide, working) if max_input_tokens is not None else 0
     dropped = count_left_out(window, log_tokens(record), max_input_tokens, extra=extra)
     shown = select_shown(messages, window, dropped)
     out: list[BaseMessage] = []
@@ -103,9 +108,28 @@ def assemble(
         out.append(head)
     if reminder := choose_reminder(record, dropped):
         out.append(HumanMessage(reminder, id=CONTINUATION_ID))
-    others = write_others(record) if show_id is not None else None
-    out += write_messages(record, shown, others, gaps=gaps, with_reasoning=with_reasoning)
+    asides = list_asides(record, working, window.request, with_others=show_id is not None)
+    out += write_messages(record, shown, asides, gaps=gaps, with_reasoning=with_reasoning)
     return out
+
+
+def list_asides(
+    record: MemoryRecord, working: str, request: str | None, *, with_others: bool
+) -> list[BaseMessage]:
+    """List what stands before the live request, what changes most often last.
+
+    Args:
+        record: The memory of the thread.
+        working: The block of working memory; empty for none.
+        request: Key of the live request, for which earlier messages may have been found.
+        with_others: Whether the recent messages of other threads are shown.
+    """
+    asides = [
+        write_others(record) if with_others else None,
+        write_message(working),
+        write_recalled_message(record, request),
+    ]
+    return [aside for aside in asides if aside is not None]
 
 
 def choose_reminder(record: MemoryRecord, dropped: int) -> str:
@@ -115,11 +139,12 @@ def choose_reminder(record: MemoryRecord, dropped: int) -> str:
     return load("trimmed") if dropped else ""
 
 
-def count_extra(record: MemoryRecord, guide: RecallGuide | None) -> int:
-    """Estimate the tokens in the prompt beside window and log: recall, and other threads."""
-    return _count_recall(record, guide) + sum(
-        len(thread["text"]) // 3 for thread in record["others"] if thread["text"]
-    )
+def count_extra(record: MemoryRecord, guide: RecallGuide | None, working: str = "") -> int:
+    """Estimate the tokens beside window and log: recall, other threads, working memory."""
+    texts = [working, *(thread["text"] for thread in record["others"] if thread["text"])]
+    found = record.get("recalled")
+    recalled = found["tokens"] if found is not None else 0
+    return _count_recall(record, guide) + recalled + sum(len(text) // 3 for text in texts)
 
 
 # --- The system message --------------------------------------------------------------------------
@@ -170,7 +195,7 @@ def render_memory(
 ) -> list[str]:
     """Render what the system message says of the memory, in pieces; none where there is none."""
     if not record["log"] and not (show_id is not None and record["others"]):
-        return []
+        return [guide.text] if guide is not None and _reaches_others(record, guide) else []
     instructions = [load("actor_instructions")]
     if show_id is not None:
         instructions.append(load("actor_threads"))
@@ -186,6 +211,11 @@ def render_memory(
     if hints and (tags := _build_hints(record)):
         blocks.append(tags)
     return blocks
+
+
+def _reaches_others(record: MemoryRecord, guide: RecallGuide) -> bool:
+    """Return whether there is something to recall before anything of a thread is observed."""
+    return guide.reaches_others and bool(record["resource_id"])
 
 
 def write_others(record: MemoryRecord) -> HumanMessage | None:
@@ -213,11 +243,7 @@ def _build_log_blocks(
     for group, frame in zip(groups, frames, strict=False):
         if frame.strip():  # each section has its own headings
             previous = None
-        last = previous
         text, previous = _render_group(group["text"], today, previous)
-        first, _, rest = group["text"].partition("\n")
-        if last is not None and rest and observation_date(first) == last:
-            text = text.partition("\n")[2]  # the day goes on, under the heading that it has
         line = _escape_range(group) if guide is not None else ""
         end = "" if show_id is not None else "\n\n"
         blocks.append(f"{frame}{text}\n{line}{end}" if line else f"{frame}{text}{end}")
@@ -238,10 +264,14 @@ def _escape_range(group: Group) -> str:
 @lru_cache(maxsize=1024)
 def _render_group(text: str, today: date, previous: date | None) -> tuple[str, date | None]:
     """Render a group as of a day; cached, because groups never change and every call shows them."""
-    text = escape(hide_low_marks(text))
-    for rest in _TAG_ENDS:  # the next group may begin with it
-        text = escape(f"{text}{rest}").removesuffix(rest)
-    return annotate(text, today, previous)
+    shown = escape(hide_low_marks(text))
+    for end in _TAG_ENDS:  # the next group may begin with it
+        shown = escape(f"{shown}{end}").removesuffix(end)
+    shown, last = annotate(shown, today, previous)
+    first, _, rest = text.partition("\n")
+    if previous is not None and rest and observation_date(first) == previous:
+        shown = shown.partition("\n")[2]  # the day goes on, under the heading that it has
+    return shown, last
 
 
 def _build_hints(record: Mapping[str, Any]) -> str:
@@ -257,7 +287,7 @@ def _count_recall(record: MemoryRecord, guide: RecallGuide | None) -> int:
     A group's own count leaves the range line out, because the thresholds are about what the
     Observer and the Reflector write, and neither sees a range line.
     """
-    if guide is None or not record["log"]:
+    if guide is None or not (record["log"] or _reaches_others(record, guide)):
         return 0
     # A token of an id has two characters or more.
     return guide.tokens + sum(len(_escape_range(group)) // 2 for group in _select_groups(record))

@@ -63,7 +63,7 @@ def select_shown(messages: Sequence[BaseMessage], window: Window, dropped: int) 
 def write_messages(
     record: MemoryRecord,
     shown: Shown,
-    others: BaseMessage | None = None,
+    asides: Sequence[BaseMessage] = (),
     *,
     gaps: Mapping[str, str] | None = None,
     with_reasoning: bool = True,
@@ -73,22 +73,25 @@ def write_messages(
     Args:
         record: The memory of the thread, which knows since when the head is what it is.
         shown: The messages.
-        others: What is shown of other threads, before the live request.
+        asides: What is shown before the live request and is no part of the conversation.
         gaps: By key, the lines before user messages that follow a pause.
         with_reasoning: Whether reasoning is shown at all where a provider binds it to its prefix.
     """
     entries = shown.entries
     stop = _count_unbound(record, entries) if with_reasoning else len(entries)
-    out = [others] if others is not None and shown.request is None else []
+    out = [*asides] if shown.request is None else []
     out += shown.lead
-    for at, entry in enumerate(entries):
-        if at == shown.request and others is not None:
-            out.append(others)
+    # Behind the last message beside which something is changed or put, all stay as they are.
+    plain_from = len(entries) if gaps else max(stop, shown.request or 0)
+    for at, entry in enumerate(entries[: plain_from + 1]):
+        if at == shown.request:
+            out += asides
         if gaps and entry.key in gaps:
             out.append(write_gap_message(gaps[entry.key]))
         message = without_bound_reasoning(entry.message) if at < stop else entry.message
         if message is not None:
             out.append(message)
+    out += [entry.message for entry in entries[plain_from + 1 :]]
     return out
 
 
@@ -145,7 +148,8 @@ def _find_missing_calls(
     missing: set[str] = set()
     for message in shown:
         if isinstance(message, AIMessage):
-            called |= {str(call["id"]) for call in message.tool_calls}
+            if message.tool_calls:
+                called.update(str(call["id"]) for call in message.tool_calls)
         elif isinstance(message, ToolMessage) and message.tool_call_id not in called:
             missing.add(message.tool_call_id)
     if not missing:

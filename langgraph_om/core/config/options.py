@@ -6,28 +6,31 @@ Rules stand beside the fields, see `checks`; `check_config` applies them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
-from typing_extensions import TypedDict
 
 from langgraph_om.core.config.checks import Flag, Hint, Text, Tokens, check_fields, rules_of
+from langgraph_om.core.config.mappings import (
+    InjectOptions,
+    ModelSettings,
+    PromptVariant,
+    ReflectionForm,
+    Scope,
+)
 from langgraph_om.core.config.ratios import (
     allowed_by,
     block_tokens,
     interval_tokens,
     kept_tokens,
 )
+from langgraph_om.core.working.form import SchemaForm
 from langgraph_om.errors import ConfigurationError
 
 DEFAULT_MODEL = "google/gemini-2.5-flash"
 """The model of Observer and Reflector when none is named, and what `"default"` stands for."""
-
-Scope = Literal["thread", "resource"]
-PromptVariant = Literal["default", "condensed", "legacy"]
-ReflectionForm = Literal["edits", "rewrite"]
 
 
 # --- What is left out ----------------------------------------------------------------------------
@@ -83,6 +86,13 @@ REFLECTOR_SETTINGS: Final[Mapping[str, Any]] = {
 }
 """What the Reflector's model is sent where the user sets nothing."""
 
+TITLE_SETTINGS: Final[Mapping[str, Any]] = {
+    "temperature": 0.3,
+    "max_output_tokens": 2_000,
+    "thinking_budget": 0,
+}
+"""What is sent with the question for a title."""
+
 
 # --- Rules ---------------------------------------------------------------------------------------
 
@@ -111,31 +121,17 @@ def _refuse_other_patterns(pattern: str) -> str:
     return pattern
 
 
+def _refuse_odd_schemas(value: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    for name, schema in (value or {}).items():
+        if not isinstance(name, str) or not name.isidentifier():
+            msg = f"in which {name!r} is no name"
+            raise ValueError(msg)
+        SchemaForm(schema)
+    return value
+
+
 _MimePattern = Annotated[str, AfterValidator(_refuse_other_patterns)]
 _Settings = Annotated[Mapping[str, Any], Hint("a mapping such as {'temperature': 0.3}")]
-
-
-class ModelSettings(TypedDict, total=False):
-    """What may be sent with each call of a model."""
-
-    temperature: Annotated[
-        Annotated[float, Field(ge=0, allow_inf_nan=False)] | None,
-        Hint("a number, 0 or more, or None to send nothing"),
-    ]
-    max_output_tokens: Annotated[
-        Tokens | None, Hint("a whole number of tokens, 1 or more, or None to send nothing")
-    ]
-    thinking_budget: Annotated[
-        Annotated[int, Field(ge=-1)] | None,
-        Hint(
-            "a whole number of tokens, 0 for no thinking or -1 for as much as the model likes, or "
-            "None to send nothing"
-        ),
-    ]
-    extra: Annotated[
-        Mapping[str, Any] | None,
-        Hint("a mapping of keyword arguments for the model's client, or None to send nothing"),
-    ]
 
 
 # --- Configs -------------------------------------------------------------------------------------
@@ -143,30 +139,57 @@ class ModelSettings(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class ObservationConfig:
-    """When the Observer runs and what it is asked; a mapping with the same keys does as well."""
+    """When the Observer runs and what it is asked; a mapping with the same keys does as well.
+
+    Args:
+        model: The Observer's model; not together with the top-level `model`.
+        instruction: Added at the end of the Observer's system prompt.
+        thread_title: Whether the Observer also suggests a title for the thread.
+        message_tokens: Tokens of unobserved messages at which they are observed.
+        max_tokens_per_batch: Tokens of one batch when several threads are observed at once
+            (resource scope).
+        model_settings: Sent with each call, where the model takes it: `temperature`,
+            `max_output_tokens`, `thinking_budget` (Gemini 2.5) and `extra`, a mapping for the
+            model's client. What is left out has its default, and `None` is not sent; a chat model
+            object gets only what is written here.
+        buffer_tokens: Interval of background observation: tokens, or a fraction of
+            `message_tokens`; `False`: off.
+        buffer_activation: How much an activation removes (a ratio), or how many tokens it keeps
+            (1000 or more).
+        block_after: Where waiting for the Observer begins: a multiplier in (1, 2), or tokens.
+            `None`: 1.2.
+        previous_observer_tokens: Tokens of earlier observations that the Observer is shown; 0:
+            none, `False`: all, `None`: 7 % of `message_tokens`, and 2000 at most.
+        buffer_on_idle: Seconds after the Actor's answer after which what is unobserved is observed
+            ahead of need, however little, unless the conversation goes on before; `None`: never.
+            Needs background buffering, and the process that gave the answer to be there still.
+        activate_after_idle: Seconds of a pause after which the next turn begins with all that was
+            made ahead of need, since the provider's cache is cold anyway; `"auto"`:
+            `cache_seconds`, `None`: only at the threshold.
+        activate_on_provider_change: Whether the same is done once another provider answers, whose
+            cache is empty.
+        keep_turns: How many of the newest user turns stay verbatim, however many tokens they have.
+        extract: Values by schema, which a second question takes out of what is observed.
+        observe_reasoning: Whether the Observer is shown the reasoning of answers, which the user
+            does not see.
+        observe_attachments: Whether the Observer is shown what is attached to messages: all of it,
+            none, what matches MIME patterns such as `["image/*", "application/pdf"]`, or (`"auto"`)
+            what its model takes.
+        prompt: Which of the Observer's prompts is used.
+    """
 
     model: Any = None
-    """The Observer's model; not together with the top-level `model`."""
     instruction: Text = None
-    """Added at the end of the Observer's system prompt."""
     thread_title: Flag = False
-    """Whether the Observer also suggests a title for the thread."""
     message_tokens: Tokens = _MESSAGE_TOKENS
-    """Tokens of unobserved messages at which they are observed."""
     max_tokens_per_batch: Tokens = 10_000
-    """Tokens of one batch when several threads are observed at once (resource scope)."""
     model_settings: _Settings = field(default_factory=lambda: _DefaultSettings(OBSERVER_SETTINGS))
-    """Sent with each call, where the model takes it: `temperature`, `max_output_tokens`,
-    `thinking_budget` (Gemini 2.5) and `extra`, a mapping for the model's client. What is left out
-    has its default, and `None` is not sent; a chat model object gets only what is written here."""
     buffer_tokens: Annotated[
         Annotated[_Number, allowed_by(interval_tokens)] | Off,
         Hint(
             "a fraction in (0, 1), a token count below `message_tokens` ($message_tokens), or False"
         ),
     ] = _INTERVAL
-    """Interval of background observation: tokens, or a fraction of `message_tokens`; `False`: off.
-    """
     buffer_activation: Annotated[
         _Number,
         allowed_by(kept_tokens),
@@ -175,115 +198,134 @@ class ObservationConfig:
             "`message_tokens` ($message_tokens)"
         ),
     ] = 0.8
-    """How much an activation removes (a ratio), or how many tokens it keeps (1000 or more)."""
     block_after: Annotated[
         Annotated[_Number, allowed_by(block_tokens)] | None,
         Hint("a multiplier in (1, 2), or a token count above the threshold ($message_tokens)"),
     ] = None
-    """Where waiting for the Observer begins: a multiplier in (1, 2), or tokens. `None`: 1.2."""
     previous_observer_tokens: Annotated[
         Annotated[int, Field(ge=0)] | Off | None,
         Hint("a whole number of tokens, 0 or more, False for all, or None for a share"),
     ] = None
-    """Tokens of earlier observations that the Observer is shown; 0: none, `False`: all, `None`: 7 %
-    of `message_tokens`, and 2000 at most."""
+    buffer_on_idle: Annotated[
+        Annotated[_Number, Field(gt=0)] | None, Hint("a number of seconds above 0, or None")
+    ] = None
+    activate_after_idle: Annotated[
+        Annotated[_Number, Field(gt=0)] | Literal["auto"] | None,
+        Hint("a number of seconds above 0, 'auto' for `cache_seconds`, or None"),
+    ] = None
+    activate_on_provider_change: Flag = False
     keep_turns: Annotated[int, Field(ge=0), Hint("a whole number of user turns, 0 or more")] = 0
-    """How many of the newest user turns stay verbatim, however many tokens they have."""
+    extract: Annotated[
+        Mapping[str, Any] | None,
+        AfterValidator(_refuse_odd_schemas),
+        Hint(
+            "a mapping from names to schemas (pydantic models, TypedDicts, JSON Schemas), or None"
+        ),
+    ] = None
+    observe_reasoning: Flag = False
     observe_attachments: Annotated[
         bool | Literal["auto"] | Sequence[_MimePattern],
         Hint(
             "True, False, 'auto' or a list of MIME patterns such as ['image/*', 'application/pdf']"
         ),
     ] = "auto"
-    """Whether the Observer is shown what is attached to messages: all of it, none, what matches
-    MIME patterns such as `["image/*", "application/pdf"]`, or (`"auto"`) what its model takes."""
     prompt: Annotated[PromptVariant, one_of(PromptVariant)] = "default"
-    """Which of the Observer's prompts is used."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReflectionConfig:
-    """When the Reflector runs and what it is asked; a mapping with the same keys does as well."""
+    """When the Reflector runs and what it is asked; a mapping with the same keys does as well.
+
+    Args:
+        model: The Reflector's model; not together with the top-level `model`.
+        instruction: Added at the end of the Reflector's system prompt.
+        observation_tokens: Tokens of the observation log at which it is reflected.
+        model_settings: Sent with each call, where the model takes it; see `ObservationConfig`.
+        buffer_activation: The fraction of `observation_tokens` at which a background reflection
+            starts.
+        block_after: Where waiting for the Reflector begins: a multiplier in (1, 2), or tokens.
+            `None`: 1.2.
+        form: Whether the Reflector edits single items of the log and the rest stays as it is, or
+            writes the log anew (`"rewrite"`, for models that cannot do edits).
+    """
 
     model: Any = None
-    """The Reflector's model; not together with the top-level `model`."""
     instruction: Text = None
-    """Added at the end of the Reflector's system prompt."""
     observation_tokens: Tokens = _OBSERVATION_TOKENS
-    """Tokens of the observation log at which it is reflected."""
     model_settings: _Settings = field(default_factory=lambda: _DefaultSettings(REFLECTOR_SETTINGS))
-    """Sent with each call, where the model takes it; see `ObservationConfig`."""
     buffer_activation: Annotated[float, Field(gt=0, le=1), Hint("a ratio in (0, 1]")] = (
         _REFLECTION_START
     )
-    """The fraction of `observation_tokens` at which a background reflection starts."""
     block_after: Annotated[
         Annotated[_Number, allowed_by(block_tokens)] | None,
         Hint("a multiplier in (1, 2), or a token count above the threshold ($observation_tokens)"),
     ] = None
-    """Where waiting for the Reflector begins: a multiplier in (1, 2), or tokens. `None`: 1.2."""
     form: Annotated[ReflectionForm, one_of(ReflectionForm)] = "edits"
-    """Whether the Reflector edits single items of the log and the rest stays as it is, or writes
-    the log anew (`"rewrite"`, for models that cannot do edits)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InjectConfig:
+    """What is found for a message of the user, and shown with it; `{}` means the defaults.
+
+    Args:
+        top_k: How many messages at most.
+        message_range: How many messages before and after each of them are shown with it.
+        min_score: How well a message has to match; `None`: whatever is found.
+    """
+
+    top_k: Annotated[int, Field(ge=1, le=50), Hint("a whole number from 1 to 50")] = 4
+    message_range: Annotated[int, Field(ge=0, le=20), Hint("a whole number from 0 to 20")] = 2
+    min_score: Annotated[
+        float | None, Field(ge=0, le=1, allow_inf_nan=False), Hint("a number from 0 to 1, or None")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalConfig:
-    """How the recall tool reaches back to raw messages; `{}` switches it on with defaults."""
+    """How the recall tool reaches back to raw messages; `{}` switches it on with defaults.
+
+    Args:
+        vector: Whether search is by meaning too, in the graph's store, beside the search by words.
+        scope: Whether the tool reaches other threads of the resource, or only its own thread. Left
+            out, and without an archive, it is its own thread.
+        instructions: Added to the guidance the Actor gets about recall.
+        inject: Whether each new message of the user is searched for, and what is found shown before
+            it: a flag, or a mapping with `top_k`, `message_range` and `min_score`, see
+            `InjectConfig`.
+    """
 
     vector: Flag = False
-    """Whether semantic search is offered too."""
     scope: Annotated[Scope, one_of(Scope)] = _WIDEST
-    """Whether the tool reaches other threads of the resource, or only its own thread. Left out,
-    and without an archive, it is its own thread."""
     instructions: Text = None
-    """Added to the guidance the Actor gets about recall."""
+    inject: Annotated[
+        bool | InjectOptions,
+        Hint(
+            'True, False, or a mapping such as {"top_k": 4, "message_range": 2, "min_score": 0.2}'
+        ),
+    ] = False
 
 
-# --- The same as mappings, for editors and type checkers -----------------------------------------
+@dataclass(frozen=True, kw_only=True)
+class TitleConfig:
+    """How titles of threads are made; `{}` switches it on with defaults.
 
+    Args:
+        model: What is asked for a title; `None`: the Observer's model.
+        instructions: Added to the question for a title.
+    """
 
-class ObservationOptions(TypedDict, total=False):
-    """The option `observation` as a mapping; `ObservationConfig` says what its keys mean."""
-
-    model: Any
-    instruction: str | None
-    thread_title: bool
-    message_tokens: int
-    max_tokens_per_batch: int
-    model_settings: Mapping[str, Any]
-    buffer_tokens: float | Literal[False]
-    buffer_activation: float
-    block_after: float | None
-    previous_observer_tokens: int | Literal[False] | None
-    keep_turns: int
-    observe_attachments: bool | Literal["auto"] | Sequence[str]
-    prompt: PromptVariant
-
-
-class ReflectionOptions(TypedDict, total=False):
-    """The option `reflection` as a mapping; `ReflectionConfig` says what its keys mean."""
-
-    model: Any
-    instruction: str | None
-    observation_tokens: int
-    model_settings: Mapping[str, Any]
-    buffer_activation: float
-    block_after: float | None
-    form: ReflectionForm
-
-
-class RetrievalOptions(TypedDict, total=False):
-    """The option `retrieval` as a mapping; `RetrievalConfig` says what its keys mean."""
-
-    vector: bool
-    scope: Scope
-    instructions: str | None
+    model: Any = None
+    instructions: Annotated[
+        str | Callable[..., Any] | None,
+        Hint("a text, a function of the run's configuration that returns one, or None"),
+    ] = None
 
 
 # --- Reading -------------------------------------------------------------------------------------
 
-ConfigT = TypeVar("ConfigT", ObservationConfig, ReflectionConfig, RetrievalConfig)
+ConfigT = TypeVar(
+    "ConfigT", ObservationConfig, ReflectionConfig, RetrievalConfig, InjectConfig, TitleConfig
+)
 
 
 def as_config(kind: type[ConfigT], option: str, value: Any) -> ConfigT:
@@ -304,7 +346,8 @@ def as_config(kind: type[ConfigT], option: str, value: Any) -> ConfigT:
 
 
 def check_config(
-    option: str, config: ObservationConfig | ReflectionConfig | RetrievalConfig
+    option: str,
+    config: ObservationConfig | ReflectionConfig | RetrievalConfig | InjectConfig | TitleConfig,
 ) -> None:
     """Refuse a config with a value that cannot be meant.
 
@@ -340,6 +383,7 @@ def resolve_retrieval(
         return None
     config = as_config(RetrievalConfig, "retrieval", None if value is True else value)
     check_config("retrieval", config)
+    resolve_inject(config)
     if config.scope == "thread" or has_archive:
         return config
     if not is_default(config.scope):
@@ -349,3 +393,30 @@ def resolve_retrieval(
         )
         raise ConfigurationError(msg)
     return replace(config, scope="thread")
+
+
+def resolve_inject(config: RetrievalConfig | None) -> InjectConfig | None:
+    """Read the option `retrieval.inject`: nothing when it is off.
+
+    Raises:
+        ConfigurationError: When a setting of it cannot be meant.
+    """
+    if config is None or config.inject is False:
+        return None
+    value: Any = None if config.inject is True else config.inject
+    inject = as_config(InjectConfig, "retrieval.inject", value)
+    check_config("retrieval.inject", inject)
+    return inject
+
+
+def resolve_titles(value: bool | Mapping[Any, Any]) -> TitleConfig | None:  # noqa: FBT001 an option
+    """Read the option `thread_title`: nothing when it is off.
+
+    Raises:
+        ConfigurationError: When a setting of it cannot be meant.
+    """
+    if value is False:
+        return None
+    config = as_config(TitleConfig, "thread_title", None if value is True else value)
+    check_config("thread_title", config)
+    return config

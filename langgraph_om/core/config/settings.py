@@ -9,12 +9,19 @@ from typing import Literal
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig, Scope
+from langgraph_om.core.config.mappings import Scope
+from langgraph_om.core.config.options import (
+    InjectConfig,
+    ObservationConfig,
+    ReflectionConfig,
+    TitleConfig,
+)
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.message_keys import Keyed, hidden_id
 from langgraph_om.core.content.message_time import message_time, times_of
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Limits
+from langgraph_om.core.working.form import Form
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +43,22 @@ class Settings:
     """Whether the Actor is told of pauses before user messages."""
     continuation_hints: bool = True
     """Whether the Actor is shown the current task and a suggested reply."""
+    titles: TitleConfig | None = None
+    """How threads are given titles after their first answer; `None`: they are not."""
     transforms: frozenset[str] = frozenset()
     """The transform hooks that the user has set."""
     hides_ids: bool = False
     """Whether models are shown thread ids in a hashed form only."""
     guide: RecallGuide | None = None
     """With recall, what the Actor is told about it."""
+    inject: InjectConfig | None = None
+    """What is found for a message of the user and shown before it; `None` where nothing is."""
+    hidden_tools: frozenset[str] = frozenset()
+    """Names of tools whose calls and results the Observer is not shown."""
+    working: Form | None = None
+    """The form of the working memory, where the Observer keeps it; else `None`."""
+    working_scope: Scope = "resource"
+    """Whether that is the user's, or one for each thread."""
     archives: bool = False
     """Whether messages and observations are archived."""
     evicts: bool = False
@@ -89,3 +106,5 @@ class RecallGuide:
 
     text: str
     tokens: int
+    reaches_others: bool = False
+    """Whether other threads of the user can be read, so that a new one has something to recall."""

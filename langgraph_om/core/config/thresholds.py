@@ -24,7 +24,7 @@ OTHERS_PART = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Every limit of the memory, in tokens."""
+    """Every limit of the memory, in tokens where nothing else is said."""
 
     message_tokens: int
     """The window at which it is activated or observed."""
@@ -44,6 +44,10 @@ class Thresholds:
     """Window and log together, when they share one budget; `None`: each has its own."""
     keep_turns: int = 0
     """How many of the newest user turns stay verbatim; no token count, but a limit all the same."""
+    activate_after: float | None = None
+    """The pause, in seconds, after which what was made ahead of need is activated; `None`: none."""
+    activate_on_provider_change: bool = False
+    """Whether that is done when another provider answers, too."""
 
     def without_buffering(self) -> Thresholds:
         """Return the same limits for a memory that starts nothing in the background."""
@@ -67,9 +71,7 @@ class Thresholds:
 
     def due(self, operation: str) -> int:
         """Tell the size at which an operation is due: of the window, the log, or other threads."""
-        if operation == "others":
-            return self.others_tokens
-        return self.message_tokens if operation == "observation" else self.observation_tokens
+        return self.observation_tokens if operation == "reflection" else self.message_tokens
 
     def block_messages_at(self, log_tokens: int) -> int:
         """Tell the window's blocking threshold beside a log of `log_tokens`."""
@@ -102,10 +104,10 @@ def resolve_thresholds(
     observation: ObservationConfig,
     reflection: ReflectionConfig,
     *,
-    scope: str = "thread",
     share_token_budget: bool = False,
+    cache_seconds: float = 300.0,
 ) -> Thresholds:
-    """Turn the options into absolute token counts.
+    """Turn the options into absolute token counts and seconds.
 
     Raises:
         ConfigurationError: When an option is out of range or contradicts another.
@@ -117,7 +119,7 @@ def resolve_thresholds(
     interval = None
     if observation.buffer_tokens is False:
         _refuse_without_buffering(observation, reflection)
-    elif scope != "resource" or _asks_for_buffering(observation, reflection):
+    else:
         interval = interval_tokens(observation.buffer_tokens, messages)
     buffered = interval is not None
     return Thresholds(
@@ -130,7 +132,13 @@ def resolve_thresholds(
         reflect_block_after=_block_after(reflection, log) if buffered else log,
         total_tokens=messages + log if share_token_budget else None,
         keep_turns=observation.keep_turns,
+        activate_after=_read_pause(observation.activate_after_idle, cache_seconds),
+        activate_on_provider_change=observation.activate_on_provider_change,
     )
+
+
+def _read_pause(value: float | str | None, cache_seconds: float) -> float | None:
+    return cache_seconds if isinstance(value, str) else value
 
 
 def _block_after(config: ObservationConfig | ReflectionConfig, threshold: int) -> int:
@@ -141,6 +149,7 @@ def _block_after(config: ObservationConfig | ReflectionConfig, threshold: int) -
 def _refuse_without_buffering(observation: ObservationConfig, reflection: ReflectionConfig) -> None:
     given = {
         "observation.block_after": observation.block_after,
+        "observation.buffer_on_idle": observation.buffer_on_idle,
         "reflection.block_after": reflection.block_after,
         "reflection.buffer_activation": (
             None if is_default(reflection.buffer_activation) else reflection.buffer_activation
@@ -153,12 +162,3 @@ def _refuse_without_buffering(observation: ObservationConfig, reflection: Reflec
                 f"all buffering off; leave `{option}` out or set `buffer_tokens`"
             )
             raise ConfigurationError(msg)
-
-
-def _asks_for_buffering(observation: ObservationConfig, reflection: ReflectionConfig) -> bool:
-    return not (
-        is_default(observation.buffer_tokens)
-        and is_default(reflection.buffer_activation)
-        and observation.block_after is None
-        and reflection.block_after is None
-    )

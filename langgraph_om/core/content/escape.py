@@ -21,6 +21,8 @@ _OWN_TAGS: Final = (
     "thread-title",
     "system-reminder",
     "thread",
+    "working-memory",
+    "recalled-messages",
 )
 
 _LOOKALIKES: Final[Mapping[str, str]] = {
@@ -57,7 +59,9 @@ _HIDDEN: Final = (
 )
 """Control characters, and characters that a reader does not see."""
 
-_OPEN: Final = "[<\uff1c\ufe64\u2039\u2329\u27e8\u3008\u276c]"
+OPENERS: Final = "<\uff1c\ufe64\u2039\u2329\u27e8\u3008\u276c"
+"""What a reader may take for the beginning of a tag."""
+_OPEN: Final = f"[{OPENERS}]"
 _SLASH: Final = r"[/\\\u2044\u2215\u29f8\uff0f\u2571]"
 _JOINT: Final = r"[-_\s\u2010-\u2015\u2043\u2212\ufe58\ufe63\uff0d\uff3f]"
 _ACCENTS: Final = r"\u0300-\u0344\u0346-\u036f"  # U+0345 is an iota, ignoring case

@@ -150,7 +150,13 @@ OTHERS_ID = "om-other-conversations"
 GAP_ID = "om-gap"
 """Id of the lines that tell the Actor of pauses."""
 
-_OWN_IDS: Final = frozenset({CONTINUATION_ID, OTHERS_ID, GAP_ID})
+WORKING_ID = "om-working-memory"
+"""Id of what shows the Actor the working memory."""
+
+RECALLED_ID = "om-recalled"
+"""Id of what shows the Actor earlier messages that a search for its request has found."""
+
+_OWN_IDS: Final = frozenset({CONTINUATION_ID, OTHERS_ID, GAP_ID, WORKING_ID, RECALLED_ID})
 
 _OPENING, _CLOSING = "<system-reminder>", "</system-reminder>"
 """What our reminders begin and end with."""

@@ -13,6 +13,7 @@ from typing import cast
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, announce_title, run_ahead
+from langgraph_om.core.cycles.extraction.values import announce_extracted, tell_extracted
 from langgraph_om.core.cycles.observation import merge_hints, observe_cycle
 from langgraph_om.core.cycles.reflection import reflect_cycle
 from langgraph_om.core.cycles.results import (
@@ -127,7 +128,7 @@ def activate(
 ) -> EffectFlow[None]:
     """Make buffered work memory; instant, no model is asked."""
     if decision.operation == "reflection":
-        yield _activate_reflection(settings, record, now)
+        yield _activate_reflection(settings, record, decision, now)
         return
     live = select_live_chunks(record, window)[: decision.count]
     chunks = [part.chunk for part in live]
@@ -138,6 +139,10 @@ def activate(
         settings, record, "observation", cycle_id, sum(part.tokens for part in live), now
     )
     title = next((c["thread_title"] for c in reversed(chunks) if c["thread_title"]), None)
+    values = tell_extracted(
+        [item for chunk in chunks for item in chunk.get("extracted", [])],
+        [update for chunk in chunks for update in chunk.get("working", [])],
+    )
     yield cycle.event(
         "activation",
         now,
@@ -151,13 +156,18 @@ def activate(
         observations=write_log(groups),
         generation=record["generation"],
         config=settings.marker(),
+        triggered_by=decision.why,
         thread_title=title,
         **merge_hints(record, chunks),
+        **values,
     )
     yield from announce_title(cycle, now, title)
+    yield from announce_extracted(cycle, now, values)
 
 
-def _activate_reflection(settings: Settings, record: MemoryRecord, now: datetime) -> Event:
+def _activate_reflection(
+    settings: Settings, record: MemoryRecord, decision: Decision, now: datetime
+) -> Event:
     buffered = cast("BufferedReflection", record["reflection"] or {})
     placed = place_reflection(record["log"], buffered) or Placed([], [])
     read = sum(group["tokens"] for group in record["log"] if group["id"] in placed.group_ids)
@@ -175,5 +185,6 @@ def _activate_reflection(settings: Settings, record: MemoryRecord, now: datetime
         observations=write_log(placed.groups),
         generation=record["generation"] + 1,
         config=settings.marker(),
+        triggered_by=decision.why,
         **cycle.rest_after(after),
     )

@@ -9,12 +9,12 @@ from langgraph_om.core.cycles.buffering import activate, buffer_in_place, wait_o
 from langgraph_om.core.cycles.cycle import Cycle
 from langgraph_om.core.cycles.observation import describe_observation
 from langgraph_om.core.cycles.other_threads import (
-    build_nothing_left,
-    describe_others,
+    begin_others_ahead,
     observe_others_cycle,
-    read_other_threads_if_possible,
+    waive,
 )
 from langgraph_om.core.cycles.reflection import describe_reflection
+from langgraph_om.core.cycles.shared.log_lease import claim_reflection
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.window import Window
@@ -41,12 +41,15 @@ def carry_out(
     elif decision.kind == "buffer":
         job = yield from describe_job(settings, record, window, decision, now)
         if job is None:
-            yield build_nothing_left(record)
+            yield waive(window, decision.operation)
         else:
             yield from buffer_in_place(settings, record, window, job, now)
     elif decision.operation == "others":
-        threads = yield from read_other_threads_if_possible(settings, record)
-        yield from observe_others_cycle(settings, record, window, threads, now)
+        yield from observe_others_cycle(settings, record, window, now)
+    elif _is_of_shared_log(settings, decision) and not (
+        yield from _claim_blocking(settings, record, window)
+    ):
+        yield waive(window, "reflection")
     else:
         yield from wait_or_work(settings, record, window, decision, now)
 
@@ -62,6 +65,26 @@ def describe_job(
     if decision.operation == "observation":
         return describe_observation(settings, record, window, decision.count, now, mode="ahead")
     if decision.operation == "reflection":
+        if _is_of_shared_log(settings, decision) and not (
+            yield from claim_reflection(record, "ahead")
+        ):
+            return None
         return describe_reflection(settings, record, now, mode="ahead")
-    threads = yield from read_other_threads_if_possible(settings, record)
-    return describe_others(settings, record, threads, now, mode="ahead")
+    return (yield from begin_others_ahead(settings, record, window, now))
+
+
+def _claim_blocking(settings: Settings, record: MemoryRecord, window: Window) -> EffectFlow[bool]:
+    """Ask to condense a shared log while the turn waits.
+
+    What another thread does ahead of need is left to it until the log is as large again.
+    """
+    limits = settings.thresholds
+    if limits.buffer_tokens is None:
+        return (yield from claim_reflection(record, "blocking"))
+    leave_below = limits.block_observations_at(window.tokens) + limits.observation_tokens
+    return (yield from claim_reflection(record, "blocking", leave_below=leave_below))
+
+
+def _is_of_shared_log(settings: Settings, decision: Decision) -> bool:
+    """Return whether one thread at a time may do it: a reflection of a log that threads share."""
+    return settings.scope == "resource" and decision.operation == "reflection"

@@ -18,6 +18,7 @@ from langgraph_om.core.events import describe_cycle, iso
 from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.plan import back_off
 from langgraph_om.core.record.record import count_failures, group_by_thread
+from langgraph_om.core.titles.state import is_named
 from langgraph_om.core.wire import (
     Backoff,
     CycleEnded,
@@ -224,7 +225,9 @@ def run_ahead(cycle: Cycle) -> EffectFlow[CycleEnded]:
 
 
 def announce_title(info: CycleInfo, at: datetime, title: str | None) -> EffectFlow[None]:
-    """Say that the thread has a new title, if it has."""
+    """Say that the thread has a new title, if it has; one that a person set stays."""
     old = info.record["thread_title"]
+    if is_named(info.record):
+        return
     if info.settings.observation.thread_title and title is not None and title != old:
         yield info.event("thread-update", at, old_title=old, new_title=title)

@@ -25,7 +25,7 @@ from langgraph_om.core.cycles.long_transcript import (
 )
 from langgraph_om.core.effects import CallHook, EffectFlow, HookReply
 from langgraph_om.core.observe.parse_answer import Parsed
-from langgraph_om.core.observe.transcript import TimedMessage, transcribe
+from langgraph_om.core.observe.transcript import TimedMessage, TranscriptLimits, transcribe
 from langgraph_om.core.record.record import count_failures
 from langgraph_om.core.record.span import Entry
 from langgraph_om.errors import ObserverError
@@ -46,7 +46,7 @@ def show_messages(
 
     Returns:
         The transcript, in as many parts as there are questions to ask, with those attachments that
-        may be shown; `None` when a hook left nothing.
+        may be shown; `None` when there is nothing to show.
     """
     settings = cycle.settings
     shown = [TimedMessage(entry.message, time) for entry, time in zip(entries, times, strict=False)]
@@ -57,7 +57,16 @@ def show_messages(
         shown = [TimedMessage(message, known.get(str(message.id))) for message in changed]
     if not shown:
         return None
-    transcript = transcribe(shown, timezone=settings.timezone, counter=settings.counter)
+    transcript = transcribe(
+        shown,
+        timezone=settings.timezone,
+        counter=settings.counter,
+        limits=TranscriptLimits(shows_reasoning=settings.observation.observe_reasoning),
+        hidden_tools=settings.hidden_tools,
+    )
+    hides_some = settings.hidden_tools or not settings.observation.observe_reasoning
+    if hides_some and not transcript.text:
+        return None
     wanted = settings.observation.observe_attachments
     transcript = replace(transcript, attachments=selected(transcript.attachments, setting=wanted))
     failures = count_failures(cycle.record, cycle.operation)

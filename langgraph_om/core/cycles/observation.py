@@ -20,12 +20,13 @@ from langgraph_om.core.cycles.cycle import (
     tell_left_out,
 )
 from langgraph_om.core.cycles.days import Noted, build_groups
+from langgraph_om.core.cycles.extraction.values import announce_extracted, extract_values
 from langgraph_om.core.cycles.hooks import rewrite_answer, show_messages
 from langgraph_om.core.cycles.long_transcript import merge_answers
-from langgraph_om.core.effects import EffectFlow, ReadTally, Tally
+from langgraph_om.core.effects import AskModel, EffectFlow, ReadTally, Tally
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.log_excerpt import select_previous
-from langgraph_om.core.observe.observer import ObserverInput, observe
+from langgraph_om.core.observe.observer import ObserverInput, build_question, observe
 from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.observe.transcript import Transcript
 from langgraph_om.core.record.chunks import count_covered, digest_entries, select_live_chunks
@@ -33,7 +34,14 @@ from langgraph_om.core.record.record import count_failures, find_groups, find_ne
 from langgraph_om.core.record.reflections import place_reflection
 from langgraph_om.core.record.span import Entry
 from langgraph_om.core.record.window import Window
-from langgraph_om.core.wire import Chunk, CycleEnded, Group, MemoryRecord, Moved, ObservationEnd
+from langgraph_om.core.wire import (
+    Chunk,
+    CycleEnded,
+    Group,
+    MemoryRecord,
+    Moved,
+    ObservationEnd,
+)
 from langgraph_om.errors import ObserverError
 
 
@@ -53,8 +61,9 @@ def observe_cycle(
     end = yield from run_blocking(cycle, window.tokens, window.last_key)
     if end is not None:
         tally: Tally = yield ReadTally()
-        title = cast("ObservationEnd", end)["thread_title"]
-        yield from announce_title(cycle.info, cycle.info.last_reply(tally), title)
+        ended, at = cast("ObservationEnd", end), cycle.info.last_reply(tally)
+        yield from announce_title(cycle.info, at, ended["thread_title"])
+        yield from announce_extracted(cycle.info, at, ended)
 
 
 def describe_observation(
@@ -106,9 +115,12 @@ def _observe(
     is_ahead = info.mode == "ahead"
     ahead = [group for chunk in chunks for group in chunk["groups"]]
     known = [*_apply_reflection(record), *ahead] if is_ahead else record["log"]
-    parsed, left_out = yield from ask_observer(
+    parsed, left_out, asked = yield from ask_observer(
         info, entries, times, known=known, hints=merge_hints(record, chunks)
     )
+    values: dict[str, Any] = {}
+    if asked is not None and parsed.status == "ok":
+        values = yield from extract_values(info, asked, parsed.observations, chunks)
     tally: Tally = yield ReadTally()
     at = iso(info.last_reply(tally))
     noted = Noted(info.cycle_id, record["thread_id"], parsed.observations, at)
@@ -119,10 +131,11 @@ def _observe(
         "observation_tokens": tokens,
         "observations": parsed.observations,
         **tell_left_out(left_out),
+        **({} if is_ahead else values),
     }
     if not is_ahead:
         return info.end(tally, groups=groups, **moved, **written, **hints)
-    chunk: Chunk = {
+    chunk = {
         "id": info.cycle_id,
         "cycle_id": info.cycle_id,
         "groups": groups,
@@ -132,6 +145,7 @@ def _observe(
         "digest": digest_entries(entries),
         **hints,
         "created_at": at,
+        **values,
     }
     return info.end(tally, chunk=chunk, **written)
 
@@ -142,6 +156,8 @@ class Observed(NamedTuple):
     parsed: Parsed
     left_out_tokens: int = 0
     """About how many of their tokens no question had room for."""
+    asked: AskModel | None = None
+    """What was asked last."""
 
 
 def ask_observer(
@@ -172,12 +188,12 @@ def ask_observer(
     if shown is None:  # they are observed, and hold nothing worth noting
         return Observed(Parsed("none"))
     try:
-        parsed = yield from _ask_part_by_part(info, shown.parts, known, hints)
+        parsed, asked = yield from _ask_part_by_part(info, shown.parts, known, hints)
     except ObserverError as error:
         if "after_observation" in settings.transforms:
             error.observations = ""  # no hook has seen what there is of an answer
         raise
-    return Observed((yield from rewrite_answer(info, parsed)), shown.left_out_tokens)
+    return Observed((yield from rewrite_answer(info, parsed)), shown.left_out_tokens, asked)
 
 
 def _ask_part_by_part(
@@ -185,15 +201,16 @@ def _ask_part_by_part(
     parts: Sequence[Transcript],
     known: Sequence[Group],
     hints: Mapping[str, Any],
-) -> EffectFlow[Parsed]:
+) -> EffectFlow[tuple[Parsed, AskModel | None]]:
     """Ask about one part after the other; each question knows what came of those before."""
     answers: list[Parsed] = []
+    request: ObserverInput | None = None
     for transcript in parts:
         groups = [*known, *(_note_answer(info, answer) for answer in answers)]
         newest = merge_hints(hints, [asdict(answer) for answer in answers])
         request = _build_observer_input(info, transcript, groups, newest)
         answers.append((yield from observe(request)))
-    return merge_answers(answers)
+    return merge_answers(answers), build_question(request) if request is not None else None
 
 
 def _note_answer(info: CycleInfo, answer: Parsed) -> Group:

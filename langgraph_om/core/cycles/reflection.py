@@ -11,8 +11,10 @@ from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode, run_blocking
 from langgraph_om.core.cycles.hooks import rewrite_by_hook
+from langgraph_om.core.cycles.shared.log_lease import keep_log, release_log
 from langgraph_om.core.effects import EffectFlow, ReadTally, Tally
 from langgraph_om.core.events import iso
+from langgraph_om.core.items.protect import is_protected, keep_protected
 from langgraph_om.core.record.record import count_failures, find_log_owner, log_tokens, write_log
 from langgraph_om.core.record.reflections import Changes, Placed, place_changes
 from langgraph_om.core.record.window import Window
@@ -82,7 +84,14 @@ class _Outcome:
 def _reflect(info: CycleInfo) -> EffectFlow[CycleEnded]:
     """Have the log condensed; what is written takes its place, or is kept until it is needed."""
     sources = info.record["log"]
-    found = yield from _condense(info, sources)
+    if info.settings.scope == "resource":
+        yield from keep_log(info.record, "reflection", info.mode)
+    try:
+        found = yield from _condense(info, sources)
+    except ObserverError:
+        if info.settings.scope == "resource":
+            yield from release_log(info.record, "reflection")
+        raise
     tally: Tally = yield ReadTally()
     written = {"observation_tokens": found.tokens, "observations": found.text, **found.edited}
     ids, groups = list(found.group_ids), list(found.groups)
@@ -115,9 +124,27 @@ def _reflect(info: CycleInfo) -> EffectFlow[CycleEnded]:
 def _condense(cycle: CycleInfo, sources: Sequence[Group]) -> EffectFlow[_Outcome]:
     """Have groups condensed, in the form that is set; without valid edits, by one rewriting.
 
+    What a person pinned or wrote is not shown to the Reflector, and stays as it is.
+
     Raises:
         ObserverError: When there is no usable answer, or a hook failed.
     """
+    free = [group for group in sources if not is_protected(group)]
+    if not write_log(free):
+        msg = "the log holds nothing but what a person pinned or wrote, which is not condensed"
+        raise ObserverError(msg)
+    found = yield from _condense_free(cycle, free)
+    if len(free) == len(sources):
+        return found
+    kept = cycle.tokens - sum(group["tokens"] for group in free)
+    found = replace(found, tokens=found.tokens + kept)
+    if found.together is not None:
+        return found
+    ids = [group["id"] for group in sources]
+    return replace(found, group_ids=ids, groups=keep_protected(sources, found.groups))
+
+
+def _condense_free(cycle: CycleInfo, sources: Sequence[Group]) -> EffectFlow[_Outcome]:
     if cycle.settings.reflection.form == "rewrite":
         return (yield from _rewrite(cycle, sources, questions=MAX_QUESTIONS))
     shown = yield from _show_groups(cycle, sources)
@@ -162,7 +189,7 @@ def _build_edits_input(
         hints["suggested_response"] = record["suggested_response"]
     return EditsInput(
         groups,
-        target=_find_target(settings, cycle.tokens),
+        target=_find_target(cycle, groups),
         shown=shown,
         show_id=settings.show_id if settings.scope == "resource" else None,
         hints=hints,
@@ -260,7 +287,7 @@ def _rewrite_thread(
     request = ReflectorInput(
         log=log,
         tokens=tokens,
-        target=_find_target(settings, tokens),
+        target=_find_target(cycle, groups),
         instruction=settings.reflection.instruction,
         prompt=settings.observation.prompt,
     )
@@ -288,7 +315,7 @@ def _rewrite_threads(
     request = ThreadsReflectorInput(
         read,
         settings.show_id,
-        target=_find_target(settings, sum(group["tokens"] for group in groups)),
+        target=_find_target(cycle, groups),
         instruction=settings.reflection.instruction,
         prompt=settings.observation.prompt,
     )
@@ -330,7 +357,9 @@ def _check_left(texts: Mapping[str, Any], hook: str) -> str:
     return text
 
 
-def _find_target(settings: Settings, tokens: int) -> int:
-    """Tell the size under which a reflection is dense enough."""
-    threshold = settings.thresholds.observation_tokens
-    return max(1, min(round(threshold * _BELOW_THRESHOLD), round(tokens * REFLECTION_TARGET)))
+def _find_target(cycle: CycleInfo, groups: Sequence[Group]) -> int:
+    """Tell the size under which groups are dense enough, with the rest of the log as it is."""
+    threshold = cycle.settings.thresholds.observation_tokens
+    rest = cycle.tokens - sum(group["tokens"] for group in groups)
+    target = min(round(threshold * _BELOW_THRESHOLD), round(cycle.tokens * REFLECTION_TARGET))
+    return max(1, target - rest)

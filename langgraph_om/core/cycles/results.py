@@ -78,7 +78,9 @@ def take_in_results(
             # A failing job must not keep the turn from asking at the blocking threshold.
             limit = max(size, _blocking_size(settings, record, window, operation))
             back_off["retry_at_tokens"] = min(back_off["retry_at_tokens"], limit)
-            events.append(cast("JobResult", {**state, **here, **back_off}))
+            read = state["tokens"] or pending["tokens"]  # where it failed before any was read
+            failed = {**state, **here, **back_off, "tokens": read}
+            events.append(cast("JobResult", failed))
         else:
             events.append(cast("JobResult", {**state, **here}))
     return events

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import cast
+from typing import NamedTuple, cast
 
 from langgraph_om.core.config.thresholds import resolve_previous_tokens
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.cycles.hooks import rewrite_answer, show_messages
 from langgraph_om.core.cycles.long_transcript import merge_answers
 from langgraph_om.core.cycles.observation import merge_hints
-from langgraph_om.core.effects import EffectFlow
+from langgraph_om.core.effects import AskModel, EffectFlow
 from langgraph_om.core.observe.log_excerpt import select_previous_sections
-from langgraph_om.core.observe.observer import ThreadInput, ThreadsInput, observe_threads
+from langgraph_om.core.observe.observer import (
+    ThreadInput,
+    ThreadsInput,
+    build_threads_question,
+    observe_threads,
+)
 from langgraph_om.core.observe.other_threads import OtherThread
 from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.observe.transcript import Transcript
@@ -24,18 +29,25 @@ from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ObserverError
 
 
+class ThreadsObserved(NamedTuple):
+    """What came of asking the Observer about several threads."""
+
+    answers: dict[str, Parsed]
+    """By thread id; a thread that is missing is not observed."""
+    left_out_tokens: int
+    """About how many tokens no question had room for."""
+    asked: AskModel | None
+    """What was asked last."""
+
+
 def ask_observer_of_threads(
     cycle: CycleInfo, threads: Sequence[tuple[OtherThread, int]]
-) -> EffectFlow[tuple[dict[str, Parsed], int]]:
+) -> EffectFlow[ThreadsObserved]:
     """Have the oldest messages of several other threads observed.
 
     Args:
         cycle: The cycle.
         threads: Each with the number of messages to observe.
-
-    Returns:
-        By thread id, what the Observer answered; a thread that is missing is not observed. And
-        about how many tokens no question had room for.
 
     Raises:
         ObserverError: When there is no usable answer, or a hook failed.
@@ -51,17 +63,17 @@ def ask_observer_of_threads(
             continue
         left_out[thread.thread_id] = shown.left_out_tokens
         inputs.append([_build_input(cycle, thread, transcript) for transcript in shown.parts])
-    answers = yield from _ask_in_rounds(cycle, inputs)
+    answers, asked = yield from _ask_in_rounds(cycle, inputs)
     for thread, _ in threads:
         if thread.thread_id in answers:
             own, parsed = _view_thread(cycle, thread), answers[thread.thread_id]
             found[thread.thread_id] = yield from rewrite_answer(own, parsed)
-    return found, sum(left_out[thread_id] for thread_id in answers)
+    return ThreadsObserved(found, sum(left_out[thread_id] for thread_id in answers), asked)
 
 
 def _ask_in_rounds(
     cycle: CycleInfo, threads: Sequence[Sequence[ThreadInput]]
-) -> EffectFlow[dict[str, Parsed]]:
+) -> EffectFlow[tuple[dict[str, Parsed], AskModel | None]]:
     """Ask about the first part of each thread, then about the second ones, and so on.
 
     Raises:
@@ -69,17 +81,20 @@ def _ask_in_rounds(
     """
     said: dict[str, list[Parsed]] = {}
     failure: ObserverError | None = None
+    request: ThreadsInput | None = None
     for number in range(max(map(len, threads), default=0)):
         asked = [
             _continue_input(parts[number], said)
             for parts in threads
             if number < len(parts) and len(said.get(parts[0].thread_id, ())) == number
         ]
+        latest = _build_threads_input(cycle, asked, said)
         try:
-            answers = yield from observe_threads(_build_threads_input(cycle, asked, said))
+            answers = yield from observe_threads(latest)
         except ObserverError as error:
             failure = error
             break
+        request = latest
         for thread_id, parsed in answers.items():
             said.setdefault(thread_id, []).append(parsed)
     whole = {
@@ -89,7 +104,7 @@ def _ask_in_rounds(
     }
     if failure is not None and not whole:
         raise failure
-    return whole
+    return whole, build_threads_question(request) if request is not None else None
 
 
 def _continue_input(part: ThreadInput, said: Mapping[str, Sequence[Parsed]]) -> ThreadInput:

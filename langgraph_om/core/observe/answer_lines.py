@@ -2,35 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
-from langgraph_om.core.observe.answer_tags import ITEM_START
+from langgraph_om.core.items.lines import ITEM_START, is_date_line, strip_date_marks
 from langgraph_om.core.observe.non_answers import is_blank_form, is_refused
-
-_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"
-_NAMED_DAY = (
-    rf"{_MONTH}[ ]\d\d?(?:st|nd|rd|th)?,?[ ]\d{{4}}"
-    rf"|\d\d?(?:st|nd|rd|th|\.)?[ ](?:de[ ])?(?:{_MONTH}|[^\W\d_]{{3,12}}),?[ ](?:de[ ])?\d{{4}}"
-)
-_NUMBERED_DAY = (
-    r"\d{4}(?P<sep>[-/.])\d\d?(?P=sep)\d\d?|\d\d?(?P<joint>[-/.])\d\d?(?P=joint)\d{4}"
-    r"|\d{4}年[ ]?\d\d?月[ ]?\d\d?日"
-)
-_DATE = re.compile(
-    r"(?:date[ \t]*:.*|(?:(?:datum|fecha|data|дата|日期|日付|날짜)[ \t]*[:：][ \t]*)?"
-    rf"(?:[a-z]{{3,9}},?[ ])?(?:{_NAMED_DAY}|{_NUMBERED_DAY}):?)",
-    re.IGNORECASE,
-)
-_MAX_DATE_LINE_CHARS = 80
-_AROUND_DATE = " \t#*_>`[]=–—"
-
-
-def is_date_line(line: str) -> bool:
-    """Return whether a line is a date heading and nothing else."""
-    if len(line) > _MAX_DATE_LINE_CHARS or ITEM_START.match(line):
-        return False
-    return _DATE.fullmatch(line.strip(_AROUND_DATE)) is not None
 
 
 def strip_dates(text: str) -> str:
@@ -43,7 +18,7 @@ def are_days_apart(blocks: Iterable[list[str]]) -> bool:
     seen: set[str] = set()
     for texts in blocks:
         lines = (line for text in texts for line in text.split("\n") if is_date_line(line))
-        days = {line.strip(_AROUND_DATE).casefold() for line in lines}
+        days = {strip_date_marks(line).casefold() for line in lines}
         if not days or not seen.isdisjoint(days):
             return False
         seen |= days

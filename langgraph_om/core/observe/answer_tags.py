@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
+from langgraph_om.core.items.lines import ITEM, ITEM_START
+
 LOG, TASK, REPLY, TITLE = "observations", "current-task", "suggested-response", "thread-title"
 _TAG_NAMES = {name.replace("-", ""): name for name in (LOG, TASK, REPLY, TITLE)}
 
@@ -29,11 +31,6 @@ _MARKDOWN_TAG = re.compile(
     rf"\\?<[ \t]{{0,3}}\\?/?[ \t]{{0,3}}(?:{_NAME})[ \t]{{0,3}}\\?>", re.IGNORECASE
 )
 
-ITEM = (
-    r"[ \t]*+(?:(?:[-*+•–—‣◦▪▸●○·・]|\d{1,4}[.)]|[a-zA-Z]\)|\([a-z]\)|->|→)[ \t]"
-    r"|(?:[-*+•]|[*_]{2,3})?[🔴🟡🟢✅]|\(\d{1,2}:\d\d)"
-)
-ITEM_START = re.compile(ITEM)
 ITEM_LINE = re.compile(f"^{ITEM}", re.MULTILINE)
 
 

@@ -194,7 +194,11 @@ def _mark_gaps(items: Sequence[_Item], kept: Container[int]) -> str:
             left_out += len(item.lines)
             continue
         if left_out:
-            out.append(f"[{left_out} earlier lines left out]")
+            out.append(f"[{left_out} earlier line{_plural(left_out)} left out]")
         out += item.lines
         left_out = 0
     return "\n".join([*out, f"[{left_out} lines left out]"] if left_out else out)
+
+
+def _plural(count: int) -> str:
+    return "" if count == 1 else "s"

@@ -96,13 +96,7 @@ def observe(request: ObserverInput) -> Flow[Parsed]:
     Raises:
         ObserverError: When a call fails, or the second answer is not usable either.
     """
-    question = AskModel(
-        "observer",
-        _build_question(request),
-        attachments=request.attachments,
-        by_profile=request.by_profile,
-    )
-    return (yield from _ask_until_usable(question, _read_answer, "observer_retry"))
+    return (yield from _ask_until_usable(build_question(request), _read_answer, "observer_retry"))
 
 
 def observe_threads(request: ThreadsInput) -> Flow[dict[str, Parsed]]:
@@ -121,12 +115,7 @@ def observe_threads(request: ThreadsInput) -> Flow[dict[str, Parsed]]:
     thread_ids = _map_shown_ids(request.threads)
     if not thread_ids:
         return {}
-    question = AskModel(
-        "observer",
-        _build_threads_question(request),
-        attachments=_label_attachments(request.threads),
-        by_profile=request.by_profile,
-    )
+    question = build_threads_question(request)
 
     def read(reply: ModelReply) -> ThreadAnswers:
         return parse_sections(reply.text, thread_ids.keys(), cut_off=reply.cut_off)
@@ -200,7 +189,8 @@ def render_rules(prompt: str) -> str:
 # --- One thread ----------------------------------------------------------------------------------
 
 
-def _build_question(request: ObserverInput) -> list[BaseMessage]:
+def build_question(request: ObserverInput) -> AskModel:
+    """Return the question to the Observer about one thread."""
     system = fill(
         f"observer_{request.prompt}",
         output_format=render_output_format(
@@ -214,7 +204,12 @@ def _build_question(request: ObserverInput) -> list[BaseMessage]:
         hints=_build_hints(request.hints, states_hints=request.states_hints),
         conversation=request.transcript,
     )
-    return [SystemMessage(system), HumanMessage(task)]
+    return AskModel(
+        "observer",
+        [SystemMessage(system), HumanMessage(task)],
+        attachments=request.attachments,
+        by_profile=request.by_profile,
+    )
 
 
 def _build_previous(previous: str) -> str:
@@ -253,7 +248,8 @@ def _map_shown_ids(threads: Sequence[ThreadInput]) -> dict[str, str]:
     return thread_ids
 
 
-def _build_threads_question(request: ThreadsInput) -> list[BaseMessage]:
+def build_threads_question(request: ThreadsInput) -> AskModel:
+    """Return the question to the Observer about several threads."""
     has_hints = request.states_hints
     form = fill(
         "observer_threads_output",
@@ -273,7 +269,12 @@ def _build_threads_question(request: ThreadsInput) -> list[BaseMessage]:
         previous_observations=_build_previous_sections(request.previous),
         threads="\n\n".join(shown),
     )
-    return [SystemMessage(system), HumanMessage(task)]
+    return AskModel(
+        "observer",
+        [SystemMessage(system), HumanMessage(task)],
+        attachments=_label_attachments(request.threads),
+        by_profile=request.by_profile,
+    )
 
 
 def _build_thread_section(thread: ThreadInput, request: ThreadsInput) -> str:

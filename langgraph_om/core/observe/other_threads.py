@@ -1,8 +1,8 @@
 """Choose what the Actor is shown of the other threads of a resource, and what of them is observed.
 
 Unobserved messages are shown, cut and within a budget, so that every conversation knows of the
-others at once. What exceeds the budget is observed: the oldest messages first, and only complete
-exchanges.
+others at once. What is too much to stay unobserved is observed: the oldest messages first, and only
+complete exchanges.
 """
 
 from __future__ import annotations
@@ -29,9 +29,6 @@ from langgraph_om.core.wire import Excerpt
 _MAX_TEXT_CHARACTERS: Final = 500
 """Shown of one text, call or result in an excerpt."""
 
-_SHARE_TO_KEEP: Final = 0.5
-"""How much of the budget stays unobserved, so that the newest messages are shown verbatim."""
-
 
 @dataclass(frozen=True, slots=True)
 class OtherThread:
@@ -52,11 +49,22 @@ class OtherThread:
     newest: Sequence[Entry] = ()
     """The last messages of the rest."""
     newest_times: Sequence[datetime | None] = ()
+    is_named: bool = False
+    """Whether a person set its title."""
+    is_behind: bool = False
+    """Whether so many threads are newer that nobody is shown what it said last."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of `entries`."""
+        return sum(entry.tokens for entry in self.entries)
 
 
 def build_excerpts(
     threads: Sequence[OtherThread],
+    counts: Mapping[str, int],
     budget: int,
+    *,
     counter: TokenCounter,
     show_id: ShowId,
     timezone: tzinfo,
@@ -65,61 +73,144 @@ def build_excerpts(
 
     Args:
         threads: The other threads with unobserved messages.
+        counts: How many messages of each are to be observed now.
         budget: The most tokens of all texts together.
         counter: What counts tokens.
         show_id: Writes a thread's id for the model.
         timezone: The zone in which days and times are written.
 
     Returns:
-        Per thread, the newest last: `thread_id`, `messages` and `tokens` (all that is unobserved,
-        long texts cut), `observable` (messages that would be observed now), and `text`, the block
-        to show. Where not everything fits, the newest messages of the newest threads are shown.
+        Per thread that is shown or to be observed, the newest last. Where not everything fits, the
+        newest messages of the newest threads are shown.
     """
-    ordered = sorted(threads, key=_age_key)
-    counts = count_to_observe(ordered, budget)
     left = budget
     shown: list[Excerpt] = []
-    for thread in reversed(ordered):
-        text = _build_block(thread, len(_select_newest(thread)[0]), show_id, timezone)
-        tokens = counter.count_text(text)
-        if tokens > left:
-            text = _build_fitting_block(thread, left, counter, show_id, timezone)
-        left -= counter.count_text(text) if text else 0
-        shown.append(
-            {
-                "thread_id": thread.thread_id,
-                "messages": len(thread.entries) + thread.rest,
-                "rest": thread.rest,
-                "tokens": tokens,
-                "observable": counts[thread.thread_id],
-                "text": text,
-            }
-        )
+    for thread in sorted(threads, key=_age_key, reverse=True):
+        text, observable = "", counts.get(thread.thread_id, 0)
+        if left > 0:
+            text = _build_block(thread, len(_select_newest(thread)[0]), show_id, timezone)
+            size = counter.count_text(text)
+            if size > left:
+                text, size = _build_fitting_block(thread, left, counter, show_id, timezone), left
+            left -= size
+        if text or observable:
+            shown.append(
+                {
+                    "thread_id": thread.thread_id,
+                    "messages": len(thread.entries) + thread.rest,
+                    "rest": thread.rest,
+                    "tokens": thread.tokens,
+                    "observable": observable,
+                    "text": text,
+                }
+            )
     return shown[::-1]
 
 
-def count_to_observe(threads: Sequence[OtherThread], budget: int) -> dict[str, int]:
-    """Return by thread id how many of its oldest messages are observed when that is due.
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """How much of other threads stays unobserved, in tokens of their messages."""
 
-    The newest messages of the newest threads stay unobserved, up to half of the budget.
+    limit: int
+    """What one thread, or all together, may have."""
+    keep: int
+    """The retention floor: what of a thread that reached the limit stays verbatim."""
+    keep_turns: int = 0
+    """How many of its newest user turns stay verbatim, too."""
+    busy_since: datetime | None = None
+    """Threads that were updated since observe themselves ahead of need: they are left alone below
+    a limit of their own. `None`: no thread does."""
+    busy_limit: int = 0
+    kept_since: datetime | None = None
+    """What threads that nobody is shown have left unobserved waits for more of it, but not for
+    longer than since then."""
+
+    def leaves_alone(self, thread: OtherThread) -> bool:
+        """Return whether a thread is its own to observe as long as it keeps to its limit."""
+        return self.busy_since is not None and thread.updated >= self.busy_since
+
+    def limit_of(self, thread: OtherThread) -> int:
+        """Return what a thread may have by itself."""
+        return self.busy_limit if self.leaves_alone(thread) else self.limit
+
+    def has_waited(self, behind: Sequence[OtherThread]) -> bool:
+        """Return whether threads that nobody is shown have enough unobserved, or for long enough.
+
+        Args:
+            behind: The threads, updated longest ago first.
+        """
+        if sum(thread.tokens for thread in behind) > self.limit // 2:
+            return True
+        since = self.kept_since
+        return bool(behind) and since is not None and behind[0].updated < since
+
+
+def count_to_observe(threads: Sequence[OtherThread], shares: Shares) -> dict[str, int]:
+    """Return by thread id how many of its oldest messages are to be observed now.
+
+    A thread is observed as it would observe itself: at the limit, and down to the floor. Many small
+    ones together are observed at the limit too, down to half of it, those that were quiet for
+    longest first: each down to its floor, and only where that is not enough as a whole. What
+    nobody is shown any more is observed as a whole, many threads at a time.
     """
-    room = round(budget * _SHARE_TO_KEEP)
-    counts: dict[str, int] = {}
-    for thread in sorted(threads, key=_age_key, reverse=True):
-        cuts = [0, *_find_turn_ends(thread.entries)]
-        kept = sum(entry.tokens for entry in thread.entries)
-        if thread.rest:
-            counts[thread.thread_id] = cuts[-1]
-            continue
-        before = count = 0
-        for cut in cuts:
-            kept -= sum(entry.tokens for entry in thread.entries[before:cut])
-            before = count = cut
-            if kept <= room:
-                break
-        counts[thread.thread_id] = count
-        room = max(0, room - kept)
+    ordered = sorted(threads, key=_age_key)
+    counts = {thread.thread_id: 0 for thread in ordered}
+    left = {thread.thread_id: thread.tokens for thread in ordered}
+    cuts: dict[str, _Cuts] = {}
+
+    def take(thread: OtherThread, *, is_whole: bool) -> None:
+        key = thread.thread_id
+        size = cuts[key] = cuts.get(key) or _Cuts(thread)
+        counts[key] = max(counts[key], size.last if is_whole else size.choose(shares))
+        left[key] = size.left_after(counts[key])
+
+    for thread in ordered:
+        if thread.rest or left[thread.thread_id] >= shares.limit_of(thread):
+            take(thread, is_whole=bool(thread.rest))
+    alone = [thread for thread in ordered if not shares.leaves_alone(thread)]
+    behind = [thread for thread in alone if thread.is_behind]
+    if shares.has_waited(behind):
+        for thread in behind:
+            take(thread, is_whole=True)
+    quiet = [thread for thread in alone if not thread.is_behind]
+    total = sum(left[thread.thread_id] for thread in quiet)
+    if total <= shares.limit:
+        return counts
+    for is_whole in (False, True):
+        for thread in quiet:
+            if total <= shares.limit // 2:
+                return counts
+            total -= left[thread.thread_id]
+            take(thread, is_whole=is_whole)
+            total += left[thread.thread_id]
     return counts
+
+
+class _Cuts:
+    """Where a thread's unobserved messages can be cut, and what would be left."""
+
+    def __init__(self, thread: OtherThread) -> None:
+        self._entries = thread.entries
+        self._cuts = [0, *_find_turn_ends(thread.entries)]
+        self._left = [sum(entry.tokens for entry in thread.entries)]
+        for entry in thread.entries:
+            self._left.append(self._left[-1] - entry.tokens)
+
+    @property
+    def last(self) -> int:
+        return self._cuts[-1]
+
+    def left_after(self, count: int) -> int:
+        return self._left[count]
+
+    def choose(self, shares: Shares) -> int:
+        """Choose the longest part that leaves the floor; more where a limit would be left."""
+        stop = _find_start_of_turns(self._entries, shares.keep_turns)
+        cuts = [cut for cut in self._cuts if cut <= stop]
+        at = max((at for at, cut in enumerate(cuts) if self._left[cut] >= shares.keep), default=0)
+        if self._left[cuts[at]] >= shares.limit:
+            at = min(at + 1, len(cuts) - 1)
+        return cuts[at]
 
 
 def split_batches(
@@ -208,6 +299,14 @@ def _select_newest(thread: OtherThread) -> tuple[Sequence[Entry], Sequence[datet
 
 def _age_key(thread: OtherThread) -> tuple[datetime, str]:
     return thread.updated, thread.thread_id
+
+
+def _find_start_of_turns(entries: Sequence[Entry], turns: int) -> int:
+    """Return the index behind which the newest user turns are."""
+    humans = [at for at, entry in enumerate(entries) if entry.message.type == "human"]
+    if not turns:
+        return len(entries)
+    return humans[-turns] if len(humans) >= turns else 0
 
 
 def _find_turn_ends(entries: Sequence[Entry]) -> list[int]:

@@ -12,12 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from langgraph_om.core.content.text import sanitize
+from langgraph_om.core.items.lines import ITEM, ITEM_START
 from langgraph_om.core.observe.answer_forms import read_html_list, read_json, strip_cdata
 from langgraph_om.core.observe.answer_lines import Lines, are_days_apart, strip_dates
 from langgraph_om.core.observe.answer_tags import (
-    ITEM,
     ITEM_LINE,
-    ITEM_START,
     LOG,
     REPLY,
     TASK,
@@ -236,6 +235,26 @@ def _read_hint(hints: dict[str, str], name: str) -> str | None:
     text = _unwrap_fence(hints.get(name, "").strip())
     text = _tidy_text(defuse_tags(_tidy_text(text).strip(), name))
     return None if not text or _says_nothing(text) else text
+
+
+def parse_title(text: str) -> str | None:
+    """Read an answer that shall be a title and nothing else; `None` where it holds none."""
+    text = strip_reasoning(sanitize(text), may_be_open=True)
+    split = split_best(text)
+    if TITLE in split.hints:
+        return _read_title(_read_hint(split.hints, TITLE))
+    if split.tagged:
+        return None
+    lines = [line for line in _unwrap_fence(text).strip().split("\n") if line.strip()]
+    if len(lines) != 1:
+        return None
+    bare = _TITLE_MARKS.sub("", lines[0]).strip().strip("*_").strip()
+    return _read_title(bare) if len(bare.split()) <= _MAX_TITLE_WORDS else None
+
+
+_TITLE_MARKS = re.compile(r"(?i)^\W*title\W*[:：]\s*|^#+\s*|^\*+\s*")
+_MAX_TITLE_WORDS = 12
+"""Of a title without its tag; more is an answer to the conversation."""
 
 
 def _read_title(hint: str | None) -> str | None:

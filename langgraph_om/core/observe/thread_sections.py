@@ -12,7 +12,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from langgraph_om.core.observe.answer_tags import ITEM_START
+from langgraph_om.core.content.escape import OPENERS
+from langgraph_om.core.items.lines import ITEM_START
 from langgraph_om.core.observe.parse_answer import Parsed, parse_output, strip_reasoning
 
 CLOSE: Final = "</thread>"
@@ -131,7 +132,8 @@ _ATTRIBUTE: Final = re.compile(
 def _escape_character(char: str) -> str:
     if char in _NAMED:
         return f"&{_NAMED[char]};"
-    return char if char.isprintable() and char != "'" else f"&#{ord(char)};"
+    is_plain = char.isprintable() and char != "'" and char not in OPENERS
+    return char if is_plain else f"&#{ord(char)};"
 
 
 def _unescape_character(entity: re.Match[str]) -> str:

@@ -11,7 +11,7 @@ Every line at the left edge is ours: a `Date:` line, or a label, then `: `, then
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, tzinfo
 from typing import Final
@@ -76,6 +76,9 @@ class TranscriptLimits:
     text_tokens: int | None = None
     """Of one text of a participant; None shows it whole."""
 
+    shows_reasoning: bool = True
+    """Whether reasoning is shown at all."""
+
 
 DEFAULT_LIMITS: Final = TranscriptLimits()
 
@@ -96,6 +99,7 @@ def transcribe(
     timezone: tzinfo,
     counter: TokenCounter,
     limits: TranscriptLimits = DEFAULT_LIMITS,
+    hidden_tools: Collection[str] = (),
 ) -> Transcript:
     """Return what the Observer is shown of these messages.
 
@@ -104,6 +108,7 @@ def transcribe(
         timezone: The zone in which days and times are written.
         counter: Measures the texts that have a limit.
         limits: How much of each kind of content is shown.
+        hidden_tools: Names of tools whose calls and results are left out.
 
     Returns:
         The transcript with its attachments.
@@ -112,7 +117,7 @@ def transcribe(
     for timed in messages:
         for call_id, name in call_names(timed.message):
             names.setdefault(call_id, name)
-    writer = _TranscriptWriter(names, timezone, counter.count_text, limits)
+    writer = _TranscriptWriter(names, timezone, counter.count_text, limits, hidden_tools)
     for timed in messages:
         writer.add(timed)
     text = _WRAPPING_TAG.sub("&lt;", "\n".join(writer.lines))
@@ -125,9 +130,12 @@ def write_transcript_text(
     timezone: tzinfo,
     counter: TokenCounter,
     limits: TranscriptLimits = DEFAULT_LIMITS,
+    hidden_tools: Collection[str] = (),
 ) -> str:
     """Return only the text of `transcribe`."""
-    return transcribe(messages, timezone=timezone, counter=counter, limits=limits).text
+    return transcribe(
+        messages, timezone=timezone, counter=counter, limits=limits, hidden_tools=hidden_tools
+    ).text
 
 
 def format_day(day: date) -> str:
@@ -166,6 +174,7 @@ class _TranscriptWriter:
         timezone: tzinfo,
         count: Callable[[str], int],
         limits: TranscriptLimits,
+        hidden_tools: Collection[str],
     ) -> None:
         self.lines: list[str] = []
         self.placeholders = Placeholders()
@@ -173,6 +182,7 @@ class _TranscriptWriter:
         self._timezone = timezone
         self._count = count
         self._limits = limits
+        self._hidden_tools = hidden_tools
         self._day: str | None = None
 
     def add(self, timed: TimedMessage) -> None:
@@ -203,8 +213,10 @@ class _TranscriptWriter:
             yield from _write_line(who, self._join_speech(spoken, joint))
             spoken.clear()
             if part and part.kind == "reasoning":
+                if not self._limits.shows_reasoning:
+                    continue
                 yield from _write_line(f"{who} reasoning", self._cut_result(str(part.body)))
-            elif part:
+            elif part and self._name_tool(part) not in self._hidden_tools:
                 yield self._write_tool_line(part, clock)
 
     def _join_speech(self, spoken: Sequence[Part], joint: str) -> str:
@@ -229,10 +241,13 @@ class _TranscriptWriter:
         """Return the line of a call, a result or an error."""
         is_call = part.kind == "tool-call"
         body = self._write_arguments(part.body) if is_call else self._write_result(part.body)
-        name = part.name or self._names.get(part.call_id) or "tool"
+        name = self._name_tool(part)
         call_id = f" [{part.call_id}]" if part.call_id else ""
         label = f"Tool {part.kind.removeprefix('tool-')} {name}{clock}{call_id}"
         return next(_write_line(label, body), f"{label}: {'' if is_call else EMPTY_RESULT}")
+
+    def _name_tool(self, part: Part) -> str:
+        return part.name or self._names.get(part.call_id) or "tool"
 
     def _write_arguments(self, arguments: object) -> str:
         tokens = self._limits.arguments_tokens

@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+from langgraph_om.core.items.protect import keep_protected
+from langgraph_om.core.items.steer import steer
 from langgraph_om.core.record.edits import check_edit
 from langgraph_om.core.record.record import (
     HINTS,
@@ -25,6 +27,7 @@ from langgraph_om.core.record.record import (
     find_newest_observed,
     select_own_groups,
 )
+from langgraph_om.core.titles.state import is_named, read_title_state
 from langgraph_om.core.upgrade import upgrade_event, upgrade_record
 from langgraph_om.core.wire import (
     Archived,
@@ -48,14 +51,24 @@ from langgraph_om.core.wire import (
     OthersBuffered,
     OthersDescribed,
     OthersEnd,
+    Recalled,
     ReflectionActivated,
     ReflectionBuffered,
     ReflectionEnd,
+    Steered,
+    SteeredItem,
     Stepped,
     Synced,
+    TitleAsked,
+    Titled,
+    TitleState,
+    TitleWords,
     Tripped,
     Usage,
+    Waived,
 )
+from langgraph_om.core.working.merge import merge
+from langgraph_om.core.working.state import add_updates, forget_updates, note_read
 from langgraph_om.errors import ConfigurationError
 
 
@@ -124,8 +137,8 @@ def _open(record: MemoryRecord, event: Opened) -> None:
     if record["thread_id"] != event["thread_id"]:
         record["archived"] = None  # nothing of it is archived under its new id yet
     if (record["thread_id"], record["resource_id"]) != (event["thread_id"], event["resource_id"]):
-        record.pop("deletion", None)
-        record.pop("floor", None)
+        for key in ("deletion", "floor", "recalled"):
+            cast("_Draft", record).pop(key, None)
     if event["scope"] == "resource":
         _join(record, event)
     elif record["scope"] == "resource":
@@ -146,6 +159,8 @@ def _join(record: MemoryRecord, event: Opened) -> None:
         former: Mapping[str, Any] = record
         blank: Mapping[str, Any] = {**blank_record(), **{key: former[key] for key in kept}}
         record.update(cast("MemoryRecord", blank))
+        for key in ("steered", "title", "working"):
+            cast("_Draft", record).pop(key, None)
     elif record["cursor"]:
         groups = select_own_groups(record)
         own: list[Group] = [{**group, "thread_id": event["thread_id"]} for group in groups]
@@ -169,6 +184,20 @@ def _sync(record: MemoryRecord, event: Synced) -> None:
     record["generation"], record["revision"] = event["generation"], event["revision"]
     record["cursor"] = event["cursor"]
     _set_hints(record, event)
+    if "rest" in event:
+        _set_rest(record, event["rest"])
+
+
+def _set_rest(record: MemoryRecord, rest: Attempt | None) -> None:
+    """Take over what the log's next reflection waits for; a failure of this thread's own stays."""
+    own = record["attempts"].get("reflection")
+    if own is not None and own["failures"]:
+        return
+    attempts = dict(record["attempts"])
+    attempts.pop("reflection", None)
+    if rest is not None:
+        attempts["reflection"] = rest
+    record["attempts"] = attempts
 
 
 def _set_others(record: MemoryRecord, event: OthersDescribed) -> None:
@@ -196,10 +225,22 @@ def _set_counts(record: MemoryRecord, event: Counted) -> None:
 
 def _note_step(record: MemoryRecord, event: Stepped) -> None:
     """Note that the Actor goes on, which ends an abort."""
-    record["turn"] = {"request": event["request"], "step": event["step"]}
+    record["turn"] = {**record["turn"], "request": event["request"], "step": event["step"]}
     if "head" in event:
         record["head"] = event["head"]
     record["tripwire"] = None
+    if any(act["is_new"] for act in record.get("steered", ())):  # the step has told of them
+        told = [cast("SteeredItem", {**act, "is_new": False}) for act in record["steered"]]
+        record["steered"] = told
+    if record.get("title", {}).get("is_new"):
+        record["title"] = {**record["title"], "is_new": False}
+
+
+def _waive(record: MemoryRecord, event: Waived) -> None:
+    """Note that this turn does no more of an operation."""
+    turn = record["turn"]
+    waived = {**turn.get("waived", {}), event["operation"]: event["turn"]}
+    record["turn"] = {**turn, "waived": waived}
 
 
 def _finish_cycle(record: MemoryRecord, event: ObservationEnd | ReflectionEnd | OthersEnd) -> None:
@@ -215,6 +256,8 @@ def _finish_observation(record: MemoryRecord, event: ObservationEnd) -> None:
     """Add observations to the log; the cursor moves only from where the Observer began."""
     if _extend_log(record, event, event["groups"]):
         _set_hints(record, event)
+        _set_extracted(record, event)
+        add_updates(record, event.get("working", []))
         _note_success(record, event)
 
 
@@ -232,6 +275,7 @@ def _finish_others(record: MemoryRecord, event: OthersEnd | OthersBuffered) -> N
     for section in sections:
         _add_to_outbox(record, section["groups"][0]["id"], kind="extend", **section)
     if sections:
+        add_updates(record, event.get("working", []))
         _note_success(record, event)
 
 
@@ -267,6 +311,9 @@ def _start_buffering(record: MemoryRecord, event: BufferingStart) -> None:
             "covers": event["covers"],
         },
     }
+    if "turn" in event["covers"]:
+        operation, turn = event["operation"], event["covers"]["turn"]
+        _waive(record, {"type": "waived", "operation": operation, "turn": turn})
 
 
 def _end_buffering(
@@ -322,6 +369,8 @@ def _activate(record: MemoryRecord, event: ObservationActivated | ReflectionActi
     if _extend_log(record, event, event["groups"]):
         record["chunks"] = record["chunks"][len(ids) :]
         _set_hints(record, event)
+        _set_extracted(record, event)
+        add_updates(record, event.get("working", []))
 
 
 def _trip(record: MemoryRecord, event: Tripped) -> None:
@@ -338,12 +387,26 @@ def _note_archived(record: MemoryRecord, event: Archived) -> None:
     record["archived"] = event["last"]
 
 
+def _set_recalled(record: MemoryRecord, event: Recalled) -> None:
+    """Keep what was found for the live request, in the place of what was found before."""
+    record["recalled"] = {
+        "request": event["request"],
+        "digest": event["digest"],
+        "text": event["text"],
+        "tokens": event["tokens"],
+    }
+
+
 def _note_deletion(record: MemoryRecord, event: DeletionFound) -> None:
     """Note how often the thread was deleted; what it had in a shared log then, it has no more."""
     record["deletion"] = event["number"]
     if event["floor"] is None:
         return
     record["floor"] = event["floor"]
+    for key in ("recalled", "working"):
+        cast("_Draft", record).pop(key, None)
+    if event["of_resource"]:
+        record["chunks"] = [forget_updates(chunk) for chunk in record["chunks"]]
     if record["scope"] != "resource":
         return
     own, is_all = record["thread_id"], event["of_resource"]
@@ -353,19 +416,91 @@ def _note_deletion(record: MemoryRecord, event: DeletionFound) -> None:
             item for item in draft[key] if not is_all and item.get("thread_id") not in (None, own)
         ]
     draft.update(cursor=[], chunks=[], reflection=None, pending={}, revision=0)
+    record.pop("steered", None)
+    record.pop("title", None)
     draft.update(dict.fromkeys(HINTS))
 
 
 def _note_evicted(record: MemoryRecord, event: Evicted) -> None:
-    """Note up to where observed messages were removed from the conversation."""
+    """Note up to where observed messages were removed; what comes back changes nothing."""
+    ids, former = event["ids"], record["evicted"]
+    if former == event["last"]:
+        return
     record["evicted"] = event["last"]
     observed = record["observed"]
     if observed is not None:
-        index, count = (observed[key] - len(event["ids"]) for key in ("index", "count"))
+        new = len(ids) - (ids.index(former) + 1 if former in ids else 0)
+        index, count = (observed[key] - new for key in ("index", "count"))
         record["observed"] = {**observed, "index": index, "count": count}
     tokens = event.get("tokens")
     if tokens:
         record["evicted_tokens"] = record.get("evicted_tokens", 0) + tokens
+
+
+def _steer(record: MemoryRecord, event: Steered) -> None:
+    """Do to the log what a person wants."""
+    acts = record.get("steered", [])
+    if any(act["id"] == event["id"] for act in acts):
+        return
+    thread_id = record["thread_id"]
+    done = steer(record["log"], record["chunks"], acts, event, thread_id=thread_id)
+    record["log"], record["chunks"], record["steered"] = done.log, done.chunks, done.acts
+    if record["scope"] == "resource":
+        act, replaced, groups = done.acts[-1], done.replaced, done.groups
+        whole = {"before": act["before"], "after": act["after"]}
+        _add_to_outbox(record, event["id"], kind="steer", replaced=replaced, groups=groups, **whole)
+
+
+def _note_words(record: MemoryRecord, event: TitleWords) -> None:
+    """Note what lists show until there is a title."""
+    record["title"] = {**read_title_state(record), "words": event["words"]}
+
+
+def _ask_title(record: MemoryRecord, event: TitleAsked) -> None:
+    """Note that a title is asked for."""
+    state = read_title_state(record)
+    tries = state.get("tries", 0) + (state.get("cycle_id") != event["cycle_id"])
+    record["title"] = {**state, "cycle_id": event["cycle_id"], "tries": tries}
+
+
+def _title(record: MemoryRecord, event: Titled) -> None:
+    """Set the title, which a model's answer never does over one that is there."""
+    state = read_title_state(record)
+    if event["by"] == "person":
+        if state.get("id") != event["id"]:
+            _title_by_person(record, state, event)
+        return
+    if state.get("cycle_id") != event["id"]:
+        return
+    state = {**state, "cycle_id": None}
+    if "usage" in event:
+        before = cast("Mapping[str, int]", state.get("usage", {}))
+        spent = cast("Mapping[str, int]", event["usage"])
+        total = {key: before.get(key, 0) + value for key, value in spent.items()}
+        state["usage"] = cast("Usage", total)
+    if event["title"] is not None and record["thread_title"] is None and not is_named(record):
+        record["thread_title"] = event["title"]
+        state = {**state, "by": "memory", "at": event["at"]}
+    record["title"] = state
+
+
+def _title_by_person(record: MemoryRecord, state: TitleState, event: Titled) -> None:
+    before, title = record["thread_title"], event["title"]
+    record["thread_title"] = title
+    record["title"] = {
+        **state,
+        "by": "person" if title is not None else None,
+        "id": event["id"],
+        "at": event["at"],
+        "before": before,
+        "is_new": title != before,
+        "cycle_id": None,
+        "tries": 0,
+    }
+    if record["scope"] == "resource":
+        thread_id = record["thread_id"]
+        named: dict[str, Any] = {"thread_id": thread_id, "title": title, "groups": []}
+        _add_to_outbox(record, event["id"], kind="title", **named)
 
 
 def _ignore(record: MemoryRecord, event: Event) -> None:
@@ -384,15 +519,24 @@ _EFFECTS: dict[str, Callable[[MemoryRecord, Any], None]] = {
     "activation": _activate,
     "observation-start": _ignore,
     "thread-update": _ignore,
+    "extracted": _ignore,
+    "working-read": note_read,
     "status": _ignore,
     "view-trimmed": _ignore,
     "tripped": _trip,
     "archived": _note_archived,
     "evicted": _note_evicted,
+    "recalled": _set_recalled,
     "deletion": _note_deletion,
     "tripwire": _ignore,
+    "steered": _steer,
+    "title-words": _note_words,
+    "title-asked": _ask_title,
+    "titled": _title,
+    "steering": _ignore,
     "synced": _sync,
     "others": _set_others,
+    "waived": _waive,
 }
 
 FOLDED_TYPES = frozenset(kind for kind, effect in _EFFECTS.items() if effect is not _ignore)
@@ -409,14 +553,13 @@ def _extend_log(
         return False
     observed = record["observed"]
     known = {group["id"] for group in record["log"]}
-    if any(group["id"] in known for group in groups) and "strays" in event:
-        if observed is not None:  # or they would be observed for ever
-            record["observed"] = {**observed, "strays": event["strays"]}
-        return False
     if "strays" in event:  # these do not move the cursor, which would tell that they are observed
-        if observed is None or groups[0]["ranges"][0][0] not in observed["strays"]:
+        is_known = any(group["id"] in known for group in groups)
+        is_awaited = observed and groups[0]["ranges"][0][0] in observed["strays"]
+        if observed is not None and (is_known or is_awaited):  # or they are observed for ever
+            record["observed"] = {**observed, "strays": event["strays"]}
+        if is_known or not is_awaited:
             return False
-        record["observed"] = {**observed, "strays": event["strays"]}
     behind = event.get("before")
     at = find_groups(record["log"], [behind]) if behind else None
     at = len(record["log"]) if at is None else at
@@ -444,12 +587,15 @@ def _replace_groups(record: MemoryRecord, event: ReflectionEnd | ReflectionActiv
     if start is None:
         return False
     log = record["log"]
-    record["log"] = [*log[:start], *event["groups"], *log[start + len(read) :]]
+    groups = keep_protected(log[start : start + len(read)], event["groups"])
+    record["log"] = [*log[:start], *groups, *log[start + len(read) :]]
     record["generation"] = record["generation"] + 1
     if record["scope"] == "resource":
-        groups = list(event["groups"])
+        waits: dict[str, Any] = {}
+        if (rest := _find_rest(event)) is not None:
+            waits["rest"] = rest
         _add_to_outbox(
-            record, event["cycle_id"], kind="replace", group_ids=list(read), groups=groups
+            record, event["cycle_id"], kind="replace", group_ids=list(read), groups=groups, **waits
         )
     return True
 
@@ -464,10 +610,29 @@ def _add_to_outbox(record: MemoryRecord, cycle_id: str, **change: Any) -> None:
 
 
 def _set_hints(record: MemoryRecord, event: Mapping[str, Any]) -> None:
-    """Take over the hints that the event has; the others stay."""
+    """Take over the hints that the event has; the others stay, and so does a person's title."""
     for hint in HINTS:
-        if event.get(hint) is not None:
+        if event.get(hint) is not None and not (hint == "thread_title" and is_named(record)):
             record[hint] = event[hint]
+
+
+def _set_extracted(record: MemoryRecord, event: ObservationEnd | ObservationActivated) -> None:
+    """Merge what was found into the values; a failure is noted, and leaves its value as it is."""
+    values = dict(record.get("extracted", {}))
+    for item in event.get("extracted", []):
+        former = values.get(item["name"])
+        value, previous = (former["value"], former["previous"]) if former else (None, None)
+        if "patch" in item:
+            value, previous = merge(value, item["patch"]), value
+        values[item["name"]] = {
+            "value": value,
+            "previous": previous,
+            "cycle_id": event["cycle_id"],
+            "at": event["at"],
+            "error": item.get("error"),
+        }
+    if values:
+        record["extracted"] = values
 
 
 def _note_success(record: MemoryRecord, event: CycleEnded) -> None:
@@ -479,11 +644,19 @@ def _reset_attempts(record: MemoryRecord, event: CycleEnded | ReflectionActivate
     """Drop earlier failures, and wait for growth where the event asks for it."""
     operation = event["operation"]
     attempts = {key: value for key, value in record["attempts"].items() if key != operation}
-    rest: Mapping[str, Any] = event
-    if rest.get("retry_at_tokens") is not None:
-        keys = ("failures", "still_large", "at_tokens", "retry_at_tokens")
-        attempts[operation] = cast("Attempt", {key: rest[key] for key in keys})
+    rest = _find_rest(event)
+    if rest is not None:
+        attempts[operation] = rest
     record["attempts"] = attempts
+
+
+def _find_rest(event: CycleEnded | ReflectionActivated) -> Attempt | None:
+    """Return what the next attempt waits for, where a cycle ended well and says so."""
+    said: Mapping[str, Any] = event
+    if said.get("retry_at_tokens") is None:
+        return None
+    keys = ("failures", "still_large", "at_tokens", "retry_at_tokens")
+    return cast("Attempt", {key: said[key] for key in keys})
 
 
 def _add_usage(record: MemoryRecord, event: CycleEnded) -> None:

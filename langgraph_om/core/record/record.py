@@ -58,7 +58,10 @@ def blank_record() -> MemoryRecord:
 _FIRST_KEYS = frozenset(blank_record())
 """What each record has."""
 
-LATER_KEYS = frozenset({"evicted_tokens", "deletion", "floor", "head"})
+LATER_KEYS = frozenset(
+    {"evicted_tokens", "deletion", "floor", "head", "extracted", "steered", "recalled", "title"}
+    | {"working"}
+)
 """What a record has only once there is something to note."""
 
 RECORD_KEYS = _FIRST_KEYS | LATER_KEYS

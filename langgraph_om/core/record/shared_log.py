@@ -17,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from langgraph_om.core.content.message_keys import derive_id, find_parent_thread
+from langgraph_om.core.items.protect import keep_protected
+from langgraph_om.core.items.steer import MAX_ACTS, apply_steering
 from langgraph_om.core.record.record import (
     HINTS,
     blank_record,
@@ -34,7 +36,9 @@ from langgraph_om.core.wire import (
     Replacement,
     SharedLog,
     SharedThread,
+    Steering,
     Synced,
+    Titling,
 )
 
 
@@ -59,6 +63,10 @@ def apply_changes(shared: SharedLog, changes: Sequence[LogChange]) -> SharedLog:
             shared = _extend(shared, change)
         elif change["kind"] == "join":
             shared = _join(shared, change)
+        elif change["kind"] == "steer":
+            shared = _steer(shared, change)
+        elif change["kind"] == "title":
+            shared = _title(shared, change)
         else:
             shared = _replace(shared, change)
     return shared
@@ -69,7 +77,7 @@ def rewind(shared: SharedLog, thread_id: str, cursor: Sequence[str]) -> SharedLo
     known = shared["threads"].get(thread_id)
     if known is None:
         return shared
-    thread: SharedThread = {"cursor": list(cursor), "hints": known["hints"]}
+    thread: SharedThread = {"cursor": list(cursor), "hints": known["hints"], "is_own": True}
     return {**shared, "threads": {**shared["threads"], thread_id: thread}}
 
 
@@ -80,11 +88,14 @@ def without_thread(stored: Mapping[str, Any], thread_id: str) -> dict[str, Any]:
     def is_it(key: str | None) -> bool:
         return key is not None and thread_id in (key, find_parent_thread(key))
 
-    return {
+    kept = {
         **shared,
         "log": [group for group in shared["log"] if not is_it(group["thread_id"])],
         "threads": {key: value for key, value in shared["threads"].items() if not is_it(key)},
     }
+    if "titles" in shared:
+        kept["titles"] = {key: name for key, name in shared["titles"].items() if not is_it(key)}
+    return kept
 
 
 def diff_record(
@@ -109,6 +120,7 @@ def diff_record(
         "groups": [group for group in shared["log"] if present.get(group["id"]) != group],
         "cursor": cursor,
         "sent": [change["id"] for change in sent],
+        "rest": shared.get("rest"),
     }
     if own and cursor != record["cursor"]:  # another thread observed messages of this one
         event.update(cast("Synced", own["hints"]))
@@ -212,11 +224,43 @@ def _put_thread(
     hints: dict[str, str | None] = dict(former["hints"]) if former else dict.fromkeys(HINTS)
     hints.update({name: hint for name, hint in change["hints"].items() if hint is not None})
     thread: SharedThread = {"cursor": list(change["cursor"]), "hints": hints}
+    if change["kind"] == "join":
+        thread["is_own"] = True
+    others = {key: each for key, each in shared["threads"].items() if key != change["thread_id"]}
     return {
         **shared,
         "log": [*shared["log"], *(group for group in groups if group["id"] not in present)],
-        "threads": {**shared["threads"], change["thread_id"]: thread},
+        "threads": {**_shorten_cursors(others), change["thread_id"]: thread},
     }
+
+
+MAX_LONG_CURSORS = 32
+"""Of how many threads, those that were observed last, more than the newest message is named."""
+
+
+def _shorten_cursors(threads: Mapping[str, SharedThread]) -> dict[str, SharedThread]:
+    """Keep one id of threads that were observed long ago; the log is read in every turn."""
+    quiet = len(threads) - MAX_LONG_CURSORS + 1
+    return {
+        key: {**each, "cursor": each["cursor"][-1:]} if at < quiet else each
+        for at, (key, each) in enumerate(threads.items())
+    }
+
+
+def _steer(shared: SharedLog, change: Steering) -> SharedLog:
+    """Do what a person did to a thread's copy; once, though the thread may send it again."""
+    done = shared.get("steered", [])
+    if change["id"] in done:
+        return shared
+    log = apply_steering(shared["log"], change)
+    return {**shared, "log": log, "steered": [*done, change["id"]][-MAX_ACTS:]}
+
+
+def _title(shared: SharedLog, change: Titling) -> SharedLog:
+    """Keep the title that a person set, so that what other threads observe never replaces it."""
+    titles = {**shared.get("titles", {}), change["thread_id"]: change["title"]}
+    named = {key: title for key, title in titles.items() if title is not None}
+    return {**shared, "titles": named}
 
 
 def _replace(shared: SharedLog, change: Replacement) -> SharedLog:
@@ -226,8 +270,13 @@ def _replace(shared: SharedLog, change: Replacement) -> SharedLog:
     if start is None:
         return shared
     log = shared["log"]
+    groups = keep_protected(log[start : start + len(read)], change["groups"])
+    changed: SharedLog = {**shared}
+    changed.pop("rest", None)
+    if "rest" in change:
+        changed["rest"] = change["rest"]
     return {
-        **shared,
+        **changed,
         "generation": shared["generation"] + 1,
-        "log": [*log[:start], *change["groups"], *log[start + len(read) :]],
+        "log": [*log[:start], *groups, *log[start + len(read) :]],
     }

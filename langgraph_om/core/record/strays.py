@@ -10,12 +10,13 @@ which stand within a range or beside one whose ends are gone, only the number is
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.content.message_keys import Keyed, is_conversation, key_of, keyed_messages
-from langgraph_om.core.record.record import CURSOR_TAIL
+from langgraph_om.core.record.record import CURSOR_TAIL, select_own_groups
 from langgraph_om.core.wire import MemoryRecord, ObservedPart
 
 
@@ -83,6 +84,38 @@ def check_observed(
         if len(new) <= grown:  # more were left uncovered on purpose: their group was deleted
             strays, grown = [*strays, *new], grown - len(new)
     return {"last": newest, "index": last, "count": count, "strays": strays}, max(0, grown)
+
+
+def find_left_behind(
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    start: int,
+    waiting: AbstractSet[str],
+    named: Sequence[str],
+) -> list[str]:
+    """Return the keys of messages that a shared log's cursor went past without their observation.
+
+    The cursor is that of another branch, on which these were removed.
+
+    Args:
+        record: The memory of the thread, as the shared log has it.
+        messages: The whole conversation.
+        start: The index of the window's first message.
+        waiting: Keys of the messages that are unobserved as the thread knows it.
+        named: The cursor as the observation left it that wrote it.
+    """
+    keys = [key for key, _ in _select_before(messages, start)]
+    if waiting.isdisjoint(keys):
+        return []
+    places = {key: at for at, key in enumerate(keys)}
+    covered: set[str] = set()
+    for group in select_own_groups(record):
+        for first, last in group["ranges"]:
+            if first in places or last in places:  # one end may be of another branch
+                covered.update(keys[places.get(first, 0) : places.get(last, len(keys)) + 1])
+            elif last in named[-1:]:  # both were removed here; all that fits is of this range
+                covered.update(named[named.index(first) if first in named else 0 :])
+    return [key for key in keys if key in waiting and key not in covered]
 
 
 def has_strays(record: MemoryRecord) -> bool:

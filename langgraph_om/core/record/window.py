@@ -53,6 +53,11 @@ class Window:
     known: int = field(compare=False, repr=False)
     """How many of the first entries the record is known to count as they are."""
 
+    @property
+    def turn(self) -> str | None:
+        """Key of the message by which a turn is known: the live user request, if there is one."""
+        return self.last_key if self.request is None else self.request
+
     def weight(self, start: int, stop: int) -> int:
         """Count the tokens of the entries from `start` up to `stop`."""
         return self.span.sums[min(stop, len(self.entries))] - self.span.sums[start]
@@ -108,7 +113,7 @@ def open_window(
         strays, known = select_strays(record, messages, start), 0
         span = read_span(start, keyed, strays.messages, counts, counter, is_counted=is_counted)
     start, entries = span.start, span.entries
-    request_at = _find_newest_human(messages, request)
+    request_at = find_newest_human(messages, request)
     request_key, pinned, pinned_tokens = None, None, 0
     if request_at is not None and request_at >= start:
         request_key = span.names[request_at - start]
@@ -157,12 +162,12 @@ def select_needed(record: MemoryRecord, messages: Sequence[BaseMessage]) -> list
     while first > 0 and named < CURSOR_TAIL:
         first -= 1
         named += is_conversation(messages[first])
-    request = _find_newest_human(messages)
+    request = find_newest_human(messages)
     pinned = [messages[request]] if request is not None and request < first else []
     return [*pinned, *messages[first:]]
 
 
-def _find_newest_human(messages: Sequence[BaseMessage], request: str | None = None) -> int | None:
+def find_newest_human(messages: Sequence[BaseMessage], request: str | None = None) -> int | None:
     """Return the index of the live user request: that of this key, or the newest human message."""
     if request is not None:
         for at in range(len(messages) - 1, -1, -1):

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from langgraph_om.core.content.message_keys import derive_id
+from langgraph_om.core.items.lines import Span, replace_spans
 from langgraph_om.core.record.ranges import collect_sources
 from langgraph_om.core.record.reflections import Changes
 from langgraph_om.core.reflect.check_edits import CheckedEdits
-from langgraph_om.core.reflect.items import Item, Span, find_spans, pair_spans
+from langgraph_om.core.reflect.items import Item, pair_spans
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Group
 
@@ -136,57 +137,3 @@ class EditedLog:
         while at != root:
             self._links[at], at = root, self._links[at]
         return root
-
-
-def replace_spans(text: str, cuts: Mapping[Span, str]) -> str:
-    """Return a group's text with some of its items replaced, or left out where they are empty.
-
-    A heading below which no item is left goes with them, and so do blank lines that would stand
-    twice or at an end.
-    """
-    spans = find_spans(text)
-    kept = [span for span in spans if cuts.get(span, " ")]
-    if not kept:
-        return ""
-    lines = text.split("\n")
-    begun = {span.start: span for span in spans if span in cuts}
-    ended = _find_ended_headings(lines, spans, {span.start for span in kept})
-    written: list[str] = []
-    at, is_cut = 0, False
-    while at < len(lines):
-        span = begun.get(at)
-        if span is not None:
-            at = span.end
-            if cuts[span]:
-                written.append(cuts[span])
-            is_cut = not cuts[span]
-            continue
-        line = lines[at]
-        at += 1
-        if at - 1 in ended:
-            is_cut = True
-        elif line.strip():
-            written.append(line)
-            is_cut = False
-        elif not (is_cut and (not written or not written[-1].strip())):
-            written.append(line)
-    while is_cut and written and not written[-1].strip():
-        written.pop()
-    return "\n".join(written)
-
-
-def _find_ended_headings(lines: Sequence[str], spans: Sequence[Span], kept: set[int]) -> set[int]:
-    """Return the lines of headings that had items of which none is kept."""
-    inside = {at for span in spans for at in range(span.start, span.end)}
-    starts = {span.start for span in spans}
-    ended: set[int] = set()
-    heading, had, has = -1, False, False
-    for at, line in enumerate([*lines, "end"]):
-        if at in starts:
-            had, has = True, has or at in kept
-        if at < len(lines) and (at in inside or not line.strip()):
-            continue
-        if heading >= 0 and had and not has:
-            ended.add(heading)
-        heading, had, has = at, False, False
-    return ended

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from langgraph_om.core.content.escape import escape
+from langgraph_om.core.items.lines import MARKS, find_spans, read_head
 from langgraph_om.core.reflect.edits import Drop, Edit, Rewording, count_numbers
 from langgraph_om.core.reflect.facts import find_invented
-from langgraph_om.core.reflect.items import MARKS, Item, find_spans, read_head
+from langgraph_om.core.reflect.items import Item
 from langgraph_om.core.tokens.counter import TokenCounter
 
 MAX_JOINED: Final = 30

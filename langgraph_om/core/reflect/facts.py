@@ -27,8 +27,9 @@ _ONE_FORM: Final = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"
 }
 """Dashes and quotation marks that are written in several ways."""
 _WORD: Final = re.compile(r"[^\W_]+")
+# No possessive group: Python 3.11.2 keeps what a repetition of one that fails has read.
 _HAS_DIGIT: Final = r"(?=[^\W\d_]*+\d)[^\W_]++"
-_NUMBER: Final = re.compile(rf"(?<![^\W_]){_HAS_DIGIT}(?:[.,:/-]{_HAS_DIGIT})*+")
+_NUMBER: Final = re.compile(rf"(?<![^\W_]){_HAS_DIGIT}(?:[.,:/-]{_HAS_DIGIT})*")
 _IDENTIFIER: Final = re.compile(r"[^\s\"'“”‘’«»„`()\[\]{}<>,;]+")
 _IDENTIFIER_SIGNS: Final = re.compile(r"\w[_@\\]|[@#_]\w|://|\w\.\w|^~?/\w")
 _EDGES: Final = ".,:;!?*-…$€£%+~="

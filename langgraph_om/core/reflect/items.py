@@ -9,43 +9,22 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.message_keys import ShowId
-from langgraph_om.core.observe.answer_lines import is_date_line
-from langgraph_om.core.observe.answer_tags import ITEM_START
+from langgraph_om.core.items.lines import Span, cut_spans, find_spans, read_head
 from langgraph_om.core.observe.thread_sections import wrap_section
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Group
 
-MARKS: Final = {"🔴": 3, "✅": 3, "🟡": 2, "🟢": 1, "": 0}
-"""The marks of items by their strength."""
-
-_HEAD: Final = re.compile(
-    r"[ \t]*+(?:[-*+•][ \t]++)?(?P<mark>[🔴🟡🟢✅]?)\ufe0f?[ \t]*+"
-    r"(?:\((?P<time>\d{1,2}:\d\d)\)[ \t]*+)?"
-)
-_INDENT: Final = re.compile(r"[ \t]*+")
 _CAPTION: Final = re.compile(
     r"\[[^\[\]\n]{0,60}?\b(?:image|picture|photo|screenshot|video|gif)\b[^\[\]\n]*+\]",
     re.IGNORECASE,
 )
 _MAX_WORDS_BESIDE_PICTURE: Final = 6
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Where an item stands in the text of its group."""
-
-    heading: str
-    """The date heading above it; empty without one."""
-    start: int
-    """Its first line."""
-    end: int
-    """The line after its last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,49 +43,6 @@ class Item:
     """Of the text in the log."""
     size: int
     """Characters of the text in the log."""
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """What opens an item's first line."""
-
-    mark: str
-    time: str
-    end: int
-    """Where the words begin."""
-
-
-def find_spans(text: str) -> list[Span]:
-    """Return where the items of a group's text stand, in order."""
-    lines = text.split("\n")
-    spans: list[Span] = []
-    heading, start, end, level = "", -1, -1, 0
-    for at, line in enumerate(lines):
-        if not line.strip():
-            continue
-        indent = _measure_indent(line)
-        is_below = start >= 0 and indent > level
-        is_heading = not is_below and is_date_line(line)
-        if start >= 0 and not is_heading and (is_below or not ITEM_START.match(line)):
-            end = at + 1
-            continue
-        if start >= 0:
-            spans.append(Span(heading, start, end))
-        if is_heading:
-            heading, start = line, -1
-        else:
-            start, end, level = at, at + 1, indent
-    if start >= 0:
-        spans.append(Span(heading, start, end))
-    return spans
-
-
-def read_head(text: str) -> Head:
-    """Return the mark and the time that open an item, empty where it has none."""
-    found = _HEAD.match(text)
-    if found is None:  # every part of it may be missing
-        return Head("", "", 0)
-    return Head(found["mark"], found["time"] or "", found.end())
 
 
 def number_items(
@@ -201,18 +137,7 @@ def pair_spans(text: str, view: str) -> dict[Span, Span]:
     return paired
 
 
-def cut_spans(text: str, spans: Iterable[Span]) -> list[str]:
-    """Return the lines of items."""
-    lines = text.split("\n")
-    return ["\n".join(lines[span.start : span.end]) for span in spans]
-
-
 # --- Lines ---------------------------------------------------------------------------------------
-
-
-def _measure_indent(line: str) -> int:
-    found = _INDENT.match(line)
-    return found.end() if found else 0
 
 
 def _write_lines(items: Sequence[Item]) -> Iterator[str]:

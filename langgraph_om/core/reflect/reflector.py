@@ -106,14 +106,7 @@ def reflect(
     Raises:
         ObserverError: When no answer is valid and smaller than the log.
     """
-    messages = _build_question(
-        "reflector_task",
-        escape(request.log),
-        request.tokens,
-        target=request.target,
-        instruction=request.instruction,
-        prompt=request.prompt,
-    )
+    messages = _build_question(request, "reflector_task", escape(request.log), request.tokens)
     read = partial(_read_answer, request, counter)
     return (yield from _ask(messages, read, request.target, questions))
 
@@ -126,14 +119,9 @@ def reflect_threads(
     Raises:
         ObserverError: When no answer makes the observations of any thread smaller.
     """
-    messages = _build_question(
-        "reflector_threads_task",
-        render_for_reflector(request.groups, request.show_id),
-        sum(group["tokens"] for group in request.groups),
-        target=request.target,
-        instruction=request.instruction,
-        prompt=request.prompt,
-    )
+    log = render_for_reflector(request.groups, request.show_id)
+    tokens = sum(group["tokens"] for group in request.groups)
+    messages = _build_question(request, "reflector_threads_task", log, tokens)
     read = partial(_read_sections, request, counter)
     return (yield from _ask(messages, read, request.target, questions))
 
@@ -263,29 +251,22 @@ def _count_after(groups: Sequence[Group], texts: Mapping[str, str], counter: Tok
 
 
 def _build_question(
-    task: str,
-    log: str,
-    tokens: int,
-    *,
-    target: int,
-    instruction: str | None,
-    prompt: str,
+    request: ReflectorInput | ThreadsReflectorInput, task: str, log: str, tokens: int
 ) -> list[BaseMessage]:
     """Return the question to the Reflector.
 
     Args:
+        request: What it is given.
         task: The name of the prompt that contains the log.
         log: The log, its tags escaped.
         tokens: Tokens of the log.
-        target: Tokens to stay under.
-        instruction: The developer's own instruction.
-        prompt: Which of the Observer's prompts wrote the log.
     """
     system = fill(
         "reflector",
         output_format=render_output_format(thread_title=False),
-        observer_rules=render_rules(prompt),
-        custom=instruction or "",
+        observer_rules=render_rules(request.prompt),
+        custom=request.instruction or "",
     )
-    request = fill(task, observations=log, log_tokens=str(tokens), target_tokens=str(target))
-    return [SystemMessage(system), HumanMessage(request)]
+    target = str(request.target)
+    question = fill(task, observations=log, log_tokens=str(tokens), target_tokens=target)
+    return [SystemMessage(system), HumanMessage(question)]

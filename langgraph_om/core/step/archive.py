@@ -24,7 +24,13 @@ from langgraph_om.core.content.message_keys import (
     key_of,
     keyed_messages,
 )
-from langgraph_om.core.effects import EffectFlow, Storage, StorageReply, warn_once_an_outage
+from langgraph_om.core.effects import (
+    EffectFlow,
+    Storage,
+    StorageReply,
+    call_storage,
+    warn_once_an_outage,
+)
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import CURSOR_TAIL, select_own_groups
 from langgraph_om.core.record.window import select_observed
@@ -35,7 +41,8 @@ from langgraph_om.core.step.deletion import (
     look_for_deletion,
     warn_of_loss,
 )
-from langgraph_om.core.step.resent import Sent, build_removal, find_resent, without_removed
+from langgraph_om.core.step.resent import build_removal, find_arrival, find_resent
+from langgraph_om.core.titles.state import find_shown_title
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Event, Group, MemoryRecord
 from langgraph_om.errors import ArchiveError
@@ -61,6 +68,42 @@ class ThreadMemory:
     def is_settled(self) -> bool:
         """Whether there is nothing to note after archiving went well."""
         return self.is_known and not self.missed and self.waited_for is None
+
+
+def take_out_resent(
+    settings: Settings,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    thread_id: str,
+    now: datetime,
+) -> EffectFlow[list[Event]]:
+    """Return the event that takes out what was removed before and has come back with a request.
+
+    The archive is asked only in a turn that begins with more than its request. While it is away,
+    nobody can tell.
+
+    Args:
+        settings: The settings in force.
+        record: The memory of the thread, as the last step left it.
+        messages: The whole conversation.
+        thread_id: The thread of the run.
+        now: The current time.
+    """
+    if not settings.evicts or not thread_id or record["thread_id"] != thread_id:
+        return []
+    arrival = find_arrival(record, messages)
+    if arrival is None:
+        return []
+    memory: ThreadMemory = yield from call_storage("recall_thread", thread_id, [])
+    if memory.waited_for == arrival.request:
+        return []
+    archive = _Archive(settings, thread_id, record["resource_id"], now, record["stamps"])
+    try:
+        resent = yield from find_resent(record, arrival, archive.call, archive.append)
+    except ArchiveError as error:
+        yield from archive.note_failure(error, memory.missed, arrival.request)
+        return []
+    return [build_removal(record, resent)] if resent else []
 
 
 def archive_new(
@@ -93,31 +136,23 @@ def archive_new(
     if not thread:  # nobody could tell such conversations apart
         return record, []
     archive = _Archive(settings, thread, record["resource_id"], now, record["stamps"])
-    memory = yield from archive.call("recall_thread", thread, select_own_groups(record))
+    memory: ThreadMemory = yield from archive.call(
+        "recall_thread", thread, select_own_groups(record)
+    )
     missed = {*changed, *memory.missed}
     if request is not None and memory.waited_for == request:
         yield Storage("note_missed", (thread, missed))
         return record, []
     try:
-        events = yield from _append_new(
-            archive,
-            record,
-            messages,
-            missed,
-            memory,
-            request=request if settings.evicts else None,
-        )
+        events = yield from _append_new(archive, record, messages, missed, memory)
         archived = fold(record, [events]) if events else record
         if settings.evicts:
-            left = without_removed(messages, events)
-            evicted = yield from _find_removable(archive, archived, left, request, settings.counter)
+            evicted = yield from _find_removable(
+                archive, archived, messages, request, settings.counter
+            )
             archived, events = fold(archived, [evicted]), [*events, *evicted]
     except ArchiveError as error:
-        is_long = request is not None and archive.seconds >= LONG_SECONDS
-        yield Storage("note_missed", (thread, missed, request if is_long else None))
-        when = "turn" if is_long else "step"
-        text = "thread %r: the archive failed, the next %s tries again: %s"
-        yield from warn_once_an_outage(text, (thread, when, error))
+        yield from archive.note_failure(error, missed, request)
         return record, []
     if not memory.is_settled:
         yield Storage("note_archived", (thread,))
@@ -160,6 +195,22 @@ class _Archive:
         """Return which of these messages it has."""
         return (yield from self.call("contains", self.thread_id, keys)) if keys else set()
 
+    def note_failure(
+        self, error: ArchiveError, missed: Collection[str], request: str | None
+    ) -> EffectFlow[None]:
+        """Remember what it did not take, and not to wait for it again in a turn that waited long.
+
+        Args:
+            error: What it failed with.
+            missed: Keys of messages that are new or edited.
+            request: The key of the live user request.
+        """
+        is_long = request is not None and self.seconds >= LONG_SECONDS
+        yield Storage("note_missed", (self.thread_id, missed, request if is_long else None))
+        when = "turn" if is_long else "step"
+        text = "thread %r: the archive failed, the next %s tries again: %s"
+        yield from warn_once_an_outage(text, (self.thread_id, when, error))
+
 
 def _append_new(
     archive: _Archive,
@@ -167,15 +218,12 @@ def _append_new(
     messages: Sequence[BaseMessage],
     changed: Collection[str],
     memory: ThreadMemory,
-    *,
-    request: str | None,
 ) -> EffectFlow[list[Event]]:
     """Archive new messages and groups; all messages where the archive is an older copy, or new.
 
     Whether it has what the record says is asked once in a process. What was deleted is left out.
-    With the key of the live user request, so is what was removed and is sent again.
     """
-    last, removed = record["archived"], list[Event]()
+    last = record["archived"]
     is_there = last is None or memory.is_known or last in (yield from archive.archived_keys([last]))
     noted: list[Event] = []
     if last is None or not is_there:
@@ -187,19 +235,16 @@ def _append_new(
         after, new = find_unarchived(record, messages, changed)
     else:
         after, new = _find_all_unarchived(record, messages)
-    if new and is_there:
-        sent = Sent(record, messages, new, request)
-        resent = yield from find_resent(sent, archive.call, archive.append)
-        new = [entry for entry in new if entry[0] not in resent]
-        removed = build_removal(record, resent)
     if new:
-        yield from archive.append(new, after=after, title=record["thread_title"])
+        yield from archive.append(new, after=after, title=find_shown_title(record))
+        if record.get("title", {}).get("before") and find_shown_title(record) is None:
+            yield from archive.call("set_title", archive.thread_id, None, archive.now)
     groups = drop_deleted_groups(record, memory.new_groups)
     if groups and not is_survivor(noted):
         whose = (archive.thread_id, archive.resource_id)
         yield from archive.call("add_new_groups", *whose, groups, archive.now)
     archived: list[Event] = [{"type": "archived", "last": new[-1][0]}] if new else []
-    return [*noted, *archived, *removed]
+    return [*noted, *archived]
 
 
 def _find_removable(
@@ -230,7 +275,9 @@ def _find_removable(
         if content_digest(message) != content_digest(known[key]):
             yield from archive.append([(key, known[key])], after=before)
         before = key
-    tokens = sum(counter.count_message(known[key]) for key in ids)
+    former = record["evicted"]
+    new = ids[ids.index(former) + 1 :] if former in ids else ids
+    tokens = sum(counter.count_message(known[key]) for key in new)
     return [{"type": "evicted", "last": ids[-1], "ids": ids, "tokens": tokens}]
 
 
@@ -293,10 +340,22 @@ def find_unarchived(
         missing.discard(key)
         if is_conversation(message):
             found[key] = message
-    # From the start, behind what was removed: the archive knows what it has already.
+    # From the start: the archive knows what it has already.
     entries = _select_conversation(messages)
-    removed = next((at for at, (key, _) in enumerate(entries) if key == record["evicted"]), -1)
-    return record["evicted"], drop_deleted(record, entries[removed + 1 :])
+    return record["evicted"], drop_deleted(record, _drop_kept(record, entries))
+
+
+def _drop_kept(record: MemoryRecord, entries: Keyed) -> Keyed:
+    """Leave out what was removed: all of it where the caller kept it, in front of what is observed.
+
+    Where it came back while nobody could tell, behind that, the last one keeps its place.
+    """
+    for at, (key, _) in enumerate(entries):
+        if key == record["evicted"]:
+            return entries[at + 1 :]
+        if key in record["cursor"]:
+            break
+    return [entry for entry in entries if entry[0] != record["evicted"]]
 
 
 def _find_all_unarchived(

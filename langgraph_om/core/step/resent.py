@@ -1,12 +1,14 @@
 """Tell messages that a client sends again from new ones, after they were removed.
 
 A client that knows nothing of eviction sends the whole history in each turn. What was removed would
-come back behind what stayed, as if it was said now: shown, and observed once more.
+come back behind what stayed, as if it was said now: shown, and observed once more. It is taken out
+before anything else looks at the conversation, because each other rule takes the messages that the
+record names for marks of how far things are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +18,12 @@ from langgraph_om.core.content.message_keys import (
     Keyed,
     content_digest,
     is_conversation,
+    key_of,
     keyed_messages,
 )
 from langgraph_om.core.effects import EffectFlow
-from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.core.record.window import find_newest_human
+from langgraph_om.core.wire import Event, Evicted, MemoryRecord
 
 Ask = Callable[..., EffectFlow[Any]]
 """Calls a method of the storage."""
@@ -28,52 +32,63 @@ Append = Callable[..., EffectFlow[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
-    """What a step found in the conversation that it takes for new."""
+class Arrival:
+    """What has come into a conversation with a request."""
 
-    record: MemoryRecord
-    messages: Sequence[BaseMessage]
-    """The conversation."""
-    new: Keyed
-    """What of it is to be archived."""
-    request: str | None
+    request: str
     """The key of the live user request."""
-
-    @property
-    def dubious(self) -> Keyed:
-        """What may have been removed before: what came in with a request, but for one at the end.
-
-        It stands behind all that the state held before.
-        """
-        keys = [key for key, _ in self.new]
-        if self.record["evicted"] is None or self.request not in keys:
-            return []
-        last = self.record["archived"]
-        start = keys.index(last) + 1 if last in keys else 0
-        stop = len(keys) - (keys[-1] == self.request)
-        return [entry for entry in self.new[start:stop] if entry[1].id == entry[0]]
+    standing: Keyed
+    """What the conversation held before."""
+    dubious: Keyed
+    """What may have been removed before: all that came in, but for a request at the end."""
 
 
-def find_resent(sent: Sent, ask: Ask, append: Append) -> EffectFlow[list[str]]:
-    """Return which of the new messages were removed from this branch before.
+def find_arrival(record: MemoryRecord, messages: Sequence[BaseMessage]) -> Arrival | None:
+    """Return what came in with a request; `None` where that can be nothing that was removed.
 
-    The archive is asked only in a turn that begins with more than its request. What has other words
-    than before was edited: the archive takes these, as it does when an observed message is edited
-    that was not removed yet, and what was observed of it stays.
+    It stands behind all that the record knows to have been there.
+    """
+    if record["evicted"] is None or not messages:
+        return None
+    # The newest observed messages, and all that followed them at the last step.
+    known = {*record["cursor"], *record["token_cache"]["counts"]}
+    start = len(messages)
+    while start and key_of(messages[start - 1]) not in known:
+        start -= 1
+    at = find_newest_human(messages)
+    if at is None or at < start:
+        return None
+    stop = len(messages) - (at == len(messages) - 1)
+    dubious = [(key_of(message), message) for message in messages[start:stop]]
+    dubious = [entry for entry in dubious if entry[1].id == entry[0] and is_conversation(entry[1])]
+    if not dubious:
+        return None
+    standing = [entry for entry in keyed_messages(messages[:start]) if is_conversation(entry[1])]
+    return Arrival(key_of(messages[at]), standing, dubious)
+
+
+def find_resent(
+    record: MemoryRecord, arrival: Arrival, ask: Ask, append: Append
+) -> EffectFlow[list[str]]:
+    """Return which messages that came in were removed from this branch before.
+
+    What has other words than before was edited: the archive takes these, as it does when an
+    observed message is edited that was not removed yet, and what was observed of it stays.
 
     Args:
-        sent: What the step found.
+        record: The memory of the thread.
+        arrival: What came in.
         ask: What calls the storage.
         append: What archives messages.
 
     Raises:
         ArchiveError: When the storage fails.
     """
-    words = dict(sent.dubious)
-    known = (yield from ask("contains", sent.record["thread_id"], [*words])) if words else set()
+    words = dict(arrival.dubious)
+    known = yield from ask("contains", record["thread_id"], [*words])
     if not known:
         return []
-    removed = yield from _read_removed(sent, known, ask, append)
+    removed = yield from _read_removed(record, arrival, known, ask, append)
     for before, each in zip([None, *removed], removed, strict=False):
         key = each.key
         has_place = before is not None or each.position == 0
@@ -87,32 +102,22 @@ def find_resent(sent: Sent, ask: Ask, append: Append) -> EffectFlow[list[str]]:
     return [key for key in words if key in there]
 
 
-def build_removal(record: MemoryRecord, resent: Sequence[str]) -> list[Event]:
-    """Say that messages are removed once more; their tokens were counted when they were first."""
-    if not resent:
-        return []
-    return [{"type": "evicted", "last": str(record["evicted"]), "ids": [*resent], "tokens": 0}]
-
-
-def without_removed(
-    messages: Sequence[BaseMessage], events: Sequence[Event]
-) -> Sequence[BaseMessage]:
-    """Return a conversation without the messages that events say are removed."""
-    gone = {key for event in events if event["type"] == "evicted" for key in event["ids"]}
-    return [message for message in messages if message.id not in gone] if gone else messages
+def build_removal(record: MemoryRecord, resent: Sequence[str]) -> Evicted:
+    """Say that messages are removed once more, which changes nothing of the record."""
+    return {"type": "evicted", "last": str(record["evicted"]), "ids": [*resent], "tokens": 0}
 
 
 def _read_removed(
-    sent: Sent, known: set[str], ask: Ask, append: Append
+    record: MemoryRecord, arrival: Arrival, known: set[str], ask: Ask, append: Append
 ) -> EffectFlow[Sequence[Any]]:
     """Read what was removed from this branch, from the oldest known message on if not before.
 
     A client sends the end of what was removed, or all of it.
     """
-    thread, evicted = sent.record["thread_id"], sent.record["evicted"]
+    thread, evicted = record["thread_id"], record["evicted"]
     place = yield from ask("find", evicted, thread_id=thread)
     if place is not None and not place.is_current:
-        if not (yield from _return_to_branch(sent, known, append)):
+        if not (yield from _return_to_branch(record, arrival, ask, append)):
             return []
         place = yield from ask("find", evicted, thread_id=thread)
     if place is None or not place.is_current:
@@ -126,16 +131,34 @@ def _read_removed(
     return read
 
 
-def _return_to_branch(sent: Sent, known: set[str], append: Append) -> EffectFlow[bool]:
+def _return_to_branch(
+    record: MemoryRecord, arrival: Arrival, ask: Ask, append: Append
+) -> EffectFlow[bool]:
     """Let the archive go on with this branch; return whether it does.
 
     Another one was forked from before what was removed here, and went on last.
     """
-    whole = [entry for entry in keyed_messages(sent.messages) if is_conversation(entry[1])]
-    keys = [key for key, _ in whole]
-    last = sent.record["archived"]
-    at = keys.index(last) if last in keys else 0
-    if not keys or (keys[at] in known and keys[at] != last):
+    keys = [key for key, _ in arrival.standing]
+    known = yield from ask("contains", record["thread_id"], keys)
+    at = max((at for at, key in enumerate(keys) if key in known), default=None)
+    if at is None:
         return False
-    yield from append([whole[at]], after=keys[at - 1] if at else sent.record["evicted"])
+    yield from append([arrival.standing[at]], after=keys[at - 1] if at else record["evicted"])
     return True
+
+
+# --- What was removed ----------------------------------------------------------------------------
+
+
+def list_removed(events: Sequence[Event]) -> list[str]:
+    """Return the ids of the messages that events say are removed, in order."""
+    gone = (event["ids"] for event in events if event["type"] == "evicted")
+    return [key for ids in gone for key in ids]
+
+
+def without_messages(
+    messages: Sequence[BaseMessage], removed: Collection[str]
+) -> Sequence[BaseMessage]:
+    """Return a conversation without the messages of these ids."""
+    gone = set(removed)
+    return [message for message in messages if message.id not in gone] if gone else messages

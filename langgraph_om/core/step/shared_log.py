@@ -9,14 +9,17 @@ copy, and the next step tries again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime
-from typing import cast
+from typing import NamedTuple, cast
 
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import is_conversation, keyed_messages
-from langgraph_om.core.cycles.other_threads import read_other_threads
+from langgraph_om.core.cycles.other_threads import count_in_others
+from langgraph_om.core.cycles.shared.log_lease import release_after
+from langgraph_om.core.cycles.shared.read_threads import read_other_threads
 from langgraph_om.core.effects import (
     EffectFlow,
     Storage,
@@ -27,7 +30,7 @@ from langgraph_om.core.effects import (
 )
 from langgraph_om.core.observe.other_threads import build_excerpts
 from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.record import CURSOR_TAIL
+from langgraph_om.core.record.record import CURSOR_TAIL, find_newest_observed
 from langgraph_om.core.record.shared_log import (
     apply_changes,
     complete_log,
@@ -50,8 +53,25 @@ class _BusyLogError(ArchiveError):
     """The log changes all the time."""
 
 
-Folded = tuple[MemoryRecord, list[Event]]
-"""The memory, and the events that are folded in it."""
+class Exchanged(NamedTuple):
+    """What came of an exchange."""
+
+    record: MemoryRecord
+    """The memory, with the events folded in it."""
+    events: list[Event]
+    named: Sequence[str] = ()
+    """The newest observed messages, as the observation named them that the log took last."""
+
+
+class _Committed(NamedTuple):
+    """The log that the thread's changes were put into."""
+
+    log: SharedLog
+    revision: int
+    noted: list[Event]
+    """What to note of a deletion."""
+    named: Sequence[str]
+    """As of an exchange."""
 
 
 def exchange(
@@ -60,7 +80,7 @@ def exchange(
     messages: Sequence[BaseMessage],
     window: Window,
     now: datetime,
-) -> EffectFlow[Folded]:
+) -> EffectFlow[Exchanged]:
     """Exchange what is new with the shared log.
 
     Args:
@@ -69,18 +89,14 @@ def exchange(
         messages: The whole conversation.
         window: Its unobserved messages, by the thread's own copy.
         now: The current time.
-
-    Returns:
-        The memory, and the events that are folded in it.
     """
     is_new_turn = window.request != record["turn"]["request"]
     try:
-        synced, events = yield from _exchange_log(
-            settings, record, messages, now, is_new_turn=is_new_turn
-        )
-        if events or is_new_turn:
-            described = yield from _describe_others(settings, synced)
-            synced, events = fold(synced, [described]), [*events, *described]
+        done = yield from _exchange_log(settings, record, messages, now, is_new_turn=is_new_turn)
+        if done.events or is_new_turn:
+            described = yield from _describe_others(settings, done.record, now)
+            record_now = fold(done.record, [described])
+            done = Exchanged(record_now, [*done.events, *described], done.named)
     except ArchiveError as error:
         text = "thread %r: the shared log cannot be reached, the thread goes on with its copy: %s"
         arguments = (record["thread_id"], error)
@@ -88,8 +104,8 @@ def exchange(
             yield Warn(text, arguments)
         else:
             yield from warn_once_an_outage(text, arguments)
-        return record, []
-    return synced, events
+        return Exchanged(record, [])
+    return done
 
 
 def check_resource_id(identity: Identity) -> None:
@@ -116,28 +132,26 @@ def _exchange_log(
     now: datetime,
     *,
     is_new_turn: bool,
-) -> EffectFlow[Folded]:
+) -> EffectFlow[Exchanged]:
     resource, changes = str(record["resource_id"]), record["outbox"]
     # Once in a turn the log itself is read: one that was begun anew counts from 1 again.
     if not changes and not is_new_turn:
         revision = yield from call_storage("record_revision", resource)
         if revision == record["revision"]:
-            return record, []
-    shared, revision, noted = yield from _commit_changes(settings, record, messages, now)
+            return Exchanged(record, [])
+    shared, revision, noted, named = yield from _commit_changes(settings, record, messages, now)
     kept = fold(record, [noted])
     yield from _archive_groups(resource, kept, shared, now)
+    yield from release_after(record, changes)
     events = [*noted, diff_record(kept, shared, revision, changes)]
     synced = fold(record, [events])
-    return (synced, events) if synced != record else (record, [])
+    return Exchanged(synced, events, named) if synced != record else Exchanged(record, [])
 
 
 def _commit_changes(
     settings: Settings, record: MemoryRecord, messages: Sequence[BaseMessage], now: datetime
-) -> EffectFlow[tuple[SharedLog, int, list[Event]]]:
+) -> EffectFlow[_Committed]:
     """Put the thread's changes into the log, whatever that is by now.
-
-    Returns:
-        The log, its revision, and what to note of a deletion.
 
     Raises:
         ArchiveError: When the storage fails, or the log changes all the time.
@@ -164,7 +178,9 @@ def _commit_changes(
                 continue
             revision += 1
         yield Storage("remember_log", (resource, revision, shared))
-        return shared, revision, noted
+        known = before["threads"].get(record["thread_id"])
+        named = known["cursor"] if known is not None and not known.get("is_own") else ()
+        return _Committed(shared, revision, noted, named)
     msg = f"the shared log of {resource!r} changed {MAX_COMMITS} times while it was read"
     raise _BusyLogError(msg)
 
@@ -201,7 +217,8 @@ def _archive_groups(
                 others.setdefault(str(group["thread_id"]), []).append(group)
         title = change["hints"].get("thread_title")
         if change["kind"] == "extend" and change["thread_id"] != record["thread_id"]:
-            titles.update({change["thread_id"]: title} if groups and title else {})
+            is_named = change["thread_id"] in shared.get("titles", {})
+            titles.update({change["thread_id"]: title} if groups and title and not is_named else {})
     for thread_id, groups in others.items():
         if (yield from call_storage("thread", thread_id)) is not None:
             yield from call_storage("add_groups", thread_id, resource, groups, now)
@@ -228,14 +245,15 @@ def rewind_if_forked(
     """
     thread_id = record["thread_id"]
     known = shared["threads"].get(thread_id)
-    if known is None or not known["cursor"] or not messages:
+    if known is None or not messages:
         return shared
-    newest = known["cursor"][-1]
+    # Another branch leaves no cursor where it removed all that both have in common.
+    newest = find_newest_observed(known)
     own = [group for group in shared["log"] if group["thread_id"] == thread_id]
     ends = {last for group in own for _, last in group["ranges"]}
     ends |= _find_known_end(record, own)
     for message in reversed(messages):
-        if message.id == newest:
+        if newest is not None and message.id == newest:
             return shared
         if message.id in ends:
             break
@@ -244,7 +262,7 @@ def rewind_if_forked(
     if places.keys().isdisjoint(record["cursor"]):
         record = cast("MemoryRecord", {**record, "log": own, "cursor": known["cursor"]})
     stop = max(
-        _find_own_end(record, messages, places, counter),
+        _find_own_end(record, messages, places, counter, {group["id"] for group in own}),
         max((places[key] + 1 for key in known["cursor"] if key in places), default=0),
         _find_covered_end(own, places),
     )
@@ -269,11 +287,17 @@ def _find_own_end(
     messages: Sequence[BaseMessage],
     places: Mapping[str, int],
     counter: TokenCounter,
+    present: AbstractSet[str],
 ) -> int:
-    """Count the messages that are observed as the thread knows it, unsent ones left out."""
+    """Count the messages that are observed as the thread knows it, unsent ones left out.
+
+    What the log has was sent, though the thread may not have heard of it.
+    """
     window = open_window(record, messages, counter)
     stop = len(places) - len(window.entries)
     for change in record["outbox"]:
+        if change["groups"] and all(group["id"] in present for group in change["groups"]):
+            continue
         if change["kind"] == "extend" and change["thread_id"] == record["thread_id"]:
             sent = -1 if change["after"] is None else places.get(change["after"], -1)
             return min(stop, sent + 1)
@@ -294,14 +318,20 @@ def _find_covered_end(groups: Sequence[Group], places: Mapping[str, int]) -> int
 # --- Other threads -------------------------------------------------------------------------------
 
 
-def _describe_others(settings: Settings, record: MemoryRecord) -> EffectFlow[list[OthersDescribed]]:
+def _describe_others(
+    settings: Settings, record: MemoryRecord, now: datetime
+) -> EffectFlow[list[OthersDescribed]]:
     """Describe the other threads, when that is news."""
-    threads = yield from read_other_threads(settings, record)
+    threads, rest = yield from read_other_threads(settings, record)
+    counts = count_in_others(settings, record, threads, now)
+    if rest is not None and not any(counts[each.thread_id] for each in threads if each.is_behind):
+        yield Storage("leave_rest", (record["resource_id"], rest))
     found = build_excerpts(
         threads,
+        counts,
         settings.thresholds.others_tokens,
-        settings.counter,
-        settings.show_id,
-        settings.timezone,
+        counter=settings.counter,
+        show_id=settings.show_id,
+        timezone=settings.timezone,
     )
     return [{"type": "others", "others": found}] if found != record["others"] else []

@@ -92,13 +92,13 @@ def _read_buffer_status(
 
 
 def build_trim_notice(
-    settings: Settings, record: MemoryRecord, window: Window
+    settings: Settings, record: MemoryRecord, window: Window, working: str = ""
 ) -> list[ViewTrimmed]:
     """Say when the Actor's view has to leave messages out to keep to `max_input_tokens`."""
     limit = settings.max_input_tokens
     if limit is None:
         return []
-    extra = count_extra(record, settings.guide)
+    extra = count_extra(record, settings.guide, working)
     dropped = count_left_out(window, log_tokens(record), limit, extra=extra)
     left_out = [entry for entry in window.entries[:dropped] if entry.key != window.request]
     if not left_out:

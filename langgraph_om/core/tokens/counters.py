@@ -38,7 +38,16 @@ _FEW_SEGMENTS: Final = 100
 
 
 class TokenxCounter(MessageCounter):
-    """An estimate that needs no vocabulary and no network; its counts never depend on a model."""
+    """An estimate that needs no vocabulary and no network; counts of text depend on no model.
+
+    Args:
+        provider: Whose formula images and files are counted by: `"openai"`, `"google"` or
+            `"anthropic"`; `None`: OpenAI's.
+        model: The model's name, where the provider counts its images in another way.
+
+    Raises:
+        ConfigurationError: For another provider.
+    """
 
     identity: str = "tokenx/2"
 
@@ -88,7 +97,17 @@ _RUN_LENGTH: Final = 4000
 
 
 class TiktokenCounter(MessageCounter):
-    """The exact tokens of one of tiktoken's vocabularies, which is loaded at once or not at all."""
+    """The exact tokens of one of tiktoken's vocabularies, which is loaded at once or not at all.
+
+    Args:
+        encoding: A name that tiktoken knows, such as `"o200k_base"`, or an encoding of your own.
+        provider: Whose formula images and files are counted by: `"openai"`, `"google"` or
+            `"anthropic"`; `None`: OpenAI's.
+        model: The model's name, where the provider counts its images in another way.
+
+    Raises:
+        ConfigurationError: For another provider, or when the vocabulary cannot be had.
+    """
 
     def __init__(
         self,
@@ -97,11 +116,6 @@ class TiktokenCounter(MessageCounter):
         provider: Provider | None = None,
         model: str = "",
     ) -> None:
-        """Load the vocabulary, or raise `ConfigurationError` when it cannot be had.
-
-        `encoding` is a name that tiktoken knows, such as `o200k_base`, or an encoding of your own;
-        `provider` and `model` say whose images and files are counted.
-        """
         self._encoding = _load_encoding(encoding)
         self.identity = f"tiktoken:{self._encoding.name}/2"
         super().__init__(provider=provider, model=model)

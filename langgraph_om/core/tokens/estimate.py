@@ -49,7 +49,16 @@ _STRETCH: Final = 1 << 12  # a few letters that are not ASCII slow down no more 
 
 
 class EstimatingCounter(MessageCounter):
-    """An estimate that needs no vocabulary and no network, fitted to the tokens of OpenAI."""
+    """An estimate that needs no vocabulary and no network, fitted to the tokens of OpenAI.
+
+    Args:
+        provider: Whose formula images and files are counted by: `"openai"`, `"google"` or
+            `"anthropic"`; `None`: OpenAI's.
+        model: The model's name, where the provider counts its images in another way.
+
+    Raises:
+        ConfigurationError: For another provider.
+    """
 
     identity: str = "estimate/1"
 

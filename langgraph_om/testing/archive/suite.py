@@ -12,7 +12,9 @@ from contextlib import closing
 from typing import Any
 from uuid import uuid4
 
+from langgraph_om.testing.archive.ends import ENDS_CHECKS
 from langgraph_om.testing.archive.messages import MESSAGE_CHECKS
+from langgraph_om.testing.archive.searching import SEARCH_CHECKS
 from langgraph_om.testing.archive.work import WORK_CHECKS
 
 
@@ -41,5 +43,5 @@ def archive_conformance(
 
         return run
 
-    checks = (*MESSAGE_CHECKS, *WORK_CHECKS)
+    checks = (*MESSAGE_CHECKS, *ENDS_CHECKS, *WORK_CHECKS, *SEARCH_CHECKS)
     return [(check.__name__, bind(check)) for check in checks]

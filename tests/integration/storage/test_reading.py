@@ -49,7 +49,7 @@ def source_of(archive: Any, who: Identity, scope: Reach = "resource") -> Archive
 
 
 def scope_of(current: str, scope: Reach = "resource") -> RecallScope:
-    return RecallScope(scope, current, has_search=False, timezone=UTC)
+    return RecallScope(scope, current, timezone=UTC)
 
 
 def asked(engine: Engine) -> list[str]:

@@ -170,11 +170,9 @@ def test_a_search_finds_the_message_and_where_to_read_on(door: str, store: BaseS
     assert agent.memory.flush(60)
     found = recalled(agent, mode="search", query="grandmother allergic walnuts", limit=3)
     assert 0 < found["count"] <= 3
-    first = found["results"].split("\n- ")[1]
-    assert "walnuts" in first
-    assert "cursor walnuts" in first or "cursor h" in first
-    cursor = re.findall(r"cursor (\S+),", first)[0]
-    assert "error" not in recalled(agent, cursor=cursor)
+    assert "cursor walnuts" in found["results"]
+    for cursor in re.findall(r"cursor (\S+)", found["results"]):
+        assert "error" not in recalled(agent, cursor=cursor)
 
 
 def test_a_search_in_the_users_threads(archive: SQLAlchemyArchive) -> None:
@@ -187,7 +185,8 @@ def test_a_search_in_the_users_threads(archive: SQLAlchemyArchive) -> None:
     assert "[old]" in found["results"]
     assert "bobs" not in found["results"]
     assert "cursor walnuts" in found["results"]
-    assert recalled(agent, "evil", "eve", mode="search", query="allergic walnuts")["count"] == 0
+    hers = recalled(agent, "evil", "eve", mode="search", query="allergic walnuts")
+    assert hers["count"] == 0  # not even her own question, which asks for it
 
 
 async def test_a_search_with_an_asynchronous_store(postgres_database: str) -> None:

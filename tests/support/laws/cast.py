@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -40,6 +41,10 @@ class ActorDownError(RuntimeError):
 
 class ProcessEnded(BaseException):
     """The process of a job is over."""
+
+
+class TurnWithoutEnd(BaseException):
+    """The models are asked again and again; no failure of theirs, which memory would take in."""
 
 
 def words(label: str, count: int) -> str:
@@ -240,6 +245,8 @@ class Oracle:
     reflector: str = CONDENSES
     asked: list[str] = field(default_factory=list)
     """The operation of each call."""
+    most: int = sys.maxsize
+    """How many calls there may be, until the turn is taken for one without an end."""
     over: threading.Event = field(default_factory=threading.Event)
     """Set once those that hang may end."""
     read: dict[str, set[int]] = field(default_factory=dict)
@@ -255,6 +262,8 @@ class Oracle:
     def _answer(self, messages: list[BaseMessage], config: RunnableConfig) -> AIMessage:
         operation = config.get("metadata", {})["om_operation"]
         self.asked.append(operation)
+        if len(self.asked) > self.most:
+            raise TurnWithoutEnd
         if self.hangs:
             self.over.wait(60)
         mood = self.observer if operation == "observation" else self.reflector
@@ -347,7 +356,10 @@ class HeldBuffering(BackgroundBuffering):
         job = Held(cycle_id, whose.get("thread_id", ""))
         if self._known(cycle_id) != "running":
             self.jobs[cycle_id] = job
-        return super().submit(cycle_id, key, partial(job.run, work), **whose)
+        is_taken = super().submit(cycle_id, key, partial(job.run, work), **whose)
+        if not self.is_patient:  # forks are compared: each hears alike what the archive knows of it
+            self.settle()
+        return is_taken
 
     def settle(self) -> None:
         """Wait until every job has come to where it is held, or is another worker's."""

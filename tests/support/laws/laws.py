@@ -21,6 +21,7 @@ from langgraph_om.core.content.message_keys import (
     CONTINUATION_ID,
     GAP_ID,
     OTHERS_ID,
+    WORKING_ID,
     content_digest,
     derive_id,
 )
@@ -134,6 +135,13 @@ def lost_or_doubled(now: Moment, archive: MessageArchive | None = None) -> list[
         problems.append(f"{lost} {UNCOVERED}, {now.left_out} were said to be")
     gone = [key for key in now.told.standing if key not in present]
     return [*problems, *_not_archived(now, gone, archive)]
+
+
+def out_of_order(now: Moment) -> list[str]:
+    """Messages that came back to the state, behind what was said later."""
+    places = now.told.places
+    keys = [str(each.id) for each in now.messages if str(each.id) in places]
+    return [f"{b} stands behind {a} again" for a, b in pairwise(keys) if places[a] > places[b]]
 
 
 def newest_turns_not_kept(now: Moment, before: Moment | None) -> list[str]:
@@ -348,7 +356,7 @@ def others_among_own(now: Moment) -> list[str]:
         f"{message.id} was not said here"
         for message in now.prompt
         if message.type != "system"
-        and message.id not in (CONTINUATION_ID, OTHERS_ID, GAP_ID)
+        and message.id not in (CONTINUATION_ID, OTHERS_ID, GAP_ID, WORKING_ID)
         and message.id not in now.told.messages
     ]
 
@@ -383,6 +391,7 @@ def broken(
         for now in moments
         for problem in (
             *lost_or_doubled(now, archive),
+            *out_of_order(now),
             *request_not_shown(now),
             *chunks_out_of_place(now),
             *chunks_of_other_words(now),

@@ -14,11 +14,12 @@ from langgraph_om.errors import ArchiveError
 from support.laws.cast import Oracle, spoken
 from support.laws.laws import DOUBLED, Moment, Record, Told
 
+_READS = {"thread_ends", "threads", "messages"}
 AWAY = {
     "before": {"commit_record"},
     "after": set[str](),
-    "reading": {"threads", "messages"},
-    "wholly": {"commit_record", "record_revision", "load_record", "threads", "messages"},
+    "reading": _READS,
+    "wholly": {"commit_record", "record_revision", "load_record", *_READS},
 }
 """Ways in which an archive is away; `after`: it commits, and its answer is lost."""
 

@@ -27,14 +27,22 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import StateSnapshot
 
-from langgraph_om import InlineBuffering, ObservationalMemory, ParallelBuffering
+from langgraph_om import InlineBuffering, ObservationalMemory, ParallelBuffering, WorkingMemory
 from langgraph_om.core.record.chunks import MIN_REMAINING
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.window import open_window
 from langgraph_om.memory import runner_of
 from support.agents import Graph, Part, Saver, dumped, of_kind
 from support.clock import Clock
-from support.laws.cast import Actor, ActorDownError, Held, HeldBuffering, Oracle, request
+from support.laws.cast import (
+    Actor,
+    ActorDownError,
+    Held,
+    HeldBuffering,
+    Oracle,
+    TurnWithoutEnd,
+    request,
+)
 from support.laws.doors import actor_node, build, last_node
 from support.laws.laws import Moment, Record, Told, broken
 from support.laws.shares import Shares, Unreliable
@@ -43,10 +51,15 @@ from support.words import Words
 
 MAX_SUPERSTEPS = 100_000
 """LangGraph's own limit is out of the way: with few supersteps left, memory would step back."""
+MAX_QUESTIONS = 1000
+"""More than the Observer and the Reflector are asked in any turn of a world that ends."""
 SHORT, LONG = 0.1, 60.0
 """Deadlines in seconds: for a model that hangs, and for one that answers."""
 COMMITTED = ("observation-end", "observation-failed", "activation", "buffering-end")
 """Events that may come again after a crash, and count once."""
+
+
+KNOWN = WorkingMemory("# The user\n\n- Likes: long walks", scope="thread")
 
 
 @dataclass(frozen=True)
@@ -70,8 +83,12 @@ class Rules:
     thinks: bool = False
     """Whether the Actor answers in reasoning that is bound to its prompt."""
     keep_turns: int = 0
+    activates_after: float | None = None
+    """Seconds of a pause after which all that is ready is activated."""
     marks_gaps: bool = False
     hints: bool = True
+    knows: bool = False
+    """Whether the Actor is also shown a working memory, which it leaves as it is."""
     scope: str = "thread"
     """"resource": all threads share one log, of which each channel carries a copy."""
     naming: Naming = field(default_factory=Naming)
@@ -170,6 +187,8 @@ class World:
                 "buffer_tokens": False if is_off else rules.buffer_tokens,
                 "buffer_activation": rules.buffer_activation,
                 "keep_turns": rules.keep_turns,
+                "activate_after_idle": rules.activates_after,
+                "activate_on_provider_change": rules.activates_after is not None,
             },
             reflection={"observation_tokens": rules.log},
             archive=self.archive,
@@ -179,6 +198,7 @@ class World:
             max_input_tokens=rules.max_input_tokens,
             gap_markers=rules.marks_gaps,
             continuation_hints=rules.hints,
+            working_memory=KNOWN if rules.knows else None,
             buffering=self._new_buffering(),
             token_counter=Words(),
             clock=self.clock,
@@ -267,6 +287,7 @@ class World:
     ) -> tuple[list[Part], bool]:
         """Run the graph until it ends or the Actor falls, and ask the laws about it."""
         prompts, asked = len(self.actor.prompts), len(self.oracle.asked)
+        self.oracle.most = asked + MAX_QUESTIONS
         self._set_deadline(worker)
         parts: list[Part] = []
         fell = False
@@ -278,6 +299,9 @@ class World:
                     parts.append(part)  # noqa: PERF402 what came before a fall counts
         except ActorDownError:
             fell = True
+        except TurnWithoutEnd:
+            msg = f"the turn has no end: {MAX_QUESTIONS} questions"
+            raise AssertionError(msg) from None
         self._end_hanging()
         if worker.gate is not None:
             worker.gate.settle()

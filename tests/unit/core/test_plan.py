@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import cycle as endless
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
@@ -26,6 +26,7 @@ from langgraph_om.core.record.span import find_safe_cuts
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import check_message_sequence, drive
+from support.examples import examples
 from support.simulation import look
 from support.words import Words
 
@@ -196,6 +197,24 @@ def test_what_memory_does_next(
     assert decide(record, messages, limits()) == expected
 
 
+def test_a_turn_that_waited_in_vain_buffers_nothing_that_it_would_wait_for() -> None:
+    """A buffered job that fails there may be tried again at once, which would have no end."""
+    thresholds = resolve_thresholds(
+        ObservationConfig(message_tokens=1000), ReflectionConfig(observation_tokens=2000)
+    )
+    log, window = thresholds.block_observations_at(0), thresholds.block_messages_at(0)
+    for operation, tokens, size in (("observation", log, 10), ("reflection", 0, window)):
+        failed = {**waits(operation, 10**6)[operation], "last_message": "m1"}
+        attempts = {operation: failed}
+        messages = talk(size, 10)
+        assert decide(remembering(tokens, attempts=attempts), messages, thresholds)[0] == "proceed"
+        attempts = {operation: {**failed, "last_message": "m0"}}
+        kind = "reflect" if tokens else "observe"
+        assert decide(remembering(tokens, attempts=attempts), messages, thresholds)[0] == kind
+    below = remembering(log - 1, attempts=waits("observation", 10**6))
+    assert decide(below, talk(10, 10), thresholds)[0] == "buffer"
+
+
 @pytest.mark.parametrize(
     ("log", "size", "expected"),
     [(0, 2900, "proceed"), (0, 2976, "observe"), (1500, 1400, "proceed"), (1500, 1476, "observe")],
@@ -333,7 +352,7 @@ def check_prompt(record: MemoryRecord, messages: list[BaseMessage], window: Wind
     assert id(requests[-1]) in shown, "the live user request is always there"
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     conversations(),
     st.lists(st.sampled_from(TOLD["observer"]), min_size=1, max_size=8),
@@ -384,7 +403,7 @@ def test_the_laws_hold_over_whole_conversations(
         check_laws(record, messages, observed)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(conversations())
 def test_a_memory_whose_models_answer_keeps_to_its_limits(parts: list[list[BaseMessage]]) -> None:
     setup = Settings(thresholds=limits(150, 100), counter=Words(), timezone=UTC)
@@ -546,3 +565,66 @@ def test_turns_that_stay_verbatim_are_not_buffered_either() -> None:
     assert plan(record, window, limit, NOW).kind == "proceed"
     freed = replace(limit, keep_turns=1)
     assert plan(record, window, freed, NOW).kind == "activate"
+
+
+# --- A cold cache --------------------------------------------------------------------------------
+
+
+def made_ahead(*messages: BaseMessage, called_at: datetime = NOW) -> tuple[MemoryRecord, Window]:
+    """A record with a chunk, and the window, of a thread whose Actor was last called then."""
+    record, window = buffered(*messages)
+    head = {"after": None, "seen": None, "digest": "", "log": "", "as_of": "2026-03-02"}
+    return fold(record, [{"head": {**head, "at": called_at.isoformat()}}]), window
+
+
+@pytest.mark.parametrize(
+    ("after", "passed", "kind"),
+    [
+        (None, 9000, "proceed"),
+        (600, 600, "proceed"),
+        (600, 601, "activate"),
+        ("auto", 300, "proceed"),
+        ("auto", 301, "activate"),
+    ],
+)
+def test_after_a_pause_all_that_is_ready_is_activated(after: Any, passed: int, kind: str) -> None:
+    observation = ObservationConfig(message_tokens=1000, activate_after_idle=after)
+    limit = resolve_thresholds(observation, ReflectionConfig())
+    record, window = made_ahead(*talk(10, 10, 10))
+    decision = plan(record, window, limit, NOW + timedelta(seconds=passed))
+    assert decision.kind == kind
+    assert kind == "proceed" or (decision.why, decision.count) == ("idle", 1)
+
+
+def test_a_pause_takes_nothing_from_reasoning_that_waits_for_its_tools() -> None:
+    limit = replace(BUFFERING, activate_after=1.0)
+    record, window = made_ahead(*talk(10, 10, 10), thinking_call(5), answered(5, "c"))
+    assert plan(record, window, limit, NOW + timedelta(hours=1)).kind == "proceed"
+
+
+def by(provider: str | None, key: str) -> AIMessage:
+    metadata = {} if provider is None else {"model_provider": provider}
+    return AIMessage("ok", id=key, response_metadata=metadata)
+
+
+@pytest.mark.parametrize(
+    ("providers", "kind"),
+    [
+        (["openai", "anthropic"], "activate"),
+        (["openai", None, "anthropic"], "activate"),
+        (["openai", "anthropic", "anthropic"], "proceed"),
+        (["anthropic"], "proceed"),
+        ([None, "anthropic"], "proceed"),
+        ([], "proceed"),
+    ],
+)
+def test_another_provider_begins_with_all_that_is_ready(
+    providers: list[str | None], kind: str
+) -> None:
+    limit = replace(BUFFERING, activate_on_provider_change=True)
+    answers = [by(provider, f"b{at}") for at, provider in enumerate(providers)]
+    record, window = made_ahead(*talk(10), *answers, HumanMessage("On.", id="h2"))
+    decision = plan(record, window, limit, NOW)
+    assert decision.kind == kind
+    assert kind == "proceed" or decision.why == "provider"
+    assert plan(record, window, BUFFERING, NOW).kind == "proceed"

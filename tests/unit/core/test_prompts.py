@@ -12,11 +12,12 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_om.core.prompts import fill, load, names
 from langgraph_om.core.reflect.edits import parse_edits
+from support.examples import examples
 
 SNAPSHOTS = Path(__file__).parent / "snapshots" / "prompts"
 SLOT = re.compile(r"\{\{(\w+)\}\}")
@@ -48,6 +49,10 @@ SAMPLES: dict[str, dict[str, str]] = {
     "other_conversations": {
         "conversations": '<other-conversation id="t2">\nUser (09:00): Which tent?\n'
         "</other-conversation>"
+    },
+    "recalled_messages": {
+        "messages": '<recalled-messages thread="t2">\nDate: Mon, May 4, 2026\n'
+        "User (09:12) [m1]: Which tent?\n</recalled-messages>"
     },
     "observer_condensed": {"output_format": OBSERVER_FORM, "custom": CUSTOM},
     "observer_default": {"output_format": OBSERVER_FORM, "custom": CUSTOM},
@@ -81,13 +86,29 @@ SAMPLES: dict[str, dict[str, str]] = {
         ),
     },
     "observer_title": {},
+    "title": {
+        "conversation": "User: Which tent for March?\nAssistant: A tunnel tent.",
+        "custom": "Name the product where there is one.",
+    },
     "recall": {
         "threads": load("recall_threads"),
         "search": load("recall_search"),
         "custom": "Look up every booking number before you name it.",
     },
     "recall_search": {},
+    "recall_search_meaning": {},
     "recall_threads": {},
+    "working_memory": {
+        "purpose": load("working_memory_text"),
+        "content": "# About the user\n\n- Name: Mirela",
+    },
+    "working_memory_json": {},
+    "working_memory_template": {},
+    "working_memory_text": {},
+    "observer_extract": {
+        "forms": '{"profile": {"type": "object", "properties": {"name": {"type": "string"}}}}',
+        "known": '{"profile": {"name": "Sam"}}',
+    },
     "reflector": {
         "observer_rules": OBSERVER_RULES,
         "custom": "Keep doses with their units.",
@@ -141,9 +162,17 @@ MAX_TOKENS = {  # of the file alone, its slots open
     "observer_threads_retry": 200,
     "observer_threads_task": 250,
     "observer_title": 100,
+    "title": 250,
     "recall": 300,
-    "recall_search": 50,
+    "recall_search": 90,
+    "recall_search_meaning": 90,
     "recall_threads": 50,
+    "recalled_messages": 120,
+    "working_memory": 200,
+    "working_memory_json": 100,
+    "working_memory_template": 80,
+    "working_memory_text": 100,
+    "observer_extract": 200,
     "reflector": 1000,
     "reflector_edits": 1200,
     "reflector_edits_progress": 100,
@@ -290,7 +319,7 @@ PIECES = ["{", "}", "{{hints}}", "{{problem}}", "{{custom}}", "\\1", "\\g<0>", "
 texts = st.lists(st.sampled_from(PIECES), min_size=1).map("".join).filter(str.strip)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(values=st.lists(texts, min_size=6, max_size=6), name=st.sampled_from(names()))
 def test_values_go_in_once_and_unchanged(values: list[str], name: str) -> None:
     slots = dict(zip(_slots(name), values, strict=False))

@@ -155,13 +155,17 @@ def test_blocking_cycles(on_error: Any) -> None:
 
 @pytest.mark.parametrize("buffers", [True, False])
 def test_shared_log(*, buffers: bool) -> None:
+    clock = Clock()
     limits = {"message_tokens": 300, "buffer_tokens": 0.2 if buffers else False}
-    memory = sharing("sqlite://", observation=limits, reflection={"observation_tokens": 400})
-    records = {"one": blank_record(), "two": blank_record()}
-    talks: dict[str, list[BaseMessage]] = {"one": [], "two": []}
+    memory = sharing(
+        "sqlite://", observation=limits, reflection={"observation_tokens": 400}, clock=clock
+    )
+    threads = [*["one"] * 16, *(thread for thread in ("two", "three", "four") for _ in range(5))]
+    records = {thread: blank_record() for thread in threads}
+    talks: dict[str, list[BaseMessage]] = {thread: [] for thread in threads}
     seen: set[Any] = set()
-    for at in range(24):
-        thread = "one" if at < 16 else "two"
+    for at, thread in enumerate(threads):
+        clock.advance(hours=1)
         talks[thread].append(said(thread, at))
         outcome = take_turn(memory, records[thread], talks[thread], thread)
         seen |= check_all(outcome.events, records[thread])

@@ -129,7 +129,7 @@ def test_no_text_opens_or_closes_our_tags(detail: str) -> None:
         {"cursor": "<thread>:</thread>"},
         {TAGS: 1},
     ):
-        answer = recall(arguments, source, scope_of("resource", has_search=True), TOKENX)
+        answer = recall(arguments, source, scope_of("resource"), TOKENX)
         text = json.dumps(answer, ensure_ascii=False)
         assert not re.search(r"<\W*(observations|current-task|thread)", text, re.IGNORECASE)
         assert not any("\x00" in value for value in answer.values() if isinstance(value, str))
@@ -173,11 +173,12 @@ def test_guidance_names_only_what_there_is() -> None:
         ("resource", False),
         ("resource", True),
     ]
-    for scope, has_search in options:
-        text = write_guidance(scope, has_search, None)
+    for scope, by_meaning in options:
+        text = write_guidance(scope, by_meaning, None)
         assert ('"threads"' in text) is (scope == "resource")
-        assert ('"search"' in text) is has_search
+        assert '"search"' in text
+        assert ("by its meaning" in text) is by_meaning
         assert "Extra instructions" not in text
         assert TOKENX.count_text(text) < 450
-        assert write_guidance(scope, has_search, "Look up prices.").startswith(text)
-        assert write_guidance(scope, has_search, "Look up prices.").endswith("\n\nLook up prices.")
+        assert write_guidance(scope, by_meaning, "Look up prices.").startswith(text)
+        assert write_guidance(scope, by_meaning, "Look up prices.").endswith("\n\nLook up prices.")

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import (
     HumanMessage,
@@ -20,6 +20,7 @@ from langgraph_om.recall.source import (
     RecallThread,
     StateSource,
 )
+from support.examples import examples
 from support.recall_talk import (
     TALK,
     TOKENX,
@@ -60,8 +61,12 @@ def test_limit_is_read_and_stated(written: object, used: int) -> None:
         ({"cursor": "m99"}, ["`cursor`", '"m99"', "no such message"]),
         ({"cursor": {"id": 1}}, ["`cursor`", "a text"]),
         ({"threadId": "t2"}, ["`threadId`", '"t2"', "no such conversation"]),
-        ({"mode": "search", "query": "x"}, ["search", "not set up"]),
+        ({"mode": "search"}, ["`query`", "missing"]),
+        ({"mode": "search", "query": "x", "page": -1}, ["`page`", "-1", "from page 1"]),
+        ({"mode": "search", "query": "x", "cursor": "m99"}, ["`cursor`", "no such message"]),
         ({"query": "x"}, ["`query`", '"x"', '"search"']),
+        ({"role": "user"}, ["`role`", '"search"']),
+        ({"mode": "threads", "toolName": "x"}, ["`toolName`", '"search"']),
         ({"before": "2026-01-01"}, ["`before`", '"threads"']),
         ({"mode": "threads", "before": "soon"}, ["`before`", '"soon"', "2026-03-15"]),
         ({"mode": "threads", "after": 20260101}, ["`after`", "20260101"]),
@@ -137,19 +142,17 @@ likely = st.sampled_from(
 argument_names = st.sampled_from([*RECALL_ARGUMENTS]) | st.text(max_size=5)
 
 
-@settings(deadline=None, max_examples=250)
+@examples(250)
 @given(
     st.dictionaries(argument_names, likely | junk, max_size=5),
     st.sampled_from(["thread", "resource"]),
-    st.booleans(),
 )
 def test_nothing_a_model_writes_raises(
     arguments: dict[str, Any],
     scope: Literal["thread", "resource"],
-    has_search: bool,  # noqa: FBT001
 ) -> None:
     hits = [RecallHit(RecallThread("t2"), "g", 0.5, "text", "x0")]
-    where = scope_of(scope, has_search=has_search, timezone=ZoneInfo("Pacific/Auckland"))
+    where = scope_of(scope, timezone=ZoneInfo("Pacific/Auckland"))
     answer = within_budget(recall(arguments, shelf(hits), where, TOKENX))
     names = {"error", "hint", "messages", "threads", "results", "text"}
     assert len(names & set(answer)) == 1
@@ -161,6 +164,6 @@ def test_nothing_a_model_writes_raises(
 def test_arguments_are_described_for_a_schema() -> None:
     assert list(RECALL_ARGUMENTS) == [
         *("mode", "query", "cursor", "threadId", "page", "limit"),
-        *("detail", "partIndex", "charOffset", "before", "after"),
+        *("detail", "partIndex", "charOffset", "before", "after", "role", "toolName"),
     ]
     assert all(argument.description.endswith(".") for argument in RECALL_ARGUMENTS.values())

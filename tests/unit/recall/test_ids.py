@@ -26,6 +26,7 @@ from langgraph_om.recall.source import (
     RecallScope,
     RecallSource,
     RecallThread,
+    SearchRequest,
     StateSource,
 )
 from support.real_ids import MESSAGE_IDS, THREAD_IDS, real_conversations
@@ -58,7 +59,7 @@ class Two:
     def messages(self, thread_id: str, **span: Any) -> list[Any]:
         return self.own[thread_id].messages(thread_id, **span)
 
-    def search(self, query: str, limit: int) -> list[RecallHit]:
+    def search(self, asked: SearchRequest) -> list[RecallHit]:
         key = self.there.entries[0][0]
         return [RecallHit(RecallThread(self.there.thread_id), "group-1", 0.5, "text", key)]
 
@@ -85,7 +86,7 @@ def ask(
     thread: str = "t1",
     **arguments: Any,
 ) -> dict[str, Any]:
-    where = RecallScope(scope, thread, has_search=scope == "resource", timezone=UTC)
+    where = RecallScope(scope, thread, timezone=UTC)
     answer = recall(arguments, source, where, COUNTERS[0])
     for counter in COUNTERS:
         assert counter.count_text(json.dumps(answer, ensure_ascii=False)) <= BUDGET
@@ -200,5 +201,5 @@ def test_lists_and_hits_name_ids_whole(keys: list[str], other: str) -> None:
     assert f"[{other}]" in ask(source, "resource", mode="threads")["threads"]
     found = ask(source, "resource", mode="search", query="text")["results"]
     assert f"[{other}]" in found
-    assert f"cursor {keys[1]}, group group-1" in found
+    assert f"cursor {keys[1]}" in found
     assert ask(source, "resource", threadId=other)["cursor"] == keys[1]

@@ -90,26 +90,28 @@ def test_search_groups_hits_by_thread() -> None:
     hits = [
         RecallHit(one, "g1", 0.914, "Oslo has 4 degrees", "m3", NOON),
         RecallHit(two, "g2", 0.8, "Elsewhere\nis warm", "x0"),
-        RecallHit(one, "g3", 0.7, "A beach", "m8", NOON),
+        RecallHit(one, "", 0.7, "A beach", "m8", NOON, "user", "message"),
         RecallHit(one, "g1", 0.2, "worse", "m3", NOON),
     ]
     arguments = {"mode": "search", "query": "warm places"}
-    scope = scope_of("resource", has_search=True)
+    scope = scope_of("resource")
     assert recall(arguments, shelf(hits), scope, TOKENX) == {
         "results": (
             "**Weather** [t1] ← current\n"
-            "- score 0.91, cursor m3, group g1, updated 2026-03-15 12:00\n"
+            "- observations, observed 2026-03-15 12:00, score 0.91, cursor m3\n"
             "  Oslo has 4 degrees\n"
-            "- score 0.70, cursor m8, group g3, updated 2026-03-15 12:00\n"
+            "- user, 2026-03-15 12:00, score 0.70, cursor m8\n"
             "  A beach\n"
             "**(untitled)** [t2]\n"
-            "- score 0.80, cursor x0, group g2\n"
+            "- observations, score 0.80, cursor x0\n"
             "  Elsewhere\n"
             "  is warm"
         ),
         "count": 3,
+        "page": 1,
+        "hasMore": False,
     }
-    own = recall(arguments, shelf(hits), scope_of("thread", has_search=True), TOKENX)
+    own = recall(arguments, shelf(hits), scope_of("thread"), TOKENX)
     assert own["count"] == 2
     assert "Elsewhere" not in own["results"]
     missing = recall({"mode": "search"}, shelf(hits), scope, TOKENX)
@@ -121,9 +123,10 @@ def test_long_lists_keep_to_the_budget_with_every_item(counter: TokenCounter) ->
     threads = [RecallThread(f"thread-{n}", f"{n}" + "長い題" * 60, NOON, NOON) for n in range(20)]
     hits = [RecallHit(t, t.id, 0.5, "word of it " * 900, f"m{n}") for n, t in enumerate(threads)]
     source = Shelf(*(StateSource(t.id, entries_of(TALK), t.title) for t in threads), hits=hits)
-    scope = scope_of("resource", has_search=True)
+    scope = scope_of("resource")
+    asked = {"mode": "search", "query": "x"}
     listed = within_budget(recall({"mode": "threads"}, source, scope, counter), counter)
-    found = within_budget(recall({"mode": "search", "query": "x"}, source, scope, counter), counter)
+    found = within_budget(recall({**asked, "limit": 20}, source, scope, counter), counter)
     for answer, text in ((listed, listed["threads"]), (found, found["results"])):
         assert answer["count"] == 20
         assert all(f"[{thread.id}]" in text for thread in threads)

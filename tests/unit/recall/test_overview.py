@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
@@ -21,6 +21,7 @@ from langgraph_om.recall.source import (
     RecallLimits,
     StateSource,
 )
+from support.examples import examples
 from support.recall_talk import (
     BUDGET,
     COUNTERS,
@@ -128,7 +129,7 @@ def test_ids_too_long_for_the_page_leave_the_farthest_out(page: int) -> None:
 # --- Laws ----------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(messages_lists, st.integers(1, 20), st.sampled_from(COUNTERS))
 def test_overview_keeps_to_the_budget(
     messages: list[BaseMessage], limit: int, counter: TokenCounter

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import (
     BaseMessage,
@@ -20,6 +21,7 @@ from langgraph_om.recall.answer import recall
 from langgraph_om.recall.source import (
     StateSource,
 )
+from support.examples import examples
 from support.recall_talk import (
     COUNTERS,
     TALK,
@@ -27,6 +29,7 @@ from support.recall_talk import (
     Quarters,
     ask,
     call,
+    entries_of,
     keys_in,
     messages_lists,
     scope_of,
@@ -73,6 +76,60 @@ def test_pages(
     assert keys_in(answer) == keys
     assert answer["count"] == len(keys)
     assert (answer["hasNextPage"], answer["hasPrevPage"]) == (has_next, has_prev)
+
+
+@pytest.mark.parametrize("direction", [1, -1])
+def test_a_page_that_is_cut_says_where_to_go_on_and_nothing_is_left_out(direction: int) -> None:
+    keys = [f"m{at}-{'long-id-' * 20}" for at in range(50)]
+    source = StateSource("t1", [(key, HumanMessage("many words " * 60), None) for key in keys])
+    seen: list[str] = []
+    cursor, page, cuts = None, direction, 0
+    while True:
+        arguments = {"cursor": cursor, "page": page}
+        answer = within_budget(recall(arguments, source, scope_of(), TOKENX))
+        own = keys_in(answer)
+        seen = [*seen, *own] if direction == 1 else [*own, *seen]
+        cut = re.search(r"go on with cursor (\S+), page (-?1)\)", answer["messages"])
+        if not answer["hasNextPage" if direction == 1 else "hasPrevPage"]:
+            break
+        cuts += cut is not None
+        cursor, page = (cut[1], int(cut[2])) if cut else (cursor, page + direction)
+    assert seen == keys
+    assert cuts
+
+
+def test_reading_back_is_told_where_the_conversation_begins() -> None:
+    start = "(the conversation begins here)"
+    assert ask(TALK, page=-3, limit=3)["messages"].startswith(start)
+    assert ask(TALK, cursor="m2", page=-1)["messages"].startswith(start)
+    assert start not in ask(TALK, cursor="m8", page=-1, limit=3)["messages"]
+    assert start not in ask(TALK)["messages"]
+    first = ask(TALK, cursor="m1", detail="high", page=-1)
+    assert first["messages"].endswith("\nThe conversation begins with this message.")
+
+
+def test_a_page_behind_either_end_names_the_last_one() -> None:
+    assert "begins on page -3" in ask(TALK, page=-9, limit=3)["messages"]
+    assert "begins on page -1" in ask(TALK, cursor="m3", page=-2, limit=3)["messages"]
+    assert "ends on page 3" in ask(TALK, page=4, limit=3)["messages"]
+    for nothing in ({"cursor": "m0", "page": -1}, {"cursor": "m0", "page": -2}):
+        assert ask(TALK, **nothing)["messages"] == "(no messages on this page)"
+
+
+def test_pages_back_from_the_end_hold_still_while_the_turn_goes_on() -> None:
+    said = [HumanMessage(f"fact {at}") for at in range(6)]
+    turn = [call(("recall", {"page": -1}, "c1")), ToolMessage("...", tool_call_id="c1"), said[0]]
+    for steps in (0, 1, 2):
+        source = StateSource("t1", entries_of([*said, *turn[:steps]]))
+        back = [
+            recall({"page": page, "limit": 2}, source, scope_of(end="m5"), TOKENX)
+            for page in (-1, -2, -3)
+        ]
+        assert [*map(keys_in, back)] == [["m4", "m5"], ["m2", "m3"], ["m0", "m1"]]
+        assert [answer["hasNextPage"] for answer in back] == [False, True, True]
+        assert [answer["cursor"] for answer in back] == ["m5"] * 3
+    # Messages of the turn are found all the same by their ids.
+    assert keys_in(recall({"cursor": "m7"}, source, scope_of(end="m5"), TOKENX)) == ["m7"]
 
 
 # --- Detail --------------------------------------------------------------------------------------
@@ -141,7 +198,7 @@ def test_single_part(
 # --- Laws ----------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(messages_lists, st.data(), st.integers(1, 4), st.sampled_from([1, -1]))
 def test_pages_visit_every_message_once_and_flags_are_exact(
     messages: list[BaseMessage], data: st.DataObject, limit: int, direction: int
@@ -196,7 +253,7 @@ long_texts = st.lists(
 ).map(lambda runs: "".join(unit * times for unit, times in runs))
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(long_texts.filter(str.strip), st.sampled_from(COUNTERS))
 def test_following_the_offsets_gives_the_exact_text(text: str, counter: TokenCounter) -> None:
     for message in (HumanMessage(text), ToolMessage(text, tool_call_id="c")):

@@ -17,6 +17,7 @@ from langgraph_om.core.effects import (
     AskModel,
     CallHook,
     JobState,
+    KeepLease,
     PeekJobs,
     ReadTally,
     Storage,
@@ -229,6 +230,43 @@ def test_a_warning_is_logged_and_events_of_elsewhere_are_only_shown(
         assert (shown, run.events) == ([START], [])
     assert caplog.messages == ["thread 't': odd"] * 2
     assert told == []
+
+
+def test_a_lease_is_renewed_while_a_flow_waits_for_long_and_no_longer() -> None:
+    """Also one that the archive fails to renew at first."""
+
+    class Held:
+        def __init__(self) -> None:
+            self.renewed: list[Any] = []
+
+        def renew(self, *about: Any, **options: Any) -> bool:
+            self.renewed.append((*about, options))
+            if len(self.renewed) == 1:
+                msg = "away"
+                raise ArchiveError(msg)
+            return True
+
+        def work(self) -> str:
+            time.sleep(0.12)
+            return "done"
+
+    def flow(lease: KeepLease) -> Any:
+        yield lease
+        yield Storage("work")
+        return (yield Storage("work")).value
+
+    for seconds, least, most in ((0.1, 2, 20), (60.0, 0, 0)):
+        for is_async in (False, True):
+            held = Held()
+            given, lease = context(storage=(held,)), flow(KeepLease("job", "me", seconds))
+            run = asyncio.run(adrive(lease, given)) if is_async else drive(lease, given)
+            assert run.result == "done"
+            time.sleep(0.03)
+            count = len(held.renewed)
+            assert least <= count <= most
+            time.sleep(0.06)
+            assert len(held.renewed) == count
+            assert all(each == ("job", "me", {"seconds": seconds}) for each in held.renewed)
 
 
 def test_what_a_flow_raises_is_raised() -> None:

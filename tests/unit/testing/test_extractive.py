@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import (
     HumanMessage,
@@ -20,6 +20,7 @@ from langgraph_om.testing import (
     ExtractiveReflector,
     ScriptedChatModel,
 )
+from support.examples import examples
 
 # --- the extractive Observer -----------------------------------------------------------------
 
@@ -197,7 +198,7 @@ LINES = st.lists(
 
 
 @given(LINES)
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_an_answer_always_has_the_form(lines: list[str]) -> None:
     answer = observed("<conversation>\n" + "\n".join(lines) + "\n</conversation>")
     assert answer == observed("<conversation>\n" + "\n".join(lines) + "\n</conversation>")
@@ -339,7 +340,7 @@ ITEMS = st.lists(
 
 
 @given(ITEMS, st.sampled_from([0.2, 0.5, 0.9]))
-@settings(deadline=None, max_examples=100)
+@examples(100)
 def test_a_reflection_is_smaller_never_empty_and_can_be_repeated(
     lines: list[str], ratio: float
 ) -> None:
@@ -358,7 +359,7 @@ def test_a_reflection_is_smaller_never_empty_and_can_be_repeated(
 
 
 @given(st.lists(st.sampled_from("🔴🟡🟢✅"), min_size=4, max_size=40))
-@settings(deadline=None, max_examples=40)
+@examples(40)
 def test_weighty_items_all_stay_while_shortening_is_enough(marks: list[str]) -> None:
     log = "\n".join(f"* {mark} ({n:02}:00) " + "word " * 20 for n, mark in enumerate(marks))
     weighty = [f"({n:02}:00)" for n, mark in enumerate(marks) if mark in "🔴✅"]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.callbacks import CallbackManager
 from langchain_core.messages import (
@@ -27,6 +27,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph_om.testing import (
     ScriptedChatModel,
 )
+from support.examples import examples
 from support.scripts import call, merged, search
 
 OBSERVER: RunnableConfig = {
@@ -161,7 +162,7 @@ def test_text_streams_word_by_word_and_tool_calls_in_pieces() -> None:
 
 
 @given(st.text(), st.dictionaries(st.text(), st.text() | st.integers() | st.booleans()))
-@settings(deadline=None, max_examples=25)
+@examples(25)
 def test_streaming_loses_nothing(text: str, args: dict[str, Any]) -> None:
     message = AIMessage(text, id="m", tool_calls=[tool_call(name="search", args=args, id="c")])
     answer = merged(list(ScriptedChatModel(message).stream("hi")))

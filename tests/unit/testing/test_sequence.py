@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
@@ -21,6 +21,7 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.testing import (
     check_message_sequence,
 )
+from support.examples import examples
 from support.scripts import call, result
 
 # --- check_message_sequence ------------------------------------------------------------------
@@ -123,7 +124,7 @@ TURNS = st.lists(
 
 
 @given(TURNS, st.sampled_from(ALL))
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_whole_turns_that_end_with_the_user_are_valid_everywhere(
     turns: list[list[BaseMessage]], provider: Any
 ) -> None:

@@ -216,6 +216,7 @@ TAGS = [
     "system-reminder",
     "conversation",
     "other-conversation",
+    "recalled-messages",
     "thread",
 ]
 FORMS = [
@@ -263,6 +264,7 @@ def test_other_text_stays_as_it_is(text: str) -> None:
     assert f"* 🔴 {text}\n\n" in system_text(prompt(remembering(f"* 🔴 {text}"), talk(3)))
 
 
+@pytest.mark.slow
 def test_long_text_is_escaped_in_time() -> None:
     text = "< " * 500_000 + "<" * 500_000
     assert escape(text) == text

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from langgraph_om.core.actor.relative_dates import annotate, describe_day, write_gap
 from langgraph_om.core.content.dates import observation_date
 from support.days import MONTHS, WORDS, days
+from support.examples import examples
 from support.rendering import parse_date
 
 TODAY = date(2025, 12, 18)
@@ -340,7 +341,7 @@ fragments = st.lists(
 
 
 @given(logs, days, st.none() | days)
-@settings(deadline=None, max_examples=100)
+@examples(100)
 def test_without_what_was_added_the_log_is_as_written(
     text: str, today: date, previous: date | None
 ) -> None:
@@ -350,14 +351,14 @@ def test_without_what_was_added_the_log_is_as_written(
 
 
 @given(st.one_of(st.text(), logs, fragments), days)
-@settings(deadline=None, max_examples=150)
+@examples(150)
 def test_every_character_of_any_text_stays_in_order(text: str, today: date) -> None:
     rest = iter(annotate(text, today)[0])
     assert all(character in rest for character in text)
 
 
 @given(logs, days)
-@settings(deadline=None, max_examples=100)
+@examples(100)
 def test_the_last_heading_comes_back(text: str, today: date) -> None:
     fenced, expected = False, None
     for line in text.split("\n"):
@@ -373,6 +374,7 @@ def test_a_megabyte_is_no_trouble() -> None:
     assert annotate("Date:\n" * 170_000, TODAY)[0] == "Date:\n" * 170_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     [

@@ -39,18 +39,19 @@ def limits(budget: int, observation: Row, reflection: Row, **options: Any) -> Th
 @pytest.mark.parametrize(
     ("budget", "observation", "reflection", "window", "log"),
     [
-        (84_000, {}, {}, 30_000, 40_000),  # the thresholds' own defaults
-        (70_000, OFF, {}, 30_000, 40_000),
-        (8_400, {}, {}, 3_000, 4_000),
-        (8_400, {"block_after": 1.5}, {}, 2_400, 4_000),
-        (8_400, {"message_tokens": 2_000}, {}, 2_000, 5_000),
-        (8_400, {}, {"observation_tokens": 1_000}, 6_000, 1_000),
-        (8_400, {"block_after": 2_400}, {}, 2_000, 5_000),
+        (84_000, {}, {}, 17_500, 57_272),
+        (70_000, OFF, {}, 17_500, 52_500),
+        (8_400, {}, {}, 1_750, 5_727),
+        (8_400, {"block_after": 1.5}, {}, 1_400, 5_727),
+        (8_400, {}, {"block_after": 1.5}, 1_750, 4_200),
+        (8_400, {"message_tokens": 2_000}, {}, 2_000, 5_454),
+        (8_400, {}, {"observation_tokens": 1_000}, 6_083, 1_000),
+        (8_400, {"block_after": 2_400}, {}, 2_000, 5_454),
         (8_400, {}, {"block_after": 1_200}, 6_000, 1_000),
         (8_400, {"message_tokens": 3_000}, {"observation_tokens": 3_000}, 3_000, 3_000),
         (7_000, {**OFF, "message_tokens": 6_000}, {}, 6_000, 1_000),
-        (7_001, OFF, {}, 3_000, 4_001),
-        (30, {}, {}, 10, 14),
+        (7_001, OFF, {}, 1_750, 5_251),
+        (50, {}, {}, 10, 34),
     ],
 )
 @pytest.mark.parametrize("share", [False, True])
@@ -63,7 +64,23 @@ def test_both_thresholds_follow_from_one_budget(
     assert found.largest_tokens <= budget
 
 
-@pytest.mark.parametrize("budget", [55, 100, 999, 3_001, 128_000])
+@pytest.mark.parametrize(
+    ("budget", "observation", "interval"),
+    [
+        (84_000, {}, 3_500),  # a fifth of the window, as without a budget
+        (12_000, {}, 1_500),
+        (7_000, {}, 1_093),
+        (7_000, {"buffer_tokens": 500}, 500),
+        (7_000, OFF, None),
+    ],
+)
+def test_a_small_window_is_not_observed_bit_by_bit(
+    budget: int, observation: Row, interval: int | None
+) -> None:
+    assert limits(budget, observation, {}).buffer_tokens == interval
+
+
+@pytest.mark.parametrize("budget", [85, 100, 999, 3_001, 128_000])
 @pytest.mark.parametrize("block_after", [None, 1.01, 1.5, 1.99])
 def test_where_a_turn_waits_is_within_the_budget(budget: int, block_after: float | None) -> None:
     found = limits(budget, {"block_after": block_after}, {"block_after": block_after})
@@ -73,9 +90,9 @@ def test_where_a_turn_waits_is_within_the_budget(budget: int, block_after: float
 
 def test_a_shared_budget_lends_room_within_it() -> None:
     found = limits(8_400, {}, {}, share_token_budget=True)
-    for log in range(0, 4_800, 100):
+    for log in range(0, 6_300, 100):
         assert found.block_messages_at(log) + log <= 8_400
-    for window in range(0, 3_600, 100):
+    for window in range(0, 2_100, 100):
         assert found.block_observations_at(window) + window <= 8_400
 
 
@@ -86,7 +103,7 @@ def test_a_shared_budget_lends_room_within_it() -> None:
         (26, {}, {}),
         (8_400, {"message_tokens": 7_000}, {}),
         (8_400, {}, {"observation_tokens": 40_000}),
-        (8_399, {"message_tokens": 3_000}, {"observation_tokens": 4_000}),
+        (7_999, {"message_tokens": 3_000}, {"observation_tokens": 4_000}),
         (8_400, {"block_after": 9_000}, {}),
     ],
 )
@@ -96,7 +113,7 @@ def test_what_does_not_fit_is_refused(budget: int, observation: Row, reflection:
 
 
 def test_other_settings_that_need_a_threshold_are_checked_against_the_new_one() -> None:
-    with pytest.raises(ConfigurationError, match=r"below `message_tokens` \(3000\)"):
+    with pytest.raises(ConfigurationError, match=r"below `message_tokens` \(1750\)"):
         limits(8_400, {"buffer_tokens": 5_000}, {})
     with pytest.raises(ConfigurationError, match=r"`observation\.block_after` is 'x'"):
         limits(8_400, {"block_after": "x"}, {})
@@ -104,8 +121,12 @@ def test_other_settings_that_need_a_threshold_are_checked_against_the_new_one() 
 
 def test_what_the_observer_reads_follows_too() -> None:
     memory = ObservationalMemory(MODEL, token_budget=8_400)
-    assert runner_of(memory).settings.observation == ObservationConfig(message_tokens=3_000)
-    assert runner_of(memory).settings.reflection == ReflectionConfig(observation_tokens=4_000)
+    assert runner_of(memory).settings.observation == ObservationConfig(
+        message_tokens=1_750, buffer_tokens=1_312
+    )
+    assert runner_of(memory).settings.reflection == ReflectionConfig(
+        observation_tokens=5_727, block_after=1.1
+    )
 
 
 def test_log_and_window_stay_within_the_budget() -> None:

@@ -8,7 +8,6 @@ from typing import Any, get_type_hints
 import pytest
 
 from langgraph_om import (
-    ConfigurationError,
     ObservationalMemory,
     ObservationConfig,
     ObservationOptions,
@@ -35,6 +34,8 @@ DEFAULTS = {
     "reflect_block_after": 48_000,
     "total_tokens": None,
     "keep_turns": 0,
+    "activate_after": None,
+    "activate_on_provider_change": False,
 }
 
 UNBUFFERED = {
@@ -105,7 +106,7 @@ def test_options_come_down_to_tokens(
 ) -> None:
     expected = {**DEFAULTS, **changed}
     assert asdict(thresholds(observation, reflection)) == expected
-    assert all(type(value) in {int, type(None)} for value in expected.values())
+    assert all(type(value) in {int, bool, type(None)} for value in expected.values())
     as_classes = resolve_thresholds(
         ObservationConfig(**observation), ReflectionConfig(**reflection)
     )
@@ -155,13 +156,9 @@ def test_numbers_and_flags_are_kept_as_they_are_given(value: Any) -> None:
     assert (type(kept), kept) == (type(value), value)
 
 
-def test_the_scope_resource_buffers_only_when_asked_to() -> None:
-    assert asdict(thresholds(scope="resource")) == {**DEFAULTS, **UNBUFFERED}
-    assert thresholds({"buffer_tokens": 0.2}, scope="resource").buffer_tokens == 6000
-    assert thresholds({}, {"buffer_activation": 0.5}, scope="resource").buffer_tokens == 6000
-    assert thresholds({"block_after": 1.5}, scope="resource").block_after == 45_000
-    with pytest.raises(ConfigurationError, match=r"`observation\.block_after`"):
-        thresholds({"block_after": 1}, scope="resource")
+def test_a_shared_log_is_buffered_as_any_other() -> None:
+    memory = ObservationalMemory(MODEL, scope="resource", archive="sqlite://")
+    assert asdict(memory.thresholds) == DEFAULTS
 
 
 @pytest.mark.parametrize(

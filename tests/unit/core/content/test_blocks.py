@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage, HumanMessage
 
@@ -17,6 +17,7 @@ from langgraph_om.core.content.parts import Part, Placeholders, all_parts, part_
 from langgraph_om.core.observe.transcript import TimedMessage, Transcript, transcribe
 from langgraph_om.core.tokens.counters import TokenxCounter
 from langgraph_om.core.tokens.images import AttachmentFormula
+from support.examples import examples
 
 pytest.importorskip("imagesize")
 
@@ -321,7 +322,7 @@ values = st.recursive(
 types = st.sampled_from([name for name, known in TYPES.items() if known.form == "attachment"])
 
 
-@settings(deadline=None, max_examples=400)
+@examples(400)
 @given(types | st.none(), st.dictionaries(fields, values, max_size=5))
 def test_what_is_found_for_sending_is_found_for_counting_and_the_other_way_round(
     stated: str | None, content: dict[str, Any]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import date
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langgraph_om.core.content.dates import observation_date
 from support.days import MONTHS, WORDS, days
+from support.examples import examples
 from support.rendering import parse_date
 
 WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
@@ -52,7 +53,7 @@ def spellings(day: date) -> list[str]:
 
 # parse_date
 @given(days)
-@settings(deadline=None, max_examples=40)
+@examples(40)
 def test_every_spelling_of_a_day_reads_as_that_day(day: date) -> None:
     for text in spellings(day):
         assert parse_date(text) == day, text
@@ -133,7 +134,7 @@ def test_what_names_no_day(text: str) -> None:
 
 
 @given(st.one_of(st.text(), st.lists(st.sampled_from(WORDS)).map(" ".join)))
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @example("week of Dec 31, 9999")
 @example("Dec 1 to Jan 1, 0001")
 def test_any_text_can_be_asked(text: str) -> None:
@@ -144,7 +145,7 @@ def test_any_text_can_be_asked(text: str) -> None:
 
 # observation_date
 @given(days)
-@settings(deadline=None, max_examples=40)
+@examples(40)
 def test_a_heading_takes_every_spelling(day: date) -> None:
     for text in spellings(day):
         assert observation_date(f"Date: {text}") == day, text

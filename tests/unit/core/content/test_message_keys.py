@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
@@ -26,6 +26,7 @@ from support.counters import (
     any_text,
     call,
 )
+from support.examples import examples
 
 # --- Digests -----------------------------------------------------------------------------------
 
@@ -98,7 +99,7 @@ jsonable = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=80)
+@examples(80)
 @given(any_text | st.lists(st.dictionaries(st.text(max_size=5), jsonable, max_size=4), max_size=3))
 def test_a_digest_outlives_a_json_round_trip(content: Any) -> None:
     digest = content_digest(HumanMessage(content))
@@ -106,7 +107,7 @@ def test_a_digest_outlives_a_json_round_trip(content: Any) -> None:
     assert content_digest(HumanMessage(shuffled(content))) == digest
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(any_text, any_text)
 def test_texts_share_a_digest_only_when_they_are_equal(one: str, other: str) -> None:
     # Equal as JSON reads them: two halves of a surrogate pair are one character.

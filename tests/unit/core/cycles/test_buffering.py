@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langgraph_om.core.effects import AskModel
 from langgraph_om.core.step.status import build_status
 from langgraph_om.testing import check_message_sequence
+from support.examples import examples
 from support.simulation import GOOD, NOTHING, Simulation, settings
 
 
@@ -357,7 +357,7 @@ def test_tool_exchanges_stay_whole_and_the_live_request_stays_in_the_prompt(tool
         assert set(simulation.coverage()) == {1}
 
 
-@hypothesis_settings(deadline=None, max_examples=25)
+@examples(25)
 @given(
     sizes=st.lists(st.integers(1, 60), min_size=60, max_size=120),
     buffer=st.sampled_from([100, 200, False]),

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_om.core.effects import ModelReply
@@ -19,6 +19,7 @@ from langgraph_om.core.observe.parse_answer import Parsed, Status, parse_output
 from langgraph_om.core.observe.thread_sections import parse_sections
 from langgraph_om.errors import ObserverError
 from support.answer_floods import ANSWER_FLOODS
+from support.examples import examples
 from support.rendering import render_output
 
 DAY = "Date: Nov 22, 2026"
@@ -501,7 +502,7 @@ SCRAPS = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=400)
+@examples(400)
 @given(
     lines=st.lists(st.tuples(SCRAPS, st.sampled_from(["\n", "\n", "\n", "", " "])), max_size=9),
     is_tagged=st.booleans(),

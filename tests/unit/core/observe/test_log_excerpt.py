@@ -50,7 +50,7 @@ def test_the_newest_and_the_important_are_kept_under_their_headings() -> None:
     assert heading(2) in lines
     done = lines.index("* ✅ bought the lead")
     assert heading(1) in lines[:done]
-    left_out = re.findall(r"\[(\d+) (?:earlier )?lines left out\]", text)
+    left_out = re.findall(r"\[(\d+) (?:earlier )?lines? left out\]", text)
     kept = [line for line in lines if not line.startswith("[")]
     whole = [line for line in write_log(log).split("\n") if line]
     assert len(kept) + sum(map(int, left_out)) == len(whole)
@@ -123,7 +123,7 @@ def test_the_budget_is_kept_and_nothing_is_made_up(log: list[Group], budget: int
 def test_every_left_out_line_is_counted(log: list[Group], budget: int) -> None:
     text = select_previous(log, budget, Words())
     counted = sum(
-        map(int, re.findall(r"^\[(\d+) (?:earlier )?lines left out\]$", text, re.MULTILINE))
+        map(int, re.findall(r"^\[(\d+) (?:earlier )?lines? left out\]$", text, re.MULTILINE))
     )
     kept = [line for line in text.split("\n") if line.strip() and not line.startswith("[")]
     assert len(kept) + counted == len([x for x in write_log(log).split("\n") if x.strip()])

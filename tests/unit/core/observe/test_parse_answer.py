@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from langgraph_om.core.observe.parse_answer import (
@@ -15,6 +15,7 @@ from langgraph_om.core.observe.parse_answer import (
     Parsed,
     parse_output,
 )
+from support.examples import examples
 from support.floods import FLOODS, flood
 from support.rendering import render_output
 
@@ -441,7 +442,7 @@ def has_tags_in_a_row(text: str) -> bool:
     return re.search(r"</[a-z-]+> *</?[a-z]", text) is not None
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(WELL_FORMED)
 def test_parsing_undoes_rendering(parsed: Parsed) -> None:
     texts = (parsed.observations, parsed.current_task, parsed.suggested_response)
@@ -479,7 +480,7 @@ SCRAPS = st.sampled_from(
 SOUP = st.lists(SCRAPS, max_size=30).map("".join)
 
 
-@settings(deadline=None, max_examples=250)
+@examples(250)
 @given(soup=SOUP, tagged=st.booleans())
 @example(
     soup="\n* b</observations> x\n<current-task>\ny </observations>\nz</current-task>",
@@ -500,6 +501,7 @@ def test_whatever_was_parsed_comes_back_from_its_rendering(*, soup: str, tagged:
 # --- Size ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FLOODS)
 def test_a_flood_is_no_answer(name: str) -> None:
     text = flood(name, 1_000_000)

@@ -6,11 +6,12 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_om.core.observe.parse_answer import parse_output
 from langgraph_om.core.observe.repetition import is_degenerate
+from support.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,7 +126,7 @@ def test_a_faithful_account_is_not_runaway_repetition(name: str) -> None:
     assert not is_degenerate(FAITHFUL[name]())
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(
     lines=st.integers(1, 80),
     head=st.integers(0, 3_000),
@@ -138,7 +139,7 @@ def test_a_block_of_any_period_is_recognised(lines: int, head: int, seed: int) -
     assert is_degenerate(text)
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(seed=st.integers(0, 10_000), chars=st.integers(2_000, 40_000))
 def test_distinct_observations_are_never_degenerate(seed: int, chars: int) -> None:
     assert not is_degenerate(prose(chars, seed))

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_om.core.observe.parse_answer import Parsed, parse_output, strip_reasoning
@@ -16,6 +16,7 @@ from langgraph_om.core.observe.thread_sections import (
     wrap_section,
     write_opening,
 )
+from support.examples import examples
 from support.rendering import render_output
 from support.threads import (
     NAMES,
@@ -225,7 +226,7 @@ def soups(draw: st.DrawFn) -> list[str]:
     ]
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(lines=soups(), cut_off=st.booleans())
 def test_no_observation_lands_on_another_thread(*, lines: list[str], cut_off: bool) -> None:
     answers = parse_sections("\n".join(lines), NAMES, cut_off=cut_off)
@@ -238,7 +239,7 @@ def test_no_observation_lands_on_another_thread(*, lines: list[str], cut_off: bo
             assert [tag[1] for tag in tags if tag][-1] == shown_id
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(st.dictionaries(IDS, st.text(max_size=40), min_size=1, max_size=4))
 def test_what_was_written_in_sections_is_read_back(threads: dict[str, str]) -> None:
     answers = {
@@ -266,6 +267,7 @@ FLOODS: dict[str, Callable[[], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FLOODS)
 def test_a_flood_ends(name: str) -> None:
     flood = FLOODS[name]()

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
@@ -26,6 +26,7 @@ from langgraph_om.core.observe.transcript import (
     format_day,
     write_transcript_text,
 )
+from support.examples import examples
 
 NOON = datetime(2025, 12, 4, 12, 0, tzinfo=UTC)
 X = "https://x.org/"
@@ -632,6 +633,7 @@ def test_control_characters_and_lone_surrogates_do_not_reach_the_observer() -> N
     assert body(ask("a\x00b\x1b[0m\tc\ud83dd\x9f😀")) == "User (12:00): ab[0m\tc\ufffdd😀"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["error\n", "<      ", "\u2028", "猫"])
 def test_ten_megabytes_are_cut(unit: str) -> None:
     text = unit * (10_000_000 // len(unit))
@@ -705,7 +707,7 @@ LABEL = re.compile(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(st.lists(st.builds(TimedMessage, junk_messages, times), max_size=4), limits)
 def test_junk_gives_a_sound_transcript(
     messages: list[TimedMessage], limits: TranscriptLimits
@@ -728,7 +730,7 @@ scraps = st.lists(
 ).map("".join)
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(st.lists(st.tuples(scraps, scraps), max_size=5))
 def test_there_are_as_many_labels_as_parts(said: list[tuple[str, str]]) -> None:
     messages = [
@@ -749,9 +751,17 @@ def test_there_are_as_many_labels_as_parts(said: list[tuple[str, str]]) -> None:
     assert sum(line.startswith("Date: ") for line in lines) == bool(said)
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(st.lists(st.from_regex(r"[a-zA-Z0-9éß猫]{1,12}", fullmatch=True), min_size=1), st.data())
 def test_every_word_of_a_user_is_there(words: list[str], data: st.DataObject) -> None:
     gaps = [data.draw(st.sampled_from([" ", "\n", "\n\n", "\t", "\r\n"])) for _ in words]
     text = "".join(word + gap for word, gap in zip(words, gaps, strict=True))
     assert body(ask(text)).partition(": ")[2].split() == words
+
+
+def test_reasoning_can_be_left_out() -> None:
+    thought = {"type": "reasoning", "reasoning": "Cats first."}
+    answer = AIMessage([thought, {"type": "text", "text": "Cats."}])
+    limits = TranscriptLimits(shows_reasoning=False)
+    assert body(answer, limits=limits) == "Assistant (12:00): Cats."
+    assert body(AIMessage([thought]), limits=limits) == ""

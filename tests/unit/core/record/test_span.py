@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
@@ -24,6 +24,7 @@ from langgraph_om.core.record.window import open_window
 from langgraph_om.core.step.inspect import Inspection, count_and_collect
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.runtime.state import MAX_SPANS, Spans
+from support.examples import examples
 from support.flows import NOW, setup
 from support.windows import Words
 
@@ -147,7 +148,7 @@ ACTS = st.sampled_from(
 )
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.data(), st.lists(st.lists(ACTS, max_size=4), max_size=8))
 def test_a_window_is_the_same_with_what_an_earlier_look_has_read(
     data: st.DataObject, rounds: list[list[str]]

@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
@@ -14,6 +14,7 @@ from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.core.record.fold import fold
 from langgraph_om.testing import ScriptedChatModel
 from support.clock import Clock
+from support.examples import examples
 from support.words import Words
 
 NOTE = "<observations>\nDate: Mar 2, 2026\n* 🔴 (09:00) User said it\n</observations>"
@@ -192,6 +193,21 @@ def test_where_observed_messages_are_evicted(place: int, caplog: pytest.LogCaptu
     assert caplog.records == []
 
 
+def test_what_may_be_removed_and_is_kept_is_no_stray(caplog: pytest.LogCaptureFixture) -> None:
+    kept, removed = (Talk(archive="sqlite://", evict=True) for _ in range(2))
+    for _ in range(40):
+        kept.say()
+        removed.say()
+        removed.evict()
+    assert len(kept.messages) == 80
+    assert len(removed.messages) < 40
+    told, expected = kept.result.record, removed.result.record
+    for key in ("log", "cursor", "evicted", "evicted_tokens"):
+        assert told[key] == expected[key]
+    assert told["observed"]["count"] == expected["observed"]["count"]
+    assert caplog.records == []
+
+
 def test_what_is_removed_or_no_part_of_the_conversation_is_no_stray(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -206,7 +222,7 @@ def test_what_is_removed_or_no_part_of_the_conversation_is_no_stray(
     assert talk.result.record["observed"]["strays"] == []
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 3)), min_size=1, max_size=5))
 def test_every_message_in_front_is_shown_or_covered_once(rounds: list[tuple[int, int]]) -> None:
     talk = Talk(reflection={"observation_tokens": 60})

@@ -34,7 +34,7 @@ def test_one_question_is_enough_when_enough_goes() -> None:
     assert log.tokens == TOTAL - 4 * 7 - 2 < 50
     assert (log.edits, log.dropped, log.shortened, log.joined) == (5, 4, 1, 0)
     assert "[10 ~7] * 🟡 (09:09) one two three four\n</observation-log>" in question
-    assert f"The items have {TOTAL} tokens." in question
+    assert f"The log has {TOTAL} tokens, headings included." in question
 
 
 def test_a_tenth_more_is_asked_for_than_is_needed() -> None:

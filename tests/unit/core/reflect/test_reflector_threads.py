@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_om.core.record.record import write_log
@@ -14,6 +14,7 @@ from langgraph_om.core.reflect.reflector import ThreadsReflectorInput, reflect_t
 from langgraph_om.core.reflect.regroup import regroup_threads, render_for_reflector
 from langgraph_om.core.wire import Group
 from langgraph_om.errors import ObserverError
+from support.examples import examples
 from support.threads import (
     AT,
     LOG,
@@ -72,7 +73,7 @@ def logs(draw: st.DrawFn) -> list[Group]:
 ANSWERS = st.lists(st.sampled_from([*DAYS, "* kept", "* more"]), max_size=6).map("\n".join)
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(groups=logs(), texts=st.dictionaries(st.sampled_from([*NAMES, "X"]), ANSWERS))
 def test_every_range_stays_in_one_group_of_its_thread(
     groups: list[Group], texts: dict[str, str]

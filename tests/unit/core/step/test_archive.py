@@ -10,14 +10,14 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om.archive.log_cache import LogCache
-from langgraph_om.archive.protocol import MessageArchive
+from langgraph_om.archive.protocol import MessageArchive, ThreadEnd
 from langgraph_om.archive.writer import ArchiveWriter
 from langgraph_om.core.config.settings import Identity
-from langgraph_om.core.cycles.other_threads import (
+from langgraph_om.core.cycles.results import FarEnd, judge_lease
+from langgraph_om.core.cycles.shared.read_threads import (
     read_other_threads,
     read_other_threads_if_possible,
 )
-from langgraph_om.core.cycles.results import FarEnd, judge_lease
 from langgraph_om.core.effects import EffectFlow, Storage, StorageReply, Warn
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
@@ -261,12 +261,12 @@ def test_changes_are_committed_on_top_of_what_others_committed_meanwhile() -> No
         "log": [cast("Any", group_of("work", "g0", first="w1", last="w2"))],
         "threads": {"work": {"cursor": ["w2"], "hints": {}}},
     }
-    answers = [(None, 0), {}, False, (theirs, 1), {}, True, None, theirs, ([], False), []]
+    answers = [(None, 0), {}, False, (theirs, 1), {}, True, None, theirs, [], []]
     run = exchanging(record, answers)
     commits = [each for each in run.effects if getattr(each, "method", "") == "commit_record"]
     assert [each.options["expected"] for each in commits] == [0, 1]
     assert [group["id"] for group in commits[1].arguments[1]["log"]] == ["g0", "g1"]
-    synced, events = run.result
+    synced, events, _ = run.result
     assert [event["type"] for event in events] == ["synced"]
     assert (synced["revision"], synced["outbox"]) == (2, [])
 
@@ -328,16 +328,22 @@ class Row:
 
 def test_only_threads_with_news_are_read() -> None:
     log = {"generation": 0, "log": [], "threads": {"quiet": {"cursor": ["q1"], "hints": {}}}}
-    threads = [Row("t"), Row("quiet"), Row("work"), Row("told")]
+    rows = [Row("t"), Row("quiet"), Row("work"), Row("told")]
+    ends = [ThreadEnd(cast("Any", row), 0) for row in rows]
     told = [Row(key="w1", message=HumanMessage("hello", id="w1"))]
-    silent = [Row(key="s1", message=AIMessage("", id="s1", tool_calls=[]))]
-    answers = [log, (threads, False), [None, "mark-work", "mark-told"], told, [], None]
+    answers = [log, ends, [(None,), None, None], told, None, [], None]
     run = drive(read_other_threads(SHARING, opened("resource")), answers)
-    assert [thread.thread_id for thread in run.result] == ["work"]
-    [news] = [effect for effect in run.effects if effect.method == "find_news"]
-    assert news.arguments == ([("quiet", "q1"), ("work", None), ("told", None)],)
-    assert run.effects[-1] == Storage("note_without_news", ("mark-told",))
-    assert silent
+    assert [thread.thread_id for thread in run.result.threads] == ["work"]
+    [known] = [effect for effect in run.effects if effect.method == "recall_reads"]
+    assert known.arguments == ([(ends[1], "q1"), (ends[2], None), (ends[3], None)],)
+    assert run.effects[-1] == Storage("remember_read", ((ends[3], None), None, 0))
+
+
+def test_nothing_is_read_of_a_thread_that_is_observed_to_its_end() -> None:
+    log = {"generation": 0, "log": [], "threads": {"told": {"cursor": ["q1"], "hints": {}}}}
+    ends = [ThreadEnd(cast("Any", Row("told")), 0, "q1")]
+    run = drive(read_other_threads(SHARING, opened("resource")), [log, ends, [None]])
+    assert run.result.threads == []
 
 
 def test_threads_that_cannot_be_read_are_none() -> None:
@@ -354,9 +360,20 @@ def test_each_call_of_the_flows_has_one_that_answers_it() -> None:
     """The names of `Storage` are looked up in these three, so none may have a name of another."""
     own = {"recall_thread", "note_missed", "note_archived", "append_messages", "add_new_groups"}
     own |= {"note_loss", "note_outage"}
-    cached = {"read_log", "remember_log", "find_news", "note_without_news"}
+    cached = {"read_log", "remember_log", "find_threads", "recall_reads", "remember_read"}
+    cached |= {"find_rest", "leave_rest"}
     stored = {"contains", "branch", "thread", "threads", "messages", "find", "last_position"}
-    stored |= {"add_groups", "set_title", "record_revision", "load_record", "commit_record"}
+    stored |= {
+        "claim",
+        "renew",
+        "release",
+        "job",
+        "add_groups",
+        "set_title",
+        "record_revision",
+        "load_record",
+        "commit_record",
+    }
     assert own <= set(dir(ArchiveWriter))
     assert cached <= set(dir(LogCache))
     assert stored <= set(dir(MessageArchive))

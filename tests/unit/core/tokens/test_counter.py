@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
@@ -40,6 +40,7 @@ from support.counters import (
     tool_calls,
     wordy_text,
 )
+from support.examples import examples
 
 FRAME = {"user": 5, "assistant": 6, "tool": 5, "system": 5}
 BASE64 = "iVBORw0KGgo" * 20_000
@@ -340,7 +341,7 @@ blocks = st.builds(
 contents = st.lists(blocks | any_text, max_size=4)
 
 
-@settings(deadline=None, max_examples=80)
+@examples(80)
 @given(contents, tool_calls)
 def test_generated_content_never_raises_and_is_never_negative(
     content: list[Any], calls: list[Any]
@@ -350,7 +351,7 @@ def test_generated_content_never_raises_and_is_never_negative(
     assert TINY.count_message(HumanMessage(content=content)) >= 5
 
 
-@settings(deadline=None, max_examples=80)
+@examples(80)
 @given(contents, tool_calls, blocks | any_text, tool_calls)
 def test_what_is_added_never_lowers_a_count(
     content: list[Any], calls: list[Any], block: Any, more_calls: list[Any]
@@ -364,7 +365,7 @@ def test_what_is_added_never_lowers_a_count(
     assert COUNTER.count_message(longer) >= result
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(wordy_text, wordy_text)
 def test_more_words_never_lower_a_count(text: str, more: str) -> None:
     for make in (HumanMessage, lambda content: ToolMessage(content, tool_call_id="c")):

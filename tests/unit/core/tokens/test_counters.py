@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_om.core.tokens.counter import (
@@ -24,6 +24,7 @@ from support.counters import (
     tiny_encoding,
     wordy_text,
 )
+from support.examples import examples
 
 # --- Text: the estimate ------------------------------------------------------------------------
 
@@ -84,7 +85,7 @@ SPACE = "\t-\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 DELIMITER = re.compile(f"([{SPACE}]+|[{PUNCTUATION}]+)")
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(any_text | wordy_text)
 def test_a_text_counts_the_sum_of_its_segments(text: str) -> None:
     segments = [part for part in DELIMITER.split(text) if part]
@@ -94,7 +95,7 @@ def test_a_text_counts_the_sum_of_its_segments(text: str) -> None:
     )
 
 
-@settings(deadline=None, max_examples=10)
+@examples(10)
 @given(wordy_text.filter(bool), st.integers(1, 3))
 def test_a_long_text_counts_as_its_parts_do(part: str, size: int) -> None:
     # Longer than what is counted at once; the parts are kept apart by a space.
@@ -142,7 +143,7 @@ def test_tiktoken_counts_its_own_tokens(text: str, tokens: int) -> None:
     assert TINY.count_text(text) == tokens
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(any_text | st.text(alphabet="<|end> hello\ud83d\ude00"))
 def test_tiktoken_counts_any_text(text: str) -> None:
     assert (TINY.count_text(text) > 0) is bool(text)

@@ -7,13 +7,14 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.tokens.counters import TokenxCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
+from support.examples import examples
 
 COUNTER = EstimatingCounter()
 DATA = Path(__file__).parents[3] / "data"
@@ -139,7 +140,7 @@ wordy_text = st.text(st.sampled_from("abAB1 ,.-_'\"é日ねжह😀\ud800\n\t\x
 texts = any_text | wordy_text
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(texts)
 def test_a_text_counts_something_and_not_more_than_its_bytes(text: str) -> None:
     tokens = COUNTER.count_text(text)
@@ -148,7 +149,7 @@ def test_a_text_counts_something_and_not_more_than_its_bytes(text: str) -> None:
     assert COUNTER.count_text(text) == tokens
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(texts, texts)
 @example("A", "\u0300aaaaaaab")  # an accent that has no letter
 @example("A", "\u0710" * 31)  # another alphabet in the same word
@@ -159,7 +160,7 @@ def test_two_texts_count_nearly_as_much_together(one: str, other: str) -> None:
     assert abs(COUNTER.count_text(one + other) - parts) <= 4
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(texts, texts)
 def test_more_words_never_lower_a_count(text: str, more: str) -> None:
     assert COUNTER.count_text(f"{text} {more}") >= COUNTER.count_text(text)

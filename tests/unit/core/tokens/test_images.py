@@ -8,7 +8,7 @@ from base64 import b64encode, urlsafe_b64encode
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
@@ -23,6 +23,7 @@ from langgraph_om.core.tokens.images import (
     openai_tokens,
 )
 from langgraph_om.errors import ConfigurationError
+from support.examples import examples
 
 pytest.importorskip("imagesize")
 
@@ -343,7 +344,7 @@ keys = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(
     st.dictionaries(keys, values, max_size=5),
     st.sampled_from([None, "openai", "google", "anthropic"]),
@@ -353,7 +354,7 @@ def test_any_block_counts_without_raising(block: Any, provider: Any, image: Any)
     assert AttachmentFormula(provider).tokens(Part("image" if image else "file", block)) >= 0
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(st.binary(max_size=300), st.sampled_from([b"\x89PNG", b"\xff\xd8\xff", b"MM\x00*", b"BM"]))
 def test_any_header_counts_without_raising(data: bytes, magic: bytes) -> None:
     block = {"type": "image", "base64": base64(magic + data)}

@@ -1,4 +1,4 @@
-"""Every code block of the README runs, and its tables say what the code does."""
+"""Every code block of README and docs runs, and their tables say what the code does."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ import pytest
 from langgraph_om import ObservationalMemory, ObservationConfig, ReflectionConfig
 from langgraph_om.core.events import PART_FIELDS
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
+from support.pages import DOCS, ROOT, read_code, run_page
 
-ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+OPTIONS, STREAMING = (DOCS / name for name in ("options.md", "streaming.md"))
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+LONGEST_README = 200
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+def blocks(language: str, page: str = README) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
 
 
 def look_up(city: str) -> str:
@@ -27,22 +30,39 @@ def look_up(city: str) -> str:
     return f"{city} is sunny"
 
 
-@pytest.mark.parametrize("code", blocks("python"), ids=lambda code: code.split("\n")[0][:60])
-def test_block_runs(code: str) -> None:
+@pytest.mark.parametrize("page", [page for page in PAGES if read_code(page).strip()], ids=str)
+def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     small_model = ScriptedChatModel(
         observer=ExtractiveObserver().reply, reflector=ExtractiveReflector().reply
     )
-    scope = {"model": ScriptedChatModel(actor="ok"), "small_model": small_model, "tools": [look_up]}
-    exec(compile(code, "README.md", "exec"), scope)  # noqa: S102 - the very code users copy
+    model = ScriptedChatModel(actor="ok")
+    assert run_page(page, model=model, small_model=small_model, tools=[look_up])
 
 
 def test_there_are_blocks_for_each_door() -> None:
-    code = "\n".join(blocks("python"))
+    code = "\n".join(map(read_code, PAGES))
     for name in (
         *("create_memory_agent(", "add_observational_memory(", ".step(", "stream_mode="),
         *("ObservationalMemoryMiddleware(", "archive=", "ModelByInputTokens(", "hooks="),
     ):
         assert name in code
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= LONGEST_README
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for path, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)", text):
+        target = page.parent / path if path else page
+        assert target.exists(), path
+        if anchor:
+            headings = re.findall(r"^#+ (.*)", target.read_text(encoding="utf-8"), re.MULTILINE)
+            slugs = [re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings]
+            assert anchor in slugs, anchor
 
 
 def test_the_first_two_shell_blocks_are_one_line_each() -> None:
@@ -52,9 +72,10 @@ def test_the_first_two_shell_blocks_are_one_line_each() -> None:
     assert "pytest" in second
 
 
-def table(heading: str) -> dict[str, list[str]]:
+def table(page: Path, heading: str) -> dict[str, list[str]]:
     """Read the first table behind a text: first cell (without backticks) to the other cells."""
-    rest = README[README.index(heading) :]
+    text = page.read_text(encoding="utf-8")
+    rest = text[text.index(heading) :]
     rows = re.findall(r"^\|(.*)\|$", rest[rest.index("\n|") :].split("\n\n")[0], re.MULTILINE)
     cells = [[cell.strip() for cell in row.split(" | ")] for row in rows[2:]]
     return {row[0].strip("`"): row[1:] for row in cells}
@@ -69,23 +90,29 @@ def written(value: Any) -> str:
     [("`observation=`, an", ObservationConfig), ("`reflection=`, a", ReflectionConfig)],
 )
 def test_option_tables_name_every_option_with_its_default(heading: str, config: type[Any]) -> None:
-    options = table(heading)
+    options = table(OPTIONS, heading)
     defaults = config()
     assert set(options) == {entry.name for entry in fields(config)}
     for name, (default, *_) in options.items():
         assert default == written(getattr(defaults, name)), name
 
 
-def test_option_table_of_the_memory_is_complete() -> None:
-    parameters = set(inspect.signature(ObservationalMemory).parameters)
-    assert set(table("`ObservationalMemory(model, ...)`")) == parameters - {
-        "observation",
-        "reflection",
+def test_option_table_of_the_memory_is_complete_and_says_each_default() -> None:
+    parameters = inspect.signature(ObservationalMemory).parameters
+    said = {name: cells[0] for name, cells in table(OPTIONS, "`ObservationalMemory(model").items()}
+    assert set(said) == set(parameters) - {"observation", "reflection"}
+    made = {  # what stands in for `None`
+        "model": "`google/gemini-2.5-flash`",
+        "token_counter": "`EstimatingCounter()`",
+        "buffering": "`BackgroundBuffering()`",
     }
+    for name, default in said.items():
+        wanted = made.get(name) or written(parameters[name].default).replace(".0`", "`")
+        assert default.replace(".0`", "`") == wanted, name
 
 
 def test_event_table_names_every_part_and_field() -> None:
-    rows = table("On `stream_mode=")
+    rows = table(STREAMING, "On `stream_mode=")
     named = {f"data-om-{kind}" for kind in PART_FIELDS} | {"data-om-status"}
     assert set(rows) == named
     for kind, names in PART_FIELDS.items():

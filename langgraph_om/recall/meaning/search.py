@@ -6,39 +6,35 @@ the next turn. The items of a resource are under its own namespace only.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from langchain_core.messages import BaseMessage
+from langgraph.config import get_store
 from langgraph.store.base import BaseStore, GetOp, PutOp
 
 from langgraph_om.archive.after_fork import begin_anew_after_fork
 from langgraph_om.core.config.settings import Identity
-from langgraph_om.core.content.message_keys import derive_id, keyed_messages
-from langgraph_om.core.content.parts import part_text, parts_of
-from langgraph_om.core.content.text import sanitize
-from langgraph_om.core.wire import Group, MemoryRecord
+from langgraph_om.core.search.matching import Kind
+from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError, ObservationalMemoryError
-from langgraph_om.recall.source import RecallHit, RecallThread
+from langgraph_om.recall.meaning.items import (
+    IndexTask,
+    Namespace,
+    build_group_namespace,
+    build_hit,
+    build_items,
+    build_namespace,
+    find_thread,
+)
+from langgraph_om.recall.source import RecallHit
 
 logger = logging.getLogger("langgraph_om")
-
-ROOT: Final = "langgraph_om"
-NOBODY: Final = "-"
-"""Stands for the resource of threads that belong to none."""
-
-MIN_CHARACTERS: Final = 20
-"""Shorter messages are not indexed: they say too little."""
-PIECE_CHARACTERS: Final = 4000
-MAX_PIECES: Final = 16
-"""Of a longer text only the first pieces are indexed."""
 
 MAX_WRITTEN_AT_ONCE: Final = 32
 MAX_READ_AT_ONCE: Final = 200
@@ -48,9 +44,6 @@ MAX_KNOWN_STORES: Final = 8
 MAX_FOUND: Final = 100
 """Items that one search reads at most; several of them may be of one group."""
 
-FOUND_KINDS: Final = frozenset({"text", "tool-result", "tool-error"})
-
-Namespace = tuple[str, ...]
 _T = TypeVar("_T")
 
 
@@ -81,14 +74,12 @@ def check_store(store: BaseStore | None) -> BaseStore:
     return store
 
 
-@dataclass(frozen=True, slots=True)
-class _IndexTask:
-    """Groups to put into a store, with the messages that they are about."""
-
-    store: BaseStore
-    who: Identity
-    groups: list[Group]
-    messages: list[BaseMessage]
+def find_store() -> BaseStore | None:
+    """Return the store of the run around this call; `None` outside of one."""
+    try:
+        return get_store()
+    except (RuntimeError, KeyError):
+        return None
 
 
 class StoreIndex:
@@ -103,7 +94,7 @@ class StoreIndex:
         self._lock = threading.Condition()
         # An in-memory store cannot be searched while it is written.
         self._store_lock = threading.Lock()
-        self._waiting: deque[_IndexTask] = deque()
+        self._waiting: deque[IndexTask] = deque()
         self._is_working = False
         self._has_failed = False
         self._known: deque[tuple[BaseStore, OrderedDict[tuple[Namespace, str], None]]] = deque(
@@ -134,7 +125,7 @@ class StoreIndex:
         with self._lock:
             known = self._find_known(store)
             places = {
-                group["id"]: _build_group_namespace(group, record, who) for group in record["log"]
+                group["id"]: build_group_namespace(group, record, who) for group in record["log"]
             }
             written = (group for group in record["log"] if group["text"])
             new = [group for group in written if (places[group["id"]], group["id"]) not in known]
@@ -143,11 +134,11 @@ class StoreIndex:
             known.update(dict.fromkeys((places[group["id"]], group["id"]) for group in new))
             while len(known) > MAX_KNOWN_GROUPS:
                 known.popitem(last=False)
-            for thread_id in dict.fromkeys(_thread_of(group, record) for group in new):
-                groups = [group for group in new if _thread_of(group, record) == thread_id]
+            for thread_id in dict.fromkeys(find_thread(group, record) for group in new):
+                groups = [group for group in new if find_thread(group, record) == thread_id]
                 own = list(messages) if thread_id == who.thread_id else []
                 self._waiting.append(
-                    _IndexTask(store, replace(who, thread_id=thread_id), groups, own)
+                    IndexTask(store, replace(who, thread_id=thread_id), groups, own)
                 )
             if not self._is_working:
                 self._is_working = True
@@ -190,9 +181,9 @@ class StoreIndex:
             else:
                 self._has_failed = False
 
-    def _write(self, task: _IndexTask) -> None:
+    def _write(self, task: IndexTask) -> None:
         """Put those texts of a task into the store that it does not have yet."""
-        for items in _split_batches(_build_items(task), MAX_READ_AT_ONCE):
+        for items in _split_batches(build_items(task), MAX_READ_AT_ONCE):
             with self._store_lock:
                 there = task.store.batch([GetOp(item.namespace, item.key) for item in items])
             new = [item for item, found in zip(items, there, strict=True) if found is None]
@@ -200,9 +191,9 @@ class StoreIndex:
                 with self._store_lock:
                     task.store.batch(batch)
 
-    def _note_failure(self, task: _IndexTask, error: Exception) -> None:
+    def _note_failure(self, task: IndexTask, error: Exception) -> None:
         """Log a failure, and forget the groups so that the next turn adds them again."""
-        place = _build_namespace(task.who)
+        place = build_namespace(task.who)
         with self._lock:
             known = self._find_known(task.store)
             for group in task.groups:
@@ -227,6 +218,7 @@ class StoreIndex:
         who: Identity,
         *,
         in_resource: bool,
+        finds_messages: bool = False,
     ) -> list[RecallHit]:
         """Return the best match of each group nearest in meaning, the best first.
 
@@ -237,12 +229,13 @@ class StoreIndex:
             who: The current thread and its user.
             in_resource: Whether all threads of the resource are searched instead of the current
                 one; without a resource it is the current one.
+            finds_messages: Whether the best match of each message is returned instead.
 
         Raises:
             ConfigurationError: When the store cannot be searched.
             SearchError: When it fails.
         """
-        store, place = check_store(store), _build_namespace(who)
+        store, place = check_store(store), build_namespace(who)
         prefix = place[:2] if in_resource and who.resource_id else place
         wanted = min(MAX_FOUND, max(3 * limit, 20))
         best: dict[tuple[str, str], RecallHit] = {}
@@ -255,10 +248,11 @@ class StoreIndex:
         for item in found:
             if item.namespace[: len(prefix)] != prefix or item.score is None:
                 continue
-            hit = _build_hit(item.value, item.score)
-            if hit is None:
+            kind: Kind = "message" if item.namespace[-1] == "messages" else "observations"
+            hit = build_hit(item.value, item.score, kind)
+            if hit is None or (finds_messages and kind != "message"):
                 continue
-            key = (hit.thread.id, hit.group_id)
+            key = (hit.thread.id, hit.cursor if finds_messages else hit.group_id)
             if key not in best or hit.score > best[key].score:
                 best[key] = hit
         return sorted(best.values(), key=lambda hit: -hit.score)[:limit]
@@ -267,18 +261,16 @@ class StoreIndex:
 
     def delete_thread(self, thread_id: str, resource_id: str | None, store: BaseStore) -> None:
         """Delete the items of a thread, once all waiting tasks are written."""
-        self._delete(_build_namespace(Identity(thread_id, resource_id)), store)
+        self._delete(build_namespace(Identity(thread_id, resource_id)), store)
 
     def delete_resource(self, resource_id: str, store: BaseStore) -> None:
         """Delete the items of all threads of a resource."""
-        self._delete(_build_namespace(Identity("", resource_id))[:2], store)
+        self._delete(build_namespace(Identity("", resource_id))[:2], store)
 
     def _delete(self, prefix: Namespace, store: BaseStore) -> None:
         with self._lock:
             kept = [
-                task
-                for task in self._waiting
-                if _build_namespace(task.who)[: len(prefix)] != prefix
+                task for task in self._waiting if build_namespace(task.who)[: len(prefix)] != prefix
             ]
             self._waiting.clear()
             self._waiting.extend(kept)
@@ -290,90 +282,6 @@ class StoreIndex:
             known = self._find_known(store)
             for key in [key for key in known if key[0][: len(prefix)] == prefix]:
                 del known[key]
-
-
-# --- Where and what ------------------------------------------------------------------------------
-
-
-def _build_namespace(who: Identity) -> Namespace:
-    """Return the namespace of a thread's items.
-
-    Ids are hashed: a store allows neither dots nor empty labels in a namespace, and some compare
-    prefixes by characters, where one id may begin like another.
-    """
-    resource = _hash_id(who.resource_id) if who.resource_id else NOBODY
-    return (ROOT, resource, _hash_id(who.thread_id))
-
-
-def _thread_of(group: Group, record: MemoryRecord) -> str:
-    """Return the thread that a group is about; with a shared log it may be another one."""
-    is_shared = record["scope"] == "resource"
-    return (group["thread_id"] if is_shared else None) or record["thread_id"]
-
-
-def _build_group_namespace(group: Group, record: MemoryRecord, who: Identity) -> Namespace:
-    return _build_namespace(replace(who, thread_id=_thread_of(group, record)))
-
-
-def _hash_id(name: str) -> str:
-    return hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-
-def _build_items(task: _IndexTask) -> Iterator[PutOp]:
-    """Yield the items of groups, and of the messages that they were written from."""
-    place, done = _build_namespace(task.who), set[str]()
-    entries = keyed_messages(task.messages)
-    positions = {key: at for at, (key, _) in enumerate(entries)}
-    for group in task.groups:
-        about = {
-            "group_id": group["id"],
-            "updated": group["observed_at"],
-            "thread_id": task.who.thread_id,
-            "cursor": group["ranges"][0][0] if group["ranges"] else "",
-        }
-        yield from _split_pieces((*place, "groups"), group["id"], group["text"], about)
-        for start, end in group["ranges"]:
-            if start not in positions or end not in positions:
-                continue  # removed from the conversation since
-            for key, message in entries[positions[start] : positions[end] + 1]:
-                text = _read_text(message)
-                if key not in done and len(text) >= MIN_CHARACTERS:
-                    done.add(key)
-                    yield from _split_pieces(
-                        (*place, "messages"), key, text, about | {"cursor": key}
-                    )
-
-
-def _split_pieces(
-    namespace: Namespace, name: str, text: str, about: dict[str, str]
-) -> Iterator[PutOp]:
-    """Yield an item for each piece of a text, small enough for an embedding model."""
-    text = sanitize(text).strip()
-    facts = {key: sanitize(fact) for key, fact in about.items()}
-    for number in range(min(MAX_PIECES, -(-len(text) // PIECE_CHARACTERS))):
-        start = number * PIECE_CHARACTERS
-        value = {"text": text[start : start + PIECE_CHARACTERS], **facts}
-        yield PutOp(namespace, derive_id("text", name, number), value, index=["text"])
-
-
-def _read_text(message: BaseMessage) -> str:
-    """Return the texts and tool results of a message, without attachments, reasoning or calls."""
-    return "\n".join(part_text(part) for part in parts_of(message) if part.kind in FOUND_KINDS)
-
-
-def _build_hit(value: dict[str, Any], score: float) -> RecallHit | None:
-    """Return the hit of an item; `None` when the item is not one of ours."""
-    try:
-        return RecallHit(
-            thread=RecallThread(value["thread_id"]),
-            group_id=value["group_id"],
-            score=float(score),
-            text=value["text"],
-            cursor=value["cursor"],
-            updated=datetime.fromisoformat(value["updated"]),
-        )
-    except (KeyError, TypeError, ValueError):
-        return None
 
 
 def _split_without_repeats(items: Sequence[PutOp]) -> Iterator[list[PutOp]]:

@@ -1,0 +1,403 @@
+"""Observe what a thread has, outside of its turns: before the first one, or when a session ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from langchain_core.messages import BaseMessage, RemoveMessage, convert_to_messages
+from langchain_core.runnables import RunnableConfig
+
+from langgraph_om.core.config.settings import Identity
+from langgraph_om.core.record.record import complete_record, log_tokens
+from langgraph_om.core.record.window import open_window
+from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.core.working.state import find_unwritten
+from langgraph_om.errors import ConfigurationError
+from langgraph_om.runtime.drivers import (
+    Drive,
+    GraphCall,
+    GraphFlow,
+    adrive,
+    adrive_on_graph,
+    drive,
+    drive_on_graph,
+)
+from langgraph_om.runtime.runner import StepRunner
+from langgraph_om.runtime.state import values_of
+from langgraph_om.runtime.supervise import RunFlow, Work
+from langgraph_om.runtime.turn import Outcome, StepResult, conclude
+from langgraph_om.working.memory import VALUE_KEY
+from langgraph_om.working.runs import WorkingOfGraph
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptProgress:
+    """How far the adoption of a thread is."""
+
+    observed_tokens: int
+    """Of messages, by this adoption."""
+    total_tokens: int
+    """Of all messages that were unobserved when it began; the newest of them stay so."""
+    log_tokens: int
+    """Of the observations so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptReport:
+    """What it came to when a thread was adopted, or observed at the end of a session."""
+
+    thread_id: str
+    messages: int
+    """How many the thread has."""
+    observed_tokens: int
+    """Of the messages that were observed by this call; 0 for those that had been, ahead of need."""
+    remaining_tokens: int
+    """Of the messages that stay unobserved, to be shown to the agent as they are."""
+    log_tokens: int
+    """Of all observations."""
+    calls: int
+    """How often a model was asked."""
+    error: str | None
+    """Why it ended before the end; what was observed until then is kept, and calling it again goes
+    on from there."""
+    record: MemoryRecord
+    """What is remembered now."""
+
+
+Progress = Callable[[AdoptProgress], Any]
+"""Told of each batch that was observed."""
+
+
+@dataclass
+class Adoption:
+    """A thread while it is observed outside of its turns."""
+
+    runner: StepRunner
+    record: MemoryRecord
+    messages: Sequence[BaseMessage]
+    identity: Identity
+    progress: Progress | None = None
+    everything: bool = False
+    """Whether all of it is observed, or only what does not fit the window."""
+    is_on: bool = True
+    """Whether memory may be written in this run."""
+
+    def __post_init__(self) -> None:
+        self._before = self.record
+        self._observed = self._total = 0
+
+    def flow(self) -> RunFlow[Outcome]:
+        """Observe, batch by batch, until what is left fits the window, or nothing is left."""
+        outcome, is_stuck = Outcome(self.record, list(self.messages)), False
+        while self.is_on:
+            seen = yield from self.runner.inspect(
+                outcome.record, outcome.messages, self.identity, is_final=True
+            )
+            self._total = self._total or seen.window.tokens
+            outcome.take_inspection(seen)
+            decide = self.runner.decide_rest if self.everything else self.runner.decide
+            decision = decide(outcome.record, outcome.messages)
+            if is_stuck or decision.kind in ("proceed", "abort", "buffer"):
+                return outcome
+            before = outcome.record
+            outcome.fold((yield Work(outcome.record, outcome.messages, decision)))
+            is_stuck = outcome.record == before or (
+                outcome.record["attempts"] != before["attempts"] and bool(_error(outcome))
+            )
+        return outcome
+
+    def has_changed(self, outcome: Outcome) -> bool:
+        """Return whether there is something to write."""
+        return outcome.record != self._before or bool(outcome.evicted)
+
+    def watch(self, event: Event) -> None:
+        """Tell of a batch that was observed."""
+        if event["type"] != "observation-end" or event["operation"] != "observation":
+            return
+        self._observed += event["tokens"]
+        if self.progress is not None:
+            log = log_tokens(self.record) + event["observation_tokens"]
+            self.record = {**self.record, "log": [*self.record["log"], *event["groups"]]}
+            self.progress(AdoptProgress(self._observed, self._total, log))
+
+    def report(self, outcome: Outcome) -> AdoptReport:
+        """Say what it came to."""
+        record = outcome.record
+        window = open_window(record, outcome.messages, self.runner.settings.counter)
+        return AdoptReport(
+            thread_id=record["thread_id"],
+            messages=len(self.messages),
+            observed_tokens=self._observed,
+            remaining_tokens=window.tokens,
+            log_tokens=log_tokens(record),
+            calls=_count_calls(record) - _count_calls(self._before),
+            error=_error(outcome),
+            record=record,
+        )
+
+
+class Adoptable:
+    """The methods of a memory with which a thread is observed outside of its turns."""
+
+    _runner: StepRunner
+
+    def adopt(
+        self,
+        graph: Any,
+        config: RunnableConfig,
+        *,
+        progress: Progress | None = None,
+        as_node: str | None = None,
+    ) -> AdoptReport:
+        """Observe what a long thread has already, so that its next turn need not wait for that.
+
+        What is left fits the window. Without it, the first turn with memory does the same.
+
+        Args:
+            graph: The agent's compiled graph, with memory and a checkpointer.
+            config: The thread: `{"configurable": {"thread_id": ...}}`, and `resource_id` where a
+                log is shared.
+            progress: Called after each batch that was observed, with an `AdoptProgress`.
+            as_node: As for `graph.update_state`, with which the memory is written; needed where
+                the thread was imported, and several nodes could have answered last.
+
+        Raises:
+            ConfigurationError: When the thread is in the middle of a run, or its state is none.
+            ArchiveError: When the archive's storage fails.
+        """
+        return drive_on_graph(
+            adopt_thread(
+                self._runner, graph.nodes, config, as_node, progress, store=_store_of(graph)
+            ),
+            graph,
+        )
+
+    async def aadopt(
+        self,
+        graph: Any,
+        config: RunnableConfig,
+        *,
+        progress: Progress | None = None,
+        as_node: str | None = None,
+    ) -> AdoptReport:
+        """Do the same as `adopt` without blocking the event loop."""
+        flow = adopt_thread(
+            self._runner, graph.nodes, config, as_node, progress, store=_store_of(graph)
+        )
+        return await adrive_on_graph(flow, graph)
+
+    def observe(
+        self, graph: Any, config: RunnableConfig, *, as_node: str | None = None
+    ) -> AdoptReport:
+        """Observe all that a thread has unobserved, now, because its session ends.
+
+        Jobs at work for it are waited for, what they made is put into the log, and the rest is
+        observed, however little it is. With a shared log, the other threads then know it. The
+        newest `keep_turns` user turns stay verbatim, and a tool call without an answer stays too.
+
+        Args:
+            graph: The agent's compiled graph, with memory and a checkpointer.
+            config: As for `adopt`.
+            as_node: As for `adopt`.
+
+        Returns:
+            What it came to; `error` says why something is left, where it failed. With memory
+            switched off for this run (`om_enabled`, `om_read_only`), nothing is done.
+
+        Raises:
+            ConfigurationError: When the thread is in the middle of a run, or its state is none.
+            ObserverError: When a model fails, with `on_error="raise"`; nothing is kept then.
+        """
+        flow = adopt_thread(
+            self._runner, graph.nodes, config, as_node, everything=True, store=_store_of(graph)
+        )
+        return drive_on_graph(flow, graph)
+
+    async def aobserve(
+        self, graph: Any, config: RunnableConfig, *, as_node: str | None = None
+    ) -> AdoptReport:
+        """Do the same as `observe` without blocking the event loop."""
+        flow = adopt_thread(
+            self._runner, graph.nodes, config, as_node, everything=True, store=_store_of(graph)
+        )
+        return await adrive_on_graph(flow, graph)
+
+    def observe_messages(
+        self,
+        record: MemoryRecord | None,
+        messages: Sequence[BaseMessage],
+        *,
+        thread_id: str = "",
+        config: RunnableConfig | None = None,
+    ) -> StepResult:
+        """Do the same as `observe` without a graph, beside `step`.
+
+        Args:
+            record: The memory that the last step returned; `None` at first.
+            messages: The whole conversation.
+            thread_id: The thread's id, as for `step`.
+            config: As for `step`.
+        """
+        runner = self._runner
+        flow = end_session(runner, record, messages, thread_id, config)
+        return drive(flow, runner.context(config)).result
+
+    async def aobserve_messages(
+        self,
+        record: MemoryRecord | None,
+        messages: Sequence[BaseMessage],
+        *,
+        thread_id: str = "",
+        config: RunnableConfig | None = None,
+    ) -> StepResult:
+        """Do the same as `observe_messages` without blocking the event loop."""
+        runner = self._runner
+        flow = end_session(runner, record, messages, thread_id, config)
+        return (await adrive(flow, runner.context(config))).result
+
+
+def _store_of(graph: Any) -> Any:
+    return getattr(graph, "store", None)
+
+
+def check_idle(state: Any) -> None:
+    """Refuse a thread that is in the middle of a run: an update would end its step.
+
+    Raises:
+        ConfigurationError: When it is.
+    """
+    waiting = tuple(getattr(state, "next", ()) or ())
+    if waiting:
+        msg = (
+            f"the thread is in the middle of a run, before {', '.join(map(repr, waiting))}; let it "
+            f"end first"
+        )
+        raise ConfigurationError(msg)
+
+
+def adopt_thread(
+    runner: StepRunner,
+    nodes: Iterable[str],
+    config: RunnableConfig,
+    as_node: str | None,
+    progress: Progress | None = None,
+    *,
+    everything: bool = False,
+    store: Any = None,
+) -> GraphFlow[AdoptReport]:
+    """Observe a graph's thread outside of its turns, and write what that came to into its state.
+
+    Args:
+        runner: The memory's.
+        nodes: The graph's nodes by name.
+        config: The thread.
+        as_node: The node that writes; `None`: the one that ran last, or the one that answers.
+        progress: Told of each batch that was observed.
+        everything: Whether all of it is observed, or only what does not fit the window.
+        store: The graph's store, where it can be reached.
+
+    Raises:
+        ConfigurationError: When the thread is in the middle of a run, or its state is none.
+    """
+    state = yield GraphCall("get_state", (config,))
+    check_idle(state)
+    messages, identity = runner.conversation(state), runner.identity(config)
+    is_on = may_write(runner, config)
+    record = runner.record(state)
+    adoption = Adoption(runner, record, messages, identity, progress, everything, is_on)
+    context = replace(runner.context(config), emit=adoption.watch)
+    outcome = (yield Drive(adoption.flow(), context)).result
+    changes = yield from keep_working(runner, state, outcome, config, store)
+    if adoption.has_changed(outcome):
+        update = {**build_update(outcome, runner.messages_key), **changes}
+        yield GraphCall("update_state", (config, update), as_node)
+        if as_node is None and not is_kept((yield GraphCall("get_state", (config,))), outcome):
+            # An imported thread has run no node: whose update it is has to be said.
+            update = {"om": outcome.record}
+            yield GraphCall("update_state", (config, update), choose_node(nodes))
+    return adoption.report(outcome)
+
+
+def keep_working(
+    runner: StepRunner, state: Any, outcome: Outcome, config: RunnableConfig, store: Any
+) -> GraphFlow[dict[str, Any]]:
+    """Write what was found for the working memory, so that other threads of the user know it.
+
+    Without a store, as of a graph on a server, the thread's next turn does that.
+
+    Returns:
+        What changes in the graph's state.
+    """
+    whose = outcome.record["resource_id"]
+    is_reached = runner.settings.working_scope == "thread" or store is not None
+    if not (is_reached and find_unwritten(outcome.record, whose)):
+        return {}
+    values = values_of(state, runner.messages_key)
+    working = WorkingOfGraph(runner, values, outcome.messages, config, store)
+    noted = yield Drive(working.refresh(outcome.record), runner.context(config))
+    outcome.fold(noted.result)
+    return {VALUE_KEY: working.changes[VALUE_KEY]} if VALUE_KEY in working.changes else {}
+
+
+def may_write(runner: StepRunner, config: Any) -> bool:
+    """Return whether a run may change memory."""
+    return runner.is_on(config) and not runner.is_read_only(config)
+
+
+def end_session(
+    runner: StepRunner,
+    record: MemoryRecord | None,
+    messages: Sequence[BaseMessage],
+    thread_id: str,
+    config: RunnableConfig | None,
+) -> RunFlow[StepResult]:
+    """Observe all of a conversation outside of any graph, and end with the Actor's input."""
+    memory, conversation = complete_record(record), convert_to_messages(messages)
+    if not may_write(runner, config):
+        return StepResult(memory, [], list(conversation), aborted=False)
+    identity = runner.identity(config, thread_id=thread_id)
+    outcome = yield from Adoption(runner, memory, conversation, identity, everything=True).flow()
+    return conclude(runner, outcome)
+
+
+def build_update(outcome: Outcome, messages_key: str) -> dict[str, Any]:
+    """Return the update of the state that keeps what an adoption came to."""
+    update: dict[str, Any] = {"om": outcome.record}
+    if outcome.evicted:
+        update[messages_key] = [RemoveMessage(id=key) for key in outcome.evicted]
+    return update
+
+
+def is_kept(state: Any, outcome: Outcome) -> bool:
+    """Return whether an update was written where the thread is idle, with the memory in it."""
+    values = state.values
+    record = values.get("om") if isinstance(values, Mapping) else getattr(values, "om", None)
+    return bool(record and record["id"] == outcome.record["id"] and not state.next)
+
+
+def choose_node(nodes: Iterable[str]) -> str:
+    """Return the node that answers, for a thread that was imported and has run none.
+
+    Raises:
+        ConfigurationError: When it cannot be told.
+    """
+    names = [name for name in nodes if not name.startswith(("__", "om_")) and "." not in name]
+    answering = [name for name in names if name != "tools"]
+    if len(answering) == 1:
+        return str(answering[0])
+    msg = f"the thread ran no node yet; pass `as_node`, the node that answers, one of {names}"
+    raise ConfigurationError(msg)
+
+
+def _error(outcome: Outcome) -> str | None:
+    failed = [own for own in outcome.record["attempts"].values() if own["failures"]]
+    error = next((own["error"] for own in failed if own.get("error")), None)
+    if error is None and outcome.record["outbox"]:
+        return "the archive does not have all of the log yet; the thread's next step sends the rest"
+    return error
+
+
+def _count_calls(record: MemoryRecord) -> int:
+    return sum(int(usage.get("calls", 0)) for usage in record["usage"].values())

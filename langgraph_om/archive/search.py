@@ -1,0 +1,160 @@
+"""Search by words over an archive: what one answers that has an index, and how others are searched.
+
+An archive that cannot search is read, newest first as far as `MAX_READ`, and ranked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any, Final, Protocol, cast, runtime_checkable
+
+from langgraph_om.archive.protocol import ArchivedMessage, MessageArchive
+from langgraph_om.core.search.matching import Filter, Found, search_texts
+from langgraph_om.core.wire import Group
+from langgraph_om.errors import ConfigurationError
+
+MAX_READ: Final = 5_000
+"""How many messages are read of an archive that cannot search, the newest threads first."""
+PAGE: Final = 500
+MAX_GROUPS_READ: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedHit:
+    """A message or a group of observations that a search found."""
+
+    thread_id: str
+    found: Found
+
+
+@runtime_checkable
+class SearchableArchive(Protocol):
+    """An archive that searches by words; optional, as any other is read and ranked instead."""
+
+    def search(
+        self,
+        query: str,
+        *,
+        thread_id: str | None = None,
+        resource_id: str | None = None,
+        before: datetime | None = None,
+        after: datetime | None = None,
+        role: str | None = None,
+        tool_name: str | None = None,
+        limit: int = 8,
+        offset: int = 0,
+    ) -> list[ArchivedHit]:
+        """Return messages of current branches, and groups, that hold words of a query, best first.
+
+        The query is text: nothing in it is an operator, and nothing raises.
+
+        Args:
+            query: What to look for.
+            thread_id: The thread to look in.
+            resource_id: The resource to look in; with `thread_id`, whose the thread has to be.
+            before: Only what was said before this time.
+            after: Only what was said at this time or later.
+            role: Only messages of this role: `user`, `assistant`, `tool`.
+            tool_name: Only calls of this tool and its results.
+            limit: How many to return at most.
+            offset: How many to leave out before.
+
+        Raises:
+            ConfigurationError: When neither thread nor resource is given.
+            ArchiveError: When the storage fails.
+        """
+
+
+def search_archive(
+    archive: MessageArchive,
+    query: str,
+    wanted: Filter,
+    *,
+    thread_id: str | None,
+    resource_id: str | None,
+    limit: int,
+    offset: int = 0,
+) -> list[ArchivedHit]:
+    """Search any archive by words; the best hits first.
+
+    Args:
+        archive: What to search.
+        query: What to look for.
+        wanted: What has to be true of a hit.
+        thread_id: The thread to look in.
+        resource_id: The resource to look in; with `thread_id`, whose the thread has to be.
+        limit: How many to return at most.
+        offset: How many to leave out before.
+
+    Raises:
+        ConfigurationError: When neither thread nor resource is given.
+        ArchiveError: When the storage fails.
+    """
+    if thread_id is None and resource_id is None:
+        msg = "`thread_id` and `resource_id` are None; pass at least one of them"
+        raise ConfigurationError(msg)
+    if isinstance(archive, SearchableArchive):
+        options: Mapping[str, Any] = {
+            "before": wanted.before,
+            "after": wanted.after,
+            "role": wanted.role,
+            "tool_name": wanted.tool_name,
+        }
+        return archive.search(
+            query,
+            thread_id=thread_id,
+            resource_id=resource_id,
+            limit=limit,
+            offset=offset,
+            **options,
+        )
+    return _search_by_reading(archive, query, wanted, thread_id, resource_id)[
+        offset : offset + limit
+    ]
+
+
+def _search_by_reading(
+    archive: MessageArchive,
+    query: str,
+    wanted: Filter,
+    thread_id: str | None,
+    resource_id: str | None,
+) -> list[ArchivedHit]:
+    hits: list[ArchivedHit] = []
+    room = MAX_READ
+    for thread in _list_threads(archive, thread_id, resource_id):
+        messages = [*islice(_read_back(archive, thread), room)][::-1]
+        room -= len(messages)
+        groups = cast("list[Group]", archive.groups(thread_id=thread, limit=MAX_GROUPS_READ))
+        rows = [(each.key, each.message, each.at) for each in messages]
+        hits += (ArchivedHit(thread, found) for found in search_texts(query, rows, groups, wanted))
+        if room <= 0:
+            break
+    return sorted(hits, key=lambda hit: -hit.found.score)
+
+
+def _list_threads(
+    archive: MessageArchive, thread_id: str | None, resource_id: str | None
+) -> Iterator[str]:
+    """Yield the threads to look in, the last updated first."""
+    if thread_id is not None:
+        known = archive.thread(thread_id)
+        if known is not None and resource_id in {None, known.resource_id}:
+            yield thread_id
+        return
+    page, has_more = 0, True
+    while has_more:
+        threads, has_more = archive.threads(str(resource_id), page=page)
+        yield from (thread.id for thread in threads)
+        page += 1
+
+
+def _read_back(archive: MessageArchive, thread_id: str) -> Iterator[ArchivedMessage]:
+    """Yield the visible messages of a thread, the newest first."""
+    stop: int | None = None
+    while rows := archive.messages(thread_id, stop=stop, limit=PAGE, newest_first=True):
+        yield from reversed(rows)
+        stop = rows[0].position

@@ -1,0 +1,303 @@
+"""What is searched: a row for each piece of a message or of a group, with its words.
+
+The words begin with marks, which say whose the text is and who said it, so that the index itself
+looks at nothing else. They are digests: who asks for one resource meets no other's, and what is
+shown is checked against the tables once more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+from langchain_core.messages import BaseMessage, HumanMessage
+from sqlalchemy import Connection, Insert, bindparam, delete, exists, select, update
+
+from langgraph_om.archive.sql.database import insert_into
+from langgraph_om.archive.sql.schema import (
+    group_rows,
+    message_rows,
+    text_rows,
+    thread_rows,
+    unindexed_rows,
+)
+from langgraph_om.archive.sql.search.index import MARK
+from langgraph_om.archive.sql.values import decode_message
+from langgraph_om.core.content.parts import role_of
+from langgraph_om.core.search.excerpt import read_text
+from langgraph_om.core.search.matching import Kind, name_calls, read_role, tools_of
+from langgraph_om.core.search.words import split_pieces, split_words
+from langgraph_om.errors import ArchiveError
+
+MAX_INDEXED_AT_ONCE = 2_000
+"""How many messages that an earlier version archived one search makes searchable first."""
+_MAX_DELETED_AT_ONCE = 500
+
+
+class Message(Protocol):
+    """A message that is to be indexed."""
+
+    @property
+    def message(self) -> BaseMessage:
+        """The message."""
+
+    @property
+    def is_visible(self) -> bool:
+        """Whether users may see it."""
+
+    @property
+    def written(self) -> datetime | None:
+        """When it was written."""
+
+
+def mark_thread(thread_id: str) -> str:
+    """Return the mark of all texts of a thread."""
+    return _mark("t", thread_id)
+
+
+def mark_resource(resource_id: str) -> str:
+    """Return the mark of all texts of a resource."""
+    return _mark("r", resource_id)
+
+
+def mark_role(role: str) -> str:
+    """Return the mark of all messages of a role."""
+    return _mark("s", read_role(role))
+
+
+def mark_tool(name: str) -> str:
+    """Return the mark of all calls of a tool and of its results."""
+    return _mark("x", name)
+
+
+def _mark(kind: str, name: str) -> str:
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return f"{MARK}{kind}{digest}"
+
+
+def index_messages(
+    connection: Connection,
+    thread_id: str,
+    resource_id: str | None,
+    entries: Mapping[str, Message],
+    *,
+    edited: Iterable[str] = (),
+) -> None:
+    """Make messages of a thread searchable.
+
+    Args:
+        connection: In the transaction that stores them.
+        thread_id: The thread.
+        resource_id: Whose it is.
+        entries: The messages, by key.
+        edited: The keys of those that had another content.
+    """
+    _delete_texts(connection, thread_id, "message", [*edited])
+    calls = name_calls(entry.message for entry in entries.values())
+    rows: list[dict[str, Any]] = []
+    for key, entry in entries.items():
+        if not entry.is_visible:
+            continue
+        role, marks = role_of(entry.message), _scope(thread_id, resource_id)
+        marks += [] if role is None else [mark_role(role)]
+        marks += sorted(map(mark_tool, tools_of(entry.message, calls)))
+        text = read_text(entry.message)
+        rows += _build_rows((thread_id, "message", key), entry.written, marks, text)
+    _put_rows(connection, rows)
+
+
+def index_groups(
+    connection: Connection,
+    thread_id: str,
+    resource_id: str | None,
+    groups: Sequence[tuple[str, datetime, Mapping[str, Any]]],
+) -> None:
+    """Make groups of observations searchable.
+
+    Args:
+        connection: In the transaction that stores them.
+        thread_id: The thread that they are of.
+        resource_id: Whose it is.
+        groups: Per group its id, when it was observed, and the group.
+    """
+    rows: list[dict[str, Any]] = []
+    for group_id, observed, group in groups:
+        text, marks = group.get("text"), _scope(thread_id, resource_id)
+        if isinstance(text, str):
+            rows += _build_rows((thread_id, "observations", group_id), observed, marks, text)
+    _put_rows(connection, rows)
+
+
+def date_texts(connection: Connection, thread_id: str, times: Mapping[str, datetime]) -> None:
+    """Give the texts of messages the times that they lacked."""
+    for key, at in times.items():
+        is_it = (
+            text_rows.c.thread_id == thread_id,
+            text_rows.c.kind == "message",
+            text_rows.c.key == key,
+        )
+        connection.execute(update(text_rows).where(*is_it).values(at=at))
+
+
+def give_to_resource(connection: Connection, thread_id: str, resource_id: str) -> None:
+    """Mark the texts of a thread, which had no resource until now."""
+    words = mark_resource(resource_id) + " " + text_rows.c.words
+    is_it = text_rows.c.thread_id == thread_id
+    connection.execute(update(text_rows).where(is_it).values(words=words))
+
+
+# --- What an earlier version archived ------------------------------------------------------------
+
+
+def has_unindexed(connection: Connection) -> bool:
+    """Return whether any thread has messages that are not searchable yet; none is ever added."""
+    return connection.execute(select(unindexed_rows.c.thread_id).limit(1)).first() is not None
+
+
+def find_unindexed(
+    connection: Connection, thread_id: str | None, resource_id: str | None
+) -> list[str]:
+    """Return threads with messages that are not searchable yet, the last updated first."""
+    query = (
+        select(unindexed_rows.c.thread_id)
+        .join(thread_rows, thread_rows.c.id == unindexed_rows.c.thread_id)
+        .order_by(thread_rows.c.updated.desc(), thread_rows.c.id)
+        .limit(MAX_INDEXED_AT_ONCE)
+    )
+    if thread_id is not None:
+        query = query.where(thread_rows.c.id == thread_id)
+    if resource_id is not None:
+        query = query.where(thread_rows.c.resource_id == resource_id)
+    return list(connection.execute(query).scalars())
+
+
+def index_former(connection: Connection, threads: Sequence[str]) -> None:
+    """Make searchable what an earlier version archived in some threads, as far as one batch goes.
+
+    Args:
+        connection: In a transaction that writes.
+        threads: The threads, in order.
+    """
+    room = MAX_INDEXED_AT_ONCE
+    for thread_id in threads:
+        if room <= 0:
+            return
+        # Whoever writes to the thread, or does the same, waits.
+        is_it = thread_rows.c.id == thread_id
+        locked = select(thread_rows).where(is_it).with_for_update()
+        thread = connection.execute(locked).one_or_none()
+        if thread is None:
+            continue
+        done = _index_former_messages(connection, thread, room)
+        has_more, room = done == room, room - done
+        if not has_more:
+            _index_former_groups(connection, thread)
+            is_entry = unindexed_rows.c.thread_id == thread_id
+            connection.execute(delete(unindexed_rows).where(is_entry))
+
+
+class _Former:
+    """A message as an earlier version archived it."""
+
+    def __init__(self, row: Any, message: BaseMessage) -> None:
+        self.message, self.is_visible, self.written = message, bool(row.is_visible), row.written
+
+
+def _index_former_messages(connection: Connection, thread: Any, limit: int) -> int:
+    """Index messages of a thread that are not, and return how many there were."""
+    is_indexed = exists().where(
+        text_rows.c.thread_id == message_rows.c.thread_id,
+        text_rows.c.kind == "message",
+        text_rows.c.key == message_rows.c.key,
+    )
+    query = (
+        select(message_rows)
+        .where(message_rows.c.thread_id == thread.id, message_rows.c.is_visible, ~is_indexed)
+        .order_by(message_rows.c.position)
+        .limit(limit)
+    )
+    rows = connection.execute(query).all()
+    entries: dict[str, _Former] = {}
+    for row in rows:
+        try:
+            entries[row.key] = _Former(row, decode_message(row.key, row.body))
+        except ArchiveError:  # it can be read by nobody, and is not tried again
+            entries[row.key] = _Former(row, HumanMessage(""))
+    index_messages(connection, thread.id, thread.resource_id, entries)
+    return len(rows)
+
+
+def _index_former_groups(connection: Connection, thread: Any) -> None:
+    is_indexed = exists().where(
+        text_rows.c.thread_id == group_rows.c.thread_id,
+        text_rows.c.kind == "observations",
+        text_rows.c.key == group_rows.c.id,
+    )
+    query = select(group_rows).where(group_rows.c.thread_id == thread.id, ~is_indexed)
+    rows = connection.execute(query).all()
+    groups = [(row.id, row.observed, json.loads(row.body)) for row in rows]
+    index_groups(connection, thread.id, thread.resource_id, groups)
+
+
+# --- Rows ----------------------------------------------------------------------------------------
+
+
+def _scope(thread_id: str, resource_id: str | None) -> list[str]:
+    return [mark_thread(thread_id)] + ([mark_resource(resource_id)] if resource_id else [])
+
+
+def _build_rows(
+    place: tuple[str, Kind, str], at: datetime | None, marks: Sequence[str], text: str
+) -> list[dict[str, Any]]:
+    """Return the rows of a text; one without words has one too, as what is there is done."""
+    thread_id, kind, key = place
+    return [
+        {
+            "thread_id": thread_id,
+            "kind": kind,
+            "key": key,
+            "piece": number,
+            "at": at,
+            "words": " ".join([*marks, *split_words(piece)]),
+        }
+        for number, piece in enumerate(split_pieces(text) or [""])
+    ]
+
+
+def _put_rows(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
+    """Keep rows, in the place of those that a message left which came back after it was lost."""
+    if not rows:
+        return
+    # A list of one would be sent as a batch, which takes more of the driver.
+    connection.execute(_build_put(connection), rows if len(rows) > 1 else rows[0])
+
+
+_PUTS: Final[dict[str, Insert]] = {}
+"""Per dialect, the statement that keeps rows; to build it takes as long as to run it."""
+
+
+def _build_put(connection: Connection) -> Insert:
+    dialect = connection.dialect.name
+    if dialect not in _PUTS:
+        new = insert_into(connection, text_rows)
+        place, rest = ("thread_id", "kind", "key", "piece"), ("at", "words")
+        anew = {name: new.excluded[name] for name in rest}
+        columns: dict[str, Any] = {name: bindparam(name) for name in (*place, *rest)}
+        kept = new.values(columns).on_conflict_do_update(index_elements=place, set_=anew)
+        # The id is not asked for.
+        _PUTS[dialect] = kept.inline()
+    return _PUTS[dialect]
+
+
+def _delete_texts(connection: Connection, thread_id: str, kind: Kind, keys: Sequence[str]) -> None:
+    for first in range(0, len(keys), _MAX_DELETED_AT_ONCE):
+        some = keys[first : first + _MAX_DELETED_AT_ONCE]
+        is_it = (
+            text_rows.c.thread_id == thread_id,
+            text_rows.c.kind == kind,
+            text_rows.c.key.in_(some),
+        )
+        connection.execute(delete(text_rows).where(*is_it))

@@ -1,0 +1,1 @@
+"""The command `langgraph-om`: what an agent remembers, why, and how to change it."""

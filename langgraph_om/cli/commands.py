@@ -1,0 +1,294 @@
+"""What each command does with a source."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from langgraph_om.cli.doctor import diagnose
+from langgraph_om.cli.output import Output
+from langgraph_om.cli.sources import ArchiveSource, Source, SourceError
+from langgraph_om.core.items.listing import LogItem, list_items
+from langgraph_om.core.page.generations import diff_logs
+from langgraph_om.core.page.words import write_moment
+from langgraph_om.core.record.record import log_tokens
+from langgraph_om.core.record.window import open_window
+from langgraph_om.core.search.matching import Filter
+from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.errors import ConfigurationError
+from langgraph_om.memory import ObservationalMemory, runner_of
+from langgraph_om.recall.lookup import Lookup
+
+DONE: Final = 0
+FOUND_SOMETHING: Final = 1
+"""`doctor` has advice, `diff` differences; `search` found nothing."""
+
+_LIMITS: Final = (
+    "(limits are the defaults; say the agent's own with --message-tokens and --observation-tokens)"
+)
+_MAX_SHOWN: Final = 160
+_AROUND: Final = 60
+_HIT_COLUMNS: Final = ("where", "id", "thread", "when")
+
+
+def show(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+    """Show what is remembered."""
+    state = source.state(args.thread)
+    view = memory.view(state, history=source.history(args.thread) if args.html else None)
+    if args.html:
+        view.to_html(args.html)
+    if out.as_json:
+        out.value({"record": view.record, "status": view.status})
+    elif args.html:
+        out.text(f"written to {args.html}")
+    else:
+        out.text(str(view))
+        if args.message_tokens is None and args.observation_tokens is None:
+            out.text(_LIMITS)
+        out.text("")
+        rows = [_row(item) for item in list_items(view.record["log"], view.record["chunks"])]
+        if args.ids:
+            out.table(("id", "day", "item"), rows)
+    return DONE
+
+
+def list_threads(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+    """List conversations."""
+    del memory
+    threads = source.threads(args.limit)
+    if out.as_json:
+        out.value([{"id": own.id, "title": own.title, "updated": own.updated} for own in threads])
+    else:
+        rows = [(own.id, write_moment(own.updated or ""), own.title or "") for own in threads]
+        out.table(("thread", "updated", "title"), rows)
+    return DONE
+
+
+def search(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+    """Find words in the log and in the messages; of an archive by its index, the best first."""
+    if isinstance(source, ArchiveSource):
+        return _show_hits(_search_archive(source, args, memory), args, out)
+    runner, state = runner_of(memory), source.state(args.thread)
+    words = args.words.casefold().split()
+    hits = _search_log(memory, state, args.words) + [
+        {"where": message.type, "id": message.id, "when": "", "text": message.text}
+        for message in runner.conversation(state)
+        if _has(message.text, words)
+    ]
+    return _show_hits(hits, args, out)
+
+
+def _search_archive(
+    source: ArchiveSource, args: Namespace, memory: ObservationalMemory
+) -> list[dict[str, Any]]:
+    """Search all that an archive has of a thread or a resource, as `memory.search` does."""
+    lookup = Lookup(runner_of(memory).settings, source.archive, None)
+    if args.thread is None and source.resource is None:
+        msg = (
+            "an archive is searched by thread or by resource; add `--thread ID` or `--resource ID`"
+        )
+        raise SourceError(msg)
+    found = lookup.search_archive(
+        args.words, args.thread, source.resource, Filter(), limit=args.limit + 1
+    )
+    logged: list[dict[str, Any]] = []
+    if args.thread is None and _has_log(source):
+        # What stands in the shared log now, with what a person wrote into it.
+        logged = _search_log(memory, source.state(None), args.words)
+        found = [hit for hit in found if hit.kind == "message"]
+    return logged + [
+        {
+            "where": hit.role or hit.kind,
+            "id": hit.id,
+            "thread": hit.thread_id,
+            "when": "" if hit.at is None else write_moment(hit.at.isoformat()),
+            "score": hit.score,
+            "text": hit.excerpt,
+        }
+        for hit in found
+    ]
+
+
+def _has_log(source: ArchiveSource) -> bool:
+    return (
+        source.resource is not None and source.archive.load_record(source.resource)[0] is not None
+    )
+
+
+def _search_log(memory: ObservationalMemory, state: Any, words: str) -> list[dict[str, Any]]:
+    """Find the items of a log that hold all words."""
+    record = runner_of(memory).record(state)
+    return [
+        {"where": "log", "id": item.id, "when": str(item.day or ""), "text": item.words}
+        for item in list_items(record["log"], record["chunks"])
+        if _has(item.text, words.casefold().split())
+    ]
+
+
+def _show_hits(hits: Sequence[Mapping[str, Any]], args: Namespace, out: Output) -> int:
+    words = args.words.casefold().split()
+    if out.as_json:
+        out.value(hits)
+    else:
+        names = [
+            name for name in _HIT_COLUMNS if name != "thread" or any("thread" in h for h in hits)
+        ]
+        rows = [
+            [*(h.get(name) or "" for name in names), _cut(h["text"], words)]
+            for h in hits[: args.limit]
+        ]
+        out.table([*(name.replace("when", "day") for name in names), "text"], rows)
+        if len(hits) > args.limit:
+            out.text("and more; a higher --limit shows them")
+    return DONE if hits else FOUND_SOMETHING
+
+
+def history(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+    """List the generations of the log."""
+    records = memory.history(source.history(args.thread), args.limit)
+    rows: list[dict[str, Any]] = [
+        {
+            "generation": record["generation"],
+            "items": len(list_items(record["log"])),
+            "tokens": log_tokens(record),
+            "newest": max((group["observed_at"] for group in record["log"]), default=""),
+        }
+        for record in records
+    ]
+    if out.as_json:
+        out.value(rows)
+    else:
+        cells = [
+            (r["generation"], r["items"], r["tokens"], write_moment(r["newest"])) for r in rows
+        ]
+        out.table(("generation", "items", "tokens", "newest observation"), cells)
+    return DONE
+
+
+def diff(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+    """Show what changed between two generations."""
+    records = memory.history(source.history(args.thread), 1000)
+    known = {record["generation"]: record for record in records}
+    if not records:
+        msg = "there is no memory yet, so that nothing differs"
+        raise SourceError(msg)
+    after = _pick(known, args.after, records[0])
+    before = _pick(known, args.before, records[min(1, len(records) - 1)])
+    lines = diff_logs(before, after)
+    if out.as_json:
+        numbers = {"before": before["generation"], "after": after["generation"]}
+        out.value({**numbers, "lines": lines})
+    elif lines:
+        out.diff(lines)
+    else:
+        out.text("no difference")
+    return FOUND_SOMETHING if lines else DONE
+
+
+def doctor(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+    """Say what costs what, and what to do."""
+    runner, state = runner_of(memory), source.state(args.thread)
+    record, messages = runner.record(state), runner.conversation(state)
+    counter = runner.settings.counter
+    window = open_window(record, messages, counter)
+    now = datetime.now(UTC)
+    found = diagnose(record, messages, window, memory.thresholds, counter, now=now)
+    if out.as_json:
+        advice = [{"kind": own.kind, "text": own.text} for own in found.advice]
+        out.value({"sections": found.sections, "cacheHits": found.cache_hits, "advice": advice})
+    else:
+        total = sum(found.sections.values())
+        rows = [(name, f"{n:,}", f"{n / total:.0%}") for name, n in found.sections.items()]
+        out.table(("section of the prompt", "tokens", "share"), rows)
+        hits = "not known" if found.cache_hits is None else f"{found.cache_hits:.0%} of the input"
+        out.text(f"\nfrom the provider's cache: {hits}")
+        for own in found.advice:
+            out.text(f"\n- {own.text}", "yellow")
+        if not found.advice:
+            out.text("\nnothing to advise")
+    return FOUND_SOMETHING if found.advice else DONE
+
+
+def steer(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+    """Change what is remembered, as a person."""
+    state = source.state(args.thread)
+    update = _ACTS[args.command](memory, args, state)
+    source.write(args.thread, update)
+    act = {"id": update[0]["id"], "action": args.command}
+    if out.as_json:
+        out.value(act)
+    else:
+        out.text(f"done; `langgraph-om undo --act {act['id']}` takes it back")
+    return DONE
+
+
+def name_thread(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+    """Give a thread a title as a person, or give that back to memory."""
+    if (args.text is None) != args.clear:
+        msg = "`title` needs a text, or `--clear` to let memory make titles again; pass one of them"
+        raise ConfigurationError(msg)
+    source.state(args.thread)  # an unknown thread is told before anything is written
+    update = memory.set_title(args.text)
+    source.write(args.thread, update)
+    if out.as_json:
+        out.value({"id": update[0]["id"], "action": "title", "title": update[0]["title"]})
+    else:
+        out.text(
+            "done; memory makes titles again" if args.clear else "done; `--clear` takes it back"
+        )
+    return DONE
+
+
+_ACTS: Final[
+    Mapping[str, Callable[[ObservationalMemory, Namespace, Any], list[dict[str, Any]]]]
+] = {
+    "remember": lambda memory, args, _: memory.remember(args.text, date=args.date),
+    "forget": lambda memory, args, state: memory.forget(args.item, state=state),
+    "correct": lambda memory, args, state: memory.correct(args.item, args.text, state=state),
+    "pin": lambda memory, args, state: memory.pin(args.item, state=state),
+    "unpin": lambda memory, args, state: memory.unpin(args.item, state=state),
+    "undo": lambda memory, args, _: memory.undo(args.act),
+}
+
+
+def _pick(
+    known: Mapping[int, MemoryRecord], number: int | None, default: MemoryRecord
+) -> MemoryRecord:
+    if number is None:
+        return default
+    if number in known:
+        return known[number]
+    msg = f"there is no generation {number}; those known are {', '.join(map(str, known))}"
+    raise ConfigurationError(msg)
+
+
+def _row(item: LogItem) -> tuple[str, str, str]:
+    text = " ".join(item.words.split())
+    return (
+        item.id,
+        str(item.day or ""),
+        text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…",
+    )
+
+
+def _has(text: str, words: list[str]) -> bool:
+    folded = text.casefold()
+    return bool(words) and all(word in folded for word in words)
+
+
+def _cut(text: str, words: list[str]) -> str:
+    """Return what stands around the first of some words, on one line."""
+    line = " ".join(text.split())
+    at = max(0, line.casefold().find(words[0]) - _AROUND)
+    cut = line[at : at + _MAX_SHOWN]
+    return f"{'…' if at else ''}{cut}{'…' if at + _MAX_SHOWN < len(line) else ''}"
+
+
+def write_error(error: Exception, *, as_json: bool) -> str:
+    """Write what went wrong for the terminal."""
+    if as_json:
+        return json.dumps({"error": str(error)}, ensure_ascii=False)
+    return f"langgraph-om: {error}"

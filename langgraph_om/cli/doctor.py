@@ -1,0 +1,222 @@
+"""What a memory costs, and what to do about it: pure functions of a state."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from langchain_core.messages import AIMessage, BaseMessage
+
+from langgraph_om.core.actor.prompt import choose_reminder, render_memory, write_others
+from langgraph_om.core.config.thresholds import Thresholds
+from langgraph_om.core.items.listing import LogItem, list_items
+from langgraph_om.core.page.words import list_failures
+from langgraph_om.core.record.window import Window
+from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.wire import MemoryRecord
+
+_STALE: Final = timedelta(days=7)
+_MIN_CALLS: Final = 5
+_MIN_HITS: Final = 0.2
+_MIN_PROMPT: Final = 2000
+"""Tokens of a prompt that providers cache."""
+_MANY_PINNED: Final = 0.5
+_MANY_UNDATED: Final = 0.3
+_LARGE_MESSAGE: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Something to do."""
+
+    kind: str
+    """One word, for programs."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What a memory costs."""
+
+    sections: Mapping[str, int]
+    """Tokens of each section of the Actor's prompt, its own system prompt and tools apart."""
+    cache_hits: float | None
+    """Which part of the Actor's input came from its provider's cache; `None` where no answer in
+    the conversation says."""
+    advice: Sequence[Advice]
+
+
+def diagnose(
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    window: Window,
+    thresholds: Thresholds,
+    counter: TokenCounter,
+    *,
+    now: datetime,
+) -> Diagnosis:
+    """Find what costs what, and what can be done about it.
+
+    Args:
+        record: The memory of the thread.
+        messages: The whole conversation.
+        window: Its unobserved messages.
+        thresholds: The limits in force.
+        counter: What counts tokens.
+        now: The current time.
+    """
+    hits = _measure_cache(messages)
+    advice = [
+        *_advise_on_failures(record),
+        *_advise_on_duplicates(record),
+        *_advise_on_hints(record, now),
+        *_advise_on_cache(hits),
+        *_advise_on_pins(record, thresholds),
+        *_advise_on_size(record, thresholds),
+        *_advise_on_dates(record),
+        *_advise_on_messages(window, thresholds),
+    ]
+    hits_share = None if hits is None else hits[1] / max(1, hits[2])
+    return Diagnosis(_measure_sections(record, window, counter, now), hits_share, advice)
+
+
+def _measure_sections(
+    record: MemoryRecord, window: Window, counter: TokenCounter, now: datetime
+) -> dict[str, int]:
+    count = counter.count_text
+    pieces = render_memory(record, now.date(), guide=None, show_id=None, hints=False)
+    hints = [record[name] for name in ("current_task", "suggested_response") if record[name]]
+    others = write_others(record)
+    sections = {
+        "instructions": count(pieces[0]) if pieces else 0,
+        "observations": sum(map(count, pieces[1:])),
+        "hints": sum(count(str(hint)) for hint in hints),
+        "reminder": count(choose_reminder(record, 0)),
+        "other threads": count(others.text) if others is not None else 0,
+        "messages": window.tokens,
+    }
+    return {name: tokens for name, tokens in sections.items() if tokens}
+
+
+def _measure_cache(messages: Sequence[BaseMessage]) -> tuple[int, int, int] | None:
+    """Return calls, tokens from the cache, and tokens in, of answers that say."""
+    calls = cached = total = 0
+    for message in messages:
+        usage: Any = message.usage_metadata if isinstance(message, AIMessage) else None
+        if not usage or not usage.get("input_tokens"):
+            continue
+        calls += 1
+        total += usage["input_tokens"]
+        cached += (usage.get("input_token_details") or {}).get("cache_read") or 0
+    return (calls, cached, total) if calls else None
+
+
+# --- Advice: each says what is the case, and what to do ------------------------------------------
+
+
+def _advise_on_failures(record: MemoryRecord) -> Iterator[Advice]:
+    for name, said in list_failures(record):
+        yield Advice(
+            "failures",
+            f"{name} fails: {said}. Nothing is lost, and it is tried again as the conversation "
+            f"grows; check the model's key and quota, or pass a list of models as fallbacks",
+        )
+    trip = record.get("tripwire")
+    if trip:
+        yield Advice(
+            "tripwire",
+            f"the last turn was ended without an answer: {trip['reason']}. With "
+            f'on_error="continue" the agent goes on with raw messages',
+        )
+
+
+def _advise_on_duplicates(record: MemoryRecord) -> Iterator[Advice]:
+    said: dict[str, list[LogItem]] = {}
+    for item in list_items(record["log"]):
+        said.setdefault(" ".join(item.words.casefold().split()), []).append(item)
+    for items in said.values():
+        if len(items) > 1:
+            names = ", ".join(f"#{item.id}" for item in items[1:])
+            words = items[0].words.split("\n")[0]
+            yield Advice(
+                "duplicate",
+                f"the log says {len(items)} times: {words!r}. Forget what is too much: {names}",
+            )
+
+
+def _advise_on_hints(record: MemoryRecord, now: datetime) -> Iterator[Advice]:
+    times = [datetime.fromisoformat(g["observed_at"]) for g in record["log"] if g["observed_at"]]
+    if not record["current_task"] or not times:
+        return
+    age = now - max(times)
+    if age > _STALE:
+        yield Advice(
+            "stale-hint",
+            f"the current task is {age.days} days old, and the agent is shown it at every call: "
+            f"{record['current_task']!r}. If it is done: "
+            f'graph.update_state(config, {{"om": {{"current_task": None}}}}), or '
+            f"continuation_hints=False for none at all",
+        )
+
+
+def _advise_on_cache(hits: tuple[int, int, int] | None) -> Iterator[Advice]:
+    if hits is None:
+        return
+    calls, cached, total = hits
+    if calls >= _MIN_CALLS and total / calls >= _MIN_PROMPT and cached < _MIN_HITS * total:
+        yield Advice(
+            "cache",
+            f"{cached / total:.0%} of {total:,} input tokens came from the provider's cache. "
+            f"Memory's prefix holds still between observations; see that the agent's own system "
+            f"prompt does (no time of day in it), that its tools keep their order, and that "
+            f"caching is switched on",
+        )
+
+
+def _advise_on_pins(record: MemoryRecord, thresholds: Thresholds) -> Iterator[Advice]:
+    kept = sum(group["tokens"] for group in record["log"] if group.get("person"))
+    if kept > _MANY_PINNED * thresholds.observation_tokens:
+        yield Advice(
+            "pinned",
+            f"what a person pinned or wrote takes {kept:,} of {thresholds.observation_tokens:,} "
+            f"tokens, and is never condensed; unpin what matters less, or raise "
+            f"observation_tokens",
+        )
+
+
+def _advise_on_size(record: MemoryRecord, thresholds: Thresholds) -> Iterator[Advice]:
+    attempt = record["attempts"].get("reflection")
+    still = attempt.get("still_large", 0) if attempt else 0
+    if still > 1:
+        yield Advice(
+            "large-log",
+            f"{still} reflections in a row left the log above its {thresholds.observation_tokens:,}"
+            f" tokens; raise observation_tokens, or give the Reflector a stronger model",
+        )
+
+
+def _advise_on_dates(record: MemoryRecord) -> Iterator[Advice]:
+    items = list_items(record["log"])
+    undated = sum(item.day is None for item in items)
+    if len(items) >= _MIN_CALLS and undated > _MANY_UNDATED * len(items):
+        yield Advice(
+            "undated",
+            f"{undated} of {len(items)} items have no day: their messages carry no time. Pass "
+            f"message_time=..., which tells it from your own data",
+        )
+
+
+def _advise_on_messages(window: Window, thresholds: Thresholds) -> Iterator[Advice]:
+    kinds: Counter[str] = Counter()
+    for entry in window.entries:
+        if entry.tokens > _LARGE_MESSAGE * thresholds.message_tokens:
+            kinds[f"{getattr(entry.message, 'name', None) or entry.message.type}"] += 1
+    for kind, number in kinds.items():
+        yield Advice(
+            "large-message",
+            f"{number} unobserved message(s) of {kind!r} fill more than half of the window each; "
+            f"let the tool answer shorter, or raise message_tokens",
+        )

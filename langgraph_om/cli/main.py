@@ -1,0 +1,213 @@
+"""The command `langgraph-om`: its options, its help, and what it returns to the shell."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from langchain_core.runnables import RunnableLambda
+
+from langgraph_om.cli import commands
+from langgraph_om.cli.output import Output
+from langgraph_om.cli.sources import SourceError, open_source
+from langgraph_om.errors import ConfigurationError, ItemError, ObservationalMemoryError
+from langgraph_om.memory import ObservationalMemory
+
+BAD_USE: Final = 2
+NO_SOURCE: Final = 3
+NO_ITEM: Final = 4
+
+_HELP: Final = """\
+See what an agent remembers, and change it.
+
+Say where the memory is, with one of
+  --checkpointer sqlite:///checkpoints.db      or postgresql://user:password@host/database
+  --url http://127.0.0.1:2024                  a LangGraph server
+  --archive sqlite:///memory.db                with --resource ID, the log that its threads share
+  --record file.json                           a record or a state, as a file
+
+and which one, with --thread ID. Begin like this:
+
+  langgraph-om list    --checkpointer sqlite:///checkpoints.db
+  langgraph-om show    --checkpointer sqlite:///checkpoints.db --thread t-1 --ids
+  langgraph-om correct --checkpointer sqlite:///checkpoints.db --thread t-1 \\
+                       --graph my_agent:graph "lives in Lyon" "User lives in Ghent"
+"""
+_CODES: Final = """\
+exit codes:
+  0  done
+  1  done, and there is something to see: doctor has advice, diff a difference; search found nothing
+  2  an argument cannot be meant
+  3  the source cannot be reached or written to, or has no such thread
+  4  no item matches, or several do; the message lists them
+"""
+
+
+def build_parser() -> ArgumentParser:
+    """Return what reads the command line."""
+    parser = ArgumentParser(
+        "langgraph-om",
+        description=_HELP,
+        epilog=_CODES,
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    inner = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def add(name: str, run: Any, text: str) -> ArgumentParser:
+        own = inner.add_parser(
+            name,
+            help=text,
+            description=f"{text[0].upper()}{text[1:]}.",
+            epilog=_CODES,
+            formatter_class=RawDescriptionHelpFormatter,
+        )
+        own.set_defaults(run=run)
+        _add_source(own)
+        return own
+
+    shown = add("show", commands.show, "show what is remembered, and how full both windows are")
+    shown.add_argument("--ids", action="store_true", help="list the items with their ids, too")
+    shown.add_argument("--html", metavar="FILE", help="write a page with all of it instead")
+    listed = add("list", commands.list_threads, "list threads, newest first")
+    listed.add_argument("--limit", type=int, default=20, help="how many (20)")
+    found = add("search", commands.search, "find words in the log and in the messages")
+    found.add_argument(
+        "words",
+        help="words to find: of an archive any of them, the best hits first; else all, in any case",
+    )
+    found.add_argument("--limit", type=int, default=20, help="how many hits to show (20)")
+    past = add("history", commands.history, "list the generations of the log, newest first")
+    past.add_argument("--limit", type=int, default=10, help="how many (10)")
+    changed = add("diff", commands.diff, "show what changed from one generation to another")
+    changed.add_argument(
+        "before", type=int, nargs="?", help="a generation; default: the last but one"
+    )
+    changed.add_argument("after", type=int, nargs="?", help="a generation; default: the last one")
+    add("doctor", commands.doctor, "say what costs what in the prompt, and what to do about it")
+    _add_acts(add)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Args:
+        arguments: What stands behind its name; `None`: what the shell gave.
+
+    Returns:
+        The exit code, as the help lists them.
+    """
+    args = build_parser().parse_args(arguments)
+    out = Output(as_json=args.json)
+    try:
+        graph = _load_graph(args.graph)
+        memory = _build_memory(args)
+        with open_source(
+            url=args.url,
+            checkpointer=args.checkpointer,
+            archive=args.archive,
+            record=args.record,
+            resource=args.resource,
+            graph=graph,
+        ) as source:
+            code: int = args.run(source, args, memory, out)
+            return code
+    except ItemError as error:
+        return _fail(error, args, NO_ITEM)
+    except ConfigurationError as error:
+        return _fail(error, args, BAD_USE)
+    except ObservationalMemoryError as error:
+        return _fail(error, args, NO_SOURCE)
+    except BrokenPipeError:
+        return 0
+    except Exception as error:  # noqa: BLE001 what a database or a server raises
+        return _fail(SourceError(f"{type(error).__name__}: {error}"), args, NO_SOURCE)
+
+
+def _add_source(parser: ArgumentParser) -> None:
+    where = parser.add_argument_group("where the memory is")
+    one = where.add_mutually_exclusive_group(required=True)
+    one.add_argument("--checkpointer", metavar="URL", help="sqlite:///file.db or postgresql://...")
+    one.add_argument("--url", help="a LangGraph server, such as http://127.0.0.1:2024")
+    one.add_argument("--archive", metavar="URL", help="the archive of a memory")
+    one.add_argument("--record", metavar="FILE", help="a record or a state as JSON")
+    where.add_argument("--thread", metavar="ID", help="the thread")
+    where.add_argument("--resource", metavar="ID", help="the resource, for an archive")
+    where.add_argument(
+        "--graph",
+        metavar="MODULE:NAME",
+        help="the agent's compiled graph, to write to a checkpointer; see the docs",
+    )
+    limits = parser.add_argument_group("the agent's own limits, where they are not the defaults")
+    limits.add_argument("--message-tokens", type=int, metavar="N")
+    limits.add_argument("--observation-tokens", type=int, metavar="N")
+    limits.add_argument("--messages-key", default="messages", metavar="KEY")
+    parser.add_argument("--json", action="store_true", help="write JSON, for programs")
+
+
+def _add_acts(add: Any) -> None:
+    steer = commands.steer
+    noted = add("remember", steer, "add an item that no reflection changes")
+    noted.add_argument("text")
+    noted.add_argument("--date", help="the day it is about, such as 2026-03-02; default: today")
+    gone = add("forget", steer, "take an item out of the log; its messages stay")
+    wanted = "an item's id, or words of it"
+    gone.add_argument("item", help=wanted)
+    right = add("correct", steer, "put another text in the place of an item")
+    right.add_argument("item", help=wanted)
+    right.add_argument("text", help="what is right")
+    add("pin", steer, "let no reflection change an item").add_argument("item", help=wanted)
+    add("unpin", steer, "let reflections change an item again").add_argument("item", help=wanted)
+    named = add("title", commands.name_thread, "give a thread a title, which memory never changes")
+    named.add_argument("text", nargs="?", help="the title, of at most 120 characters")
+    named.add_argument("--clear", action="store_true", help="let memory make titles again")
+    undone = add("undo", steer, "take back what a person did")
+    undone.add_argument("--act", metavar="ID", help="which; default: the newest that stands")
+
+
+def _build_memory(args: Namespace) -> ObservationalMemory:
+    observation = {"message_tokens": args.message_tokens} if args.message_tokens else None
+    reflection = (
+        {"observation_tokens": args.observation_tokens} if args.observation_tokens else None
+    )
+    return ObservationalMemory(
+        RunnableLambda(_refuse),  # the command asks no model, so that none has to be installed
+        observation=observation,  # type: ignore[arg-type]
+        reflection=reflection,  # type: ignore[arg-type]
+        messages_key=args.messages_key,
+    )
+
+
+def _refuse(_: Any) -> Any:
+    msg = "the command asks no model"
+    raise AssertionError(msg)
+
+
+def _load_graph(name: str | None) -> Any:
+    """Import the agent's graph.
+
+    Raises:
+        ConfigurationError: When there is none of that name.
+    """
+    if name is None:
+        return None
+    module, _, attribute = name.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        graph = getattr(import_module(module), attribute or "graph")
+    except (ImportError, AttributeError, ValueError) as error:
+        msg = f"`--graph` is {name!r}, which cannot be imported: {error}; pass module:name"
+        raise ConfigurationError(msg) from error
+    if not hasattr(graph, "update_state"):
+        msg = f"`--graph` is {name!r}, which is {type(graph).__name__}; pass a compiled graph"
+        raise ConfigurationError(msg)
+    return graph
+
+
+def _fail(error: Exception, args: Namespace, code: int) -> int:
+    print(commands.write_error(error, as_json=args.json), file=sys.stderr)  # noqa: T201 a command
+    return code

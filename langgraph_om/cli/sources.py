@@ -1,0 +1,400 @@
+"""Where the command reads a memory from: a file, a checkpointer, an archive, or a server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+
+from langgraph_om.archive import MessageArchive
+from langgraph_om.core.items.steer import steer
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import blank_record, complete_record
+from langgraph_om.core.record.shared_log import complete_log, to_record
+from langgraph_om.core.titles.state import find_shown_title
+from langgraph_om.core.wire import Steered
+from langgraph_om.errors import ConfigurationError, ObservationalMemoryError
+from langgraph_om.inspection import SERVER_TITLES, read_server_title, read_stored_title
+from langgraph_om.integrations.state_graph import ObservationalMemoryState
+from langgraph_om.runtime.state import values_of
+
+_MAX_COMMITS = 20
+
+
+class SourceError(ObservationalMemoryError):
+    """The source cannot be reached, or has no such thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadInfo:
+    """A conversation that a source has."""
+
+    id: str
+    title: str | None = None
+    updated: str | None = None
+    """ISO time."""
+
+
+class Source(Protocol):
+    """Reads memories, and writes updates of them where it can."""
+
+    def threads(self, limit: int) -> list[ThreadInfo]:
+        """Return conversations, newest first."""
+
+    def state(self, name: str | None) -> Mapping[str, Any]:
+        """Return a state with `om` and `messages`.
+
+        Raises:
+            SourceError: When there is none of that name.
+        """
+
+    def history(self, name: str | None) -> Any:
+        """Return states, newest first."""
+
+    def write(self, name: str | None, update: Sequence[Mapping[str, Any]]) -> None:
+        """Write an update of `om`.
+
+        Raises:
+            SourceError: When this source cannot be written to.
+        """
+
+
+@dataclass
+class FileSource:
+    """A file of JSON: a record, or a state that holds one as `om`."""
+
+    path: Path
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            value = json.loads(self.path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, ValueError) as error:
+            msg = f"{self.path} cannot be read as JSON: {error}"
+            raise SourceError(msg) from error
+        if not isinstance(value, dict):
+            msg = f"{self.path} holds {type(value).__name__}; a record or a state is a JSON object"
+            raise SourceError(msg)
+        return value
+
+    def threads(self, limit: int) -> list[ThreadInfo]:
+        """Return the one that the record is of."""
+        record = complete_record(self.state(None).get("om"))
+        return [ThreadInfo(record["thread_id"], find_shown_title(record))][:limit]
+
+    def state(self, name: str | None) -> Mapping[str, Any]:
+        """Return the state in the file."""
+        del name
+        values = values_of(self._read(), "messages")
+        return values if "om" in values else {"om": values, "messages": []}
+
+    def history(self, name: str | None) -> Any:
+        """Return the one state."""
+        return [{"values": self.state(name), "created_at": None}]
+
+    def write(self, name: str | None, update: Sequence[Mapping[str, Any]]) -> None:
+        """Write the file anew."""
+        del name
+        stored = self._read()
+        values = values_of(stored, "messages")
+        if "om" in values:
+            values["om"] = fold(values["om"], [update])
+        else:
+            stored = dict(fold(values, [update]))
+        text = json.dumps(stored, ensure_ascii=False, indent=2)
+        self.path.write_text(f"{text}\n", encoding="utf-8")
+
+
+@dataclass
+class CheckpointerSource:
+    """A checkpointer's database, read without the agent's own graph."""
+
+    saver: Any
+    graph: CompiledStateGraph[Any, Any, Any, Any] | None = None
+    """The agent's graph, which writing needs: another one would lose its other channels."""
+    _reader: CompiledStateGraph[Any, Any, Any, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        builder = StateGraph(ObservationalMemoryState)
+        builder.add_node("read", _do_nothing)
+        builder.add_edge(START, "read")
+        builder.add_edge("read", END)
+        self._reader = builder.compile(checkpointer=self.saver)
+
+    def threads(self, limit: int) -> list[ThreadInfo]:
+        """Return those with the newest checkpoints."""
+        found: dict[str, Any] = {}
+        for entry in self.saver.list(None):
+            found.setdefault(str(entry.config["configurable"]["thread_id"]), entry.checkpoint)
+            if len(found) == limit:
+                break
+        # Only then, as some checkpointers answer nothing else while they list.
+        return [
+            ThreadInfo(
+                thread,
+                read_stored_title(newest["channel_values"], partial(self.state, thread)),
+                newest["ts"],
+            )
+            for thread, newest in found.items()
+        ]
+
+    def state(self, name: str | None) -> Mapping[str, Any]:
+        """Return the newest state of a thread."""
+        snapshot = self._reader.get_state(_config_of(name))
+        if not snapshot.created_at:
+            msg = f"no thread {name!r} in the checkpointer; `langgraph-om list` names those it has"
+            raise SourceError(msg)
+        values: Mapping[str, Any] = snapshot.values
+        return {"om": {}, "messages": [], **values}
+
+    def history(self, name: str | None) -> Any:
+        """Return the thread's checkpoints."""
+        return self._reader.get_state_history(_config_of(name))
+
+    def write(self, name: str | None, update: Sequence[Mapping[str, Any]]) -> None:
+        """Write through the agent's own graph."""
+        if self.graph is None:
+            msg = (
+                "a checkpointer is written to by the agent's own graph alone, which knows its "
+                "other channels; add `--graph package.module:graph`"
+            )
+            raise SourceError(msg)
+        own = self.graph.copy(update={"checkpointer": self.saver})
+        own.update_state(_config_of(name), {"om": list(update)})
+
+
+def _do_nothing(state: Any) -> dict[str, Any]:
+    del state
+    return {}
+
+
+def _config_of(name: str | None) -> Any:
+    return {"configurable": {"thread_id": _need(name, "--thread ID")}}
+
+
+@dataclass
+class ArchiveSource:
+    """An archive: the shared log of a resource, or what it keeps of a thread."""
+
+    archive: MessageArchive
+    resource: str | None = None
+
+    def threads(self, limit: int) -> list[ThreadInfo]:
+        """Return those of the resource."""
+        threads, _ = self.archive.threads(_need(self.resource, "--resource ID"), limit=limit)
+        return [ThreadInfo(own.id, own.title, own.updated.isoformat()) for own in threads]
+
+    def state(self, name: str | None) -> Mapping[str, Any]:
+        """Return the resource's log; of a thread, all observations that were ever archived."""
+        if name is None:
+            resource = _need(self.resource, "--resource ID, or --thread ID")
+            stored, revision = self.archive.load_record(resource)
+            if stored is None:
+                msg = f"the archive has no shared log of the resource {resource!r}"
+                raise SourceError(msg)
+            return {"om": to_record(stored, resource, revision), "messages": []}
+        thread = self.archive.thread(name)
+        if thread is None or self.resource not in (None, thread.resource_id):
+            msg = f"no thread {name!r} in the archive"
+            raise SourceError(msg)
+        groups = self.archive.groups(thread_id=name, limit=1000)
+        messages = self.archive.messages(name, limit=1000, newest_first=True)
+        record = {
+            **blank_record(),
+            "id": f"archive-{name}",
+            "thread_id": name,
+            "thread_title": thread.title,
+            "resource_id": thread.resource_id,
+            "log": [{**_GROUP, **group} for group in reversed(groups)],
+        }
+        return {"om": record, "messages": [own.message for own in messages]}
+
+    def history(self, name: str | None) -> Any:
+        """Return the generations of the resource's log; of a thread there is one state."""
+        if name is not None:
+            return [{"values": self.state(name), "created_at": None}]
+        resource = _need(self.resource, "--resource ID, or --thread ID")
+        return [
+            {
+                "values": {
+                    "om": {
+                        **to_record(entry["record"], resource, entry["revision"]),
+                        "id": resource,
+                    },
+                    "messages": [],
+                },
+                "created_at": str(entry["committed_at"]),
+            }
+            for entry in self.archive.record_history(resource, limit=1000)
+        ]
+
+    def write(self, name: str | None, update: Sequence[Mapping[str, Any]]) -> None:
+        """Change the shared log, on top of whatever it is by then."""
+        if name is not None:
+            msg = (
+                "an archive keeps what a thread once observed and is not its memory; name the "
+                "checkpointer, or with a shared log `--resource ID`"
+            )
+            raise SourceError(msg)
+        if any(event["type"] == "titled" for event in update):
+            msg = "a title is a thread's; name the checkpointer or the server, and `--thread ID`"
+            raise SourceError(msg)
+        resource = _need(self.resource, "--resource ID")
+        for _ in range(_MAX_COMMITS):
+            stored, revision = self.archive.load_record(resource)
+            if stored is None:
+                msg = f"the archive has no shared log of the resource {resource!r}"
+                raise SourceError(msg)
+            shared = complete_log(stored)
+            log = list(shared["log"])
+            done = list(shared.get("steered", []))
+            for event in update:
+                act: Steered = event  # type: ignore[assignment]
+                log = steer(log, [], [], act, thread_id="").log
+                done.append(act["id"])
+            changed = {**shared, "log": log, "steered": done}
+            now = datetime.now(UTC)
+            if self.archive.commit_record(resource, changed, expected=revision, now=now):
+                return
+        msg = f"the shared log of {resource!r} keeps changing; try again"
+        raise SourceError(msg)
+
+
+_GROUP: dict[str, Any] = {
+    "kind": "observation",
+    "ranges": [],
+    "thread_id": None,
+    "text": "",
+    "tokens": 0,
+    "observed_at": "",
+}
+
+
+@dataclass
+class ServerSource:
+    """A LangGraph server."""
+
+    client: Any
+
+    def threads(self, limit: int) -> list[ThreadInfo]:
+        """Return the threads that were updated last."""
+        found = self.client.threads.search(
+            limit=limit, sort_by="updated_at", sort_order="desc", extract=dict(SERVER_TITLES)
+        )
+        return [
+            ThreadInfo(own["thread_id"], read_server_title(own), str(own["updated_at"]))
+            for own in found
+        ]
+
+    def state(self, name: str | None) -> Mapping[str, Any]:
+        """Return the newest state of a thread."""
+        values = values_of(self.client.threads.get_state(_need(name, "--thread ID")), "messages")
+        return {"om": {}, "messages": [], **(values or {})}
+
+    def history(self, name: str | None) -> Any:
+        """Return the thread's checkpoints."""
+        return self.client.threads.get_history(_need(name, "--thread ID"), limit=1000)
+
+    def write(self, name: str | None, update: Sequence[Mapping[str, Any]]) -> None:
+        """Write a checkpoint."""
+        self.client.threads.update_state(_need(name, "--thread ID"), {"om": list(update)})
+
+
+# --- Opening -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def open_source(
+    *,
+    url: str | None = None,
+    checkpointer: str | None = None,
+    archive: str | None = None,
+    record: str | None = None,
+    resource: str | None = None,
+    graph: Any = None,
+) -> Iterator[Source]:
+    """Open the source that is named; exactly one of the first four is.
+
+    Raises:
+        SourceError: When a package is missing, or the place cannot be opened.
+        ConfigurationError: When a URL cannot be meant.
+    """
+    with ExitStack() as stack:
+        if record is not None:
+            yield FileSource(Path(record))
+        elif checkpointer is not None:
+            yield CheckpointerSource(stack.enter_context(_open_saver(checkpointer)), graph)
+        elif archive is not None:
+            from langgraph_om.archive import SQLAlchemyArchive  # noqa: PLC0415 takes a while
+
+            _check_file(archive)
+            opened = SQLAlchemyArchive(archive)
+            stack.callback(opened.close)
+            yield ArchiveSource(opened, resource)
+        else:
+            yield ServerSource(stack.enter_context(_connect(str(url))))
+
+
+@contextmanager
+def _open_saver(place: str) -> Iterator[Any]:
+    kind = place.partition(":")[0].partition("+")[0]
+    try:
+        if kind == "sqlite":
+            from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: PLC0415 optional
+
+            with SqliteSaver.from_conn_string(_check_file(place)) as sqlite:
+                yield sqlite
+        elif kind in ("postgresql", "postgres"):
+            from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415 optional
+
+            scheme, _, rest = place.partition("://")
+            with PostgresSaver.from_conn_string(f"{scheme.partition('+')[0]}://{rest}") as postgres:
+                yield postgres
+        else:
+            msg = (
+                f"`--checkpointer` is {place!r}; pass sqlite:///path/to/file.db or "
+                f"postgresql://user:password@host/database"
+            )
+            raise ConfigurationError(msg)
+    except ImportError as error:
+        package = f"langgraph-checkpoint-{'sqlite' if kind == 'sqlite' else 'postgres'}"
+        msg = f"`--checkpointer {kind}:...` needs the package {package!r}: pip install {package}"
+        raise SourceError(msg) from error
+
+
+def _check_file(place: str) -> str:
+    """Return the path of an SQLite database; one that is not there is not made.
+
+    Raises:
+        SourceError: When there is no such file.
+    """
+    if not place.startswith("sqlite"):
+        return place
+    path = place.partition("://")[2].removeprefix("/")
+    if not Path(path).is_file():
+        msg = f"{path!r} is no file; sqlite:///file.db is below this folder, sqlite:////file.db not"
+        raise SourceError(msg)
+    return path
+
+
+def _connect(url: str) -> Any:
+    try:
+        from langgraph_sdk import get_sync_client  # noqa: PLC0415 optional
+    except ImportError as error:
+        msg = "`--url` needs the package 'langgraph-sdk': pip install langgraph-sdk"
+        raise SourceError(msg) from error
+    return get_sync_client(url=url)
+
+
+def _need(value: str | None, option: str) -> str:
+    if value:
+        return value
+    msg = f"say which memory is meant: add {option}"
+    raise SourceError(msg)

@@ -1,0 +1,1 @@
+"""What a cycle does where threads share a log: other threads read, and one at a time at work."""

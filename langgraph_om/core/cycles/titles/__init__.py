@@ -1,0 +1,1 @@
+"""The title that a model gives a thread after its first answer."""

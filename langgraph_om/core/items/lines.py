@@ -1,0 +1,177 @@
+"""The lines of a group's text: date headings, items with what belongs to them, and blanks.
+
+A line at the outermost level that begins an item begins one; what follows up to the next item,
+heading or end belongs to it, but for blank lines at its end. So each line is a heading, a blank, or
+in exactly one item.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+ITEM = (
+    r"[ \t]*+(?:(?:[-*+•–—‣◦▪▸●○·・]|\d{1,4}[.)]|[a-zA-Z]\)|\([a-z]\)|->|→)[ \t]"
+    r"|(?:[-*+•]|[*_]{2,3})?[🔴🟡🟢✅]|\(\d{1,2}:\d\d)"
+)
+ITEM_START = re.compile(ITEM)
+
+MARKS: Final = {"🔴": 3, "✅": 3, "🟡": 2, "🟢": 1, "": 0}
+"""The marks of items by their strength."""
+
+_HEAD: Final = re.compile(
+    r"[ \t]*+(?:[-*+•][ \t]++)?(?P<mark>[🔴🟡🟢✅]?)\ufe0f?[ \t]*+"
+    r"(?:\((?P<time>\d{1,2}:\d\d)\)[ \t]*+)?"
+)
+_INDENT: Final = re.compile(r"[ \t]*+")
+
+_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"
+_NAMED_DAY = (
+    rf"{_MONTH}[ ]\d\d?(?:st|nd|rd|th)?,?[ ]\d{{4}}"
+    rf"|\d\d?(?:st|nd|rd|th|\.)?[ ](?:de[ ])?(?:{_MONTH}|[^\W\d_]{{3,12}}),?[ ](?:de[ ])?\d{{4}}"
+)
+_NUMBERED_DAY = (
+    r"\d{4}(?P<sep>[-/.])\d\d?(?P=sep)\d\d?|\d\d?(?P<joint>[-/.])\d\d?(?P=joint)\d{4}"
+    r"|\d{4}年[ ]?\d\d?月[ ]?\d\d?日"
+)
+_DATE = re.compile(
+    r"(?:date[ \t]*:.*|(?:(?:datum|fecha|data|дата|日期|日付|날짜)[ \t]*[:：][ \t]*)?"
+    rf"(?:[a-z]{{3,9}},?[ ])?(?:{_NAMED_DAY}|{_NUMBERED_DAY}):?)",
+    re.IGNORECASE,
+)
+_MAX_DATE_LINE_CHARS = 80
+_AROUND_DATE = " \t#*_>`[]=–—"
+
+
+def is_date_line(line: str) -> bool:
+    """Return whether a line is a date heading and nothing else."""
+    if len(line) > _MAX_DATE_LINE_CHARS or ITEM_START.match(line):
+        return False
+    return _DATE.fullmatch(strip_date_marks(line)) is not None
+
+
+def strip_date_marks(line: str) -> str:
+    """Return a date heading without what emphasises it."""
+    return line.strip(_AROUND_DATE)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where an item stands in the text of its group."""
+
+    heading: str
+    """The date heading above it; empty without one."""
+    start: int
+    """Its first line."""
+    end: int
+    """The line after its last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What opens an item's first line."""
+
+    mark: str
+    time: str
+    end: int
+    """Where the words begin."""
+
+
+def find_spans(text: str) -> list[Span]:
+    """Return where the items of a group's text stand, in order."""
+    lines = text.split("\n")
+    spans: list[Span] = []
+    heading, start, end, level = "", -1, -1, 0
+    for at, line in enumerate(lines):
+        if not line.strip():
+            continue
+        indent = _measure_indent(line)
+        is_below = start >= 0 and indent > level
+        is_heading = not is_below and is_date_line(line)
+        if start >= 0 and not is_heading and (is_below or not ITEM_START.match(line)):
+            end = at + 1
+            continue
+        if start >= 0:
+            spans.append(Span(heading, start, end))
+        if is_heading:
+            heading, start = line, -1
+        else:
+            start, end, level = at, at + 1, indent
+    if start >= 0:
+        spans.append(Span(heading, start, end))
+    return spans
+
+
+def read_head(text: str) -> Head:
+    """Return the mark and the time that open an item, empty where it has none."""
+    found = _HEAD.match(text)
+    if found is None:  # every part of it may be missing
+        return Head("", "", 0)
+    return Head(found["mark"], found["time"] or "", found.end())
+
+
+def cut_spans(text: str, spans: Iterable[Span]) -> list[str]:
+    """Return the lines of items."""
+    lines = text.split("\n")
+    return ["\n".join(lines[span.start : span.end]) for span in spans]
+
+
+def replace_spans(text: str, cuts: Mapping[Span, str]) -> str:
+    """Return a group's text with some of its items replaced, or left out where they are empty.
+
+    A heading below which no item is left goes with them, and so do blank lines that would stand
+    twice or at an end.
+    """
+    spans = find_spans(text)
+    kept = [span for span in spans if cuts.get(span, " ")]
+    if not kept:
+        return ""
+    lines = text.split("\n")
+    begun = {span.start: span for span in spans if span in cuts}
+    ended = _find_ended_headings(lines, spans, {span.start for span in kept})
+    written: list[str] = []
+    at, is_cut = 0, False
+    while at < len(lines):
+        span = begun.get(at)
+        if span is not None:
+            at = span.end
+            if cuts[span]:
+                written.append(cuts[span])
+            is_cut = not cuts[span]
+            continue
+        line = lines[at]
+        at += 1
+        if at - 1 in ended:
+            is_cut = True
+        elif line.strip():
+            written.append(line)
+            is_cut = False
+        elif not (is_cut and (not written or not written[-1].strip())):
+            written.append(line)
+    while is_cut and written and not written[-1].strip():
+        written.pop()
+    return "\n".join(written)
+
+
+def _find_ended_headings(lines: Sequence[str], spans: Sequence[Span], kept: set[int]) -> set[int]:
+    """Return the lines of headings that had items of which none is kept."""
+    inside = {at for span in spans for at in range(span.start, span.end)}
+    starts = {span.start for span in spans}
+    ended: set[int] = set()
+    heading, had, has = -1, False, False
+    for at, line in enumerate([*lines, "end"]):
+        if at in starts:
+            had, has = True, has or at in kept
+        if at < len(lines) and (at in inside or not line.strip()):
+            continue
+        if heading >= 0 and had and not has:
+            ended.add(heading)
+        heading, had, has = at, False, False
+    return ended
+
+
+def _measure_indent(line: str) -> int:
+    found = _INDENT.match(line)
+    return found.end() if found else 0

@@ -1,0 +1,132 @@
+"""Count new messages, and note when they were first seen, and which ones were left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.content.message_keys import keyed_messages
+from langgraph_om.core.events import iso
+from langgraph_om.core.record.record import select_valid_counts
+from langgraph_om.core.record.span import Entry
+from langgraph_om.core.record.strays import check_observed, find_left_behind
+from langgraph_om.core.record.window import Window
+from langgraph_om.core.step.shared_log import Exchanged
+from langgraph_om.core.wire import Counted, Event, MemoryRecord, ObservedPart
+
+
+def count_new(
+    settings: Settings,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    window: Window,
+    now: datetime,
+    *,
+    observed: ObservedPart | None,
+    first_look: bool,
+) -> list[Event]:
+    """Note the tokens of new window messages, and when those were first seen that arrived now."""
+    known = record["token_cache"]["counts"]
+    valid = select_valid_counts(record, settings.counter.identity)
+    counts: dict[str, list[Any]] = {}
+    for entry in window.entries[window.known :]:
+        cached = valid.get(entry.key)
+        if cached is None or cached[0] != entry.digest:
+            counts[entry.key] = [entry.digest, entry.tokens]
+    stamps = {
+        entry.key: iso(now)
+        for entry in _select_arrived(record, window, first_look=first_look)
+        if not settings.time_of(entry.key, entry.message, {})
+    }
+    # The live request is weighed at every call, also when it lies before the window.
+    past = known.keys() - window.span.places.keys() - {window.request}
+    gone = [key for key in known if key in past] if past else []
+    is_same_place = observed == record["observed"]
+    if gone or not is_same_place:
+        present = {window.request, *window.span.places}
+        left = {key: at for key, at in record["stamps"].items() if key not in present}
+        kept = _select_stamps_to_keep(settings, record, messages, window) if left else set()
+        gone += [key for key in left if key not in kept and key not in known]
+        stamps |= {key: at for key, at in left.items() if key in kept and key in known}
+    if is_same_place and not (counts or stamps or gone):
+        return []
+    counted: Counted = {
+        "type": "counted",
+        "counter": settings.counter.identity,
+        "counts": counts,
+        "stamps": stamps,
+        "gone": gone,
+    }
+    if not is_same_place:
+        counted["observed"] = observed
+    return [counted]
+
+
+def note_left_behind(
+    settings: Settings,
+    exchanged: Exchanged,
+    messages: Sequence[BaseMessage],
+    window: Window,
+    before: Window,
+) -> list[Event]:
+    """Note which messages of the window are in none any more, and are not observed either."""
+    waiting = before.span.places.keys() - window.span.places.keys()
+    if not waiting:
+        return []
+    record = exchanged.record
+    missed = find_left_behind(record, messages, window.start, waiting, exchanged.named)
+    observed, _ = check_observed(record, messages, window.start)
+    if not missed or observed is None:
+        return []
+    keys = [*dict.fromkeys([*observed["strays"], *missed])]
+    counted: Counted = {
+        "type": "counted",
+        "counter": settings.counter.identity,
+        "counts": {},
+        "stamps": {},
+        "gone": [],
+        "observed": {**observed, "strays": keys},
+    }
+    return [counted]
+
+
+def _select_stamps_to_keep(
+    settings: Settings, record: MemoryRecord, messages: Sequence[BaseMessage], window: Window
+) -> set[str]:
+    """Return the keys of observed messages whose first-seen times the record keeps on.
+
+    These are all in the conversation that no archive has, and the last one before the window, which
+    dates what follows it and has no time.
+    """
+    keys = [key for key, _ in keyed_messages(messages)]
+    if settings.archives and record["archived"] in keys:
+        del keys[: keys.index(record["archived"]) + 1]
+    last = (key for key, _ in reversed(window.observed) if key in record["stamps"])
+    return {*keys, *islice(last, 1)}
+
+
+def _select_arrived(record: MemoryRecord, window: Window, *, first_look: bool) -> Sequence[Entry]:
+    """Return the messages that have just arrived, as far as that is certain.
+
+    These are the live user request and what follows it. What is new and stands before was said some
+    time ago, while memory did not watch: in an adopted thread, in runs without memory, or in a
+    history that was loaded late. Only messages of the user directly before the request, in a thread
+    that is known, are taken for a part of it.
+    """
+    known, entries, start = record["token_cache"]["counts"], window.entries, window.fresh_from
+    unseen = entries[window.known :]
+    new = [False] * window.known
+    new += [entry.key not in known and entry.key not in record["stamps"] for entry in unseen]
+    if not first_look and window.request is None:
+        behind = 0 if window.observed else len(entries)
+        start = max((at + 1 for at, is_new in enumerate(new) if not is_new), default=behind)
+    while not first_look and 0 < start < len(entries) and new[start - 1]:
+        if not isinstance(entries[start - 1].message, HumanMessage):
+            break
+        start -= 1
+    return [entries[at] for at in range(start, len(entries)) if new[at]]

@@ -1,0 +1,129 @@
+"""Search for the live request, once in its turn, for what the Actor is shown with it.
+
+What is found is kept in the record until the next request, so that each call of a turn is shown the
+same. A search that fails leaves the turn as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from langchain_core.messages import BaseMessage
+
+from langgraph_om.core.actor.prompt import count_extra
+from langgraph_om.core.actor.recalled import (
+    BlockStyle,
+    EarlierMessage,
+    limit_tokens,
+    write_recalled,
+)
+from langgraph_om.core.actor.shown import count_left_out, select_shown
+from langgraph_om.core.config.settings import Identity, Settings
+from langgraph_om.core.content.message_keys import content_digest, key_of
+from langgraph_om.core.effects import EffectFlow, Storage, StorageReply, Warn
+from langgraph_om.core.events import iso
+from langgraph_om.core.record.record import log_tokens
+from langgraph_om.core.record.window import Window
+from langgraph_om.core.search.excerpt import read_text
+from langgraph_om.core.search.words import query_words
+from langgraph_om.core.wire import MemoryRecord, Recalled, RecalledHit
+
+
+def search_for_request(
+    settings: Settings,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    window: Window,
+    *,
+    identity: Identity,
+    now: datetime,
+    working: str = "",
+) -> EffectFlow[list[Recalled]]:
+    """Search for the live request, unless that was done.
+
+    Args:
+        settings: The settings in force.
+        record: The memory of the thread.
+        messages: The whole conversation.
+        window: Its unobserved messages, as the Actor is about to be shown them.
+        identity: Whose conversation it is.
+        now: The current time.
+        working: The block of working memory that the Actor is shown; empty for none.
+
+    Returns:
+        One event, also of a search that found nothing or failed; none where nothing was due.
+    """
+    request = _find_request(window)
+    if settings.inject is None or request is None or window.request is None:
+        return []
+    digest, known = content_digest(request), record.get("recalled")
+    if known is not None and (known["request"], known["digest"]) == (window.request, digest):
+        return []
+    query = read_text(request)
+    words = query_words(query)
+    found: list[EarlierMessage] = []
+    error: Exception | None = None
+    if words:
+        hidden = _list_shown(settings, record, messages, window, working)
+        asked = (query, identity, record, messages, hidden)
+        reply: StorageReply = yield Storage("find_earlier", asked)
+        found, error = reply.value or [], reply.error
+    if error is not None:
+        said = "thread %r: nothing was recalled for the user's message, the search failed: %s: %s"
+        yield Warn(said, (record["thread_id"], type(error).__name__, error))
+    text, shown = write_recalled(found, words, _choose_style(settings, record))
+    return [
+        {
+            "type": "recalled",
+            "at": iso(now),
+            "request": window.request,
+            "digest": digest,
+            "hits": _list_hits(shown),
+            "text": text,
+            "tokens": settings.counter.count_text(text) if text else 0,
+            "error": None if error is None else f"{type(error).__name__}: {error}",
+            "record_id": record["id"],
+            "thread_id": record["thread_id"],
+        }
+    ]
+
+
+def _find_request(window: Window) -> BaseMessage | None:
+    if window.request_message is not None:
+        return window.request_message
+    entries = reversed(window.entries)
+    return next((entry.message for entry in entries if entry.key == window.request), None)
+
+
+def _list_shown(
+    settings: Settings,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    window: Window,
+    working: str,
+) -> Collection[str]:
+    """List the keys of the messages that the Actor is shown: these need not be found."""
+    extra = count_extra(record, settings.guide, working)
+    dropped = count_left_out(window, log_tokens(record), settings.max_input_tokens, extra=extra)
+    shown = select_shown(messages, window, dropped)
+    keys = {entry.key for entry in shown.entries} | {key_of(message) for message in shown.lead}
+    return keys | ({window.request} if window.request is not None else set())
+
+
+def _choose_style(settings: Settings, record: MemoryRecord) -> BlockStyle:
+    return BlockStyle(
+        limit_tokens(settings.thresholds.message_tokens),
+        settings.counter,
+        settings.timezone,
+        settings.show_id,
+        record["thread_id"],
+    )
+
+
+def _list_hits(shown: Sequence[EarlierMessage]) -> list[RecalledHit]:
+    return [
+        {"id": each.key, "threadId": each.thread_id, "score": each.score}
+        for each in shown
+        if each.score is not None
+    ]

@@ -1,0 +1,1 @@
+"""What a thread is called, and where that comes from."""

@@ -1,0 +1,280 @@
+"""The form of a working memory: a template in Markdown, or a schema for JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
+
+from langgraph_om.core.content.text import sanitize
+from langgraph_om.core.prompts import load
+from langgraph_om.core.working.merge import Value, list_leaves, write_path
+from langgraph_om.errors import ConfigurationError
+
+MAX_CHARACTERS = 20_000
+"""A working memory is no longer than this, as it stands in every prompt."""
+
+_DEFINITIONS = ("$defs", "definitions")
+"""Where a JSON Schema keeps what it refers to; a reference begins at the top of the whole."""
+
+
+class InvalidError(ValueError):
+    """A value that the form does not allow; the text names the field and says what is wrong."""
+
+
+@dataclass(frozen=True)
+class TemplateForm:
+    """A text after a template."""
+
+    template: str
+
+    @property
+    def json_schema(self) -> dict[str, Any]:
+        """What an update is, as JSON Schema."""
+        told = (
+            "Markdown: the whole text anew, its headings and labels as they are, with all that "
+            "still holds; what is not known stays blank."
+        )
+        return {"type": "string", "description": told}
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of the tool, as JSON Schema."""
+        told = "The whole text anew, Markdown, with all that is to be kept of the former one."
+        return _build_arguments({"type": "string", "description": told})
+
+    def read_patch(self, given: Any) -> str:
+        """Read what a model wrote.
+
+        Raises:
+            InvalidError: When it is no text.
+        """
+        if not isinstance(given, str):
+            msg = f"`memory` is {type(given).__name__}; write the whole text as a string"
+            raise InvalidError(msg)
+        return sanitize(given).strip()
+
+    def check(self, value: Value) -> None:
+        """Refuse a value that is too long.
+
+        Raises:
+            InvalidError: When it is.
+        """
+        _check_size(value if isinstance(value, str) else "")
+
+    def write(self, value: Value) -> str:
+        """Write a value as models are shown it; the template where there is none yet."""
+        return value if isinstance(value, str) and value else self.template
+
+
+@dataclass(frozen=True)
+class SchemaForm:
+    """A JSON object after a schema.
+
+    Args:
+        schema: A pydantic model, a TypedDict, a dataclass, or a JSON Schema as a mapping.
+
+    Raises:
+        ConfigurationError: When it is none of these, or describes no object.
+    """
+
+    schema: Any
+
+    def __post_init__(self) -> None:
+        if self.json_schema.get("type") != "object":
+            msg = f"`schema` is {self.schema!r}, which describes no object; {_SCHEMA_HINT}"
+            raise ConfigurationError(msg)
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Any]:
+        try:
+            return TypeAdapter(self.schema)
+        except (PydanticUserError, TypeError, NameError) as error:
+            reason = f"which pydantic cannot read ({_first_line(error)})"
+            msg = f"`schema` is {self.schema!r}, {reason}; {_SCHEMA_HINT}"
+            raise ConfigurationError(msg) from error
+
+    @cached_property
+    def _validator(self) -> Any:
+        return build_validator(self.schema)
+
+    @cached_property
+    def json_schema(self) -> dict[str, Any]:
+        """The schema as JSON Schema."""
+        if isinstance(self.schema, Mapping):
+            _ = self._validator
+            return dict(self.schema)
+        try:
+            return self._adapter.json_schema()
+        except PydanticUserError as error:
+            reason = f"which has no JSON Schema ({_first_line(error)})"
+            msg = f"`schema` is {self.schema!r}, {reason}; {_SCHEMA_HINT}"
+            raise ConfigurationError(msg) from error
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of the tool, as JSON Schema: no field is required of an update."""
+        schema = _without_required(self.json_schema)
+        definitions = {key: schema.pop(key) for key in _DEFINITIONS if key in schema}
+        told = "Only what changes: objects are merged, lists are replaced, null deletes a field."
+        return {**_build_arguments({**schema, "description": told}), **definitions}
+
+    def read_patch(self, given: Any) -> dict[str, Any]:
+        """Read what a model wrote, an object or its JSON.
+
+        Raises:
+            InvalidError: When it is no object.
+        """
+        if isinstance(given, str):
+            try:
+                given = json.loads(given)
+            except ValueError as error:
+                msg = f"`memory` is no JSON: {error}"
+                raise InvalidError(msg) from error
+        if not isinstance(given, Mapping):
+            msg = f"`memory` is {type(given).__name__}; write an object with the fields that change"
+            raise InvalidError(msg)
+        try:
+            return cast("dict[str, Any]", json.loads(json.dumps(given)))
+        except (TypeError, ValueError) as error:
+            msg = f"`memory` holds what JSON does not know: {error}"
+            raise InvalidError(msg) from error
+
+    def check(self, value: Value) -> None:
+        """Refuse a value that the schema does not allow, or that is too long.
+
+        Raises:
+            InvalidError: When it does not; every field that is wrong is named.
+        """
+        whole = value if isinstance(value, dict) else {}
+        text = self.write(whole)
+        _check_size(text)
+        if isinstance(self.schema, Mapping):
+            errors = [*self._validator.iter_errors(whole)]
+            problems = [(error.absolute_path, error.message) for error in errors]
+        else:
+            problems = self._find_problems(whole)
+        if problems:
+            raise InvalidError("; ".join(_tell_problem(*problem) for problem in problems[:5]))
+
+    def _find_problems(self, whole: dict[str, Any]) -> list[tuple[Sequence[str | int], str]]:
+        """Find what pydantic refuses, and fields that it would silently leave out."""
+        try:
+            read = self._adapter.validate_json(json.dumps(whole))
+        except ValidationError as error:
+            found = error.errors(include_url=False)
+            return [(problem["loc"], problem["msg"]) for problem in found]
+        kept = self._adapter.dump_python(read, mode="json", by_alias=True)
+        return [
+            (path, "there is no such field")
+            for path, _ in list_leaves(whole)
+            if not _has(kept, path)
+        ]
+
+    def write(self, value: Value) -> str:
+        """Write a value as models are shown it."""
+        return json.dumps(value or {}, ensure_ascii=False, indent=2)
+
+
+Form = TemplateForm | SchemaForm
+
+_SCHEMA_HINT = (
+    'pass a pydantic model, a TypedDict, a dataclass or a JSON Schema with `"type": "object"`'
+)
+
+
+def choose_form(template: object, schema: Any) -> Form:
+    """Return the form that a user chose; without a choice, our own template.
+
+    Raises:
+        ConfigurationError: When both are given, or one of them cannot be used.
+    """
+    if template is not None and schema is not None:
+        msg = (
+            "`template` and `schema` are both given; pass `template` for a text in Markdown, or "
+            "`schema` for JSON"
+        )
+        raise ConfigurationError(msg)
+    if schema is not None:
+        return SchemaForm(schema)
+    if template is None:
+        return TemplateForm(load("working_memory_template"))
+    if not isinstance(template, str) or not template.strip():
+        msg = f"`template` is {template!r}; pass a text in Markdown, or `schema` for JSON"
+        raise ConfigurationError(msg)
+    if len(template) > MAX_CHARACTERS:
+        msg = (
+            f"`template` has {len(template)} characters; pass one of {MAX_CHARACTERS} at most, as "
+            f"it stands in every prompt"
+        )
+        raise ConfigurationError(msg)
+    return TemplateForm(template.strip())
+
+
+def build_validator(schema: Mapping[str, Any]) -> Any:
+    """Return what checks values against a JSON Schema.
+
+    Raises:
+        ConfigurationError: When it is no valid one, or the package `jsonschema` is missing.
+    """
+    try:
+        from jsonschema.exceptions import SchemaError  # noqa: PLC0415 an extra
+        from jsonschema.validators import validator_for  # noqa: PLC0415 the same
+    except ImportError as error:
+        msg = (
+            "`schema` is a JSON Schema, which needs the package 'jsonschema'; install it with "
+            "`pip install 'langgraph-om[jsonschema]'`, or pass a pydantic model"
+        )
+        raise ConfigurationError(msg) from error
+    kind = validator_for(schema)
+    try:
+        kind.check_schema(schema)
+    except SchemaError as error:
+        msg = f"`schema` is no valid JSON Schema: {error.message}; {_SCHEMA_HINT}"
+        raise ConfigurationError(msg) from error
+    return kind(schema)
+
+
+def _build_arguments(memory: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": {"memory": memory}, "required": ["memory"]}
+
+
+def _without_required(schema: Any) -> Any:
+    """Return a JSON Schema that asks for no field, at any depth."""
+    if isinstance(schema, Mapping):
+        return {
+            key: _without_required(inner)
+            for key, inner in schema.items()
+            # A property may be called `required`: its value is an object then.
+            if not (key == "required" and isinstance(inner, list))
+        }
+    return [_without_required(item) for item in schema] if isinstance(schema, list) else schema
+
+
+def _check_size(text: str) -> None:
+    if len(text) > MAX_CHARACTERS:
+        msg = (
+            f"it would have {len(text)} characters, and {MAX_CHARACTERS} is the most; shorten or "
+            f"leave out what matters least"
+        )
+        raise InvalidError(msg)
+
+
+def _has(value: Any, path: Sequence[str]) -> bool:
+    for key in path:
+        if not isinstance(value, Mapping) or key not in value:
+            return False
+        value = value[key]
+    return True
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+def _tell_problem(path: Sequence[str | int], message: str) -> str:
+    return f"`{write_path(path)}`: {message}" if path else message

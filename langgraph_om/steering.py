@@ -1,0 +1,244 @@
+"""Build the updates of `om` with which a person changes what is remembered.
+
+Nothing is looked up or changed here: the record's reducer does that, when the update is written.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import Any
+from uuid import uuid4
+
+from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.content.text import LABEL_CHARACTERS, sanitize
+from langgraph_om.core.events import iso
+from langgraph_om.core.items.find import find_item
+from langgraph_om.core.items.listing import list_items
+from langgraph_om.core.items.steer import CORRECTED, NOTED, write_item
+from langgraph_om.core.observe.transcript import format_day
+from langgraph_om.core.wire import MemoryRecord, SteeringAction
+from langgraph_om.errors import ConfigurationError
+from langgraph_om.runtime.runner import StepRunner
+
+_TYPICAL_HEAD = "* 🔴 (09:12) "
+
+Update = list[dict[str, Any]]
+"""An update of `om`: events, each a mapping of JSON values."""
+
+
+class Steerable:
+    """The methods of a memory with which a person changes what is remembered."""
+
+    _runner: StepRunner
+
+    def remember(self, text: str, *, date: date | str | None = None) -> list[dict[str, Any]]:
+        """Return the update of `om` that adds what a person wants to be remembered.
+
+        For `graph.update_state(config, {"om": memory.remember("...")})`, what a node returns, or a
+        tool's `Command(update=...)`. The log says that a person noted it, and no reflection changes
+        it.
+
+        Args:
+            text: What to remember, such as `"User lives in Ghent"`.
+            date: The day it is about: a date, or its ISO text. `None`: today.
+
+        Raises:
+            ConfigurationError: When the text is blank, or the date cannot be read.
+        """
+        runner = self._runner
+        return build_remember(runner.settings, runner.clock(), text, date)
+
+    def forget(self, item: str, *, state: Any = None) -> list[dict[str, Any]]:
+        """Return the update of `om` that takes an item out of the log.
+
+        The messages it was noted from stay where they are, and so do earlier checkpoints.
+
+        Args:
+            item: The item's id, as `view` shows it, or words of it, in any case.
+            state: As for `llm_input_messages`. With one, the item is looked up in it at once, and
+                an `ItemError` is raised here; else when the update is written, which in a tool
+                would end the run.
+
+        Raises:
+            ConfigurationError: When `item` is blank.
+            ItemError: When the state's log has no such item, or several; the message lists
+                candidates.
+        """
+        return self._change("forget", item, state)
+
+    def correct(self, item: str, text: str, *, state: Any = None) -> list[dict[str, Any]]:
+        """Return the update of `om` that puts another text in the place of an item.
+
+        The log says that a person corrected it, and no reflection changes it.
+
+        Args:
+            item: As for `forget`.
+            text: What is right.
+            state: As for `forget`.
+
+        Raises:
+            ConfigurationError: When `item` or `text` is blank.
+            ItemError: As `forget` does.
+        """
+        return self._change("correct", item, state, text)
+
+    def pin(self, item: str, *, state: Any = None) -> list[dict[str, Any]]:
+        """Return the update of `om` after which no reflection changes an item.
+
+        Args:
+            item: As for `forget`.
+            state: As for `forget`.
+
+        Raises:
+            ConfigurationError: When `item` is blank.
+            ItemError: As `forget` does.
+        """
+        return self._change("pin", item, state)
+
+    def unpin(self, item: str, *, state: Any = None) -> list[dict[str, Any]]:
+        """Return the update of `om` after which reflections may change an item again.
+
+        Args:
+            item: As for `forget`; one that a person pinned or wrote.
+            state: As for `forget`.
+
+        Raises:
+            ConfigurationError: When `item` is blank.
+            ItemError: As `forget` does; when the update is written, also where the item is not
+                pinned.
+        """
+        return self._change("unpin", item, state)
+
+    def undo(self, act: str | None = None) -> list[dict[str, Any]]:
+        """Return the update of `om` that takes back what a person did to the log.
+
+        Args:
+            act: The `id` of an update of `remember`, `forget`, `correct`, `pin`, `unpin` or `undo`,
+                as `om["steered"]` and `view` have it. `None`: the newest that still stands.
+        """
+        return build_undo(self._runner.clock(), act)
+
+    def set_title(self, text: str | None) -> list[dict[str, Any]]:
+        """Return the update of `om` that gives the thread a title, which memory never changes.
+
+        For `graph.update_state(config, {"om": memory.set_title("...")})`, as with `remember`. The
+        archive, and with it `threads`, has the title with the thread's next step.
+
+        Args:
+            text: The title, of at most 120 characters; line breaks become blanks. `None`: memory
+                may make titles again.
+
+        Raises:
+            ConfigurationError: When the text is blank or too long.
+        """
+        return build_title(self._runner.clock(), text)
+
+    def _change(
+        self, action: SteeringAction, item: str, state: Any, text: str | None = None
+    ) -> list[dict[str, Any]]:
+        runner = self._runner
+        record = runner.record(state) if state is not None else None
+        return build_change(runner.settings, runner.clock(), action, item, record=record, text=text)
+
+
+def build_remember(
+    settings: Settings, now: datetime, text: str, day: date | str | None = None
+) -> Update:
+    """Return the update that adds an item of a person's own.
+
+    Raises:
+        ConfigurationError: When the text is blank, or the day cannot be read.
+    """
+    words, local = _check_text("text", text), now.astimezone(settings.timezone)
+    heading = f"Date: {format_day(_read_day(day) or local.date())}"
+    head = f"* 🔴 ({local:%H:%M}) " if day is None else "* 🔴 "
+    item = write_item(head, words, NOTED)
+    tokens = settings.counter.count_text(f"{heading}\n{item}")
+    return [{**_start("remember", now), "text": item, "day": heading, "tokens": tokens}]
+
+
+def build_change(
+    settings: Settings,
+    now: datetime,
+    action: SteeringAction,
+    item: str,
+    *,
+    record: MemoryRecord | None = None,
+    text: str | None = None,
+) -> Update:
+    """Return the update that changes an item.
+
+    Args:
+        settings: The settings in force.
+        now: The current time.
+        action: What is done.
+        item: The item's id, or words of it.
+        record: The memory in which the item is looked up at once; `None`: when the update is
+            written.
+        text: What takes its place, for a correction.
+
+    Raises:
+        ConfigurationError: When an argument is blank.
+        ItemError: When the record has no such item, or several.
+    """
+    wanted = _check_text("item", item)
+    if record is not None:
+        wanted = find_item(wanted, list_items(record["log"], record["chunks"])).id
+    event = {**_start(action, now), "item": wanted}
+    if text is not None:
+        event["text"] = _check_text("text", text)
+        typical = f"Date: Sep 30, 2026\n{_TYPICAL_HEAD}{event['text']} {CORRECTED}"
+        event["tokens"] = settings.counter.count_text(typical)
+    return [event]
+
+
+def build_title(now: datetime, text: str | None) -> Update:
+    """Return the update that sets the thread's title, or gives it back to memory.
+
+    Raises:
+        ConfigurationError: When the text is blank or too long.
+    """
+    title = None if text is None else " ".join(sanitize(_check_text("text", text)).split())
+    if title is not None and not 0 < len(title) <= LABEL_CHARACTERS:
+        msg = f"`text` is {text!r}; pass a title of 1 to {LABEL_CHARACTERS} characters, or None"
+        raise ConfigurationError(msg)
+    act = f"act-{uuid4().hex[:12]}"
+    return [{"type": "titled", "by": "person", "id": act, "title": title, "at": iso(now)}]
+
+
+def build_undo(now: datetime, act: str | None) -> Update:
+    """Return the update that undoes an act."""
+    return [{**_start("undo", now), "item": act}]
+
+
+def _start(action: SteeringAction, now: datetime) -> dict[str, Any]:
+    return {
+        "type": "steered",
+        "id": f"act-{uuid4().hex[:12]}",
+        "action": action,
+        "at": iso(now),
+    }
+
+
+def _check_text(name: str, value: object) -> str:
+    if isinstance(value, str) and value.strip():
+        return value
+    msg = f"`{name}` is {value!r}; pass a text that is not blank"
+    raise ConfigurationError(msg)
+
+
+def _read_day(value: date | str | None) -> date | None:
+    """Read the day that a person names.
+
+    Raises:
+        ConfigurationError: When it is none.
+    """
+    if isinstance(value, datetime):
+        return value.date()
+    if value is None or isinstance(value, date):
+        return value
+    try:
+        return datetime.fromisoformat(value).date()
+    except (TypeError, ValueError):
+        msg = f"`date` is {value!r}; pass a date, or ISO text such as '2026-03-02'"
+        raise ConfigurationError(msg) from None

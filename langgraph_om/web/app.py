@@ -1,0 +1,202 @@
+"""An application with a page for each memory, for a LangGraph server and for FastAPI."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+from urllib.parse import parse_qsl, quote
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from langgraph_om.core.page.html import Child, Html, element
+from langgraph_om.core.page.page import frame, render_memory_view, render_page, write_title
+from langgraph_om.core.page.words import Sizes
+from langgraph_om.core.titles.state import is_named
+from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.errors import ConfigurationError
+from langgraph_om.memory import ObservationalMemory, check_memory
+from langgraph_om.web.forms import (
+    MAX_BODY,
+    is_from_our_page,
+    read_act,
+    render_item_forms,
+    render_name,
+    render_remember,
+)
+from langgraph_om.web.threads import GraphThreads, ServerThreads, Threads
+
+_HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; "
+        "frame-ancestors 'none'"
+    ),
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+
+Authorize = Callable[[Request, str | None], bool | Awaitable[bool]]
+"""Told a request and the thread it is about, `None` for the list: whether it may be answered."""
+
+
+def memory_app(
+    memory: ObservationalMemory,
+    *,
+    graph: Any = None,
+    client: Any = None,
+    edit: bool = False,
+    authorize: Authorize | None = None,
+    limit: int = 50,
+) -> Starlette:
+    """Return an application with the pages `/memory` and `/memory/{thread}`.
+
+    For `"http": {"app": "./file.py:app"}` in a server's `langgraph.json`, and for
+    `fastapi_app.mount("/", memory_app(...))`. Whoever reaches the pages reads all of the threads
+    that `authorize` does not refuse.
+
+    Args:
+        memory: The agent's memory.
+        graph: The agent's compiled graph, with a checkpointer, in this process.
+        client: A LangGraph server's asynchronous client; `None` without a graph: that of the server
+            in which the application runs.
+        edit: Whether the pages let a person change what is remembered. Forms are taken only from
+            these pages themselves, as browsers say by `Sec-Fetch-Site` or `Origin`.
+        authorize: Whether a request may be answered, given the thread, or `None` for the list; sync
+            or async. `None`: each may.
+        limit: How many threads the list names at most.
+
+    Raises:
+        ConfigurationError: When `graph` and `client` are both given, or the graph has no
+            checkpointer.
+    """
+    pages = _Pages(check_memory(memory), _choose_threads(graph, client), edit, authorize, limit)
+    methods = ["GET", "POST"] if edit else ["GET"]
+    return Starlette(
+        routes=[
+            Route("/memory", pages.list),
+            Route("/memory/{thread:path}", pages.thread, methods=methods),
+        ]
+    )
+
+
+def _choose_threads(graph: Any, client: Any) -> Threads:
+    if graph is not None and client is not None:
+        msg = "`graph` and `client` are both given; pass the one whose threads are to be shown"
+        raise ConfigurationError(msg)
+    if graph is None:
+        return ServerThreads(client if client is not None else _connect())
+    if not getattr(graph, "checkpointer", None):
+        msg = "`graph` has no checkpointer, so that there are no threads to show"
+        raise ConfigurationError(msg)
+    return GraphThreads(graph)
+
+
+def _connect() -> Any:
+    try:
+        from langgraph_sdk import get_client  # noqa: PLC0415 optional
+    except ImportError as error:
+        msg = "pass `graph`, or install the package 'langgraph-sdk' to ask a server"
+        raise ConfigurationError(msg) from error
+    return get_client()
+
+
+class _Pages:
+    """Answers requests."""
+
+    def __init__(
+        self,
+        memory: ObservationalMemory,
+        threads: Threads,
+        edit: bool,  # noqa: FBT001 a setting among others
+        authorize: Authorize | None,
+        limit: int,
+    ) -> None:
+        self._memory, self._threads, self._edit = memory, threads, edit
+        self._authorize, self._limit = authorize, limit
+
+    async def list(self, request: Request) -> Response:
+        """Answer with the list of threads."""
+        if not await self._may(request, None):
+            return _refuse("You may not see this.", 403)
+        names = await self._threads.names(self._limit)
+        items = [
+            element("li", element("a", title or name, href=f"memory/{quote(name, safe='')}"))
+            for name, title in names.items()
+        ]
+        said = element("ul", *items, class_="threads") if items else element("p", "None yet.")
+        return _answer(frame(element("h1", "Memories"), said), "Memories")
+
+    async def thread(self, request: Request) -> Response:
+        """Answer with the memory of a thread, or change it."""
+        thread = request.path_params["thread"]
+        if not await self._may(request, thread):
+            return _refuse("You may not see this.", 403)
+        state = await self._threads.state(thread)
+        if request.method == "POST":
+            return await self._change(request, thread, state)
+        history = await self._threads.history(thread) if "history" in request.query_params else None
+        view = self._memory.view(state, history=history)
+        content = render_memory_view(
+            view.record,
+            view.status,  # type: ignore[arg-type]
+            view.history,
+            sizes=Sizes(view.conversation_tokens, view.prompt_tokens),
+            is_closed=view.is_closed,
+            extra=render_item_forms if self._edit else None,
+            lead=self._render_lead(view.record),
+        )
+        return _answer(content, write_title(view.record))
+
+    async def _change(self, request: Request, thread: str, state: Any) -> Response:
+        if not is_from_our_page(request.headers):
+            return _refuse("This form was not sent by a page of this site.", 403)
+        form = await _read_form(request)
+        if form is None:
+            return _refuse("The form is too large.", 413)
+        try:
+            await self._threads.write(thread, read_act(self._memory, form, state))
+        except ConfigurationError as error:
+            return _refuse(str(error), 400)
+        return RedirectResponse(request.url.path, 303, headers=_HEADERS)
+
+    def _render_lead(self, record: MemoryRecord) -> Child:
+        past = element("p", element("a", "What each generation changed", href="?history"))
+        if not self._edit:
+            return past
+        undo = element(
+            "form",
+            element("input", type="hidden", name="action", value="undo"),
+            element("button", "Undo the last change"),
+            method="post",
+        )
+        name = render_name(record["thread_title"], is_named=is_named(record))
+        return element("div", render_remember(), element("p", undo), name, past)
+
+    async def _may(self, request: Request, thread: str | None) -> bool:
+        if self._authorize is None:
+            return True
+        allowed = self._authorize(request, thread)
+        return bool(await allowed if inspect.isawaitable(allowed) else allowed)
+
+
+async def _read_form(request: Request) -> Mapping[str, str] | None:
+    """Return the fields of a form; `None` when it is too large."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_BODY:
+            return None
+    return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
+
+
+def _answer(content: Html, title: str, status: int = 200) -> Response:
+    return HTMLResponse(render_page(content, title), status, headers=_HEADERS)
+
+
+def _refuse(text: str, status: int) -> Response:
+    content = frame(element("h1", "That did not work"), element("pre", text))
+    return _answer(content, "That did not work", status)

@@ -1,0 +1,146 @@
+"""The forms with which a person changes what is remembered, and what they send."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from langgraph_om.core.content.text import LABEL_CHARACTERS
+from langgraph_om.core.items.listing import LogItem
+from langgraph_om.core.page.html import Html, element
+from langgraph_om.errors import ConfigurationError
+from langgraph_om.memory import ObservationalMemory
+
+MAX_BODY: Final = 64 * 1024
+"""Bytes of a form that is read."""
+
+
+def render_remember() -> Html:
+    """Render what adds an item."""
+    return element(
+        "form",
+        element("input", type="hidden", name="action", value="remember"),
+        element(
+            "input",
+            type="text",
+            name="text",
+            required=True,
+            aria_label="What to remember",
+            placeholder="Remember that ...",
+        ),
+        " ",
+        element("button", "Remember"),
+        method="post",
+    )
+
+
+def render_name(title: str | None, *, is_named: bool) -> Html:
+    """Render what gives the thread a title, and what gives that back to memory.
+
+    Args:
+        title: The title that there is.
+        is_named: Whether a person set it.
+    """
+    rename = element(
+        "form",
+        element("input", type="hidden", name="action", value="title"),
+        element(
+            "input",
+            type="text",
+            name="text",
+            required=True,
+            maxlength=str(LABEL_CHARACTERS),
+            aria_label="Title of this thread",
+            placeholder="Title of this thread",
+            value=title or "",
+        ),
+        " ",
+        element("button", "Name it"),
+        method="post",
+    )
+    clear = element(
+        "form",
+        element("input", type="hidden", name="action", value="untitle"),
+        element("button", "Let memory name it"),
+        method="post",
+    )
+    return element("p", rename, " " if is_named else None, clear if is_named else None)
+
+
+def render_item_forms(item: LogItem) -> Html:
+    """Render what changes an item."""
+    pin = "unpin" if item.group.get("person") else "pin"
+    return element(
+        "details",
+        element("summary", element("span", "Change")),
+        element(
+            "div",
+            _render_form(item, pin, pin.capitalize()),
+            _render_form(item, "forget", "Forget"),
+            _render_form(
+                item,
+                "correct",
+                "Correct",
+                element(
+                    "input",
+                    type="text",
+                    name="text",
+                    required=True,
+                    aria_label="What is right",
+                    placeholder="What is right",
+                ),
+            ),
+            class_="acts",
+        ),
+        class_="change",
+    )
+
+
+def read_act(memory: ObservationalMemory, form: Mapping[str, str], state: Any) -> list[Any]:
+    """Return the update of `om` that a form asks for.
+
+    Raises:
+        ConfigurationError: When it cannot be meant.
+    """
+    action, item, text = (form.get(name, "") for name in ("action", "item", "text"))
+    if action == "remember":
+        return memory.remember(text)
+    if action == "undo":
+        return memory.undo()
+    if action == "title":
+        return memory.set_title(text)
+    if action == "untitle":
+        return memory.set_title(None)
+    if action == "correct":
+        return memory.correct(item, text, state=state)
+    acts = {"forget": memory.forget, "pin": memory.pin, "unpin": memory.unpin}
+    if action not in acts:
+        known = "remember, forget, correct, pin, unpin, undo, title or untitle"
+        msg = f"`action` is {action!r}; pass {known}"
+        raise ConfigurationError(msg)
+    return acts[action](item, state=state)
+
+
+def is_from_our_page(headers: Mapping[str, str]) -> bool:
+    """Return whether a form was sent by a page of the same origin, and not by another site.
+
+    Browsers say so, and no page can change what they say. What says nothing is refused.
+    """
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        return site == "same-origin"
+    origin = headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc == headers.get("host")
+
+
+def _render_form(item: LogItem, action: str, label: str, *fields: Html) -> Html:
+    return element(
+        "form",
+        element("input", type="hidden", name="action", value=action),
+        element("input", type="hidden", name="item", value=item.id),
+        *fields,
+        " " if fields else None,
+        element("button", label),
+        method="post",
+    )

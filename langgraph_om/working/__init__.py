@@ -1,0 +1,1 @@
+"""Working memory: what is always known of a user, kept by the Actor with a tool."""

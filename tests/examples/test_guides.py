@@ -1,0 +1,105 @@
+"""What the agents of the guides do, beyond that their code runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
+from support.pages import DOCS, run_page
+from support.wire_server import openai_says, reach, serve
+
+TRIP: RunnableConfig = {"configurable": {"thread_id": "trip"}}
+
+
+def answer(prompt: list[BaseMessage]) -> AIMessage:
+    """Hand over where that is asked for, ask the librarian about books, else say who speaks."""
+    system, last = prompt[0].text, prompt[-1]
+    if last.type == "human" and last.text.startswith("Hand over"):
+        call = {"name": "hand_over", "args": {"to": "booker"}, "id": "hand-over"}
+        return AIMessage("", tool_calls=[call])
+    if last.type == "human" and last.text.startswith("What do we have about"):
+        first_asked = next(each for each in prompt if each.text.startswith("What do we have"))
+        return AIMessage(f"You first asked: {first_asked.text}")
+    return AIMessage("by the booker" if "You book" in system else "by the planner")
+
+
+@pytest.fixture(scope="module")
+def guide(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the page about several agents has built, with models that play their roles."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("guide"))
+        small = ScriptedChatModel(
+            observer=ExtractiveObserver().reply, reflector=ExtractiveReflector().reply
+        )
+        model = ScriptedChatModel(actor=answer)
+        return run_page(DOCS / "multi-agent.md", model=model, small_model=small)
+
+
+def say(graph: Any, text: str, config: RunnableConfig = TRIP) -> dict[str, Any]:
+    state: dict[str, Any] = graph.invoke({"messages": [("user", text)]}, config)
+    return state
+
+
+def test_a_handoff_changes_who_answers(guide: dict[str, Any]) -> None:
+    assert say(guide["swarm"], "Where do I land?")["messages"][-1].text == "by the planner"
+    handed = say(guide["swarm"], "Hand over, please.")
+    assert handed["messages"][-1].text == "by the booker"
+    assert say(guide["swarm"], "Thank you.")["messages"][-1].text == "by the booker"
+    assert len(handed["messages"]) == 8
+
+
+def test_a_routed_agent_adds_its_answer_alone(guide: dict[str, Any]) -> None:
+    said = say(guide["supervisor"], "Where do I land?")["messages"]
+    assert [(each.type, each.name) for each in said[-2:]] == [("human", None), ("ai", "planner")]
+    assert [each.type for each in said] == ["human", "ai"] * 2  # and nothing of the view
+
+
+def test_a_subagent_with_a_checkpointer_knows_what_it_was_asked_before(
+    guide: dict[str, Any],
+) -> None:
+    ask = guide["ask_librarian"]
+    asked: list[str] = []
+
+    def host(prompt: list[BaseMessage]) -> AIMessage:
+        if prompt[-1].type == "tool":
+            asked.append(prompt[-1].text)
+            return AIMessage("Thanks.")
+        args = {"question": prompt[-1].text}
+        return AIMessage("", tool_calls=[{"name": ask.name, "args": args, "id": "ask"}])
+
+    graph = create_agent(ScriptedChatModel(actor=host), [ask], checkpointer=InMemorySaver())
+    say(graph, "What do we have about Porto?")
+    say(graph, "What do we have about Faro?")
+    assert asked == ["You first asked: What do we have about Porto?"] * 2
+
+
+def test_agents_with_one_log_know_what_was_said_to_the_other(guide: dict[str, Any]) -> None:
+    config = {"configurable": {"thread_id": "sales:1", "resource_id": "ana"}}
+    record = guide["sales"].get_state(config).values["om"]
+    assert "Fritz 7590" in str(record["others"])
+
+
+def test_the_page_for_langchains_documentation_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (DOCS / "langchain-integration.mdx").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python [A-Z][^\n]*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == text.count("```python ") == 5
+    monkeypatch.chdir(tmp_path)
+    with serve() as provider:
+        reach(provider, monkeypatch)
+        provider.says(openai_says("Noted."))
+        scope: dict[str, Any] = {}
+        exec("\n".join(blocks), scope)  # noqa: S102 the very code users copy
+        asked = [request.body for request in provider.requests]
+    assert [body["model"] for body in asked] == ["gpt-5"] * 3
+    tools = [[tool["function"]["name"] for tool in body.get("tools", [])] for body in asked]
+    assert tools == [["recall"], [], ["update_working_memory"]]

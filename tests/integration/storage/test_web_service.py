@@ -1,0 +1,46 @@
+"""The service that the docs show, over a real PostgreSQL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+import langgraph_om
+from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
+from support.pages import DOCS, read_file
+
+PAGE = DOCS / "fastapi.md"
+
+
+def test_the_documented_service_remembers_each_user_and_forgets_one(
+    postgres_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model: Any = ScriptedChatModel(
+        actor=lambda prompt: prompt[-1].text.upper(), observer=ExtractiveObserver().reply
+    )
+    monkeypatch.setenv("DATABASE_URL", postgres_database)
+    kept: list[Any] = []
+
+    def remember(_name: str, **options: Any) -> Any:
+        kept.append(langgraph_om.ObservationalMemory(model, **options))
+        return kept[-1]
+
+    def build(_name: str, **options: Any) -> Any:
+        return langgraph_om.create_memory_agent(model, **options)
+
+    exec(read_file(PAGE, "migrate.py"), {})  # noqa: S102 - the very code users copy
+    scope: dict[str, Any] = {"__name__": "app"}
+    exec(read_file(PAGE, "app.py"), scope)  # noqa: S102 - the same
+    scope |= {"ObservationalMemory": remember, "create_memory_agent": build}
+    with TestClient(scope["app"]) as client:
+        for user in ("ana", "ben"):
+            said = client.post(
+                "/threads/trip/messages", params={"text": "hello"}, headers={"X-User": user}
+            )
+            assert said.json() == {"answer": "HELLO"}
+        archive = kept[0].archive
+        assert [len(archive.threads(user)[0]) for user in ("ana", "ben")] == [1, 1]
+        assert client.delete("/users/ana").status_code == 200
+        assert [len(archive.threads(user)[0]) for user in ("ana", "ben")] == [0, 1]

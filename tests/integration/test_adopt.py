@@ -1,0 +1,125 @@
+"""A long thread is adopted before its first turn with memory."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langgraph_om import AdoptProgress, ConfigurationError
+from langgraph_om.testing import ExtractiveObserver
+from support.agents import (
+    Agent,
+    bare_agent,
+    make_agent,
+    on_thread,
+    say,
+    scripted,
+    talk,
+    turn,
+    turns,
+    values,
+)
+
+DOORS = ("plain", "agent", "middleware")
+
+
+def old_thread(door: str, count: int = 16, **options: Any) -> Agent:
+    """An agent with memory, over a thread that went on for long without it."""
+    saver = InMemorySaver()
+    if door == "plain":
+        talk(bare_agent(saver), on_thread(), turns(count))
+        return make_agent(door, saver, **options)
+    agent = make_agent(door, saver, **options)
+    messages = [m for at in range(count) for m in (turn(at), AIMessage("ok " * 40, id=f"a{at}"))]
+    node = "__start__" if door == "agent" else "model"
+    agent.graph.update_state(on_thread(), {"messages": messages}, as_node=node)
+    if door == "agent":  # one that is idle has answered
+        agent.graph.update_state(on_thread(), None, as_node="__end__")
+    return agent
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_what_a_thread_has_is_observed_before_its_first_turn(door: str) -> None:
+    agent = old_thread(door)
+    seen: list[AdoptProgress] = []
+    before = values(agent.graph, on_thread())["messages"]
+    report = agent.memory.adopt(agent.graph, on_thread(), progress=seen.append)
+    state = values(agent.graph, on_thread())
+    assert state["messages"] == before
+    assert state["om"] == report.record
+    assert report.error is None
+    assert report.remaining_tokens < 480
+    assert report.observed_tokens + report.remaining_tokens == seen[-1].total_tokens
+    assert len(seen) > 2
+    assert [own.observed_tokens for own in seen] == sorted({own.observed_tokens for own in seen})
+    assert report.calls == agent.asked("observer") + agent.asked("reflector")
+    asked = report.calls
+    say(agent.graph, on_thread(), turn(99))
+    assert agent.asked("observer") + agent.asked("reflector") <= asked + 1
+    assert len(agent.prompts()[-1]) < 20
+    again = agent.memory.adopt(agent.graph, on_thread())
+    assert again.calls == 0
+
+
+async def test_it_does_not_block_the_loop() -> None:
+    agent = old_thread("plain")
+    report = await agent.memory.aadopt(agent.graph, on_thread())
+    assert report.record == values(agent.graph, on_thread())["om"]
+    assert report.log_tokens > 0
+
+
+def test_a_short_thread_has_nothing_to_observe() -> None:
+    agent = old_thread("plain", 1)
+    report = agent.memory.adopt(agent.graph, on_thread())
+    assert (report.calls, report.observed_tokens, report.messages) == (0, 0, 2)
+
+
+@pytest.mark.slow
+def test_a_failure_keeps_what_was_observed_and_can_be_gone_on_from() -> None:
+    agent = old_thread("plain")
+    calls: list[int] = []
+
+    def observer(messages: list[Any]) -> Any:
+        calls.append(1)
+        if is_down and len(calls) > 2:
+            msg = "no key"
+            raise OSError(msg)
+        return ExtractiveObserver().reply(messages)
+
+    is_down = True
+    failing = make_agent("plain", agent.graph.checkpointer, model=scripted(observer=observer))  # type: ignore[arg-type]
+    first = failing.memory.adopt(failing.graph, on_thread())
+    assert first.error is not None
+    assert "no key" in first.error
+    assert first.observed_tokens > 0
+    is_down = False
+    say(failing.graph, on_thread(), turn(99))
+    second = failing.memory.adopt(failing.graph, on_thread())
+    assert second.error is None
+    assert second.remaining_tokens < 480
+
+
+def test_a_thread_in_the_middle_of_a_run_is_refused() -> None:
+    agent = old_thread("plain")
+    agent.graph.update_state(on_thread(), {"messages": [turn(50)]}, as_node="__start__")
+    with pytest.raises(ConfigurationError, match="in the middle of a run"):
+        agent.memory.adopt(agent.graph, on_thread())
+
+
+def test_each_cycle_is_one_line_for_those_who_run_the_agent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    agent = make_agent("agent", InMemorySaver(), log=150)
+    with caplog.at_level(logging.INFO, "langgraph_om"):
+        talk(agent.graph, on_thread(), turns(9))
+    lines = [entry.getMessage() for entry in caplog.records if entry.levelno == logging.INFO]
+    ended = [line for line in lines if " model calls: " in line]
+    assert sum(int(line.split("model calls: ")[1].split(",")[0]) for line in ended) == (
+        agent.asked("observer") + agent.asked("reflector")
+    )
+    assert ended[0].startswith("thread 't': observation of ")
+    assert any("reflection of" in line for line in ended)

@@ -1,0 +1,349 @@
+"""The command `langgraph-om` over real databases, files and a server's client."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+
+from langgraph_om.archive import SQLAlchemyArchive
+from langgraph_om.cli.main import build_parser, main
+from langgraph_om.core.items.listing import list_items
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import blank_record
+from support.agents import Agent, make_agent, on_thread, say, talk, turn, turns, values
+from support.groups import day_log, group
+from support.savers import open_saver
+
+GRAPH = """
+from langgraph_om import create_memory_agent
+from support.agents import remembering, scripted
+from support.clock import Clock
+model = scripted()
+graph = create_memory_agent(model, memory=remembering(model, Clock()))
+other = 1
+"""
+
+
+@pytest.fixture(params=["agent", "plain"])
+def talked(request: Any, tmp_path: Path) -> Iterator[tuple[Agent, str]]:
+    """An agent that talked for a while, and where its checkpoints are."""
+    place = tmp_path / "checkpoints.db"
+    with open_saver("sqlite", str(place)) as saver:
+        agent = make_agent(request.param, saver, log=150)
+        talk(agent.graph, on_thread("t-1"), turns(9))
+        talk(agent.graph, on_thread("t-2"), turns(1))
+        yield agent, f"sqlite:///{place}"
+
+
+@pytest.fixture
+def record_file(tmp_path: Path) -> Path:
+    log = [
+        group("g0", day_log(0, "* 🔴 User lives in Lyon", "* 🟡 Tea"), 0, 1),
+        group("g1", day_log(1, "* 🔴 User has a dog"), 2, 3),
+    ]
+    path = tmp_path / "record.json"
+    own = {**blank_record(), "id": "om-1", "thread_id": "t", "log": log}
+    path.write_text(json.dumps(own), encoding="utf-8")
+    return path
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    assert main(arguments) == code
+    return capsys.readouterr().out
+
+
+# --- A checkpointer ------------------------------------------------------------------------------
+
+
+def test_a_checkpointer_is_read_without_the_agents_graph(
+    talked: tuple[Agent, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent, place = talked
+    where = ("--checkpointer", place)
+    listed = json.loads(run(capsys, "list", *where, "--json"))
+    assert [own["id"] for own in listed] == ["t-2", "t-1"]
+    state = values(agent.graph, on_thread("t-1"))
+    shown = json.loads(run(capsys, "show", *where, "--thread", "t-1", "--json"))
+    assert shown["record"] == state["om"]
+    text = run(capsys, "show", *where, "--thread", "t-1", "--ids", "--message-tokens", "400")
+    assert "of 400 tokens" in text
+    [item, *_] = list_items(state["om"]["log"])
+    assert item.id in text
+    past = json.loads(run(capsys, "history", *where, "--thread", "t-1", "--json"))
+    assert past[0]["generation"] == state["om"]["generation"] > 0
+    changed = run(capsys, "diff", *where, "--thread", "t-1", code=1)
+    assert any(line.startswith(("+", "-")) for line in changed.split("\n"))
+    assert "Lisbon" in run(capsys, "search", "lisbon", *where, "--thread", "t-1")
+    run(capsys, "search", "zebra", *where, "--thread", "t-1", code=1)
+
+
+@pytest.mark.parametrize("talked", ["agent"], indirect=True)
+def test_a_checkpointer_is_written_to_by_the_agents_graph(
+    talked: tuple[Agent, str],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent, place = talked
+    where = ("--checkpointer", place, "--thread", "t-1")
+    assert main(["remember", "Likes tea", *where]) == 3
+    assert "--graph" in capsys.readouterr().err
+    (tmp_path / "my_agent_of_the_test.py").write_text(GRAPH, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    run(capsys, "remember", "Likes tea", *where, "--graph", "my_agent_of_the_test:graph")
+    state = values(agent.graph, on_thread("t-1"))
+    assert "Likes tea (noted by a person)" in state["om"]["log"][-1]["text"]
+    assert len(state["messages"]) > 10
+    assert say(agent.graph, on_thread("t-1"), turn(20))
+    assert main(["forget", "tea", *where, "--graph", "my_agent_of_the_test:other"]) == 2
+    assert main(["forget", "tea", *where, "--graph", "my_agent_of_the_tests"]) == 2
+    run(capsys, "title", "Trips of Ana", *where, "--graph", "my_agent_of_the_test:graph")
+    assert "Trips of Ana" in run(capsys, "list", *where[:2])
+    run(capsys, "undo", *where, "--graph", "my_agent_of_the_test:graph")
+    assert "Likes tea" not in run(capsys, "show", *where)
+
+
+@pytest.mark.slow
+def test_postgresql(postgres_database: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with open_saver("postgres", postgres_database) as saver:
+        agent = make_agent("agent", saver)
+        talk(agent.graph, on_thread("t-1"), turns(8))
+        state = values(agent.graph, on_thread("t-1"))
+    where = ("--checkpointer", postgres_database)
+    assert [own["id"] for own in json.loads(run(capsys, "list", *where, "--json"))] == ["t-1"]
+    shown = json.loads(run(capsys, "show", *where, "--thread", "t-1", "--json"))
+    assert shown["record"] == state["om"]
+
+
+# --- A file --------------------------------------------------------------------------------------
+
+
+def test_a_file_is_shown_and_changed(record_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ("--record", str(record_file))
+    assert "User lives in Lyon" in run(capsys, "show", *where)
+    run(capsys, "correct", "Lyon", "User lives in Ghent", *where)
+    run(capsys, "pin", "dog", *where)
+    run(capsys, "forget", "tea", *where)
+    text = run(capsys, "show", *where)
+    assert "Ghent (corrected by a person)" in text
+    assert "Lyon" not in text
+    assert "Tea" not in text
+    run(capsys, "undo", *where)
+    assert "Tea" in run(capsys, "show", *where)
+    run(capsys, "unpin", "dog", *where)
+    page = record_file.with_suffix(".html")
+    run(capsys, "show", *where, "--html", str(page))
+    assert "User lives in Ghent" in page.read_text(encoding="utf-8")
+
+
+def test_a_thread_is_named_and_given_back(
+    record_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ("--record", str(record_file))
+    assert "--clear" in run(capsys, "title", "Moving to Ghent", *where)
+    assert "Moving to Ghent" in run(capsys, "list", *where)
+    own = json.loads(record_file.read_text(encoding="utf-8"))
+    assert own["title"]["by"] == "person"
+    done = json.loads(run(capsys, "title", "--clear", *where, "--json"))
+    assert (done["action"], done["title"]) == ("title", None)
+    assert json.loads(record_file.read_text(encoding="utf-8"))["thread_title"] is None
+
+
+def test_a_state_in_a_file_keeps_what_else_it_has(
+    record_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = json.loads(record_file.read_text(encoding="utf-8"))
+    messages = [{"type": "human", "content": "I moved to Ghent", "id": "m1"}]
+    record_file.write_text(json.dumps({"om": record, "messages": messages, "note": 1}))
+    where = ("--record", str(record_file))
+    run(capsys, "forget", "tea", *where)
+    assert json.loads(record_file.read_text(encoding="utf-8"))["note"] == 1
+    hits = json.loads(run(capsys, "search", "ghent", *where, "--json"))
+    assert [hit["id"] for hit in hits] == ["m1"]
+    assert json.loads(run(capsys, "list", *where, "--json"))[0]["id"] == "t"
+
+
+# --- An archive ----------------------------------------------------------------------------------
+
+
+def test_the_log_of_a_resource_in_an_archive(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "memory.db"
+    url = f"sqlite:///{path}"
+    agent = make_agent("agent", scope="resource", archive=url)
+    config = on_thread("t-1", resource_id="u")
+    state: Any = None
+    for at in range(8):
+        messages = [*(state["messages"] if state else []), turn(at)]
+        state = agent.graph.invoke({"messages": messages, "om": (state or {}).get("om")}, config)
+    where = ("--archive", url, "--resource", "u")
+    assert [own["id"] for own in json.loads(run(capsys, "list", *where, "--json"))] == ["t-1"]
+    shown = json.loads(run(capsys, "show", *where, "--json"))
+    assert shown["record"]["log"]
+    assert "Lisbon" in run(capsys, "show", *where, "--thread", "t-1")
+    run(capsys, "remember", "Likes tea", *where)
+    archive = SQLAlchemyArchive(url)
+    stored, _ = archive.load_record("u")
+    archive.close()
+    assert stored is not None
+    assert "Likes tea" in stored["log"][-1]["text"]
+    assert "Likes tea" in run(capsys, "search", "tea", *where)
+    assert main(["remember", "x", *where, "--thread", "t-1"]) == 3
+    assert main(["show", *where[:2], "--resource", "nobody"]) == 3
+
+
+def test_an_archive_is_searched_by_its_index_in_all_threads_of_a_resource(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"sqlite:///{tmp_path / 'memory.db'}"
+    agent = make_agent("agent", archive=url)
+    for thread, user, text in (
+        ("t-1", "u", "I painted the Küche."),
+        ("t-2", "u", "The kitchen was painting itself."),
+        ("t-3", "other", "I painted a boat."),
+    ):
+        config = on_thread(thread, resource_id=user)
+        agent.graph.invoke({"messages": [HumanMessage(text, id=f"m-{thread}")]}, config)
+    where = ("--archive", url, "--resource", "u")
+    hits = json.loads(run(capsys, "search", "painting kuche", *where, "--json"))
+    assert hits[0]["id"].startswith("m-t-")  # another form of a word, without its accents
+    assert {hit["thread"] for hit in hits} == {"t-1", "t-2"}
+    assert all(0 < hit["score"] <= 1 for hit in hits)
+    text = run(capsys, "search", "painted", *where, "--limit", "1")
+    assert "thread" in text.splitlines()[0]
+    assert "and more" in text
+    one = json.loads(
+        run(capsys, "search", "painted", "--archive", url, "--thread", "t-1", "--json")
+    )
+    assert {hit["thread"] for hit in one} == {"t-1"}
+    run(capsys, "search", "boat", *where, code=1)
+    assert main(["search", "boat", "--archive", url]) == 3
+
+
+# --- What goes wrong -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("forget", "zebra"), 4, "no item matches 'zebra'"),
+        (("forget", "User"), 4, "2 items match"),
+        (("remember", " "), 2, "not blank"),
+        (("title",), 2, "`--clear`"),
+        (("title", "A", "--clear"), 2, "pass one of them"),
+        (("title", "x" * 121), 2, "1 to 120 characters"),
+        (("diff", "7"), 2, "there is no generation 7"),
+    ],
+)
+def test_mistakes_have_codes_and_say_what_to_do(
+    arguments: tuple[str, ...],
+    code: int,
+    said: str,
+    *,
+    record_file: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = record_file.read_text(encoding="utf-8")
+    assert main([*arguments, "--record", str(record_file)]) == code
+    assert said in capsys.readouterr().err
+    assert main([*arguments, "--record", str(record_file), "--json"]) == code
+    assert said in json.loads(capsys.readouterr().err)["error"]
+    assert record_file.read_text(encoding="utf-8") == before
+
+
+@pytest.mark.parametrize(
+    ("where", "code", "said"),
+    [
+        (("--record", "nowhere.json"), 3, "cannot be read"),
+        (("--checkpointer", "sqlite:///nowhere.db"), 3, "is no file"),
+        (("--archive", "sqlite:///nowhere.db"), 3, "is no file"),
+        (("--checkpointer", "mysql://x"), 2, "pass sqlite:///"),
+        pytest.param(
+            ("--url", "http://127.0.0.1:9"),
+            3,
+            "Connect",
+            marks=pytest.mark.slow,  # it retries
+        ),
+        (("--url", "http://127.0.0.1:9", "--graph", "no.such:graph"), 2, "cannot be imported"),
+    ],
+)
+def test_a_source_that_is_not_there(
+    where: tuple[str, ...],
+    code: int,
+    said: str,
+    *,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["show", "--thread", "t", *where]) == code
+    assert said in capsys.readouterr().err
+    assert not [*tmp_path.iterdir()]  # nothing was made
+
+
+def test_text_cannot_steer_the_terminal(
+    record_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = json.loads(record_file.read_text(encoding="utf-8"))
+    own["log"][0]["text"] = "* \x1b[31mred\x1b]0;title\x07"
+    record_file.write_text(json.dumps(own), encoding="utf-8")
+    assert "\x1b" not in run(capsys, "show", "--record", str(record_file), "--ids")
+
+
+def test_the_help_names_all_commands_and_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(["--help"])
+    text = capsys.readouterr().out
+    for word in ("show", "list", "search", "history", "diff", "doctor", "forget", "exit codes"):
+        assert word in text
+
+
+@pytest.mark.slow
+def test_it_runs_as_a_module(record_file: Path) -> None:
+    command = [sys.executable, "-m", "langgraph_om", "show", "--record", str(record_file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+    assert "User lives in Lyon" in done.stdout
+
+
+def test_a_server_is_asked_by_its_client(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = fold(
+        {**blank_record(), "id": "om-1", "thread_id": "t"},
+        [{"log": [group("g", "* 🔴 User lives in Lyon")]}],
+    )
+    written: list[Any] = []
+
+    class Threads:
+        def search(self, **_: Any) -> list[Any]:
+            return [{"thread_id": "t", "updated_at": "2026-03-02T09:00:00+00:00"}]
+
+        def get_state(self, thread: str) -> Any:
+            assert thread == "t"
+            return {"values": {"om": record, "messages": [{"type": "human", "content": "hi"}]}}
+
+        def get_history(self, thread: str, **_: Any) -> Any:
+            return [{**self.get_state(thread), "created_at": "2026-03-02T09:00:00+00:00"}]
+
+        def update_state(self, thread: str, update: Any) -> None:
+            written.append((thread, update))
+
+    client = type("Client", (), {"threads": Threads()})()
+    monkeypatch.setattr("langgraph_om.cli.sources._connect", lambda _: nullcontext(client))
+    where = ("--url", "http://127.0.0.1:2024", "--thread", "t")
+    assert "2026-03-02 09:00" in run(capsys, "list", *where[:2])
+    assert "Lyon" in run(capsys, "show", *where)
+    run(capsys, "forget", "lyon", *where)
+    [(thread, update)] = written
+    assert thread == "t"
+    assert fold(record, [update["om"]])["log"][0]["text"] == ""

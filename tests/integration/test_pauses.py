@@ -1,0 +1,144 @@
+"""What is unobserved is observed while a conversation pauses, and known when it goes on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langgraph_om import ConfigurationError, InlineBuffering, ObservationalMemory
+from langgraph_om.runtime.jobs.pauses import Pauses
+from support.agents import (
+    Agent,
+    make_agent,
+    of_kind,
+    on_thread,
+    remembering,
+    say,
+    scripted,
+    turn,
+    uncovered,
+    values,
+)
+from support.clock import Clock
+
+SOON = {"buffer_tokens": 300, "buffer_on_idle": 0.05}
+DOORS = ("agent", "middleware")
+
+
+def wait_for(agent: Agent, questions: int) -> None:
+    ends_at = time.monotonic() + 30
+    while agent.asked("observer") < questions and time.monotonic() < ends_at:
+        time.sleep(0.01)
+    agent.memory.flush(30)
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("archived", ["", "archived"])
+def test_a_pause_is_used_and_the_next_turn_has_what_came_of_it(
+    door: str, archived: str, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"archive": f"sqlite:///{tmp_path}/m.db"} if archived else {}
+    observation = {**SOON, "activate_after_idle": "auto"}
+    agent = make_agent(
+        door, InMemorySaver(), observation=observation, messages=4000, log=5000, **options
+    )
+    say(agent.graph, on_thread(), turn(1))
+    wait_for(agent, 1)
+    agent.clock.advance(hours=1)
+    parts = say(agent.graph, on_thread(), turn(2))
+    assert agent.asked("observer") == 1
+    assert [own["triggeredBy"] for own in of_kind(parts, "activation")] == ["idle"]
+    assert of_kind(parts, "buffering-failed") == []
+    state = values(agent.graph, on_thread())
+    assert state["om"]["log"][0]["ranges"] == [["h1", "h1-answer"]]
+    assert uncovered(agent.memory, state) == []
+    agent.memory.close()
+
+
+async def test_asynchronous_turns_do_the_same() -> None:
+    agent = make_agent("agent", InMemorySaver(), observation=SOON, messages=4000)
+    await agent.graph.ainvoke({"messages": [turn(1)]}, on_thread())
+    wait_for(agent, 1)
+    agent.clock.advance(hours=1)
+    await agent.graph.ainvoke({"messages": [turn(2)]}, on_thread())
+    assert len(values(agent.graph, on_thread())["om"]["chunks"]) == 1
+    agent.memory.close()
+
+
+def test_without_a_graph_the_final_step_begins_the_pause() -> None:
+    model, clock = scripted(), Clock()
+    with remembering(model, clock, observation=SOON, messages=4000) as memory:
+        said: list[Any] = [turn(1)]
+        record = memory.step(None, said, thread_id="t").record
+        said.append(AIMessage("Noted.", id="a1"))
+        record = memory.step(record, said, thread_id="t", final=True).record
+        ends_at = time.monotonic() + 30
+        while not model.calls and time.monotonic() < ends_at:
+            time.sleep(0.01)
+        memory.flush(30)
+        clock.advance(hours=1)
+        record = memory.step(record, [*said, turn(2), turn(3)], thread_id="t").record
+        assert [chunk["message_count"] for chunk in record["chunks"]] == [2]
+        assert record["pending"] == {}
+
+
+def test_a_conversation_that_goes_on_begins_its_pause_anew() -> None:
+    agent = make_agent("agent", observation={**SOON, "buffer_on_idle": 3600}, messages=4000)
+    pauses = agent.memory._runner.pauses
+    for number in range(3):
+        say(agent.graph, on_thread(), turn(number))
+        assert len(pauses._due) == 1
+    agent.memory.close()
+    assert pauses._due == {}
+    assert agent.asked("observer") == 0
+
+
+def test_pauses_act_once_and_in_order_and_a_failure_costs_only_itself(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pauses, done, ended = Pauses(), list[str](), threading.Event()
+
+    def fail() -> None:
+        msg = "broken"
+        raise RuntimeError(msg)
+
+    def last() -> None:
+        done.append("c")
+        ended.set()
+
+    pauses.begin("c", 0.2, last)
+    pauses.begin("a", 0.01, fail)
+    pauses.begin("b", 0.05, lambda: done.append("early"))
+    pauses.begin("b", 0.1, lambda: done.append("b"))
+    pauses.begin("d", 0.1, lambda: done.append("d"))
+    pauses.end("d")
+    assert ended.wait(30)
+    assert done == ["b", "c"]
+    assert "broken" in caplog.text
+
+
+def test_what_does_nothing_between_turns_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"buffer_on_idle` is 0\.05 and `buffering` is"):
+        ObservationalMemory(scripted(), observation=SOON, buffering=InlineBuffering())
+    with pytest.raises(ConfigurationError, match="buffer_on_idle` is 5 while"):
+        ObservationalMemory(scripted(), observation={"buffer_tokens": False, "buffer_on_idle": 5})
+
+
+@pytest.mark.slow
+def test_a_timer_does_not_keep_a_process_alive() -> None:
+    program = (
+        "from langgraph_om.runtime.jobs.pauses import Pauses\n"
+        "pauses = Pauses(); pauses.begin('a', 600, lambda: None); print('end')"
+    )
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stdout == "end\n", done.stderr

@@ -1,0 +1,252 @@
+"""Search by words: in a conversation, in an archive, by recall's tool and by the user's code."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langgraph.store.memory import InMemoryStore
+
+from langgraph_om import ConfigurationError, ObservationalMemory, SearchHit
+from langgraph_om.archive import MessageArchive, SearchableArchive, SQLAlchemyArchive
+from langgraph_om.archive.sql.search import index
+from support.agents import on_thread, remembering, say, scripted, talk, turns, values
+from support.clock import Clock
+from support.recalling import WALNUTS, index_of, recalled, recalling, system_text, three_threads
+
+NOON = datetime(2026, 3, 15, 12, tzinfo=UTC)
+SAID: list[BaseMessage] = [
+    HumanMessage("The gate code of the flat in Bergen is 4711.", id="gate"),
+    AIMessage("Noted.", id="noted"),
+    HumanMessage("I painted the kitchen with Ana.", id="paint"),
+    HumanMessage("東京で寿司を食べました。", id="sushi"),
+]
+
+
+@pytest.fixture
+def archive() -> Iterator[SQLAlchemyArchive]:
+    with closing(SQLAlchemyArchive("sqlite://")) as archive:
+        for n, (thread, owner) in enumerate((("a1", "ana"), ("a2", "ana"), ("b1", "bob"))):
+            rows = [(str(each.id), each, True) for each in SAID]
+            times = {str(each.id): NOON + timedelta(days=n) for each in SAID}
+            now = NOON + timedelta(days=n)
+            archive.append(
+                thread, owner, rows, after=None, now=now, times=times, title=f"Talk {thread}"
+            )
+        yield archive
+
+
+# --- The tool ------------------------------------------------------------------------------------
+
+
+def test_a_search_without_an_archive_finds_messages_and_observations() -> None:
+    agent = recalling()
+    talk(agent.graph, on_thread(), [WALNUTS, *turns(6)])
+    found = recalled(agent, mode="search", query="allergic to walnuts")
+    assert "cursor walnuts" in found["results"]
+    assert "- observations, observed" in found["results"]
+    assert "- user, " in found["results"]
+    page = recalled(agent, cursor="walnuts", limit=1)
+    assert "walnuts" in page["messages"]
+    only = recalled(agent, mode="search", query="walnuts", role="tool")
+    assert (only["results"], only["count"]) == ("(nothing found)", 0)
+
+
+def test_hits_go_on_page_by_page() -> None:
+    agent = recalling()
+    talk(agent.graph, on_thread(), turns(12))
+    state = values(agent.graph, on_thread())
+    asked: dict[str, Any] = {"mode": "search", "query": "walked miles river", "limit": 3}
+    first = agent.memory.recall(state, on_thread(), **asked)
+    second = agent.memory.recall(state, on_thread(), page=2, **asked)
+    assert first["count"] == 3
+    assert first["hasMore"] is True
+    assert second["page"] == 2
+    assert second["results"] != first["results"]
+    far = agent.memory.recall(state, on_thread(), page=50, **asked)
+    assert (far["count"], far["hasMore"]) == (0, False)
+
+
+def test_a_search_looks_in_one_conversation_where_one_is_named() -> None:
+    with closing(SQLAlchemyArchive("sqlite://")) as archive:
+        agent = three_threads(archive)
+        everywhere = recalled(agent, "work", "ana", mode="search", query="4711")
+        assert "[trip]" in everywhere["results"]
+        assert "[work]" in everywhere["results"]
+        assert "bobs" not in everywhere["results"]
+        for named in ({"threadId": "trip"}, {"cursor": "trip-secret"}):
+            found = recalled(agent, "work", "ana", mode="search", query="4711", **named)
+            assert "[trip]" in found["results"]
+            assert "[work]" not in found["results"]
+        hidden = recalled(agent, "work", "ana", mode="search", query="4711", threadId="bobs")
+        assert "no such conversation" in hidden["error"]
+
+
+def test_words_and_meaning_are_joined_and_what_is_unlike_is_left_out() -> None:
+    store = InMemoryStore(index=index_of())
+    agent = recalling(store=store, retrieval={"vector": True})
+    talk(agent.graph, on_thread(), [*turns(3), WALNUTS, *turns(4, start=4)])
+    assert agent.memory.flush(60)
+    found = recalled(agent, mode="search", query="allergic walnuts", limit=20)
+    assert "score 0.00" not in found["results"]
+    assert found["results"].count("cursor walnuts") == 1
+
+
+def test_the_actor_knows_of_recall_from_the_first_step_of_a_known_user() -> None:
+    with closing(SQLAlchemyArchive("sqlite://")) as archive:
+        agent = recalling(archive=archive, retrieval={"instructions": "Look up bookings."})
+        say(agent.graph, on_thread("new", resource_id="ana"), HumanMessage("Hello.", id="h"))
+        told = system_text(agent.prompts()[-1])
+        assert "Looking up earlier messages" in told
+        assert "Look up bookings." in told
+        say(agent.graph, on_thread("nobodys"), HumanMessage("Hello.", id="h2"))
+        assert "Looking up" not in system_text(agent.prompts()[-1])
+
+
+def test_retrieval_without_an_archive_says_what_can_be_searched(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO, "langgraph_om"):
+        remembering(scripted(), Clock(), retrieval=True)
+    assert "the current thread alone" in caplog.text
+
+
+# --- For users' code -----------------------------------------------------------------------------
+
+
+def test_a_user_searches_all_threads_or_one(archive: SQLAlchemyArchive) -> None:
+    memory = remembering(scripted(), Clock(), archive=archive)
+    found = memory.search("gate code", resource_id="ana")
+    assert {(hit.thread_id, hit.id) for hit in found} == {("a1", "gate"), ("a2", "gate")}
+    (hit,) = memory.search("paintings", thread_id="a2")
+    assert hit == SearchHit(
+        kind="message",
+        id="paint",
+        thread_id="a2",
+        thread_title="Talk a2",
+        role="user",
+        at=NOON + timedelta(days=1),
+        excerpt="I painted the kitchen with Ana.",
+        score=hit.score,
+    )
+    assert 0 < hit.score < 1
+    assert [hit.id for hit in memory.search("寿司", thread_id="a1")] == ["sushi"]
+    assert memory.search("gate", thread_id="b1", resource_id="ana") == []
+    assert len(memory.search("gate", resource_id="ana", limit=1)) == 1
+
+
+@pytest.mark.parametrize("before", ["2026-03-16", "2026-03-16T00:00:00Z", datetime(2026, 3, 16)])  # noqa: DTZ001
+def test_times_are_read_as_elsewhere(archive: SQLAlchemyArchive, before: Any) -> None:
+    memory = remembering(scripted(), Clock(), archive=archive)
+    found = memory.search("gate", resource_id="ana", before=before)
+    assert [hit.thread_id for hit in found] == ["a1"]
+    assert [hit.thread_id for hit in memory.search("gate", resource_id="ana", after=before)] == [
+        "a2"
+    ]
+
+
+async def test_the_same_without_blocking(archive: SQLAlchemyArchive) -> None:
+    memory = remembering(scripted(), Clock(), archive=archive)
+    assert await memory.asearch("gate", resource_id="ana") == memory.search(
+        "gate", resource_id="ana"
+    )
+    assert await memory.athreads("ana") == memory.threads("ana")
+
+
+def test_threads_are_listed_with_titles_and_times(archive: SQLAlchemyArchive) -> None:
+    memory = remembering(scripted(), Clock(), archive=archive)
+    listed = memory.threads("ana")
+    assert [(each.id, each.title) for each in listed] == [("a2", "Talk a2"), ("a1", "Talk a1")]
+    assert listed[1].created == NOON
+    assert [each.id for each in memory.threads("ana", limit=1, page=1)] == ["a1"]
+    assert [each.id for each in memory.threads("ana", before="2026-03-16")] == ["a1"]
+    assert memory.threads("nobody") == []
+
+
+def test_a_conversation_is_searched_without_an_archive() -> None:
+    memory = remembering(scripted(), Clock())
+    assert [hit.id for hit in memory.search("bergen", state=SAID)] == ["gate"]
+    agent = recalling()
+    talk(agent.graph, on_thread(), [WALNUTS, *turns(6)])
+    assert agent.memory.flush(60)
+    talk(agent.graph, on_thread(), turns(4, start=6))
+    state = values(agent.graph, on_thread())
+    kinds = {hit.kind for hit in agent.memory.search("walnuts planning trip", state=state)}
+    assert kinds == {"message", "observations"}
+    snapshot = agent.graph.get_state(on_thread())
+    assert agent.memory.search("walnuts", state=snapshot) == agent.memory.search(
+        "walnuts", state=state
+    )
+    assert memory.search("walnuts", state={"messages": []}) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "`state`"),
+        ({"resource_id": "ana"}, "`archive`"),
+        ({"state": SAID, "before": "soon"}, "`before`"),
+        ({"state": SAID, "limit": -1}, "`limit`"),
+    ],
+)
+def test_what_cannot_be_meant_is_named(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        remembering(scripted(), Clock()).search("x", **options)
+
+
+def test_bad_calls_with_an_archive_are_named(archive: SQLAlchemyArchive) -> None:
+    memory = remembering(scripted(), Clock(), archive=archive)
+    with pytest.raises(ConfigurationError, match="`thread_id` and `resource_id`"):
+        memory.search("x")
+    with pytest.raises(ConfigurationError, match="`query`"):
+        memory.search(3, resource_id="ana")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="`archive`"):
+        ObservationalMemory(scripted()).threads("ana")
+
+
+# --- Archives that cannot search, and SQLite without FTS5 -----------------------------------------
+
+
+class Unsearchable:
+    """An archive of before there was a search."""
+
+    def __init__(self, archive: SQLAlchemyArchive) -> None:
+        self._archive = archive
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "search":
+            raise AttributeError(name)
+        return getattr(self._archive, name)
+
+
+def test_an_archive_without_a_search_is_read(archive: SQLAlchemyArchive) -> None:
+    plain: Any = Unsearchable(archive)
+    assert isinstance(plain, MessageArchive)
+    assert not isinstance(plain, SearchableArchive)
+    memory = remembering(scripted(), Clock(), archive=plain)
+    found = memory.search("gate code", resource_id="ana")
+    assert {(hit.thread_id, hit.id) for hit in found} == {("a1", "gate"), ("a2", "gate")}
+    assert memory.search("gate", thread_id="b1", resource_id="ana") == []
+    assert memory.search("gate", resource_id="ana", role="assistant") == []
+
+
+def test_a_file_serves_with_and_without_fts5(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    url = f"sqlite:///{tmp_path / 'archive.db'}"
+
+    def add_and_find(key: str, *, has_fts5: bool) -> set[str]:
+        monkeypatch.setattr(index, "has_fts5", lambda _: has_fts5)
+        with closing(SQLAlchemyArchive(url)) as archive:
+            said = [(key, HumanMessage(f"walnuts {key}"), True)]
+            archive.append(key, "ana", said, after=None, now=NOON)
+            return {hit.found.key for hit in archive.search("walnuts", resource_id="ana")}
+
+    assert add_and_find("a", has_fts5=True) == {"a"}
+    assert add_and_find("b", has_fts5=False) == {"a", "b"}
+    assert add_and_find("c", has_fts5=True) == {"a", "b", "c"}

@@ -1,0 +1,289 @@
+"""Jobs as runs of a server, which a double stands for; the real one is in tests/examples."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langgraph_om import (
+    ConfigurationError,
+    Executor,
+    ObservationalMemory,
+    ServerBuffering,
+    worker_graph,
+)
+from langgraph_om.archive import SQLAlchemyArchive
+from langgraph_om.testing import executor_conformance
+from support.agents import (
+    Agent,
+    make_agent,
+    of_kind,
+    on_thread,
+    record_of,
+    remembering,
+    say,
+    scripted,
+    turn,
+    turns,
+    uncovered,
+    values,
+)
+from support.clock import Clock
+from support.server_double import ServerDouble, plain_worker
+
+AHEAD = {"buffer_tokens": 80}
+CHECKS = [name for name, _ in executor_conformance(lambda _run: ServerBuffering())]
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> SQLAlchemyArchive:
+    return SQLAlchemyArchive(f"sqlite:///{tmp_path}/memory.db")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CHECKS)
+def test_it_is_an_executor(name: str, archive: SQLAlchemyArchive) -> None:
+    def make(run_job: Callable[[Mapping[str, Any]], Any]) -> Executor:
+        executor = ServerBuffering(client=ServerDouble(plain_worker(archive, run_job)))
+        executor.share(archive)
+        return executor
+
+    dict(executor_conformance(make))[name]()
+
+
+# --- Conversations -------------------------------------------------------------------------------
+
+
+def worker(archive: Any, *, observation: Any = AHEAD, **options: Any) -> ObservationalMemory:
+    """The memory of the worker."""
+    return remembering(scripted(), Clock(), observation=observation, archive=archive, **options)
+
+
+def agent_with(
+    server: ServerDouble, archive: Any, *, observation: Any = AHEAD, **options: Any
+) -> Agent:
+    buffering = ServerBuffering(client=server, **options)
+    return make_agent(
+        "agent", InMemorySaver(), buffering=buffering, observation=observation, archive=archive
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asks", ["sync", "async"])
+async def test_the_worker_does_the_jobs_of_a_conversation(asks: str, archive: Any) -> None:
+    server = ServerDouble(worker_graph(worker(archive)))
+    agent = agent_with(server, archive)
+    for message in turns(9):
+        if asks == "async":
+            await agent.graph.ainvoke({"messages": [message]}, on_thread())
+            assert await agent.memory.aflush(30)
+        else:
+            say(agent.graph, on_thread(), message)
+            assert agent.memory.flush(30)
+        assert uncovered(agent.memory, values(agent.graph, on_thread())) == []
+    assert record_of(agent.graph, on_thread())["log"]
+    assert agent.asked("observer") == 0
+    given = [run["input"]["request"] for run in server.runs_given]
+    assert len(given) > 3
+    assert len({request["cycle_id"] for request in given}) == len(given)
+    run = server.runs_given[0]
+    assert run["assistant_id"] == "om_worker"
+    assert run["metadata"] == {
+        "om_cycle_id": given[0]["cycle_id"],
+        "om_operation": "observation",
+        "om_thread_id": "t",
+        "om_resource_id": None,
+    }
+
+
+def test_a_run_that_comes_again_does_nothing(archive: Any) -> None:
+    server = ServerDouble()
+    agent = agent_with(server, archive)
+    say(agent.graph, on_thread(), turn(1))
+    say(agent.graph, on_thread(), turn(2))
+    (run,) = server.runs_given
+    graph = worker_graph(worker(archive))
+    assert graph.invoke(run["input"])["outcome"] == "done"
+    assert graph.invoke(run["input"]) == {
+        "cycle_id": run["metadata"]["om_cycle_id"],
+        "outcome": "taken",
+    }
+    assert len(of_kind(say(agent.graph, on_thread(), turn(3)), "buffering-end")) == 1
+
+
+def first_job(agent: Agent) -> str:
+    """Talk until a job was sent, and return its id."""
+    for number in range(1, 5):
+        say(agent.graph, on_thread(), turn(number))
+        pending = record_of(agent.graph, on_thread())["pending"]
+        if pending:
+            return str(pending["observation"]["cycle_id"])
+    pytest.fail("no job was sent")
+
+
+@pytest.mark.slow
+def test_a_run_that_is_lost_is_missed_and_sent_again(archive: Any) -> None:
+    server = ServerDouble(worker_graph(worker(archive)), forgets=True)
+    agent = agent_with(server, archive, grace=0.05)
+    first_job(agent)
+    assert len(server.runs_given) == 1
+    time.sleep(0.1)
+    server.forgets = False
+    parts = say(agent.graph, on_thread(), turn(5))
+    assert [own["reason"] for own in of_kind(parts, "buffering-failed")] == ["abandoned"]
+    assert len(server.runs_given) == 2
+    assert agent.memory.flush(30)
+    assert of_kind(say(agent.graph, on_thread(), turn(6)), "buffering-end")
+    assert uncovered(agent.memory, values(agent.graph, on_thread())) == []
+
+
+@pytest.mark.slow
+def test_a_run_that_waits_for_a_free_worker_is_not_lost(archive: Any) -> None:
+    server = ServerDouble()
+    agent = agent_with(server, archive, grace=0.05)
+    cycle_id = first_job(agent)
+    time.sleep(0.1)
+    assert agent.memory.buffering.peek(cycle_id) == "running"
+    assert len(server.runs_given) == 1
+
+
+@pytest.mark.slow
+def test_a_turn_that_waits_takes_a_job_back_that_has_not_begun(
+    archive: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("langgraph_om.runtime.jobs.server._PATIENCE", 0.05)
+    server = ServerDouble()
+    agent = agent_with(server, archive)
+    cycle_id = first_job(agent)
+    assert agent.memory.buffering.wait(cycle_id, 30) is None
+    graph = worker_graph(worker(archive))
+    assert graph.invoke(server.runs_given[0]["input"])["outcome"] == "withdrawn"
+    assert archive.job(cycle_id) is None
+
+
+@pytest.mark.slow
+def test_there_is_room_for_so_many_and_the_turn_goes_on(archive: Any) -> None:
+    server = ServerDouble()
+    agent = agent_with(server, archive, max_pending=1)
+    first_job(agent)
+    parts = [
+        part for number in (1, 2, 3) for part in say(agent.graph, on_thread("u"), turn(number))
+    ]
+    assert "deferred" in {own["reason"] for own in of_kind(parts, "buffering-failed")}
+    assert len(server.runs_given) == 1
+    graph = worker_graph(worker(archive))
+    graph.invoke(server.runs_given[0]["input"])
+    for number in (4, 5):
+        say(agent.graph, on_thread("u"), turn(number))
+    assert len(server.runs_given) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_server_that_is_busy_has_no_room(status: int, archive: Any) -> None:
+    agent = agent_with(ServerDouble(refuses=status), archive)
+    parts = [part for message in turns(4) for part in say(agent.graph, on_thread(), message)]
+    failed = of_kind(parts, "buffering-failed")
+    assert {own["reason"] for own in failed} == {"deferred"}
+    assert record_of(agent.graph, on_thread())["pending"] == {}
+
+
+def test_an_error_of_the_server_is_a_failure_of_the_job(archive: Any) -> None:
+    server = ServerDouble(refuses=500)
+    agent = agent_with(server, archive)
+    parts = [part for message in turns(3) for part in say(agent.graph, on_thread(), message)]
+    failed = of_kind(parts, "buffering-failed")
+    assert {own["error"] for own in failed} == {"the server answered 500"}
+    assert failed[0]["tokensAttempted"] > 0
+    attempt = record_of(agent.graph, on_thread())["attempts"]["observation"]
+    assert attempt["failures"] == len(failed)
+    assert attempt["retry_at_tokens"] > attempt["at_tokens"]
+    assert uncovered(agent.memory, values(agent.graph, on_thread())) == []
+
+
+@pytest.mark.slow
+def test_a_worker_with_other_settings_fails_the_job_by_name(archive: Any) -> None:
+    server = ServerDouble()
+    agent = agent_with(server, archive)
+    first_job(agent)
+    other = worker_graph(worker(archive, timezone="Europe/Berlin"))
+    with pytest.raises(ConfigurationError, match="`timezone`"):
+        other.invoke(server.runs_given[0]["input"])
+    parts = say(agent.graph, on_thread(), turn(7))
+    assert "`timezone`" in of_kind(parts, "buffering-failed")[0]["error"]
+    assert record_of(agent.graph, on_thread())["attempts"]["observation"]["failures"] == 1
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_stopped_leaves_the_job_to_others(archive: Any) -> None:
+    server = ServerDouble()
+    agent = agent_with(server, archive)
+    cycle_id = first_job(agent)
+
+    def stop(request: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        plain_worker(archive, stop).invoke(server.runs_given[0]["input"])
+    ends_at = time.monotonic() + 10
+    while archive.job(cycle_id).state == "running" and time.monotonic() < ends_at:
+        time.sleep(0.01)
+    assert archive.job(cycle_id).state == "expired"
+    graph = worker_graph(worker(archive))
+    assert graph.invoke(server.runs_given[0]["input"])["outcome"] == "done"
+
+
+# --- Pauses --------------------------------------------------------------------------------------
+
+SOON = {"buffer_tokens": 300, "buffer_on_idle": 60}
+
+
+def test_a_pause_is_a_delayed_run_that_a_newer_one_replaces(archive: Any) -> None:
+    server = ServerDouble()
+    agent = agent_with(server, archive, observation=SOON)
+    say(agent.graph, on_thread(), turn(1))
+    say(agent.graph, on_thread("other"), turn(9))
+    say(agent.graph, on_thread(), turn(2))
+    first, other, second = server.runs_given
+    assert first["thread_id"] == second["thread_id"] != other["thread_id"]
+    assert {run["after_seconds"] for run in server.runs_given} == {60}
+    assert {run["multitask_strategy"] for run in server.runs_given} == {"rollback"}
+    assert list(server.waiting.values()) == [other, second]
+    graph = worker_graph(worker(archive, observation=SOON))
+    assert graph.invoke(second["input"])["outcome"] == "done"
+    agent.clock.advance(hours=1)
+    parts = say(agent.graph, on_thread(), turn(3))
+    assert len(of_kind(parts, "buffering-end")) == 1
+    assert agent.asked("observer") == 0
+    chunks = record_of(agent.graph, on_thread())["chunks"]
+    assert [chunk["message_count"] for chunk in chunks] == [4]
+
+
+# --- What is refused -----------------------------------------------------------------------------
+
+
+def test_what_cannot_be_meant_is_refused(archive: Any, caplog: pytest.LogCaptureFixture) -> None:
+    model = scripted()
+    with pytest.raises(ConfigurationError, match="ServerBuffering\\(\\) and there is no `archive`"):
+        ObservationalMemory(model, buffering=ServerBuffering())
+    with pytest.raises(ConfigurationError, match="`memory` has no `archive`"):
+        worker_graph(ObservationalMemory(model))
+    with pytest.raises(ConfigurationError, match="`url` and `client`"):
+        ServerBuffering("http://localhost", client=ServerDouble())
+    with pytest.raises(ConfigurationError, match="`max_pending` is 0"):
+        ServerBuffering(max_pending=0)
+    with pytest.raises(ConfigurationError, match="`grace` is 90; pass half of `lease`"):
+        ServerBuffering(grace=90)
+    with pytest.raises(ConfigurationError, match="has no archive"):
+        ServerBuffering().peek("a")
+    agent = make_agent(
+        "agent", InMemorySaver(), buffering=ServerBuffering(), observation=AHEAD, archive=archive
+    )
+    for message in turns(3):
+        say(agent.graph, on_thread(), message)
+    assert "pass the server's URL" in caplog.text

@@ -1,0 +1,162 @@
+"""At the end of a session everything is observed on request, however little it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langgraph_om import BackgroundBuffering, ConfigurationError, ObservationalMemory
+from langgraph_om.memory import runner_of
+from langgraph_om.testing import ExtractiveObserver
+from support.agents import (
+    DOORS,
+    Agent,
+    make_agent,
+    on_thread,
+    remembering,
+    say,
+    scripted,
+    talk,
+    times_covered,
+    turn,
+    turns,
+    uncovered,
+    values,
+)
+from support.clock import Clock
+
+
+def status(agent: Agent) -> dict[str, Any]:
+    return agent.memory.status(values(agent.graph, on_thread()))["windows"]["active"]["messages"]
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_everything_is_observed_and_the_thread_goes_on(door: str) -> None:
+    agent = make_agent(door, InMemorySaver())
+    talk(agent.graph, on_thread(), turns(3, lookups=("", "1")))
+    before = values(agent.graph, on_thread())["messages"]
+    assert agent.asked("observer") == 0
+    report = agent.memory.observe(agent.graph, on_thread())
+    state = values(agent.graph, on_thread())
+    assert (report.error, report.remaining_tokens) == (None, 0)
+    assert status(agent)["tokens"] == 0
+    assert state["messages"] == before
+    assert times_covered(state["om"], [message.id for message in before]) == [1] * len(before)
+    say(agent.graph, on_thread(), turn(9))
+    assert uncovered(agent.memory, values(agent.graph, on_thread())) == []
+    assert [message.id for message in agent.prompts()[-1]][-1] == "h9"
+
+
+async def test_it_does_not_block_the_loop() -> None:
+    agent = make_agent("agent", InMemorySaver())
+    await agent.graph.ainvoke({"messages": [turn(1)]}, on_thread())
+    report = await agent.memory.aobserve(agent.graph, on_thread())
+    assert report.record == values(agent.graph, on_thread())["om"]
+    assert report.remaining_tokens == 0
+
+
+def test_a_second_time_nothing_is_asked_or_written() -> None:
+    agent = make_agent("agent", InMemorySaver())
+    say(agent.graph, on_thread(), turn(1))
+    agent.memory.observe(agent.graph, on_thread())
+    asked = agent.asked("observer")
+    written = len(list(agent.graph.get_state_history(on_thread())))
+    agent.memory.observe(agent.graph, on_thread())
+    assert agent.asked("observer") == asked
+    assert len(list(agent.graph.get_state_history(on_thread()))) == written
+
+
+def test_what_was_made_ahead_is_put_into_the_log_and_not_asked_for_again() -> None:
+    agent = make_agent(
+        "agent", InMemorySaver(), buffering=BackgroundBuffering(), observation={"buffer_tokens": 80}
+    )
+    talk(agent.graph, on_thread(), turns(2))
+    report = agent.memory.observe(agent.graph, on_thread())
+    state = values(agent.graph, on_thread())
+    assert report.remaining_tokens == 0
+    assert (state["om"]["chunks"], state["om"]["pending"]) == ([], {})
+    ids = [message.id for message in state["messages"]]
+    assert times_covered(state["om"], ids) == [1] * len(ids)
+
+
+def test_the_turns_that_stay_verbatim_do_so() -> None:
+    agent = make_agent("agent", InMemorySaver(), observation={"keep_turns": 1})
+    talk(agent.graph, on_thread(), turns(3))
+    agent.memory.observe(agent.graph, on_thread())
+    shown = agent.memory.llm_input_messages(values(agent.graph, on_thread()))
+    assert [message.id for message in shown][-2:] == ["h2", "h2-answer"]
+    assert "h1" not in [message.id for message in shown]
+
+
+def test_a_failure_is_told_and_can_be_gone_on_from() -> None:
+    is_down = True
+
+    def observer(messages: list[Any]) -> Any:
+        if is_down:
+            msg = "no key"
+            raise ValueError(msg)
+        return ExtractiveObserver().reply(messages)
+
+    agent = make_agent("agent", InMemorySaver(), model=scripted(observer=observer))
+    say(agent.graph, on_thread(), turn(1))
+    first = agent.memory.observe(agent.graph, on_thread())
+    assert "no key" in str(first.error)
+    assert first.remaining_tokens > 0
+    is_down = False
+    again = agent.memory.observe(agent.graph, on_thread())
+    assert (again.error, again.remaining_tokens) == (None, 0)
+
+
+@pytest.mark.parametrize("switch", [{"om_enabled": False}, {"om_read_only": True}])
+def test_with_memory_switched_off_nothing_is_done(switch: dict[str, bool]) -> None:
+    agent = make_agent("agent", InMemorySaver())
+    say(agent.graph, on_thread(), turn(1))
+    before = values(agent.graph, on_thread())["om"]
+    agent.memory.observe(agent.graph, on_thread(**switch))
+    assert values(agent.graph, on_thread())["om"] == before
+    assert agent.asked("observer") == 0
+
+
+def test_a_thread_in_the_middle_of_a_run_is_refused() -> None:
+    agent = make_agent("agent", InMemorySaver())
+    say(agent.graph, on_thread(), turn(1))
+    agent.graph.update_state(on_thread(), {"messages": [turn(2)]}, as_node="__start__")
+    with pytest.raises(ConfigurationError, match="in the middle of a run"):
+        agent.memory.observe(agent.graph, on_thread())
+
+
+# --- Without a graph -----------------------------------------------------------------------------
+
+
+async def test_without_a_graph_the_same_is_observed() -> None:
+    memory = remembering(scripted(), Clock())
+    said = [turn(1), AIMessage("Noted.", id="a1"), turn(2), AIMessage("Fine.", id="a2")]
+    record = memory.step(None, said[:3], thread_id="t").record
+    done = memory.observe_messages(record, said, thread_id="t")
+    assert times_covered(done.record, [message.id for message in said]) == [1] * 4
+    assert [part["type"] for part in done.events].count("data-om-observation-end") == 1
+    awaited = await memory.aobserve_messages(record, said, thread_id="t")
+    assert awaited.record["log"] == done.record["log"]
+
+
+# --- With a shared log ---------------------------------------------------------------------------
+
+
+def test_other_threads_of_the_resource_know_it(tmp_path: Path) -> None:
+    def sharing() -> ObservationalMemory:
+        archive = f"sqlite:///{tmp_path}/memory.db"
+        return remembering(scripted(), Clock(), scope="resource", archive=archive)
+
+    with sharing() as one, sharing() as other:
+        user = {"configurable": {"resource_id": "ada"}}
+        said = [HumanMessage("My flight leaves on Friday.", id="h1"), AIMessage("Ok.", id="a1")]
+        done = one.observe_messages(None, said, thread_id="flights", config=user)
+        assert done.record["outbox"] == []
+        hello = other.step(None, [turn(5)], thread_id="hotels", config=user)
+        assert "flight leaves on Friday" in str(hello.messages[0].content)
+        assert hello.record["others"] == []
+        assert runner_of(other).archive is not None

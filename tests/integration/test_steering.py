@@ -1,0 +1,354 @@
+"""What a person does to the log: remember, forget, correct, pin, unpin, undo."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.tools import InjectedToolCallId, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.prebuilt import InjectedState
+from langgraph.types import Command
+
+from langgraph_om import ConfigurationError, ItemError, ObservationalMemory
+from langgraph_om.core.items.listing import list_items
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import blank_record, write_log
+from langgraph_om.core.wire import MemoryRecord
+from support.agents import (
+    Agent,
+    live_request,
+    make_agent,
+    of_kind,
+    on_thread,
+    say,
+    scripted,
+    talk,
+    turn,
+    turns,
+    values,
+)
+from support.clock import Clock
+from support.groups import day_log, group
+
+DOORS = ("plain", "delta", "agent")
+
+
+def memory() -> ObservationalMemory:
+    return ObservationalMemory(scripted(), clock=Clock())
+
+
+def record(*texts: str, **fields: Any) -> MemoryRecord:
+    texts = texts or (
+        day_log(0, "* 🔴 (09:00) User lives in Lyon", "  * -> since 2020", "* 🟡 (09:05) Tea"),
+        day_log(1, "* 🔴 (10:00) User has a dog", "* 🟢 (10:05) Said hello"),
+    )
+    log = [group(f"g{at}", text, 2 * at, 2 * at + 1) for at, text in enumerate(texts)]
+    return {**blank_record(), "id": "om-1", "thread_id": "t", "log": log, **fields}
+
+
+def log_of(after: MemoryRecord) -> str:
+    return write_log(after["log"])
+
+
+def spans_of(after: MemoryRecord) -> list[list[str]]:
+    return [ends for entry in after["log"] for ends in entry["ranges"]]
+
+
+# --- What each does ------------------------------------------------------------------------------
+
+
+def test_what_a_person_wants_remembered_stands_in_the_log_and_says_so() -> None:
+    after = fold(record(), [memory().remember("User is allergic to nuts")])
+    assert "User is allergic to nuts (noted by a person)" in log_of(after)
+    assert after["log"][-1]["person"] == "remembered"
+    assert after["log"][-1]["tokens"] > 5
+
+
+@pytest.mark.parametrize("day", ["2026-03-01", date(2026, 3, 1)])
+def test_what_is_remembered_of_a_day_stands_under_that_day(day: Any) -> None:
+    after = fold(record(), [memory().remember("Met Ana", date=day)])
+    assert [entry["id"][:2] for entry in after["log"]] == ["g0", "it", "g1"]
+    assert after["log"][1]["text"] == "Date: Mar 1, 2026\n* 🔴 Met Ana (noted by a person)"
+
+
+def test_what_is_forgotten_is_gone_with_what_belongs_to_it_and_its_messages_stay_covered() -> None:
+    before = record()
+    after = fold(before, [memory().forget("user LIVES in   lyon")])
+    assert "Lyon" not in log_of(after)
+    assert "since 2020" not in log_of(after)
+    assert "Tea" in log_of(after)
+    assert spans_of(after) == spans_of(before)
+    last = fold(record(day_log(0, "* 🔴 Only this")), [memory().forget("only this")])
+    assert log_of(last) == ""
+    assert spans_of(last) == [["t0", "t1"]]
+
+
+def test_a_correction_keeps_day_mark_and_time_and_says_who_made_it() -> None:
+    after = fold(record(), [memory().correct("lives in Lyon", "User lives in Ghent")])
+    assert "Lyon" not in log_of(after)
+    own = next(entry for entry in after["log"] if entry.get("person"))
+    assert own["text"] == (
+        "Date: Mar 1, 2026\n* 🔴 (09:00) User lives in Ghent (corrected by a person)"
+    )
+    assert own["sources"] == [["t0", "t1"]]  # still leads to the messages
+
+
+def test_a_pinned_item_keeps_every_byte_and_can_be_unpinned() -> None:
+    pinned = fold(record(), [memory().pin("has a dog")])
+    own = next(entry for entry in pinned["log"] if entry.get("person"))
+    assert own["text"] == "Date: Mar 2, 2026\n* 🔴 (10:00) User has a dog"
+    assert not any(e.get("person") for e in fold(pinned, [memory().unpin("has a dog")])["log"])
+    with pytest.raises(ItemError, match="not pinned"):
+        fold(record(), [memory().unpin("has a dog")])
+
+
+def test_an_item_is_named_by_its_id_too() -> None:
+    items = {item.words: item.id for item in list_items(record()["log"])}
+    for name in (items["Tea"], f"#{items['Tea']}"):
+        assert "Tea" not in log_of(fold(record(), [memory().forget(name)]))
+
+
+def test_two_items_of_the_same_words_have_ids_of_their_own() -> None:
+    twice = record(day_log(0, "* 🔴 Same", "* 🔴 Same", "* 🔴 Other"))
+    first, second, _ = (item.id for item in list_items(twice["log"]))
+    assert second == f"{first}-2"
+    assert log_of(fold(twice, [memory().forget(second)])).count("Same") == 1
+
+
+def test_all_words_of_an_item_name_it_though_another_one_has_them_too() -> None:
+    after = fold(record(day_log(0, "* 🔴 Tea", "* 🔴 Tea with milk")), [memory().forget("tea")])
+    assert log_of(after) == "Date: Mar 1, 2026\n* 🔴 Tea with milk"
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        ("User", r"2 items match 'User'.*\n  [0-9a-f]{8}  2026-03-01: User lives in Lyon"),
+        ("User lives in Paris", r"no item matches .*closest are:\n  [0-9a-f]{8}  2026-03-01: User"),
+        ("zebra", "the log has no item like it"),
+    ],
+)
+def test_an_item_that_cannot_be_told_is_an_error_with_candidates(item: str, said: str) -> None:
+    with pytest.raises(ItemError, match=said):
+        fold(record(), [memory().forget(item)])
+    with pytest.raises(ItemError, match=said):
+        memory().forget(item, state={"om": record(), "messages": []})
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda own: own.remember("  "),
+        lambda own: own.remember("x", date="yesterday"),
+        lambda own: own.forget(""),
+        lambda own: own.correct("Tea", " \n"),
+        lambda own: own.pin(None),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_at_once(ask: Any) -> None:
+    with pytest.raises(ConfigurationError, match="pass a"):
+        ask(memory())
+
+
+def test_lines_of_a_text_stay_one_item() -> None:
+    after = fold(record(), [memory().remember("Three rules:\n- be kind\nDate: Mar 9, 2026")])
+    [item] = list_items([after["log"][-1]])
+    assert item.words.startswith("Three rules: (noted by a person)\n  - be kind")
+    assert fold(after, [memory().forget(item.id)])["log"] == record()["log"]
+
+
+def test_what_waits_in_a_chunk_is_found_too() -> None:
+    waiting = group("c", day_log(2, "* 🔴 User lives in Lyon", "* 🟡 Rain"), 4, 5)
+    chunk: Any = {
+        "id": "c", "cycle_id": "c", "groups": [waiting], "tokens": waiting["tokens"],
+        "message_count": 2, "message_tokens": 9, "digest": "", "current_task": None,
+        "suggested_response": None, "thread_title": None, "created_at": "",
+    }  # fmt: skip
+    before = record(day_log(0, "* 🔴 Tea"), chunks=[chunk])
+    after = fold(before, [memory().correct("Lyon", "User lives in Ghent")])
+    assert "Lyon" not in write_log(after["chunks"][0]["groups"])
+    assert after["chunks"][0]["groups"][0]["ranges"] == [["t4", "t5"]]
+    assert "Ghent" in log_of(after)
+
+
+# --- Undoing -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda own: own.remember("User is allergic to nuts"),
+        lambda own: own.forget("lives in Lyon"),
+        lambda own: own.correct("lives in Lyon", "User lives in Ghent"),
+        lambda own: own.pin("has a dog"),
+    ],
+)
+def test_each_act_can_be_undone_and_done_again(act: Any) -> None:
+    own, before = memory(), record()
+    done = fold(before, [act(own)])
+    undone = fold(done, [own.undo()])
+    assert sorted(i.id for i in list_items(undone["log"])) == sorted(
+        i.id for i in list_items(before["log"])
+    )
+    assert not any(entry.get("person") for entry in undone["log"])
+    again = fold(undone, [own.undo(undone["steered"][-1]["id"])])
+    assert log_of(again) == log_of(done)
+
+
+def test_acts_on_the_same_item_are_undone_one_after_the_other() -> None:
+    own = memory()
+    acts = [own.pin("lives in Lyon"), own.correct("lives in Lyon", "Lives in Ghent")]
+    after = fold(fold(record(), acts), [own.forget("Ghent")])
+    for shown in ("Lives in Ghent (corrected", "User lives in Lyon", "User lives in Lyon"):
+        after = fold(after, [own.undo()])
+        assert shown in log_of(after)
+    with pytest.raises(ItemError, match="nothing to undo"):
+        fold(after, [own.undo()])
+
+
+def test_what_was_changed_since_cannot_be_undone_and_says_so() -> None:
+    own = memory()
+    after = fold(record(), [own.pin("has a dog"), own.unpin("has a dog")])
+    rewritten = fold(after, [{"log": record("* other")["log"]}])
+    with pytest.raises(ItemError, match="changed since"):
+        fold(rewritten, [own.undo()])
+    with pytest.raises(ItemError, match="no act 'act-1'"):
+        fold(rewritten, [own.undo("act-1")])
+
+
+def test_an_act_that_is_folded_twice_counts_once() -> None:
+    update = memory().forget("Tea")
+    once = fold(record(), [update])
+    assert fold(once, [update]) == once
+    noted = memory().remember("x")
+    assert log_of(fold(record(), [noted, noted])).count("noted by") == 1
+
+
+# --- In a graph ----------------------------------------------------------------------------------
+
+
+def talked(door: Any, **options: Any) -> Agent:
+    agent = make_agent(door, InMemorySaver(), **options)
+    talk(agent.graph, on_thread(), turns(8))
+    return agent
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_update_state_steers_what_the_actor_is_shown(door: Any) -> None:
+    agent = talked(door)
+    agent.graph.update_state(on_thread(), {"om": agent.memory.remember("User is left-handed")})
+    parts = say(agent.graph, on_thread(), turn(8))
+    prompt = "".join(str(message.content) for message in agent.prompts()[-1])
+    assert "User is left-handed (noted by a person)" in prompt
+    [told] = of_kind(parts, "steering")
+    assert told["action"] == "remember"
+    assert "left-handed" in told["after"]
+    assert not of_kind(say(agent.graph, on_thread(), turn(9)), "steering")  # told once
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_mistake_in_update_state_leaves_the_thread_as_it_is(door: Any) -> None:
+    agent = talked(door)
+    before = values(agent.graph, on_thread())["om"]
+    with pytest.raises(ItemError):
+        agent.graph.update_state(on_thread(), {"om": agent.memory.forget("zebra")})
+    assert values(agent.graph, on_thread())["om"] == before
+    assert of_kind(say(agent.graph, on_thread(), turn(8)), "status")
+
+
+def test_forks_keep_their_own() -> None:
+    agent = talked("plain")
+    fork = agent.graph.get_state(on_thread()).config
+    agent.graph.update_state(on_thread(), {"om": agent.memory.remember("Only here")})
+    assert "Only here" in write_log(values(agent.graph, on_thread())["om"]["log"])
+    agent.graph.update_state(fork, {"om": agent.memory.remember("Only there")})
+    now = write_log(values(agent.graph, on_thread())["om"]["log"])
+    assert "Only there" in now
+    assert "Only here" not in now
+
+
+def test_a_tool_steers_by_a_command_and_answers_what_it_cannot_do() -> None:
+    own: list[ObservationalMemory] = []
+
+    @tool
+    def note(
+        text: str,
+        state: Annotated[dict[str, Any], InjectedState],
+        tool_call_id: Annotated[str, InjectedToolCallId],
+    ) -> Any:
+        """Remember, or forget what begins with a minus."""
+        try:
+            is_less = text.startswith("-")
+            update = own[0].forget(text[1:], state=state) if is_less else own[0].remember(text)
+        except ItemError as error:
+            return str(error)
+        answer = ToolMessage("done", tool_call_id=tool_call_id)
+        return Command(update={"om": update, "messages": [answer]})
+
+    def actor(messages: list[Any]) -> AIMessage:
+        request = live_request(messages)
+        if not isinstance(messages[-1], ToolMessage) and "note " in request.text:
+            text = request.text.partition("note ")[2]
+            return AIMessage("", tool_calls=[{"name": "note", "args": {"text": text}, "id": "c"}])
+        return AIMessage(f"ok: {messages[-1].text}")
+
+    from langchain.agents import create_agent  # noqa: PLC0415
+
+    from langgraph_om import ObservationalMemoryMiddleware  # noqa: PLC0415
+
+    own.append(memory())
+    graph = create_agent(
+        scripted(actor=actor),
+        tools=[note],
+        middleware=[ObservationalMemoryMiddleware(own[0])],
+        checkpointer=InMemorySaver(),
+    )
+
+    def ask(text: str) -> Any:
+        return graph.invoke({"messages": [("user", text)]}, on_thread())  # type: ignore[call-overload]
+
+    assert "Likes tea" in write_log(ask("note Likes tea")["om"]["log"])
+    assert "no item matches 'coffee'" in ask("note -coffee")["messages"][-2].text
+    assert write_log(ask("note -likes tea")["om"]["log"]) == ""
+
+
+# --- With a shared log ---------------------------------------------------------------------------
+
+
+def test_threads_that_share_a_log_share_what_a_person_did() -> None:
+    agent = make_agent("plain", InMemorySaver(), scope="resource", archive="sqlite://")
+    one, other = (on_thread(name, resource_id="ana") for name in ("one", "other"))
+    talk(agent.graph, one, turns(8))
+    agent.graph.update_state(one, {"om": agent.memory.remember("Ana is allergic to nuts")})
+    agent.graph.update_state(one, {"om": agent.memory.correct("number 0", "Trip 0 is off")})
+    say(agent.graph, one, turn(8))
+    say(agent.graph, other, turn(30))
+    prompt = "".join(str(message.content) for message in agent.prompts()[-1])
+    assert "Ana is allergic to nuts (noted by a person)" in prompt
+    assert "Trip 0 is off (corrected by a person)" in prompt
+    assert "trip number 0" not in prompt
+    say(agent.graph, other, turn(31))
+    agent.graph.update_state(other, {"om": agent.memory.forget("allergic")})
+    say(agent.graph, other, turn(32))
+    say(agent.graph, one, turn(9))
+    record = values(agent.graph, one)["om"]
+    assert "allergic" not in write_log(record["log"])
+    assert record["outbox"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("evict", [False, True])
+def test_what_a_person_did_survives_reflections_of_a_long_talk(*, evict: bool) -> None:
+    agent = make_agent("plain", InMemorySaver(), log=150, archive="sqlite://", evict=evict)
+    talk(agent.graph, on_thread(), turns(8))
+    agent.graph.update_state(on_thread(), {"om": agent.memory.pin("number 1 ")})
+    agent.graph.update_state(on_thread(), {"om": agent.memory.remember("Ana is left-handed")})
+    before = values(agent.graph, on_thread())["om"]
+    kept = [entry for entry in before["log"] if entry.get("person")]
+    talk(agent.graph, on_thread(), turns(20, start=8))
+    after = values(agent.graph, on_thread())["om"]
+    assert after["generation"] > before["generation"] + 1
+    assert [entry for entry in after["log"] if entry.get("person")] == kept

@@ -1,0 +1,368 @@
+"""Titles of threads: made after the first answer, renewed by the Observer, or set by a person."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langgraph_om import (
+    BackgroundBuffering,
+    ConfigurationError,
+    InlineBuffering,
+    ObservationalMemory,
+    ParallelBuffering,
+)
+from langgraph_om.cli.main import main
+from langgraph_om.core.record.fold import fold
+from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
+from langgraph_om.web import memory_app
+from support.agents import (
+    DOORS,
+    MIDDLEWARE,
+    Agent,
+    make_agent,
+    of_kind,
+    on_thread,
+    record_of,
+    say,
+)
+from support.clock import Clock
+
+SLOW = pytest.mark.slow
+each_door = pytest.mark.parametrize(
+    "door",
+    [
+        pytest.param(door, marks=() if door in ("plain", "agent", "middleware") else SLOW)
+        for door in DOORS
+    ],
+)
+CONFIG = on_thread("t", resource_id="ann")
+ASKED = HumanMessage("Which tent is best for the Vosges in March?", id="q1")
+WORDS = "Which tent is best for the Vosges in…"
+TITLE = "<thread-title>Tents for the Vosges</thread-title>"
+
+
+def model(title: Any = TITLE, **replies: Any) -> ScriptedChatModel:
+    replies.setdefault("observer", ExtractiveObserver().reply)
+    replies.setdefault("actor", "A tunnel tent.")
+    return ScriptedChatModel(title=title, **replies)
+
+
+def agent(door: str = "agent", title: Any = TITLE, **options: Any) -> Agent:
+    options = {"thread_title": True, "buffering": InlineBuffering(), **options}
+    replies = options.pop("replies", {})
+    return make_agent(door, InMemorySaver(), model=model(title, **replies), **options)
+
+
+def questions(of: Agent) -> list[str]:
+    return [str(call["messages"][-1].content) for call in of.model.calls if call["role"] == "title"]
+
+
+def client(app: Any) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://memory.test")
+
+
+def title_of(of: Agent, thread: Any = CONFIG) -> str | None:
+    found: str | None = record_of(of.graph, thread)["thread_title"]
+    return found
+
+
+# --- Made ----------------------------------------------------------------------------------------
+
+
+@each_door
+@pytest.mark.parametrize("buffering", [InlineBuffering, BackgroundBuffering])
+def test_a_thread_has_a_title_after_its_first_answer(door: str, buffering: Any) -> None:
+    asking = agent(door, buffering=buffering())
+    parts = say(asking.graph, CONFIG, ASKED)
+    asking.memory.flush()
+    parts += say(asking.graph, CONFIG, HumanMessage("And for two?", id="q2"))
+    asking.memory.flush()
+    parts += say(asking.graph, CONFIG, HumanMessage("Thanks.", id="q3"))
+    assert title_of(asking) == "Tents for the Vosges"
+    assert [data["newTitle"] for data in of_kind(parts, "thread-update")] == [title_of(asking)]
+    assert len(questions(asking)) == 1
+    assert "Which tent is best" in questions(asking)[0]
+    assert "A tunnel tent." in questions(asking)[0]
+    assert "And for two?" not in questions(asking)[0]
+
+
+def test_a_graph_that_buffers_in_its_own_node_titles_with_the_next_step() -> None:
+    asking = agent("plain", buffering=ParallelBuffering())
+    say(asking.graph, CONFIG, ASKED)
+    say(asking.graph, CONFIG, HumanMessage("And for two?", id="q2"))
+    assert title_of(asking) == "Tents for the Vosges"
+
+
+@pytest.mark.parametrize("door", ["agent", *MIDDLEWARE])
+def test_no_turn_is_needed_after_the_answer_where_memory_has_a_last_step(door: str) -> None:
+    asking = agent(door)
+    say(asking.graph, CONFIG, ASKED)
+    assert title_of(asking) == "Tents for the Vosges"
+
+
+async def test_a_title_is_made_without_a_graph_and_without_blocking_the_loop() -> None:
+    memory = ObservationalMemory(
+        model(), thread_title=True, buffering=InlineBuffering(), clock=Clock()
+    )
+    said: list[BaseMessage] = [ASKED, AIMessage("A tunnel tent.", id="a1")]
+    result = await memory.astep(None, said, thread_id="t", final=True)
+    assert result.record["thread_title"] == "Tents for the Vosges"
+
+
+def test_a_turn_does_not_wait_for_the_title(tmp_path: Any) -> None:
+    slow = ScriptedChatModel(title=TITLE, observer=ExtractiveObserver().reply, delay=0.3)
+    asking = make_agent(
+        "agent", InMemorySaver(), model=model(), observed_by=slow, thread_title=True,
+        archive=f"sqlite:///{tmp_path / 'a.db'}", buffering=BackgroundBuffering(),
+    )  # fmt: skip
+    say(asking.graph, CONFIG, ASKED)
+    assert title_of(asking) is None
+    assert [thread.title for thread in asking.memory.threads("ann")] == [WORDS]
+    asking.memory.flush()
+    assert [thread.title for thread in asking.memory.threads("ann")] == ["Tents for the Vosges"]
+
+
+def test_a_title_has_a_model_and_instructions_of_its_own_that_the_run_may_choose() -> None:
+    other = model("<thread-title>Zelte</thread-title>")
+    options = {
+        "model": lambda config: other,
+        "instructions": lambda config: f"Write {config['configurable']['language']}.",
+    }
+    asking = agent(thread_title=options)
+    config = on_thread("t", language="German")
+    say(asking.graph, config, ASKED)
+    assert title_of(asking, config) == "Zelte"
+    assert "Write German." in str(other.calls[0]["messages"][-1].content)
+    assert questions(asking) == []
+
+
+def test_what_a_hook_redacts_is_in_no_question_and_no_title() -> None:
+    def hide(messages: list[BaseMessage], about: Any) -> list[BaseMessage]:
+        assert about["thread_id"] == "t"
+        return [m.model_copy(update={"content": "[hidden]"}) for m in messages]
+
+    hooks = {"before_observation": hide, "after_observation": lambda text, about: text.upper()}
+    asking = agent(hooks=hooks)
+    say(asking.graph, CONFIG, ASKED)
+    assert "[hidden]" in questions(asking)[0]
+    assert "Vosges" not in questions(asking)[0]
+    assert title_of(asking) == "TENTS FOR THE VOSGES"
+
+
+@pytest.mark.parametrize(
+    ("answer", "title"),
+    [
+        ('"Tents for the Vosges"', "Tents for the Vosges"),
+        ("Title: **Tents**", "Tents"),
+        ("<think>hm</think>\n<thread-title>Tents</thread-title>", "Tents"),
+        ("I would take a tunnel tent, since in March there can be storms in the Vosges.", None),
+        ("One\nTwo", None),
+        ("", None),
+    ],
+)
+def test_only_a_title_is_taken_for_one(answer: str, title: str | None) -> None:
+    asking = agent(title=answer)
+    say(asking.graph, CONFIG, ASKED)
+    assert title_of(asking) == title
+
+
+def test_a_failed_question_is_harmless_counted_nowhere_and_asked_again_a_few_times() -> None:
+    asking = agent(title=RuntimeError("no key"), hooks={"on_observation_end": print})
+    parts = []
+    for number in range(6):
+        parts += say(asking.graph, CONFIG, HumanMessage(f"Which tent? {number}", id=f"q{number}"))
+    record = record_of(asking.graph, CONFIG)
+    assert record["attempts"] == {}
+    assert len(questions(asking)) == 3
+    assert {part["type"] for part in parts} == {"data-om-status"}
+    assert asking.memory.status(asking.graph.get_state(CONFIG))["windows"]
+
+
+def test_a_title_that_comes_late_goes_over_no_other() -> None:
+    asking = agent()
+    say(asking.graph, CONFIG, ASKED)
+    record = record_of(asking.graph, CONFIG)
+    late = {
+        "type": "titled",
+        "by": "memory",
+        "id": "x",
+        "title": "Late",
+        "at": record["title"]["at"],
+    }
+    started = {"type": "title-asked", "cycle_id": "x", "at": record["title"]["at"]}
+    assert fold(record, [started, late])["thread_title"] == "Tents for the Vosges"
+
+
+def test_what_the_observer_suggests_renews_the_title() -> None:
+    answer = (
+        "<observations>\n* 🔴 (09:00) User plans a hike\n</observations>\n"
+        "<thread-title>Hiking in spring</thread-title>"
+    )
+    asking = agent(observation={"message_tokens": 60, "buffer_tokens": False},
+                   replies={"observer": answer})  # fmt: skip
+    parts = []
+    for number in range(6):
+        text = f"{ASKED.content} And what about number {number} of my list?"
+        parts += say(asking.graph, CONFIG, HumanMessage(text, id=f"q{number}"))
+    assert title_of(asking) == "Hiking in spring"
+    updates = [(data.get("oldTitle"), data["newTitle"]) for data in of_kind(parts, "thread-update")]
+    assert ("Tents for the Vosges", "Hiking in spring") in updates
+
+
+# --- Set by a person -----------------------------------------------------------------------------
+
+
+@each_door
+def test_a_person_s_title_stays_and_says_so(door: str) -> None:
+    answer = (
+        "<observations>\n* 🔴 (09:00) User plans a hike\n</observations>\n"
+        "<thread-title>Hiking in spring</thread-title>"
+    )
+    asking = agent(door, observation={"message_tokens": 60, "buffer_tokens": False},
+                   replies={"observer": answer})  # fmt: skip
+    say(asking.graph, CONFIG, ASKED)
+    asking.graph.update_state(CONFIG, {"om": asking.memory.set_title("  My\ntent ")})
+    parts = []
+    for number in range(6):
+        text = f"{ASKED.content} And what about number {number} of my list?"
+        parts += say(asking.graph, CONFIG, HumanMessage(text, id=f"p{number}"))
+    assert record_of(asking.graph, CONFIG)["log"]
+    assert title_of(asking) == "My tent"
+    assert record_of(asking.graph, CONFIG)["title"]["by"] == "person"
+    assert [data["newTitle"] for data in of_kind(parts, "thread-update")] == ["My tent"]
+
+
+def test_a_person_s_title_is_kept_by_the_archive_and_given_back_to_memory(tmp_path: Any) -> None:
+    asking = agent(archive=f"sqlite:///{tmp_path / 'a.db'}")
+
+    def listed() -> list[str | None]:
+        return [thread.title for thread in asking.memory.threads("ann")]
+
+    say(asking.graph, CONFIG, ASKED)
+    assert listed() == ["Tents for the Vosges"]
+    asking.graph.update_state(CONFIG, {"om": asking.memory.set_title("My tent")})
+    say(asking.graph, CONFIG, HumanMessage("And for two?", id="q2"))
+    assert listed() == ["My tent"]
+    asking.graph.update_state(CONFIG, {"om": asking.memory.set_title(None)})
+    say(asking.graph, CONFIG, HumanMessage("And for three?", id="q3"))
+    assert title_of(asking) == "Tents for the Vosges"
+    assert len(questions(asking)) == 2
+
+
+def test_without_the_option_a_person_may_set_and_remove_a_title(tmp_path: Any) -> None:
+    asking = agent(thread_title=False, archive=f"sqlite:///{tmp_path / 'a.db'}")
+    say(asking.graph, CONFIG, ASKED)
+    assert title_of(asking) is None
+    assert questions(asking) == []
+    for title in ("My tent", None):
+        asking.graph.update_state(CONFIG, {"om": asking.memory.set_title(title)})
+        say(asking.graph, CONFIG, HumanMessage(f"And {title}?", id=f"q{title}"))
+        assert [thread.title for thread in asking.memory.threads("ann")] == [title]
+
+
+def test_another_thread_that_observes_this_one_keeps_a_person_s_title(tmp_path: Any) -> None:
+    answer = """<observations>
+<thread id="{id}">
+Date: Mar 2, 2026
+* 🔴 (09:00) User plans a hike
+<thread-title>Hiking in spring</thread-title>
+</thread>
+</observations>"""
+
+    def observe(messages: list[BaseMessage]) -> str:
+        text = str(messages[-1].content)
+        if '<thread id="' not in text:
+            return "<observations>\n* 🔴 (09:00) User says hello\n</observations>"
+        return answer.format(id=text.split('<thread id="')[1].split('"', maxsplit=1)[0])
+
+    asking = agent(
+        scope="resource", archive=f"sqlite:///{tmp_path / 'a.db'}", obscure_thread_ids=False,
+        observation={"message_tokens": 100, "buffer_tokens": False},
+        replies={"observer": observe, "actor": "It depends on the wind. " * 40},
+    )  # fmt: skip
+    first, second = on_thread("one", resource_id="ann"), on_thread("two", resource_id="ann")
+    say(asking.graph, first, ASKED)
+    asking.graph.update_state(first, {"om": asking.memory.set_title("My tent")})
+    say(asking.graph, first, HumanMessage("And for two?", id="q2"))
+    parts = []
+    for number in range(4):
+        parts += say(asking.graph, second, HumanMessage(f"Hello {number} " * 9, id=f"b{number}"))
+    log = record_of(asking.graph, second)["log"]
+    assert any("plans a hike" in group["text"] for group in log)
+    titles = {thread.id: thread.title for thread in asking.memory.threads("ann")}
+    assert titles["one"] == "My tent"
+    assert "Hiking in spring" not in [data["newTitle"] for data in of_kind(parts, "thread-update")]
+    say(asking.graph, first, HumanMessage("So?", id="q3"))
+    assert title_of(asking, first) == "My tent"
+
+
+def test_a_fork_keeps_its_own_title() -> None:
+    asking = agent()
+    say(asking.graph, CONFIG, ASKED)
+    before = asking.graph.get_state(CONFIG).config
+    asking.graph.update_state(CONFIG, {"om": asking.memory.set_title("Mine")})
+    say(asking.graph, CONFIG, HumanMessage("And for two?", id="q2"))
+    fork = asking.graph.update_state(before, None)
+    assert asking.graph.get_state(fork).values["om"]["thread_title"] == "Tents for the Vosges"
+    assert title_of(asking, fork) == "Tents for the Vosges"
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "x" * 121, 3])
+def test_what_is_no_title_is_refused(text: Any) -> None:
+    with pytest.raises(ConfigurationError, match="`text` is"):
+        ObservationalMemory(model(), clock=Clock()).set_title(text)
+
+
+@pytest.mark.parametrize("value", [None, 1, "yes", {"modle": "x"}, {"instructions": 3}])
+def test_what_is_no_setting_is_refused(value: Any) -> None:
+    with pytest.raises(ConfigurationError, match="`thread_title"):
+        ObservationalMemory(model(), thread_title=value)
+
+
+# --- Shown ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("title", [TITLE, RuntimeError("no key")])
+async def test_lists_show_the_title_and_until_then_the_first_words(
+    tmp_path: Any, capsys: pytest.CaptureFixture[str], title: Any
+) -> None:
+    archive = f"sqlite:///{tmp_path / 'a.db'}"
+    asking = agent("middleware", title, archive=archive, retrieval=True)
+    said = "Tents for the Vosges" if title is TITLE else WORDS
+    say(asking.graph, CONFIG, ASKED)
+    state = asking.graph.get_state(CONFIG)
+    assert [thread.title for thread in asking.memory.threads("ann")] == [said]
+    listed = asking.memory.recall(state, CONFIG, mode="threads")
+    assert f"**{said}**" in listed["threads"]
+    assert said in asking.memory.view(state).to_html()
+    assert said in str(asking.memory.view(state))
+    assert main(["list", "--archive", archive, "--resource", "ann"]) == 0
+    assert said in capsys.readouterr().out
+    async with client(memory_app(asking.memory, graph=asking.graph)) as web:
+        assert f'<a href="memory/t">{said}</a>' in (await web.get("/memory")).text
+        assert said in (await web.get("/memory/t")).text
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Hello", "Hello"),
+        ("  two\n\nlines  ", "two lines"),
+        (
+            "one two three four five six seven eight nine",
+            "one two three four five six seven eight…",
+        ),
+        ("x" * 300, "x" * 60 + "…"),
+        ("in the end, " * 9, "in the end, in the end, in the…"),
+        ([{"type": "image_url", "image_url": {"url": "data:,"}}], None),
+    ],
+)
+def test_the_first_words_are_short(text: Any, words: str | None) -> None:
+    asking = agent(title=RuntimeError("no key"))
+    say(asking.graph, CONFIG, HumanMessage(text))
+    assert record_of(asking.graph, CONFIG).get("title", {}).get("words") == words

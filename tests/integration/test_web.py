@@ -1,0 +1,185 @@
+"""Memories as pages of a web application."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from langgraph_om import ConfigurationError
+from langgraph_om.core.items.listing import list_items
+from langgraph_om.web import memory_app
+from support.agents import Agent, make_agent, on_thread, talk, turns, values
+
+OURS = {"sec-fetch-site": "same-origin"}
+THREAD = "trip/1 ö"
+
+
+@pytest.fixture
+def agent() -> Agent:
+    agent = make_agent("agent", InMemorySaver())
+    talk(agent.graph, on_thread(THREAD), turns(8))
+    return agent
+
+
+def client(app: Any) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://memory.test")
+
+
+async def test_a_page_for_each_thread(agent: Agent) -> None:
+    async with client(memory_app(agent.memory, graph=agent.graph)) as web:
+        listed = await web.get("/memory")
+        assert 'href="memory/trip%2F1%20%C3%B6"' in listed.text
+        page = await web.get("/memory/trip%2F1%20%C3%B6")
+        assert page.status_code == 200
+        assert "trip number 0" in page.text
+        assert "<form" not in page.text
+        assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
+        assert page.headers["cache-control"] == "no-store"
+        assert (await web.post("/memory/trip%2F1%20%C3%B6", headers=OURS)).status_code == 405
+        assert "No observations yet" in (await web.get("/memory/new")).text
+
+
+async def test_a_person_changes_what_is_remembered(agent: Agent) -> None:
+    place = f"/memory/{THREAD}"
+    async with client(memory_app(agent.memory, graph=agent.graph, edit=True)) as web:
+
+        async def send(**form: str) -> httpx.Response:
+            return await web.post(place, data=form, headers=OURS)
+
+        def log() -> str:
+            groups = values(agent.graph, on_thread(THREAD))["om"]["log"]
+            return "\n".join(group["text"] for group in groups)
+
+        done = await send(action="remember", text="Likes <b>tea</b>")
+        assert done.status_code == 303
+        assert "Likes <b>tea</b> (noted by a person)" in log()
+        page = await web.get(done.headers["location"])
+        assert "Likes &lt;b&gt;tea&lt;/b&gt;" in page.text
+        [item, *_] = list_items(values(agent.graph, on_thread(THREAD))["om"]["log"])
+        assert f'value="{item.id}"' in page.text
+        await send(action="correct", item=item.id, text="User stays at home")
+        assert "User stays at home (corrected" in log()
+        await send(action="undo")
+        assert "stays at home" not in log()
+        await send(action="forget", item="tea")
+        assert "tea" not in log()
+        for form, said in (
+            ({"action": "forget", "item": "zebra"}, "no item matches"),
+            ({"action": "drop"}, "pass remember"),
+        ):
+            failed = await send(**form)
+            assert failed.status_code == 400
+            assert said in failed.text
+        assert (await send(action="remember", text="x" * 70_000)).status_code == 413
+
+
+async def test_a_person_names_a_thread(agent: Agent) -> None:
+    place = f"/memory/{THREAD}"
+    async with client(memory_app(agent.memory, graph=agent.graph, edit=True)) as web:
+        page = (await web.get(place)).text
+        assert 'value="title"' in page
+        assert "Let memory name it" not in page
+        await web.post(place, data={"action": "title", "text": "Cork & on"}, headers=OURS)
+        assert values(agent.graph, on_thread(THREAD))["om"]["thread_title"] == "Cork & on"
+        assert ">Cork &amp; on</a>" in (await web.get("/memory")).text
+        page = (await web.get(place)).text
+        assert "Memory of Cork &amp; on</h1>" in page
+        assert 'value="untitle"' in page
+        failed = await web.post(place, data={"action": "title", "text": " "}, headers=OURS)
+        assert (failed.status_code, "not blank" in failed.text) == (400, True)
+        await web.post(place, data={"action": "untitle"}, headers=OURS)
+        assert values(agent.graph, on_thread(THREAD))["om"]["thread_title"] is None
+    async with client(memory_app(agent.memory, graph=agent.graph)) as web:
+        assert 'value="title"' not in (await web.get(place)).text
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"sec-fetch-site": "same-origin"}, 303),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "same-site", "origin": "http://memory.test"}, 403),
+        ({"origin": "http://memory.test"}, 303),
+        ({"origin": "http://evil.test"}, 403),
+        ({"origin": "null"}, 403),
+        ({}, 403),
+    ],
+)
+async def test_a_form_of_another_site_changes_nothing(
+    agent: Agent, headers: dict[str, str], code: int
+) -> None:
+    before = values(agent.graph, on_thread(THREAD))["om"]
+    async with client(memory_app(agent.memory, graph=agent.graph, edit=True)) as web:
+        form = {"action": "remember", "text": "x"}
+        answer = await web.post(f"/memory/{THREAD}", data=form, headers=headers)
+    assert answer.status_code == code
+    assert (values(agent.graph, on_thread(THREAD))["om"] == before) is (code == 403)
+
+
+async def test_who_may_see_what_is_asked_for_each_request(agent: Agent) -> None:
+    async def authorize(request: Any, thread: str | None) -> bool:
+        return request.headers.get("user") == "ana" and thread is not None
+
+    app = memory_app(agent.memory, graph=agent.graph, edit=True, authorize=authorize)
+    async with client(app) as web:
+        assert (await web.get(f"/memory/{THREAD}", headers={"user": "ana"})).status_code == 200
+        assert (await web.get("/memory", headers={"user": "ana"})).status_code == 403
+        refused = await web.post(f"/memory/{THREAD}", data={"action": "undo"}, headers=OURS)
+        assert refused.status_code == 403
+        assert "trip number" not in refused.text
+
+
+async def test_it_is_mounted_below_a_path_and_asks_a_server(agent: Agent) -> None:
+    snapshot = agent.graph.get_state(on_thread(THREAD))
+
+    class Threads:
+        async def search(self, **_: Any) -> list[Any]:
+            return [{"thread_id": "t"}, {"thread_id": "u", "extracted": {"title": "Tents"}}]
+
+        async def get_state(self, _: str) -> Any:
+            return {"values": snapshot.values}
+
+        async def get_history(self, _: str, **__: Any) -> Any:
+            return [{"values": snapshot.values, "created_at": snapshot.created_at}]
+
+    server = type("Client", (), {"threads": Threads()})()
+    app = Starlette(routes=[Mount("/admin", memory_app(agent.memory, client=server))])
+    async with client(app) as web:
+        listed = (await web.get("/admin/memory")).text
+        assert '<a href="memory/t">t</a>' in listed
+        assert '<a href="memory/u">Tents</a>' in listed
+        assert "trip number 0" in (await web.get("/admin/memory/t?history")).text
+
+
+async def test_it_is_mounted_into_fastapi_beside_its_own_routes(agent: Agent) -> None:
+    fastapi = pytest.importorskip("fastapi")
+    app = fastapi.FastAPI()
+    app.mount("/admin", memory_app(agent.memory, graph=agent.graph, edit=True))
+
+    @app.get("/memory")
+    def own() -> str:
+        return "own"
+
+    place = "/admin/memory/trip%2F1%20%C3%B6"
+    async with client(app) as web:
+        assert (await web.get("/memory")).json() == "own"
+        listed = await web.get("/admin/memory")
+        assert 'href="memory/trip%2F1%20%C3%B6"' in listed.text
+        assert "trip number 0" in (await web.get(place)).text
+        done = await web.post(
+            place, data={"action": "remember", "text": "Darjeeling"}, headers=OURS
+        )
+        assert done.status_code == 303
+        assert "Darjeeling" in (await web.get(done.headers["location"])).text
+
+
+def test_what_cannot_be_shown_is_refused(agent: Agent) -> None:
+    with pytest.raises(ConfigurationError, match="no checkpointer"):
+        memory_app(agent.memory, graph=make_agent("agent").graph)
+    with pytest.raises(ConfigurationError, match="both given"):
+        memory_app(agent.memory, graph=agent.graph, client=object())

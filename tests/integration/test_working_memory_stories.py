@@ -1,0 +1,145 @@
+"""What working memory is for, told as short conversations of a scripted agent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
+from pydantic import BaseModel, Field
+
+from langgraph_om import ObservationalMemory, WorkingMemory, create_memory_agent
+from langgraph_om.testing import ScriptedChatModel
+
+
+class Story:
+    """An agent that writes what a test says, and what it was shown before each answer."""
+
+    def __init__(self, working: WorkingMemory, updates: Sequence[Any]) -> None:
+        self.working, self.store = working, InMemoryStore()
+        replies: list[Any] = []
+        for number, memory in enumerate(updates):
+            if memory is not None:
+                call = {"name": "update_working_memory", "id": f"u{number}"}
+                replies.append(AIMessage("", tool_calls=[{**call, "args": {"memory": memory}}]))
+            replies.append("ok")
+        self.model = ScriptedChatModel(replies)
+        memory = ObservationalMemory(self.model, working_memory=working)
+        self.graph = create_memory_agent(
+            self.model, memory=memory, checkpointer=InMemorySaver(), store=self.store
+        )
+
+    def say(self, text: str, thread: str = "t", user: str = "sam") -> str:
+        """Run a turn; return the block that its first call was shown."""
+        before = len(self.model.calls)
+        config: Any = {"configurable": {"thread_id": thread, "resource_id": user}}
+        self.graph.invoke({"messages": [HumanMessage(text)]}, config)
+        messages: list[BaseMessage] = self.model.calls[before]["messages"]
+        [block] = [m.text for m in messages if "<working-memory>" in m.text]
+        return block.split("<working-memory>\n")[1].split("\n</working-memory>")[0]
+
+
+def profile(name: str = "", place: str = "", zone: str = "") -> str:
+    lines = [f"- Name: {name}", f"- Location: {place}", f"- Timezone: {zone}"]
+    return "\n".join(["# User Profile", *(line.rstrip() for line in lines)])
+
+
+def test_a_profile_fills_step_by_step_and_is_retained() -> None:
+    steps = [profile("Sam", "Berlin"), profile("Sam", "Berlin", "CET"), None, None]
+    story = Story(WorkingMemory(profile()), steps)
+    assert story.say("My name is Sam and I am from Berlin") == profile()
+    assert story.say("I am normally on CET") == profile("Sam", "Berlin")
+    assert story.say("What do you know?") == profile("Sam", "Berlin", "CET")
+    assert story.say("And now?", thread="another") == profile("Sam", "Berlin", "CET")
+
+
+def test_a_short_block_and_a_paragraph_are_templates_too() -> None:
+    for template in (
+        "User facts:\n- Name:\n- Favourite colour:\n- Topic:",
+        "Keep one short paragraph with what matters: name, goal, task.",
+    ):
+        story = Story(WorkingMemory(template), ["Sam wants to sail to Gotland.", None])
+        assert story.say("I am Sam, and I want to sail to Gotland.") == template
+        assert story.say("Well?") == "Sam wants to sail to Gotland."
+
+
+class Task(BaseModel):
+    title: str
+    done: bool = False
+
+
+class Board(BaseModel):
+    project: str | None = None
+    tasks: list[Task] = Field(default_factory=list)
+
+
+def test_a_list_of_tasks_grows_is_ticked_off_and_shrinks() -> None:
+    milk, bread = {"title": "Milk"}, {"title": "Bread"}
+    updates = [
+        {"project": "Weekend", "tasks": [milk]},
+        {"tasks": [milk, bread]},
+        {"tasks": [{**milk, "done": True}, bread]},
+        {"tasks": [bread], "project": None},
+        None,
+    ]
+    story = Story(WorkingMemory(schema=Board), updates)
+    shown = [json.loads(story.say(f"turn {number}")) for number in range(5)]
+    assert shown == [
+        {},
+        {"project": "Weekend", "tasks": [milk]},
+        {"project": "Weekend", "tasks": [milk, bread]},
+        {"project": "Weekend", "tasks": [{**milk, "done": True}, bread]},
+        {"tasks": [bread]},
+    ]
+
+
+async def test_a_program_writes_first_and_in_between() -> None:
+    working = WorkingMemory("# Patient\n- Name:\n- Allergies:")
+    story = Story(working, [None, None])
+    await working.aput(story.store, "sam", "# Patient\n- Name: Sam\n- Allergies: penicillin")
+    assert "penicillin" in story.say("Which allergies do I have?")
+    text = await working.aget(story.store, "sam")
+    await working.aupdate(story.store, "sam", f"{text}, ibuprofen")
+    assert "penicillin, ibuprofen" in story.say("And now?")
+
+
+def test_users_do_not_see_each_other() -> None:
+    story = Story(WorkingMemory(profile()), [profile("Sam"), None])
+    story.say("I am Sam.")
+    assert story.say("Who am I?", thread="u", user="ann") == profile()
+
+
+@pytest.mark.parametrize("scope", ["resource", "thread"])
+def test_another_thread_shares_it_or_not(scope: Any) -> None:
+    story = Story(WorkingMemory(profile(), scope=scope), [profile("Sam"), None])
+    story.say("I am Sam.", thread="one")
+    known = profile("Sam") if scope == "resource" else profile()
+    assert story.say("Who am I?", thread="two") == known
+
+
+def test_a_thread_that_changes_the_scope_keeps_what_it_was_shown_until_then() -> None:
+    saver, store = InMemorySaver(), InMemoryStore()
+    config: Any = {"configurable": {"thread_id": "t", "resource_id": "sam"}}
+
+    def run(scope: Any) -> Any:
+        working = WorkingMemory(profile(), scope=scope)
+        model = ScriptedChatModel("ok")
+        graph = create_memory_agent(
+            model,
+            memory=ObservationalMemory(model, working_memory=working),
+            checkpointer=saver,
+            store=store,
+        )
+        graph.invoke({"messages": [HumanMessage("Hi")]}, config)
+        return graph.get_state(config).values.get("working_memory")
+
+    WorkingMemory(profile()).put(store, "sam", profile("Sam"))
+    assert run("resource") == profile("Sam")
+    assert run("thread") == profile("Sam")
+    WorkingMemory(profile()).put(store, "sam", profile("Samuel"))
+    assert run("thread") == profile("Sam")
+    assert run("resource") == profile("Samuel")

@@ -1,0 +1,191 @@
+"""What a person pinned or wrote is changed by nobody else (law 15), whatever the Reflector says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any, Literal
+
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from langgraph_om.core.cycles.reflection import reflect_cycle
+from langgraph_om.core.effects import AskModel, Storage, StorageReply
+from langgraph_om.core.items.listing import list_items
+from langgraph_om.core.items.protect import keep_protected
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.shared_log import apply_changes, diff_record, make_blank_log
+from langgraph_om.core.wire import Group, MemoryRecord, SharedLog
+from langgraph_om.memory import ObservationalMemory
+from langgraph_om.testing import ScriptedChatModel, drive
+from support.clock import Clock
+from support.flows import NOW, conversation, setup, texts
+from support.groups import day_log, group
+from support.words import Words
+
+PERSON = ObservationalMemory(ScriptedChatModel(), clock=Clock(), token_counter=Words())
+WORDS = ("user", "lives", "in", "Ghent", "tea", "3", "cats", "Rex", "because", '"quoted"', "咖啡")
+
+phrases = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join)
+lines = st.builds(
+    lambda bullet, mark, text, below: "\n".join([f"{bullet}{mark}{text}", *below]),
+    st.sampled_from(("* ", "* ", "- ", "")),
+    st.sampled_from(("🔴 ", "🟡 (09:12) ", "🟢 ", "✅ ", "")),
+    phrases,
+    st.sampled_from(([], [], ["  * -> below"])),
+)
+
+
+@st.composite
+def logs(draw: st.DrawFn, *, threads: str = "t") -> list[Group]:
+    groups: list[Group] = []
+    for at in range(draw(st.integers(1, 4))):
+        items = draw(st.lists(lines, min_size=1, max_size=4))
+        parts = [day_log(2 * at, *items)]
+        if draw(st.booleans()):
+            parts.append(day_log(2 * at + 1, *draw(st.lists(lines, min_size=1, max_size=2))))
+        thread = draw(st.sampled_from(threads))
+        groups.append(group(f"g{at}", "\n\n".join(parts), 2 * at, 2 * at + 1, thread))
+    return groups
+
+
+acts = st.lists(
+    st.tuples(
+        st.sampled_from(("remember", "pin", "pin", "correct", "forget", "unpin")),
+        st.integers(0, 30),
+        phrases,
+    ),
+    max_size=5,
+)
+
+
+def do(record: MemoryRecord, wanted: list[tuple[str, int, str]]) -> MemoryRecord:
+    """Do what a person wants, item by item of what is there then."""
+    for action, number, words in wanted:
+        items = list_items(record["log"])
+        if action == "remember":
+            record = fold(record, [PERSON.remember(words)])
+        elif items:
+            item = items[number % len(items)]
+            if action == "unpin" and "person" not in item.group:
+                continue
+            given_ = (item.id, words) if action == "correct" else (item.id,)
+            record = fold(record, [getattr(PERSON, action)(*given_)])
+    return record
+
+
+def protected(log: list[Group]) -> list[Group]:
+    return [entry for entry in log if entry.get("person")]
+
+
+def hostile(draw: Any, call: AskModel) -> str:
+    """What a Reflector may say: it drops and rewrites all it can, and says what it was not told."""
+    days = "\n".join(day_log(at, f"* 🔴 {draw(phrases)}") for at in range(draw(st.integers(0, 6))))
+    return str(
+        draw(
+            st.sampled_from(
+                (
+                    "drop 1-999",
+                    "1+2+3: * x",
+                    "1: * 🔴 y\n2: * 🔴 z\ndrop 3-9",
+                    f"<observations>\n{days}\n</observations>",
+                    "<observations>\n* gone\n</observations>",
+                    texts(call)[1],
+                    "",
+                )
+            )
+        )
+    )
+
+
+def ranges(log: list[Group]) -> Counter[tuple[str, str]]:
+    return Counter((ends[0], ends[1]) for entry in log for ends in entry["ranges"])
+
+
+@pytest.mark.parametrize("scope", ["thread", "resource"])
+@pytest.mark.parametrize("form", ["edits", "rewrite"])
+@settings(deadline=None, max_examples=12)
+@given(data=st.data())
+def test_no_reflection_changes_what_a_person_pinned_or_wrote(
+    form: Literal["edits", "rewrite"], scope: Literal["thread", "resource"], data: st.DataObject
+) -> None:
+    config = replace(setup(form=form), scope=scope)
+    record, window = conversation()
+    log = data.draw(logs(threads="t" if scope == "thread" else "tu"))
+    record = do(fold(record, [{"log": log, "scope": scope, "thread_id": "t"}]), data.draw(acts))
+    before = protected(record["log"])
+    asked: list[AskModel] = []
+
+    def answer(call: AskModel | Storage) -> str | StorageReply:
+        if isinstance(call, Storage):  # for the lease on a shared log
+            return StorageReply("mine")
+        asked.append(call)
+        return hostile(data.draw, call)
+
+    run = drive(reflect_cycle(config, record, window, NOW), answer)
+    after = fold(record, [run.events])
+    event("reflected" if after["generation"] else "failed")
+    assert protected(after["log"]) == before
+    assert set(ranges(after["log"])) <= set(ranges(record["log"]))
+    starts = {first for first, _ in ranges(record["log"])}
+    assert min(starts, default="") == min((f for f, _ in ranges(after["log"])), default="")
+    for call in asked:  # nor is it asked to
+        for entry in before:
+            alone = entry["text"].partition("\n")[2]
+            others = "\n".join(e["text"] for e in record["log"] if not e.get("person"))
+            if len(alone) > 20 and alone not in others:
+                assert alone not in texts(call)[1]
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.data())
+def test_whatever_an_event_holds_the_record_keeps_a_persons_items(data: st.DataObject) -> None:
+    record, _ = conversation()
+    record = do(fold(record, [{"log": data.draw(logs())}]), data.draw(acts))
+    before = protected(record["log"])
+    written = data.draw(logs())
+    forged = [{**entry, "text": "* forged"} for entry in before if data.draw(st.booleans())]
+    kept = keep_protected(record["log"], [*written, *forged])  # type: ignore[list-item]
+    assert protected(kept) == before
+    assert keep_protected(record["log"], kept) == kept
+
+
+@settings(deadline=None, max_examples=20)
+@given(logs(), acts)
+def test_all_that_a_person_did_can_be_undone(
+    log: list[Group], wanted: list[tuple[str, int, str]]
+) -> None:
+    record, _ = conversation()
+    record = fold(record, [{"log": log}])
+    done = do(record, wanted)
+    assert ranges(done["log"]) == ranges(log)
+    for _ in done.get("steered", []):
+        done = fold(done, [PERSON.undo()])
+    assert Counter(i.id for i in list_items(done["log"])) == Counter(i.id for i in list_items(log))
+    assert not protected(done["log"])
+    assert ranges(done["log"]) == ranges(log)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.data())
+def test_a_shared_log_takes_in_what_a_person_did_though_another_thread_was_faster(
+    data: st.DataObject,
+) -> None:
+    log = data.draw(logs(threads="tu"))
+    threads: Any = {key: {"cursor": [f"{key}9"], "hints": {}} for key in "tu"}
+    shared: SharedLog = {**make_blank_log(), "log": log, "threads": threads}
+    record, _ = conversation()
+    mine = {"log": log, "scope": "resource", "resource_id": "r", "thread_id": "t", "revision": 1}
+    record = fold(record, [mine])
+    done = do(record, data.draw(acts))
+    if data.draw(st.booleans()):  # another thread has had the log rewritten meanwhile
+        new = [{**entry, "id": f"n{at}"} for at, entry in enumerate(data.draw(logs()))]
+        shared = {**shared, "generation": 1, "log": new}  # type: ignore[typeddict-item]
+    after = apply_changes(shared, done["outbox"])
+    assert apply_changes(after, done["outbox"]) == after
+    texts_of = Counter(entry["text"] for entry in protected(after["log"]))
+    assert texts_of == Counter(entry["text"] for entry in protected(done["log"]))
+    synced = fold(done, [[diff_record(done, after, 2, done["outbox"])]])
+    assert synced["log"] == after["log"]
+    assert synced["outbox"] == []

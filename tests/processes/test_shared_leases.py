@@ -1,0 +1,93 @@
+"""Processes that are killed while they work on a shared log: another takes over, not before."""
+
+from __future__ import annotations
+
+import signal
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from langgraph_om import SQLAlchemyArchive
+from langgraph_om.core.cycles.shared import log_lease
+from support.clock import START
+from support.processes.checks import start
+from support.processes.shared_worker import USER, hang, lease_agent
+from support.processes.workers import Place
+from support.savers import open_saver
+from support.shared_world import Agent, check_thread, extractive, said, sharing
+
+LEASE = 2.0
+
+
+def fill(archive: SQLAlchemyArchive, thread: str, turns: int) -> None:
+    """Have a thread that nobody has observed."""
+    for number in range(turns):
+        asked = said(thread, number)
+        told = AIMessage("Noted.", id=f"{asked.id}.a")
+        after = f"{thread}.h{number - 1}.a" if number else None
+        rows = [(str(each.id), each, True) for each in (asked, told)]
+        archive.append(thread, USER, rows, after=after, now=START)
+
+
+def prepare(archive: SQLAlchemyArchive, saver: Any, operation: str) -> None:
+    """Have something to do."""
+    if operation == "others":
+        fill(archive, "noisy", 70)
+        return
+    agent = Agent(sharing(archive, observation={"message_tokens": 100}), saver)
+    for number in range(4):
+        for _ in range(4):
+            agent.say(f"t{number}")
+
+
+def is_done(archive: SQLAlchemyArchive, operation: str) -> bool:
+    log, _ = archive.load_record(USER)
+    if operation == "reflection":
+        return log is not None and log["generation"] == 1
+    return log is not None and "noisy" in {group["thread_id"] for group in log["log"]}
+
+
+@pytest.mark.parametrize(
+    ("operation", "buffering"),
+    [("others", "inline"), ("reflection", "inline"), ("others", "background")],
+)
+def test_work_on_a_shared_log_is_taken_over_from_who_was_killed(
+    place: Place, operation: str, buffering: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_lease, "LEASE_SECONDS", LEASE)  # `lease_agent` sets it, in processes
+    place = replace(place, lease=LEASE, buffering=buffering)
+    role = "observer" if operation == "others" else "reflector"
+    with open_saver(place.saver, place.checkpoints) as saver:
+        model = extractive()
+        agent = lease_agent(place, saver, operation, model)
+        archive: Any = agent.memory.archive
+        prepare(archive, saver, operation)
+        worker = start(hang, place, operation)
+        until = time.monotonic() + 60
+        while not place.noted("asked") and time.monotonic() < until:
+            time.sleep(0.05)
+        time.sleep(1.5 * LEASE)
+
+        def turn(thread: str) -> int:
+            agent.say(thread)
+            agent.memory.flush(30)
+            return sum(call["role"] == role for call in model.calls)
+
+        assert turn("second") == 0, "who has the lease keeps it while it is at work"
+        assert worker.is_alive()
+        worker.kill()
+        worker.join(30)
+        assert worker.exitcode == -signal.SIGKILL
+        assert place.noted("asked") == [role]
+        time.sleep(1.5 * LEASE)
+        assert turn("third") > 0, "nobody holds it any more"
+        agent.say("third")
+        assert is_done(archive, operation)
+        for thread in ("second", "third"):
+            agent.say(thread)
+            check_thread(agent, thread)
+        agent.memory.close()
+        archive.close()

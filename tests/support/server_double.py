@@ -1,0 +1,102 @@
+"""What stands for a LangGraph server: its client, whose runs are carried out in threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from langgraph_om.core.wire import JobRequest
+from langgraph_om.integrations.server.worker_graph import build_worker
+from langgraph_om.memory import runner_of
+from langgraph_om.runtime.jobs.worker import JobLease
+from support.agents import remembering, scripted
+from support.clock import Clock
+
+
+class RefusedError(Exception):
+    """An answer of the server that is none."""
+
+    def __init__(self, status_code: int) -> None:
+        super().__init__(f"the server answered {status_code}")
+        self.status_code = status_code
+
+
+@dataclass
+class ServerDouble:
+    """A synchronous client of a server that has one graph.
+
+    Args:
+        graph: The worker's graph; `None`: no run ever begins.
+    """
+
+    graph: Any = None
+    refuses: int | None = None
+    """The status with which it answers instead of starting a run."""
+    forgets: bool = False
+    """Whether it loses runs before they begin."""
+    runs_given: list[dict[str, Any]] = field(default_factory=list)
+    waiting: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The runs that have not ended, by their ids."""
+
+    @property
+    def runs(self) -> ServerDouble:
+        return self
+
+    @property
+    def threads(self) -> ServerDouble:
+        return self
+
+    def create(self, thread_id: str | None, assistant_id: str, **options: Any) -> None:
+        if self.refuses is not None:
+            raise RefusedError(self.refuses)
+        run = {"thread_id": thread_id, "assistant_id": assistant_id, **options}
+        self.runs_given.append(run)
+        if self.forgets:
+            return
+        run_id = uuid4().hex
+        if thread_id is not None:
+            for known in [
+                key for key, old in self.waiting.items() if old["thread_id"] == thread_id
+            ]:
+                del self.waiting[known]
+        self.waiting[run_id] = run
+        if self.graph is not None and not options.get("after_seconds"):
+            thread = threading.Thread(target=self.begin, args=[run_id], daemon=True)
+            thread.start()
+            thread.join()  # so that no test waits for it
+
+    def begin(self, run_id: str) -> Any:
+        """Carry a run out, and return what it came to."""
+        run = self.waiting[run_id]
+        try:
+            return self.graph.invoke(run["input"], {"configurable": {"run_id": run_id}})
+        finally:
+            self.waiting.pop(run_id, None)
+
+    def search(self, *, metadata: Mapping[str, Any], **options: Any) -> list[dict[str, Any]]:
+        if self.refuses is not None:
+            raise RefusedError(self.refuses)
+        return [
+            {"thread_id": run_id}
+            for run_id, run in list(self.waiting.items())
+            if metadata.items() <= run["metadata"].items()
+        ]
+
+
+def plain_worker(
+    archive: Any, run_job: Callable[[Mapping[str, Any]], Any], lease: float = 120.0
+) -> Any:
+    """A worker's graph that does jobs by a function."""
+    runner = runner_of(remembering(scripted(), Clock()))
+
+    def make_work(request: JobRequest, config: Any) -> Any:
+        def flow() -> Iterator[Any]:
+            yield from ()
+            return run_job(request)
+
+        return flow(), runner.context(config)
+
+    return build_worker(make_work, lambda sender: JobLease(archive, lease, sender))

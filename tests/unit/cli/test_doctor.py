@@ -1,0 +1,110 @@
+"""What the doctor says: one test for each advice, and none where nothing is wrong."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from langgraph_om.cli.doctor import Diagnosis, diagnose
+from langgraph_om.core.record.record import blank_record
+from langgraph_om.core.record.window import open_window
+from langgraph_om.memory import ObservationalMemory
+from support.groups import day_log, group
+from support.words import Words
+
+NOW = datetime(2026, 3, 3, 9, 0, tzinfo=UTC)
+THRESHOLDS = ObservationalMemory(
+    "default",
+    observation={"message_tokens": 200, "buffer_tokens": False},
+    reflection={"observation_tokens": 100},
+).thresholds
+
+
+def ask(messages: list[BaseMessage] | None = None, **fields: Any) -> Diagnosis:
+    log = [group("g", day_log(0, "* 🔴 User lives in Lyon", "* 🟡 Tea"))]
+    record: Any = {**blank_record(), "id": "om", "thread_id": "t", "log": log, **fields}
+    said = messages or [HumanMessage("hello there", id="m1")]
+    window = open_window(record, said, Words())
+    return diagnose(record, said, window, THRESHOLDS, Words(), now=NOW)
+
+
+def kinds(found: Diagnosis) -> list[str]:
+    return [advice.kind for advice in found.advice]
+
+
+def attempt(**fields: Any) -> dict[str, Any]:
+    return {"failures": 0, "at_tokens": 1, "retry_at_tokens": 2, **fields}
+
+
+def answers(cached: int, count: int = 6) -> list[BaseMessage]:
+    usage: Any = {
+        "input_tokens": 4000,
+        "output_tokens": 1,
+        "total_tokens": 4001,
+        "input_token_details": {"cache_read": cached},
+    }
+    return [AIMessage("ok", id=f"a{at}", usage_metadata=usage) for at in range(count)]
+
+
+def test_a_healthy_memory_gets_no_advice_and_its_costs_are_told() -> None:
+    found = ask()
+    assert kinds(found) == []
+    assert found.sections.keys() == {"instructions", "observations", "reminder", "messages"}
+    assert all(found.sections.values())
+    assert found.cache_hits is None
+
+
+def test_failures() -> None:
+    found = ask(attempts={"observation": attempt(failures=3, error="no key")})
+    assert kinds(found) == ["failures"]
+    assert "no key (3 in a row)" in found.advice[0].text
+    assert kinds(ask(attempts={"observation": attempt(error="lost: restart")})) == []
+
+
+def test_a_turn_that_was_ended() -> None:
+    trip = {"operation": "observation", "reason": "no key", "last_message": None}
+    assert kinds(ask(tripwire=trip)) == ["tripwire"]
+
+
+def test_duplicates() -> None:
+    twice = [group("g", day_log(0, "* 🔴 Tea", "* 🟡 (09:00) tea", "* other"))]
+    found = ask(log=twice)
+    assert kinds(found) == ["duplicate"]
+    assert "2 times: 'Tea'" in found.advice[0].text
+
+
+def test_a_task_that_nobody_spoke_of_for_a_week() -> None:
+    old = {**group("g", "* x"), "observed_at": "2026-02-20T09:00:00+00:00"}
+    assert kinds(ask(log=[old], current_task="Book a flat")) == ["stale-hint"]
+    assert kinds(ask(current_task="Book a flat")) == []
+
+
+def test_a_cache_that_is_rarely_hit() -> None:
+    assert kinds(ask(answers(100))) == ["cache"]
+    assert kinds(ask(answers(3000))) == []
+    assert kinds(ask(answers(0, count=2))) == []  # too few to tell
+    assert ask(answers(3000)).cache_hits == 0.75
+
+
+def test_more_than_half_of_the_room_is_pinned() -> None:
+    pinned = {**group("p", "* pinned"), "person": "pinned", "tokens": 60}
+    found = ask(log=[pinned])
+    assert kinds(found) == ["pinned"]
+    assert "60 of 100 tokens" in found.advice[0].text
+    assert kinds(ask(log=[{**pinned, "tokens": 40}])) == []
+
+
+def test_a_log_that_reflections_leave_too_large() -> None:
+    assert kinds(ask(attempts={"reflection": attempt(still_large=3)})) == ["large-log"]
+
+
+def test_items_without_a_day() -> None:
+    undated = [group("g", "\n".join(f"* item {at}" for at in range(6)))]
+    assert kinds(ask(log=undated)) == ["undated"]
+
+
+def test_a_message_that_fills_the_window() -> None:
+    large: list[BaseMessage] = [HumanMessage("word " * 150, id="m1")]
+    assert kinds(ask(large)) == ["large-message"]

@@ -1,0 +1,198 @@
+"""A memory as a page: what is on it, and that no text becomes markup."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from langgraph_om import ObservationalMemory
+from langgraph_om.core.page.page import render_memory_view, render_page
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import blank_record
+from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.testing import ScriptedChatModel
+from support.groups import day_log, group
+
+PERSON = ObservationalMemory(ScriptedChatModel())
+LOG = [
+    group("g0", day_log(0, "* 🔴 (09:00) User lives in Lyon", "  * -> since 2020"), 0, 1),
+    group("g1", day_log(1, "* 🟡 (10:00) Tea", "* ✅ Done"), 2, 3),
+]
+
+
+class Reader(HTMLParser):
+    """Reads a page as a browser would: its tags, their attributes, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in {"meta", "input"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] != ["style"]:
+            self.text += data
+
+
+def record(**fields: Any) -> MemoryRecord:
+    return {**blank_record(), "id": "om-1", "thread_id": "t", "log": LOG, **fields}  # type: ignore[typeddict-item]
+
+
+def page_of(own: MemoryRecord, **options: Any) -> str:
+    status: Any = PERSON.status({"om": own, "messages": []})
+    return render_page(render_memory_view(own, status, **options), "memory")
+
+
+def test_the_log_stands_by_day_with_times_sub_items_and_messages() -> None:
+    text = Reader(page_of(record())).text
+    for said in ("Mar 1, 2026", "09:00", "User lives in Lyon", "→ since 2020", "messages t0:t1"):
+        assert said in text
+    assert text.index("Mar 1") < text.index("Lyon") < text.index("Mar 2") < text.index("Tea")
+
+
+def test_both_windows_say_how_full_they_are() -> None:
+    attributes = Reader(page_of(record())).attributes
+    assert [value for name, value in attributes if name == "aria-label"][:2] == [
+        "messages",
+        "observations",
+    ]
+    assert ("aria-valuemax", "30000") in attributes
+
+
+def test_what_a_person_did_is_marked_and_listed() -> None:
+    own = fold(record(), [PERSON.correct("Lyon", "User lives in Ghent"), PERSON.pin("Tea")])
+    text = Reader(page_of(own)).text
+    assert "User lives in Ghentcorrected by a person" in text
+    assert "Corrected: User lives in Lyon → User lives in Ghent" in text
+    assert "Teapinned" in text
+
+
+def test_failures_hints_and_costs_are_told_and_absent_ones_are_not() -> None:
+    attempt = {"failures": 2, "at_tokens": 1, "retry_at_tokens": 2, "error": "no key"}
+    usage = {"calls": 3, "inputTokens": 4567, "outputTokens": 8}
+    own = record(
+        attempts={"observation": attempt}, usage={"observation": usage}, current_task="Ask Ana"
+    )
+    text = Reader(page_of(own)).text
+    assert "Observing messages failed: no key (2 in a row)" in text
+    assert "4,567" in text
+    assert "Ask Ana" in text
+    calm = Reader(page_of(record())).text
+    assert not any(word in calm for word in ("failed", "cost", "Current task", "Generation "))
+
+
+def test_a_restart_is_no_failure() -> None:
+    attempt = {"failures": 0, "at_tokens": 1, "retry_at_tokens": 2, "error": "lost: restarted"}
+    assert "lost" not in Reader(page_of(record(attempts={"observation": attempt}))).text
+
+
+def test_generations_show_what_each_changed() -> None:
+    before = record()
+    after = record(generation=1, log=[group("n", day_log(0, "* 🔴 User lives in Ghent"), 0, 3)])
+    page = page_of(after, history=[after, before])
+    assert 'class="cut">-* 🔴 (09:00) User lives in Lyon<' in page
+    assert 'class="add">+* 🔴 User lives in Ghent<' in page
+
+
+def test_a_page_runs_nothing_and_asks_for_nothing_from_elsewhere() -> None:
+    page = page_of(record())
+    read = Reader(page)
+    assert read.open == []
+    assert not {"script", "link", "img", "iframe", "object"} & set(read.tags)
+    assert not any(name.startswith("on") or name in {"src", "href"} for name, _ in read.attributes)
+    assert "default-src 'none'" in page.replace("&#x27;", "'")
+    assert "url(" not in page
+    assert "prefers-color-scheme: dark" in page.replace(
+        "prefers-color-scheme:", "prefers-color-scheme: "
+    ).replace("  ", " ")
+
+
+def test_a_shared_log_names_its_threads() -> None:
+    groups = [group("a", "* one", thread="a"), group("b", "* two", thread="b")]
+    text = Reader(page_of(record(scope="resource", resource_id="u", log=groups))).text
+    assert text.index("Thread a") < text.index("one") < text.index("Thread b") < text.index("two")
+
+
+HOSTILE = st.one_of(
+    st.sampled_from(
+        (
+            "<script>x</script>",
+            "</style><script>",
+            '" onload="x',
+            "'><img src=x onerror=y>",
+            "<!--",
+            "]]>",
+            "&lt;b&gt;",
+            "\x00\x1b[31m",
+            "\ud800",
+            "\u202eabc",
+            "</details></div></body>",
+        )
+    ),
+    st.text(max_size=20),
+)
+PLAIN = Reader(page_of(record()))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(HOSTILE, min_size=6, max_size=6))
+def test_no_text_becomes_markup(texts: list[str]) -> None:
+    told, task, title, thread, resource, error = texts
+    log = [group(told or "g", f"Date: {told}\n* 🔴 {told}\n{told}", thread=thread)]
+    attempt = {"failures": 1, "at_tokens": 1, "retry_at_tokens": 2, "error": error}
+    own = record(
+        log=log,
+        current_task=task,
+        thread_title=title,
+        thread_id=thread,
+        resource_id=resource,
+        attempts={"observation": attempt},
+        tripwire={"operation": "observation", "reason": error, "last_message": None},
+    )
+    own = fold(own, [PERSON.remember(f"x{told}")])
+    page = page_of(own, history=[own, record()])
+    read = Reader(page)
+    assert read.open == []
+    allowed = set(PLAIN.tags) | {"dl", "dt", "dd", "b", "s", "details", "summary", "pre", "time"}
+    assert set(read.tags) <= allowed
+    assert not any(name.startswith("on") for name, _ in read.attributes)
+    page.encode("utf-8")
+    assert not any(ord(letter) < 32 and letter not in "\n\t\r" for letter in page)
+
+
+def test_it_is_written_to_a_file(tmp_path: Path) -> None:
+    view = PERSON.view({"om": record(), "messages": []})
+    assert view.to_html(tmp_path / "memory.html") == (tmp_path / "memory.html").read_text("utf-8")
+    assert view._repr_html_() in view.to_html()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no browser is installed")
+def test_a_browser_reads_the_same_text_and_runs_nothing(tmp_path: Path) -> None:
+    hostile = "<script>document.body.innerHTML='run'</script><img src=x onerror=alert(1)>"
+    own = fold(record(current_task=hostile), [PERSON.remember(hostile)])
+    path = tmp_path / "memory.html"
+    PERSON.view({"om": own, "messages": []}).to_html(path)
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", str(path)]
+    seen = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout  # noqa: S603
+    assert Reader(seen).text.split() == Reader(path.read_text("utf-8")).text.split()
+    assert "User lives in Lyon" in seen

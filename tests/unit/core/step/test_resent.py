@@ -1,0 +1,117 @@
+"""What came in with a request, and what of it a client sent again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+
+from langgraph_om.core.effects import Storage
+from langgraph_om.core.record.record import blank_record
+from langgraph_om.core.step.archive import ThreadMemory, find_unarchived, take_out_resent
+from langgraph_om.core.step.resent import find_arrival
+from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.errors import ArchiveError
+from langgraph_om.testing import FlowRun, drive
+from support.simulation import settings
+
+EVICTING = replace(settings(), archives=True, evicts=True)
+NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+
+
+def said(keys: str) -> list[BaseMessage]:
+    return [
+        (HumanMessage if key.startswith("h") else AIMessage)(f"text of {key}", id=key)
+        for key in keys.split()
+    ]
+
+
+def remembered(**fields: Any) -> MemoryRecord:
+    """A record of h2 to a4, of which the first exchange is observed; what was before is removed."""
+    counts = {key: ["digest", 1] for key in ("h3", "a3", "h4", "a4")}
+    return cast(
+        "MemoryRecord",
+        {
+            **blank_record(),
+            "id": "om-1",
+            "thread_id": "t",
+            "cursor": ["h2", "a2"],
+            "evicted": "a1",
+            "archived": "a4",
+            "token_cache": {"counter": "c", "counts": counts},
+            **fields,
+        },
+    )
+
+
+def dubious(record: MemoryRecord, keys: str) -> str:
+    found = find_arrival(record, said(keys))
+    return " ".join(key for key, _ in found.dubious) if found else "nothing"
+
+
+STANDS = "h2 a2 h3 a3 h4 a4"
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        (f"{STANDS} h5", "nothing"),
+        (f"{STANDS} h0 a0 h1 a1 h5", "h0 a0 h1 a1"),
+        (f"{STANDS} h0 a0 h1 a1", "h0 a0 h1 a1"),
+        (f"{STANDS} h0 a0 h5 h6", "h0 a0 h5"),
+        (f"{STANDS} h1", "nothing"),  # asked once more
+        (f"{STANDS} a9", "nothing"),  # no turn begins
+        ("h2 a2 h3 a3 h4 h0 a0 h5", "h0 a0"),  # the newest one was removed by hand
+        (f"h0 a0 h1 a1 {STANDS} h5", "nothing"),  # kept by the caller
+    ],
+)
+def test_what_may_be_sent_again_stands_behind_all_that_was_there(keys: str, expected: str) -> None:
+    assert dubious(remembered(), keys) == expected
+    assert dubious(remembered(evicted=None), keys) == "nothing"
+
+
+def test_what_has_no_id_and_what_is_no_conversation_is_never_sent_again() -> None:
+    odd = [SystemMessage("be kind", id="s"), HumanMessage("hello"), *said("h0 h5")]
+    found = find_arrival(remembered(), [*said(STANDS), *odd])
+    assert found is not None
+    assert [key for key, _ in found.dubious] == ["h0"]
+
+
+def take_out(answers: list[Any], **fields: Any) -> FlowRun[Any]:
+    messages = said(f"{STANDS} h0 a0 h5")
+    return drive(take_out_resent(EVICTING, remembered(**fields), messages, "t", NOW), answers)
+
+
+def test_a_copied_thread_has_removed_nothing_yet() -> None:
+    assert take_out([], thread_id="another").effects == []
+
+
+def test_while_the_archive_is_away_nobody_can_tell_and_the_turn_goes_on() -> None:
+    away = ArchiveError("the disk is full")
+    run = take_out([ThreadMemory(missed=frozenset({"a4"})), away, None, None])
+    assert run.result == []
+    (noted,) = (
+        each for each in run.effects if isinstance(each, Storage) and each.method == "note_missed"
+    )
+    assert noted.arguments == ("t", frozenset({"a4"}), None)
+
+
+def test_a_turn_that_has_waited_for_the_archive_in_vain_does_not_ask_it_again() -> None:
+    run = take_out([ThreadMemory(waited_for="h5")])
+    assert run.result == []
+    assert len(run.effects) == 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "new"),
+    [
+        (f"a0 h1 a1 {STANDS}", STANDS),  # kept by the caller
+        (f"{STANDS} a0 h1 a1 h5", f"{STANDS} a0 h1 h5"),  # came back while nobody could tell
+    ],
+)
+def test_the_whole_conversation_is_archived_behind_what_was_removed(keys: str, new: str) -> None:
+    after, found = find_unarchived(remembered(archived="gone"), said(keys))
+    assert (after, [key for key, _ in found]) == ("a1", new.split())
