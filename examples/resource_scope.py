@@ -65,7 +65,7 @@ def main() -> None:
             model,
             scope="resource",
             archive=f"sqlite:///{Path(folder) / 'archive.db'}",
-            observation={"message_tokens": 500},
+            observation={"message_tokens": 120, "buffer_tokens": False},
         )
         with memory:
             agent = create_memory_agent(model, memory=memory, checkpointer=InMemorySaver())

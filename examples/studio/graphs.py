@@ -6,7 +6,8 @@
 #
 # Talk about your books and your days. After a few messages the memory nodes light up; `om` in the
 # state panel is the memory, and a fork of an earlier turn remembers what was known at that turn.
-# No graph has a checkpointer: the server brings its own.
+# No graph has a checkpointer: the server brings its own. The memories are also pages of the server,
+# at http://127.0.0.1:2024/memory. A fourth agent, which keeps a profile, is in user_profile.py.
 
 from __future__ import annotations
 

@@ -1,0 +1,127 @@
+# Pictures of what an agent remembers, made by a browser: memory-light.png and memory-dark.png.
+#
+#     pip install langgraph-om          # and Chromium, as `chromium`
+#     python examples/memory_pictures.py docs
+#
+# The models are scripted, and the clock is set, so that the pictures are the same each time. The
+# page is what `memory.view(state).to_html(path)` writes.
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langgraph_om import InlineBuffering, ObservationalMemory, create_memory_agent
+from langgraph_om.testing import ScriptedChatModel
+
+SIZE = (900, 1020)
+"""Of the window, in pixels."""
+
+DAYS = [
+    (
+        "I am Noor. I live in Tromsø with my dog Rex, and I have bought an old sailing boat.",
+        (
+            "* 🔴 (09:00) User is called Noor; lives in Tromsø with her dog Rex\n"
+            "* 🔴 (09:00) User has bought an old sailing boat, a Colin Archer of 1934\n"
+            "* 🟡 (09:01) Asked how long the restoration may take; two summers at least\n"
+            "  * -> The hull first, then the rig"
+        ),
+    ),
+    (
+        "The hull wants paint. I like the dark green, my father's boat was like that.",
+        (
+            "* 🔴 (18:30) User wants the hull dark green, as her father's boat was\n"
+            "* 🟡 (18:31) Hull: 12 m², two coats, 3.5 l of paint; about 6 hours\n"
+            "* ✅ (18:40) Paint is ordered, arrives on Friday"
+        ),
+    ),
+    (
+        "We launch on the first of June. My sister Liv comes from Bergen, she is afraid of water.",
+        (
+            "* 🔴 (20:12) Launch is on June 1; sister Liv comes from Bergen, is afraid of water\n"
+            "* 🟡 (20:15) Asked for life vests: sizes M for Noor and S for Liv"
+        ),
+    ),
+    ("What is left to do before that?", ""),  # not observed yet
+]
+
+
+def observations(begin: datetime) -> str:
+    """What the Observer answers about the first three days."""
+    days = [
+        f"Date: {day:%b} {day.day}, {day.year}\n{items}"
+        for week, (_, items) in enumerate(DAYS[:-1])
+        for day in [begin + timedelta(weeks=week)]
+    ]
+    return (
+        "<observations>\n" + "\n\n".join(days) + "\n</observations>\n"
+        "<current-task>Noor asks what is left to do before the launch on June 1.</current-task>\n"
+        "<suggested-response>The vests, and a second coat of paint.</suggested-response>"
+    )
+
+
+def talk() -> str:
+    """Have the conversation; return the page of its memory."""
+    begin = datetime(2026, 4, 4, 9, tzinfo=UTC)
+    now = [begin]
+    minutes: Iterator[int] = count()
+    long = "Here is what I would do, in which order, and what you need for it. " * 30
+    said = [AIMessage(long, id=f"answer-{week}") for week in range(len(DAYS))]
+    model = ScriptedChatModel(said, observer=[observations(begin)])
+    memory = ObservationalMemory(
+        model,
+        observation={"message_tokens": 1600, "buffer_tokens": False},
+        reflection={"observation_tokens": 600},
+        buffering=InlineBuffering(),
+        clock=lambda: now[0] + timedelta(seconds=next(minutes)),
+    )
+    agent = create_memory_agent(model, memory=memory, checkpointer=InMemorySaver())
+    config: RunnableConfig = {"configurable": {"thread_id": "boat", "resource_id": "noor"}}
+    for week, (text, _) in enumerate(DAYS):
+        now[0] = begin + timedelta(weeks=week)
+        agent.invoke({"messages": [HumanMessage(text, id=f"message-{week}")]}, config)
+    for update in (
+        memory.set_title("An old boat in Tromsø"),
+        memory.correct("launch is on June 1", "Launch is on June 8; sister Liv comes from Bergen"),
+        memory.pin("her dog Rex"),
+    ):
+        agent.update_state(config, {"om": update})
+    page = Path(tempfile.gettempdir()) / "memory.html"
+    memory.view(agent.get_state(config)).to_html(page)
+    return page.read_text(encoding="utf-8")
+
+
+def take(page: str, scheme: str, target: Path) -> None:
+    """Have the browser show a page to people who like it light, or dark, and keep the picture."""
+    chosen = page.replace("(prefers-color-scheme:dark)", " all" if scheme == "dark" else " not all")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "memory.html"
+        path.write_text(chosen, encoding="utf-8")
+        options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+        size = f"--window-size={SIZE[0]},{SIZE[1]}"
+        shot = f"--screenshot={target}"
+        command = ["chromium", *options, size, shot, path.as_uri()]
+        subprocess.run(command, check=True, capture_output=True, timeout=120)  # noqa: S603
+
+
+def main() -> None:
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    page = talk()
+    for scheme in ("light", "dark"):
+        target = folder / f"memory-{scheme}.png"
+        take(page, scheme, target)
+        print(f"{target.name}: {target.stat().st_size // 1000} kB")
+
+
+if __name__ == "__main__":
+    main()
