@@ -147,10 +147,17 @@ def test_history_sent_again_is_recognised_after_the_newest_message_was_changed(
         world.talk(thread, worker, 40)
 
 
-def test_fork_from_before_a_removal_forgets_nothing_that_was_removed_then(begin: Begin) -> None:
-    """The shared log goes on behind what the other branch did not have any more."""
+@pytest.mark.parametrize("away", ["", "after"])
+def test_fork_from_before_a_removal_forgets_nothing_that_was_removed_then(
+    begin: Begin, away: str
+) -> None:
+    """The shared log goes on behind what the other branch did not have any more.
+
+    Where its answer is lost, the fork observes what the log refuses when it is there again.
+    """
     rules = Rules(buffering="off", storage="archive", scope="resource", messages=60, log=100_000)
     world = begin(rules)
+    assert world.archive is not None
     thread, worker = world.threads["a"], world.workers[0]
     for _ in range(3):
         world.talk(thread, worker, 3, answer=1)
@@ -159,7 +166,9 @@ def test_fork_from_before_a_removal_forgets_nothing_that_was_removed_then(begin:
     world.take_back(thread, worker, ["u0", "u0.answer"])
     while thread.last is None or "u3.answer" not in thread.last.record["cursor"]:
         world.talk(thread, worker, 40)
-    world.fork(thread, worker, early, 3)
+    world.archive.away = away
+    world.fork(thread, worker, early, 90 if away else 3)
+    world.archive.away = ""
     for _ in range(3):
         world.talk(thread, worker, 40)
     assert thread.last is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -67,18 +68,49 @@ def count_new(
     return [counted]
 
 
+def select_refused(
+    known: MemoryRecord, record: MemoryRecord, observed: Sequence[BaseMessage]
+) -> list[str]:
+    """Return the keys behind the place from which the log did not take the thread's observations.
+
+    Args:
+        known: The memory before the exchange, with what it had to send.
+        record: The memory as the log has it.
+        observed: The messages before the window.
+    """
+    taken = {group["id"] for group in record["log"]}
+    for change in known["outbox"]:
+        if change["kind"] != "extend" or change["thread_id"] != known["thread_id"]:
+            continue
+        if all(group["id"] in taken for group in change["groups"]):
+            continue
+        keys = [key for key, _ in keyed_messages(observed)]
+        if change["after"] is None:
+            return keys
+        return keys[keys.index(change["after"]) + 1 :] if change["after"] in keys else []
+    return []
+
+
 def note_left_behind(
     settings: Settings,
     exchanged: Exchanged,
     messages: Sequence[BaseMessage],
     window: Window,
-    before: Window,
+    unobserved: AbstractSet[str],
 ) -> list[Event]:
-    """Note which messages of the window are in none any more, and are not observed either."""
-    waiting = before.span.places.keys() - window.span.places.keys()
+    """Note which messages are in no window any more, and are not observed either.
+
+    Args:
+        settings: The settings in force.
+        exchanged: What came of the exchange.
+        messages: The whole conversation.
+        window: Its unobserved messages, by the log.
+        unobserved: Keys of those that were unobserved before.
+    """
+    record = exchanged.record
+    waiting = unobserved - window.span.places.keys()
     if not waiting:
         return []
-    record = exchanged.record
     missed = find_left_behind(record, messages, window.start, waiting, exchanged.named)
     observed, _ = check_observed(record, messages, window.start)
     if not missed or observed is None:

@@ -26,7 +26,7 @@ from langgraph_om.core.record.span import Span
 from langgraph_om.core.record.strays import check_observed, has_strays
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.archive import archive_new, take_out_resent
-from langgraph_om.core.step.count_new import count_new, note_left_behind
+from langgraph_om.core.step.count_new import count_new, note_left_behind, select_refused
 from langgraph_om.core.step.pause import take_in_pause
 from langgraph_om.core.step.recalled import search_for_request
 from langgraph_om.core.step.resent import list_removed, without_messages
@@ -188,7 +188,9 @@ def _share(
     if not events:
         return found
     window = open_window(synced, messages, settings.counter, before=found.window.span)
-    noted = note_left_behind(settings, exchanged, messages, window, found.window)
+    refused = select_refused(found.record, synced, messages[: window.start])
+    unobserved = {*found.window.span.places, *refused}
+    noted = note_left_behind(settings, exchanged, messages, window, unobserved)
     if noted:
         synced = fold(synced, [noted])
         window = open_window(synced, messages, settings.counter)

@@ -173,6 +173,7 @@ def test_a_search_finds_the_message_and_where_to_read_on(door: str, store: BaseS
     assert "cursor walnuts" in found["results"]
     for cursor in re.findall(r"cursor (\S+)", found["results"]):
         assert "error" not in recalled(agent, cursor=cursor)
+    assert agent.memory.flush(60)  # before the store is closed
 
 
 def test_a_search_in_the_users_threads(archive: SQLAlchemyArchive) -> None:
@@ -199,6 +200,7 @@ async def test_a_search_with_an_asynchronous_store(postgres_database: str) -> No
         assert await agent.memory.aflush(60)
         await asay(agent.graph, on_thread(), asking({"mode": "search", "query": "walnuts"}))
         state = (await agent.graph.aget_state(on_thread())).values
+        assert await agent.memory.aflush(60)
     assert "walnuts" in answers(state)[-1]["results"]
 
 
