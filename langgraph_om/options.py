@@ -34,8 +34,10 @@ from langgraph_om.core.config.options import (
     ReflectionConfig,
     RetrievalConfig,
     TitleConfig,
-    as_config,
     one_of,
+)
+from langgraph_om.core.config.reading import (
+    as_config,
     resolve_inject,
     resolve_retrieval,
     resolve_titles,
