@@ -48,6 +48,8 @@ from langgraph_om.recall.meaning.search import StoreIndex
 from langgraph_om.recall.tool import Recalling
 from langgraph_om.runtime.drivers import POLL_SECONDS, drive
 from langgraph_om.runtime.executors import BackgroundBuffering, Buffering, InPlace
+from langgraph_om.runtime.flows.context import RunContext, RunFlow, Show, Submit, Work, discard
+from langgraph_om.runtime.flows.logs import log_failures
 from langgraph_om.runtime.hooks import Hooks
 from langgraph_om.runtime.jobs.pauses import Pauses
 from langgraph_om.runtime.jobs.protocol import DelayingExecutor
@@ -59,15 +61,6 @@ from langgraph_om.runtime.state import (
     read_stored_record,
     record_seen_from_outside,
     values_of,
-)
-from langgraph_om.runtime.supervise import (
-    RunContext,
-    RunFlow,
-    Show,
-    Submit,
-    Work,
-    discard,
-    log_failures,
 )
 
 logger = logging.getLogger("langgraph_om")
