@@ -35,7 +35,7 @@ from langgraph_om.core.plan import Decision, plan, plan_pause, plan_the_rest
 from langgraph_om.core.record.fold import FOLDED_TYPES, fold
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.archive import complete_thread
+from langgraph_om.core.step.archiving.archive import complete_thread
 from langgraph_om.core.step.inspect import Inspection, count_and_collect, inspect
 from langgraph_om.core.step.read_only import freeze_view
 from langgraph_om.core.step.title import describe_title, take_in_title, tell_title
