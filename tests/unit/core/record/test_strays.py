@@ -56,8 +56,8 @@ class Talk:
         """How many ranges of the log cover each message, by its place in the conversation."""
         places = {str(message.id): at for at, message in enumerate(self.messages)}
         counts = dict.fromkeys(places, 0)
-        for group in self.result.record["log"]:
-            for first, last in group["ranges"]:
+        for each in self.result.record["log"]:
+            for first, last in each["ranges"]:
                 for key in list(places)[places[first] : places[last] + 1]:
                     counts[key] += 1
         return counts
