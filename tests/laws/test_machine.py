@@ -49,6 +49,7 @@ RULES = st.builds(
     activates_after=st.sampled_from([None, None, 60.0, 4000.0]),
     marks_gaps=st.booleans(),
     hints=st.booleans(),
+    keeps=st.booleans(),
     scope=st.sampled_from(SCOPES),
     naming=NAMINGS,
 )
@@ -65,6 +66,8 @@ class Conversations(RuleBasedStateMachine):
             rules = replace(rules, buffering="inline")
         if rules.scope == "resource" and rules.storage == "checkpoints":
             rules = replace(rules, storage="archive")
+        if rules.keeps and (rules.scope == "resource" or rules.door == "step"):
+            rules = replace(rules, keeps=False)
         self.world = World(rules)
         self.threads: list[Thread] = list(self.world.threads.values())
         for size in said:
