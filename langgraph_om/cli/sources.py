@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -15,7 +16,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from langgraph_om.archive import MessageArchive
-from langgraph_om.core.items.steer import steer
+from langgraph_om.core.items.steer import MAX_ACTS, steer
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record, complete_record
 from langgraph_om.core.record.shared_log import complete_log, to_record
@@ -27,6 +28,8 @@ from langgraph_om.integrations.state_graph import ObservationalMemoryState
 from langgraph_om.runtime.state import values_of
 
 _MAX_COMMITS = 20
+_MAX_UNDONE = 20
+"""How many acts a shared log keeps to be undone."""
 
 
 class SourceError(ObservationalMemoryError):
@@ -253,13 +256,15 @@ class ArchiveSource:
                 msg = f"the archive has no shared log of the resource {resource!r}"
                 raise SourceError(msg)
             shared = complete_log(stored)
-            log = list(shared["log"])
-            done = list(shared.get("steered", []))
+            log, acts = shared["log"], shared.get("acts", [])
             for event in update:
                 act: Steered = event  # type: ignore[assignment]
-                log = steer(log, [], [], act, thread_id="").log
-                done.append(act["id"])
-            changed = {**shared, "log": log, "steered": done}
+                done = steer(log, [], acts, act, thread_id="")
+                log, acts = done.log, done.acts
+            ids = [*shared.get("steered", []), *(event["id"] for event in update)]
+            # Each turn of each thread reads them.
+            kept = [{**act, "is_new": False} for act in acts[-_MAX_UNDONE:]]
+            changed = {**shared, "log": log, "steered": ids[-MAX_ACTS:], "acts": kept}
             now = datetime.now(UTC)
             if self.archive.commit_record(resource, changed, expected=revision, now=now):
                 return
@@ -334,7 +339,7 @@ def open_source(
         elif archive is not None:
             from langgraph_om.archive import SQLAlchemyArchive  # noqa: PLC0415 takes a while
 
-            _check_file(archive)
+            _check_file(archive, "om_schema")
             opened = SQLAlchemyArchive(archive)
             stack.callback(opened.close)
             yield ArchiveSource(opened, resource)
@@ -349,7 +354,7 @@ def _open_saver(place: str) -> Iterator[Any]:
         if kind == "sqlite":
             from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: PLC0415 optional
 
-            with SqliteSaver.from_conn_string(_check_file(place)) as sqlite:
+            with SqliteSaver.from_conn_string(_check_file(place, "checkpoints")) as sqlite:
                 yield sqlite
         elif kind in ("postgresql", "postgres"):
             from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415 optional
@@ -369,11 +374,15 @@ def _open_saver(place: str) -> Iterator[Any]:
         raise SourceError(msg) from error
 
 
-def _check_file(place: str) -> str:
-    """Return the path of an SQLite database; one that is not there is not made.
+def _check_file(place: str, table: str) -> str:
+    """Return the path of an SQLite database; what is not there is not made.
+
+    Args:
+        place: Its URL.
+        table: One that it has where it is of the kind that is meant.
 
     Raises:
-        SourceError: When there is no such file.
+        SourceError: When there is no such file, or another kind of database in it.
     """
     if not place.startswith("sqlite"):
         return place
@@ -381,6 +390,11 @@ def _check_file(place: str) -> str:
     if not Path(path).is_file():
         msg = f"{path!r} is no file; sqlite:///file.db is below this folder, sqlite:////file.db not"
         raise SourceError(msg)
+    with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as opened:
+        if not opened.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
+            kinds = "`--checkpointer` and `--archive` are two kinds of databases"
+            msg = f"{path!r} has no table {table!r}: {kinds}, and nothing was written to this one"
+            raise SourceError(msg)
     return path
 
 

@@ -547,6 +547,8 @@ class SharedLog(TypedDict):
     """By thread id."""
     steered: NotRequired[list[str]]
     """Ids of what persons did to it, the newest last; missing where nobody did anything."""
+    acts: NotRequired[list[SteeredItem]]
+    """What persons did to it within no thread, the newest last, so that it can be undone."""
     titles: NotRequired[dict[str, str]]
     """Titles that persons set, by thread id; missing where nobody set one."""
     rest: NotRequired[Attempt]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -197,8 +198,22 @@ def test_the_log_of_a_resource_in_an_archive(
     assert stored is not None
     assert "Likes tea" in stored["log"][-1]["text"]
     assert "Likes tea" in run(capsys, "search", "tea", *where)
+    [first, *_] = list_items(stored["log"])
+    told = run(capsys, "correct", first.id, "Nothing of the kind", *where)
+    assert "Nothing of the kind (corrected by a person)" in run(capsys, "show", *where)
+    run(capsys, "undo", "--act", told.split("--act ")[1].split("`")[0], *where)
+    shown_again = run(capsys, "show", *where)
+    assert "Nothing of the kind" not in shown_again
+    assert first.text in shown_again
+    run(capsys, "undo", *where)
+    assert "Likes tea" not in run(capsys, "show", *where)
+    run(capsys, "undo", *where, code=4)
     assert main(["remember", "x", *where, "--thread", "t-1"]) == 3
     assert main(["show", *where[:2], "--resource", "nobody"]) == 3
+    agent.memory.delete_thread("t-1", resource_id="u")
+    archive = SQLAlchemyArchive(url)
+    assert first.words not in str(archive.load_record("u"))  # nor in what can be undone
+    archive.close()
 
 
 def test_an_archive_is_searched_by_its_index_in_all_threads_of_a_resource(
@@ -289,6 +304,27 @@ def test_a_source_that_is_not_there(
     assert main(["show", "--thread", "t", *where]) == code
     assert said in capsys.readouterr().err
     assert not [*tmp_path.iterdir()]  # nothing was made
+
+
+def test_a_database_of_another_kind_is_told_and_stays_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for kind, other in (("archive", "checkpointer"), ("checkpointer", "archive")):
+        place = tmp_path / f"{kind}.db"
+        if kind == "archive":
+            SQLAlchemyArchive(f"sqlite:///{place}").close()
+        else:
+            with open_saver("sqlite", str(place)) as saver:
+                talk(make_agent("agent", saver).graph, on_thread("t-1"), turns(1))
+        tables = list_tables(place)
+        assert main(["list", f"--{other}", f"sqlite:///{place}", "--resource", "u"]) == 3
+        assert "has no table" in capsys.readouterr().err
+        assert list_tables(place) == tables
+
+
+def list_tables(place: Path) -> set[str]:
+    with closing(sqlite3.connect(place)) as opened:
+        return {name for (name,) in opened.execute("SELECT name FROM sqlite_master")}
 
 
 def test_text_cannot_steer_the_terminal(
