@@ -59,7 +59,10 @@ class Group(TypedDict):
 
 
 class Extraction(TypedDict):
-    """What a question found out about one of the values that the user wants."""
+    """What a question found out about one of the values that the user wants.
+
+    With neither a patch nor an error nothing changes in it, and a former error is over.
+    """
 
     name: str
     patch: NotRequired[dict[str, Any]]
@@ -83,7 +86,10 @@ class ExtractedValue(TypedDict):
 
 
 class WorkingUpdate(TypedDict):
-    """What an observation found out for the working memory, where the Observer keeps that."""
+    """What an observation found out for the working memory, where the Observer keeps that.
+
+    With neither a patch nor an error nothing changes in it, and a former error is over.
+    """
 
     cycle_id: str
     """The cycle that asked."""
