@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from pydantic import BaseModel
 
 from langgraph_om import (
     ConfigurationError,
@@ -18,18 +17,7 @@ from langgraph_om import (
 )
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.agents import on_thread, turn
-
-
-class Profile(BaseModel):
-    name: str | None = None
-    city: str | None = None
-    likes: list[str] | None = None
-    age: int | None = None
-
-
-class Trip(BaseModel):
-    goal: str | None = None
-
+from support.schemas import Profile, Trip
 
 BLOCKING = {"message_tokens": 60, "buffer_tokens": False}
 

@@ -13,7 +13,6 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
-from pydantic import BaseModel
 
 from langgraph_om import (
     ConfigurationError,
@@ -28,18 +27,7 @@ from langgraph_om import (
 )
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.agents import turn
-
-
-class Profile(BaseModel):
-    name: str | None = None
-    city: str | None = None
-    likes: list[str] | None = None
-    age: int | None = None
-
-
-class Trip(BaseModel):
-    goal: str | None = None
-
+from support.schemas import Profile, Trip
 
 TEMPLATE = "# Profile\n- Name:\n- City:"
 BLOCKING = {"message_tokens": 60, "buffer_tokens": False}
