@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def open_source(
         elif archive is not None:
             from langgraph_om.archive import SQLAlchemyArchive  # noqa: PLC0415 takes a while
 
-            _check_file(archive)
+            _check_file(archive, "om_schema")
             opened = SQLAlchemyArchive(archive)
             stack.callback(opened.close)
             yield ArchiveSource(opened, resource)
@@ -57,7 +58,7 @@ def _open_saver(place: str) -> Iterator[Any]:
         if kind == "sqlite":
             from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: PLC0415 optional
 
-            with SqliteSaver.from_conn_string(_check_file(place)) as sqlite:
+            with SqliteSaver.from_conn_string(_check_file(place, "checkpoints")) as sqlite:
                 yield sqlite
         elif kind in ("postgresql", "postgres"):
             from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415 optional
@@ -77,11 +78,15 @@ def _open_saver(place: str) -> Iterator[Any]:
         raise SourceError(msg) from error
 
 
-def _check_file(place: str) -> str:
-    """Return the path of an SQLite database; one that is not there is not made.
+def _check_file(place: str, table: str) -> str:
+    """Return the path of an SQLite database; what is not there is not made.
+
+    Args:
+        place: Its URL.
+        table: One that it has where it is of the kind that is meant.
 
     Raises:
-        SourceError: When there is no such file.
+        SourceError: When there is no such file, or another kind of database in it.
     """
     if not place.startswith("sqlite"):
         return place
@@ -89,6 +94,11 @@ def _check_file(place: str) -> str:
     if not Path(path).is_file():
         msg = f"{path!r} is no file; sqlite:///file.db is below this folder, sqlite:////file.db not"
         raise SourceError(msg)
+    with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as opened:
+        if not opened.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
+            kinds = "`--checkpointer` and `--archive` are two kinds of databases"
+            msg = f"{path!r} has no table {table!r}: {kinds}, and nothing was written to this one"
+            raise SourceError(msg)
     return path
 
 

@@ -14,7 +14,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from langgraph_om.archive import MessageArchive
-from langgraph_om.core.items.steer import steer
+from langgraph_om.core.items.steer import MAX_ACTS, steer
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record, complete_record
 from langgraph_om.core.record.shared_log import complete_log, to_record
@@ -26,6 +26,8 @@ from langgraph_om.integrations.state_graph import ObservationalMemoryState
 from langgraph_om.runtime.state import values_of
 
 _MAX_COMMITS = 20
+_MAX_UNDONE = 20
+"""How many acts a shared log keeps to be undone."""
 
 
 class SourceError(ObservationalMemoryError):
@@ -252,13 +254,15 @@ class ArchiveSource:
                 msg = f"the archive has no shared log of the resource {resource!r}"
                 raise SourceError(msg)
             shared = complete_log(stored)
-            log = list(shared["log"])
-            done = list(shared.get("steered", []))
+            log, acts = shared["log"], shared.get("acts", [])
             for event in update:
                 act: Steered = event  # type: ignore[assignment]
-                log = steer(log, [], [], act, thread_id="").log
-                done.append(act["id"])
-            changed = {**shared, "log": log, "steered": done}
+                done = steer(log, [], acts, act, thread_id="")
+                log, acts = done.log, done.acts
+            ids = [*shared.get("steered", []), *(event["id"] for event in update)]
+            # Each turn of each thread reads them.
+            kept = [{**act, "is_new": False} for act in acts[-_MAX_UNDONE:]]
+            changed = {**shared, "log": log, "steered": ids[-MAX_ACTS:], "acts": kept}
             now = datetime.now(UTC)
             if self.archive.commit_record(resource, changed, expected=revision, now=now):
                 return

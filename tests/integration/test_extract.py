@@ -120,6 +120,17 @@ def test_a_failure_is_listed_and_harmless(answer: Any, named: str) -> None:
     assert run.kept["profile"]["value"] == {"name": "Ana", "city": "Cork"}
 
 
+@pytest.mark.parametrize("answer", [{}, {"profile": {"name": "Ana"}}, {"profile": None}])
+def test_an_error_is_over_when_the_next_answer_changes_nothing(answer: Any) -> None:
+    run = Extracting({"profile": {"name": "Ana"}}, "I do not know.", answer)
+    run.say(0)
+    run.say(1)
+    assert run.kept["profile"]["error"]
+    former = run.kept["profile"]
+    assert run.say(2) == []
+    assert run.kept["profile"] == {**former, "error": None}
+
+
 def test_ahead_of_need_values_come_with_their_activation() -> None:
     limits = {"message_tokens": 400, "buffer_tokens": 60, "buffer_activation": 1.0}
     answers = [{"profile": {"likes": [f"{number}"]}} for number in range(20)]

@@ -137,6 +137,9 @@ def _set_extracted(record: MemoryRecord, event: ObservationEnd | ObservationActi
     for item in event.get("extracted", []):
         former = values.get(item["name"])
         value, previous = (former["value"], former["previous"]) if former else (None, None)
+        if former and "patch" not in item and "error" not in item:
+            values[item["name"]] = {**former, "error": None}
+            continue
         if "patch" in item:
             value, previous = merge(value, item["patch"]), value
         values[item["name"]] = {
