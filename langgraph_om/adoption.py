@@ -299,11 +299,19 @@ def adopt_thread(
         store: The graph's store, where it can be reached.
 
     Raises:
-        ConfigurationError: When the thread is in the middle of a run, or its state is none.
+        ConfigurationError: When no thread is named, or it is in the middle of a run, or its state is
+            none.
     """
+    identity = runner.identity(config)
+    if not identity.thread_id:
+        msg = (
+            "`config` names no thread; pass the one to observe, "
+            '{"configurable": {"thread_id": "..."}}'
+        )
+        raise ConfigurationError(msg)
     state = yield GraphCall("get_state", (config,))
     check_idle(state)
-    messages, identity = runner.conversation(state), runner.identity(config)
+    messages = runner.conversation(state)
     is_on = may_write(runner, config)
     record = runner.record(state)
     adoption = Adoption(runner, record, messages, identity, progress, everything, is_on)

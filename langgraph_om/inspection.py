@@ -303,7 +303,8 @@ class MemoryView:
         return Sizes(self.conversation_tokens, self.prompt_tokens)
 
     def _write_title(self) -> str:
-        named = find_shown_title(self.record) or self.record["thread_id"] or "(no thread id)"
+        whose = self.record["thread_id"] or self.record["resource_id"] or "(no thread id)"
+        named = find_shown_title(self.record) or whose
         return f"memory of {show_key(named)}, generation {self.record['generation']}"
 
 

@@ -33,6 +33,7 @@ from langgraph_om.core.config.options import (
     RetrievalConfig,
 )
 from langgraph_om.core.config.thresholds import Thresholds
+from langgraph_om.core.record.edits import check_record
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.status import build_status
@@ -308,6 +309,7 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, metaclass=NoMiddlewa
             ConfigurationError: When it is no state, or has no memory.
         """
         record = self._runner.record(state)
+        check_record(record)
         window = self._open_window(record, state)
         messages = self._runner.conversation(state)
         return MemoryView(

@@ -6,7 +6,7 @@ Nothing is looked up or changed here: the record's reducer does that, when the u
 from __future__ import annotations
 
 from datetime import date, datetime
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 from langgraph_om.core.config.settings import Settings
@@ -20,6 +20,8 @@ from langgraph_om.core.wire import MemoryRecord, SteeringAction
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.runner import StepRunner
 
+MAX_ITEM_CHARACTERS: Final = 4000
+"""Of what a person has noted, which no reflection shortens."""
 _TYPICAL_HEAD = "* 🔴 (09:12) "
 
 Update = list[dict[str, Any]]
@@ -43,7 +45,8 @@ class Steerable:
             date: The day it is about: a date, or its ISO text. `None`: today.
 
         Raises:
-            ConfigurationError: When the text is blank, or the date cannot be read.
+            ConfigurationError: When the text is blank or has more than 4000 characters, or the date
+                cannot be read.
         """
         runner = self._runner
         return build_remember(runner.settings, runner.clock(), text, date)
@@ -147,9 +150,9 @@ def build_remember(
     """Return the update that adds an item of a person's own.
 
     Raises:
-        ConfigurationError: When the text is blank, or the day cannot be read.
+        ConfigurationError: When the text is blank or too long, or the day cannot be read.
     """
-    words, local = _check_text("text", text), now.astimezone(settings.timezone)
+    words, local = _check_item(text), now.astimezone(settings.timezone)
     heading = f"Date: {format_day(_read_day(day) or local.date())}"
     head = f"* 🔴 ({local:%H:%M}) " if day is None else "* 🔴 "
     item = write_item(head, words, NOTED)
@@ -178,7 +181,7 @@ def build_change(
         text: What takes its place, for a correction.
 
     Raises:
-        ConfigurationError: When an argument is blank.
+        ConfigurationError: When an argument is blank, or the text too long.
         ItemError: When the record has no such item, or several.
     """
     wanted = _check_text("item", item)
@@ -186,7 +189,7 @@ def build_change(
         wanted = find_item(wanted, list_items(record["log"], record["chunks"])).id
     event = {**_start(action, now), "item": wanted}
     if text is not None:
-        event["text"] = _check_text("text", text)
+        event["text"] = _check_item(text)
         typical = f"Date: Sep 30, 2026\n{_TYPICAL_HEAD}{event['text']} {CORRECTED}"
         event["tokens"] = settings.counter.count_text(typical)
     return [event]
@@ -218,6 +221,17 @@ def _start(action: SteeringAction, now: datetime) -> dict[str, Any]:
         "action": action,
         "at": iso(now),
     }
+
+
+def _check_item(text: object) -> str:
+    words = _check_text("text", text)
+    if len(words) > MAX_ITEM_CHARACTERS:
+        msg = (
+            f"`text` has {len(words)} characters; pass {MAX_ITEM_CHARACTERS} at most, as it stands "
+            f"in every prompt and is never condensed"
+        )
+        raise ConfigurationError(msg)
+    return words
 
 
 def _check_text(name: str, value: object) -> str:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import (
+    ArgumentParser,
+    ArgumentTypeError,
+    Namespace,
+    RawDescriptionHelpFormatter,
+)
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -74,15 +79,15 @@ def build_parser() -> ArgumentParser:
     shown.add_argument("--ids", action="store_true", help="list the items with their ids, too")
     shown.add_argument("--html", metavar="FILE", help="write a page with all of it instead")
     listed = add("list", commands.list_threads, "list threads, newest first")
-    listed.add_argument("--limit", type=int, default=20, help="how many (20)")
+    listed.add_argument("--limit", type=_read_count, default=20, help="how many (20)")
     found = add("search", commands.search, "find words in the log and in the messages")
     found.add_argument(
         "words",
         help="words to find: of an archive any of them, the best hits first; else all, in any case",
     )
-    found.add_argument("--limit", type=int, default=20, help="how many hits to show (20)")
+    found.add_argument("--limit", type=_read_count, default=20, help="how many hits to show (20)")
     past = add("history", commands.history, "list the generations of the log, newest first")
-    past.add_argument("--limit", type=int, default=10, help="how many (10)")
+    past.add_argument("--limit", type=_read_count, default=10, help="how many (10)")
     changed = add("diff", commands.diff, "show what changed from one generation to another")
     changed.add_argument(
         "before", type=int, nargs="?", help="a generation; default: the last but one"
@@ -127,6 +132,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except Exception as error:  # noqa: BLE001 what a database or a server raises
         return _fail(SourceError(f"{type(error).__name__}: {error}"), args, NO_SOURCE)
+
+
+def _read_count(text: str) -> int:
+    """Return a number of things to show.
+
+    Raises:
+        ArgumentTypeError: When it is none.
+    """
+    if text.isascii() and text.isdigit() and int(text):
+        return int(text)
+    msg = f"{text!r} is no whole number from 1 on"
+    raise ArgumentTypeError(msg)
 
 
 def _add_source(parser: ArgumentParser) -> None:

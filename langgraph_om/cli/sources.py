@@ -15,12 +15,13 @@ from langgraph.graph.state import CompiledStateGraph
 
 from langgraph_om.archive import MessageArchive
 from langgraph_om.core.items.steer import MAX_ACTS, steer
+from langgraph_om.core.record.edits import check_record
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record, complete_record
 from langgraph_om.core.record.shared_log import complete_log, to_record
 from langgraph_om.core.titles.state import find_shown_title
 from langgraph_om.core.wire import Steered
-from langgraph_om.errors import ObservationalMemoryError
+from langgraph_om.errors import ConfigurationError, ObservationalMemoryError
 from langgraph_om.inspection import SERVER_TITLES, read_server_title, read_stored_title
 from langgraph_om.integrations.state_graph import ObservationalMemoryState
 from langgraph_om.runtime.state import values_of
@@ -94,7 +95,13 @@ class FileSource:
         """Return the state in the file."""
         del name
         values = values_of(self._read(), "messages")
-        return values if "om" in values else {"om": values, "messages": []}
+        state = values if "om" in values else {"om": values, "messages": []}
+        try:
+            check_record(complete_record(state["om"]))
+        except ConfigurationError as error:
+            msg = f"{self.path} holds no memory record: {error}"
+            raise SourceError(msg) from error
+        return state
 
     def history(self, name: str | None) -> Any:
         """Return the one state."""

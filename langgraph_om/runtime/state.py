@@ -136,9 +136,14 @@ def record_seen_from_outside(state: Any, key: str) -> MemoryRecord:
         key: The state's key of the conversation.
 
     Raises:
-        ConfigurationError: When it is what a node sees, with messages and no place for a record.
+        ConfigurationError: When it is what a node sees, with messages and no place for a record, or
+            no state at all.
     """
     values = values_of(state, key)
+    is_object = hasattr(values, key) or hasattr(values, "om")
+    if values and not isinstance(values, Mapping) and not is_object:
+        msg = f"the state is {state!r}; pass `graph.get_state(config)`, or its `values`"
+        raise ConfigurationError(msg)
     # A snapshot shows the whole state: without a record there is none. A node may not see it.
     is_whole = values is not state or not _value(values, key)
     return blank_record() if is_whole and read_stored_record(values) is None else record_of(values)

@@ -110,6 +110,12 @@ def test_a_thread_in_the_middle_of_a_run_is_refused() -> None:
         agent.memory.adopt(agent.graph, on_thread())
 
 
+def test_a_configuration_without_a_thread_is_refused() -> None:
+    agent = make_agent("agent", InMemorySaver())
+    with pytest.raises(ConfigurationError, match="`config` names no thread"):
+        agent.memory.adopt(agent.graph, {"configurable": {}})
+
+
 def test_each_cycle_is_one_line_for_those_who_run_the_agent(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

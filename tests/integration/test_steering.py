@@ -165,6 +165,15 @@ def test_what_cannot_be_meant_is_refused_at_once(ask: Any) -> None:
         ask(memory())
 
 
+@pytest.mark.parametrize(
+    "ask", [lambda own, text: own.remember(text), lambda own, text: own.correct("tea", text)]
+)
+def test_what_would_fill_every_prompt_is_refused(ask: Any) -> None:
+    assert ask(memory(), "x" * 4000)
+    with pytest.raises(ConfigurationError, match="4001 characters; pass 4000 at most"):
+        ask(memory(), "x" * 4001)
+
+
 def test_lines_of_a_text_stay_one_item() -> None:
     after = fold(record(), [memory().remember("Three rules:\n- be kind\nDate: Mar 9, 2026")])
     [item] = list_items([after["log"][-1]])

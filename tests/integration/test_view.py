@@ -135,6 +135,21 @@ def test_a_thread_that_never_ran_is_blank(state: Any) -> None:
     assert "No observations yet" in memory.view(state).to_html()
 
 
+@pytest.mark.parametrize(
+    ("state", "named"),
+    [
+        (5, "the state is 5"),
+        ("t-1", "the state is 't-1'"),
+        ({"om": {"log": 5}}, r"`om\.log` is 5; pass a list"),
+        ({"om": {"log": [{"id": "g"}]}}, r"`om\.log\[0\]\['kind'\]` is missing"),
+        ({"om": {"cursor": [1]}}, r"`om\.cursor\[0\]` is 1"),
+    ],
+)
+def test_what_is_no_state_or_no_memory_is_named(state: Any, named: str) -> None:
+    with pytest.raises(ConfigurationError, match=named):
+        make_agent("agent", InMemorySaver()).memory.view(state)
+
+
 def test_a_snapshot_of_a_thread_that_never_ran_is_blank() -> None:
     agent = make_agent("agent", InMemorySaver())
     assert "nothing was said yet" in str(agent.memory.view(agent.graph.get_state(on_thread())))

@@ -43,6 +43,15 @@ def check_edit(edit: Mapping[Any, Any]) -> None:
             raise _explain(key, value, error) from None
 
 
+def check_record(record: Mapping[Any, Any]) -> None:
+    """Refuse a record that cannot be read; keys that are not of this version are passed over.
+
+    Raises:
+        ConfigurationError: For a value of another type, or a missing part.
+    """
+    check_edit({key: value for key, value in record.items() if key in _types()})
+
+
 @cache
 def _types() -> Mapping[str, Any]:
     """Return the type of each key of the record."""
@@ -60,10 +69,10 @@ def _explain(key: str, value: object, error: ValidationError) -> ConfigurationEr
     problem = error.errors(include_url=False, include_context=False)[0]
     path = "".join(f"[{step!r}]" for step in problem["loc"] if step not in _BRANCHES)
     if not path:
-        return ConfigurationError(f"an edit sets `om.{key}` to {value!r}; {wanted}")
+        return ConfigurationError(f"`om.{key}` is {value!r}; {wanted}")
     if problem["type"] == "missing":
-        return ConfigurationError(f"an edit leaves out `om.{key}{path}`; {wanted}")
-    return ConfigurationError(f"an edit sets `om.{key}{path}` to {problem['input']!r}; {wanted}")
+        return ConfigurationError(f"`om.{key}{path}` is missing; {wanted}")
+    return ConfigurationError(f"`om.{key}{path}` is {problem['input']!r}; {wanted}")
 
 
 def _describe(annotation: Any) -> str:

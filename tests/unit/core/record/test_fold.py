@@ -375,13 +375,13 @@ def test_junk_is_refused_by_name_and_changes_nothing(junk: object, named: str) -
 @pytest.mark.parametrize(
     ("edit", "said"),
     [
-        ({"log": "hello"}, "`om.log` to 'hello'; pass a list of groups, each with id, kind, "),
-        ({"cursor": {}}, "`om.cursor` to {}; pass a list of texts"),
-        ({"turn": []}, "`om.turn` to []; pass a mapping with request, step"),
-        ({"generation": True}, "`om.generation` to True; pass a whole number"),
-        ({"tripwire": 0}, "`om.tripwire` to 0; pass None or a mapping with operation, reason, "),
-        ({"chunks": [{"id": "c"}]}, "leaves out `om.chunks[0]['cycle_id']`; pass a list of chunks"),
-        ({"stamps": {"m1": 5}}, "`om.stamps['m1']` to 5; pass a mapping from a text to a text"),
+        ({"log": "hello"}, "`om.log` is 'hello'; pass a list of groups, each with id, kind, "),
+        ({"cursor": {}}, "`om.cursor` is {}; pass a list of texts"),
+        ({"turn": []}, "`om.turn` is []; pass a mapping with request, step"),
+        ({"generation": True}, "`om.generation` is True; pass a whole number"),
+        ({"tripwire": 0}, "`om.tripwire` is 0; pass None or a mapping with operation, reason, "),
+        ({"chunks": [{"id": "c"}]}, "`om.chunks[0]['cycle_id']` is missing; pass a list of chunks"),
+        ({"stamps": {"m1": 5}}, "`om.stamps['m1']` is 5; pass a mapping from a text to a text"),
     ],
 )
 def test_an_edit_of_another_form_says_what_to_pass(edit: Any, said: str) -> None:
