@@ -36,6 +36,7 @@ from langgraph_om.core.record.fold import FOLDED_TYPES, fold
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.archive import complete_thread
+from langgraph_om.core.step.deletion import is_survivor, look_for_deletion
 from langgraph_om.core.step.inspect import Inspection, count_and_collect, inspect
 from langgraph_om.core.step.read_only import freeze_view
 from langgraph_om.core.step.title import describe_title, take_in_title, tell_title
@@ -50,7 +51,7 @@ from langgraph_om.runtime.drivers import POLL_SECONDS, drive
 from langgraph_om.runtime.executors import BackgroundBuffering, Buffering, InPlace
 from langgraph_om.runtime.hooks import Hooks
 from langgraph_om.runtime.jobs.pauses import Pauses
-from langgraph_om.runtime.jobs.protocol import DelayingExecutor
+from langgraph_om.runtime.jobs.protocol import DelayingExecutor, ForgettingExecutor
 from langgraph_om.runtime.jobs.requests import build_request, carry_out_request
 from langgraph_om.runtime.run import ResourceId, Runs
 from langgraph_om.runtime.state import (
@@ -304,7 +305,13 @@ class StepRunner:
         def act() -> None:
             drive(self._use_pause(record, messages, identity, config), context)
 
-        self.pauses.begin(record["id"], seconds, act)
+        self.pauses.begin(
+            record["id"],
+            seconds,
+            act,
+            thread_id=record["thread_id"],
+            resource_id=record["resource_id"],
+        )
 
     def _send_pause(
         self,
@@ -332,6 +339,8 @@ class StepRunner:
         config: RunnableConfig,
     ) -> RunFlow[None]:
         """Start the job of a pause; the next turn knows it by its id."""
+        if self.archive is not None and is_survivor((yield from look_for_deletion(record))):
+            return
         cycle_ids = {name: job["cycle_id"] for name, job in record["pending"].items()}
         jobs = (yield PeekJobs(cycle_ids)) if cycle_ids else {}
         now = self.clock()
@@ -535,6 +544,16 @@ class StepRunner:
                 return False
             await asyncio.sleep(POLL_SECONDS)
         return True
+
+    def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
+        """Let go of jobs of a thread, or a resource, that is deleted from the archive.
+
+        Raises:
+            Exception: Whatever the executor raises, such as errors of its server.
+        """
+        self.pauses.forget(thread_id=thread_id, resource_id=resource_id)
+        if isinstance(self.buffering, ForgettingExecutor):
+            self.buffering.forget(thread_id=thread_id, resource_id=resource_id)
 
     def close(self, timeout: float = 5.0) -> bool:
         """Start no more background jobs and wait for those at work.

@@ -38,8 +38,8 @@ def build_request(
 
     Args:
         job: The job.
-        messages: The whole conversation; with an archive only the ids of those that are needed are
-            written, since it has them.
+        messages: The whole conversation; with an archive that has them only the ids of those that
+            are needed are written.
         decision: What the job was made of.
         now: When it was decided.
     """
@@ -58,7 +58,8 @@ def build_request(
         "record": record,
         "settings": digest_settings(settings),
     }
-    if settings.archives and record["thread_id"]:
+    # What a thread had when it was deleted is not archived again.
+    if settings.archives and record["thread_id"] and not record.get("floor"):
         said = [message for message in needed if is_conversation(message)]
         request["message_ids"] = [key for key, _ in keyed_messages(said)]
     else:

@@ -37,16 +37,17 @@ class FolderQueue:
 
     def create(
         self, thread_id: str | None, graph: str, *, metadata: Mapping[str, Any], **options: Any
-    ) -> None:
+    ) -> dict[str, str]:
         path = self._folder / f"{time.time_ns()}-{uuid4().hex}.json"
         draft = path.with_suffix(".draft")
         draft.write_text(json.dumps({"input": options["input"], "metadata": metadata}), "utf-8")
         draft.rename(path)
         self._place.note("sent", metadata["om_cycle_id"])
+        return {"thread_id": path.stem}
 
     def search(self, *, metadata: Mapping[str, Any], **_options: Any) -> list[dict[str, Any]]:
         return [
-            {"thread_id": path.stem}
+            {"thread_id": path.stem, "metadata": run["metadata"]}
             for path, run in self._waiting()
             if metadata.items() <= run["metadata"].items()
         ]
