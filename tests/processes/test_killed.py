@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import random
 import signal
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count, product
 from pathlib import Path
-from threading import Event, Thread
 
 import pytest
 
@@ -77,53 +76,22 @@ def test_nothing_is_lost_whenever_workers_are_killed(place: Place, seed: int) ->
     lead(replace(place, turns=12, **MIXES[seed // 2 % len(MIXES)]), any_time(seed))
 
 
-def while_working(seed: int) -> Iterator[Death]:
-    """One death after another of those who carry out jobs."""
-    chance = random.Random(seed)  # noqa: S311 - not for secrets
-    points = ("observer", "reflector", "before commit", "after archive")
-    while True:
-        if chance.random() < 0.5:
-            yield Death(chance.choice(points), chance.randint(1, 4))
-        else:
-            yield Death(seconds=chance.uniform(0.1, 1.0))
-
-
-@contextmanager
-def working(place: Place, deaths: Iterator[Death]) -> Iterator[list[int]]:
-    """Have jobs carried out by a process that is killed, and followed by another, all the time.
-
-    Yields the exit codes of those that have ended.
-    """
-    ended, is_over = list[int](), Event()
-
-    def follow() -> None:
-        for number, death in enumerate(deaths, 100):
-            if is_over.is_set():
-                return
-            process = start(queued.work, place, death, number)
-            process.join(60)
-            ended.append(process.exitcode or 0)
-
-    following = Thread(target=follow)
-    following.start()
-    try:
-        yield ended
-    finally:
-        is_over.set()
-        Path(place.folder, "over").touch()
-        following.join(60)
-
-
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_nothing_is_lost_whenever_those_who_send_and_those_who_carry_out_are_killed(
     sqlite_place: Place, seed: int
 ) -> None:
     mix = {"evict": seed % 2 == 0, "is_async": seed % 4 > 1}
-    place = replace(sqlite_place, turns=14, buffering="server", lease=2, **mix)
-    with working(place, while_working(seed)) as ended:
+    place = replace(sqlite_place, turns=12, buffering="server", lease=2, **mix)
+    working = start(queued.work_on, place, seed)
+    try:
         lead(place, any_time(seed))
-    figures = queued.tell(f"senders and workers killed at any time, {mix}", place, len(ended))
+    finally:
+        Path(place.folder, "over").touch()
+        working.join(60)
+    ended = Counter(map(int, place.noted("worker ended")))
+    killed = ended[-signal.SIGKILL]
+    figures = queued.tell(f"senders and workers killed at any time, {mix}", place, killed)
     assert set(ended) <= {0, -signal.SIGKILL}
-    assert -signal.SIGKILL in ended
+    assert killed
     assert figures["jobs sent"] > 3
     assert figures["carried out twice"] == 0

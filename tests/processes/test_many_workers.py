@@ -76,6 +76,7 @@ def test_jobs_sent_to_workers_that_are_killed_are_carried_out_once(place: Place)
         doomed.join(0.5)
         doomed.kill()
         doomed.join(10)
+        assert doomed.exitcode == -signal.SIGKILL
         killed += 1
     Path(place.folder, "over").touch()
     steady.join(30)

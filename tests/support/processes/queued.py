@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
+import random
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from uuid import uuid4
 
 from langgraph_om import ServerBuffering, worker_graph
+from langgraph_om.archive import SQLAlchemyArchive
 from support.processes.workers import Death, Place, worker
 
 
@@ -63,19 +66,33 @@ class FolderQueue:
     def take(self) -> Iterator[tuple[str, dict[str, Any]] | None]:
         """Take the oldest run that no worker has; `None` where there is none."""
         for path, run in self._waiting():
-            with path.open(encoding="utf-8") as file:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    continue
-                if not path.exists():
-                    continue
-                if path.stem[-1] in "01234":  # a server that forgets what it has begun
+            file = _lock(path)
+            if file is None:
+                continue
+            with file:
+                if path.stem[-1] in "01234567":  # a server that forgets what it has begun
                     path.unlink()
                 yield path.stem, run
                 path.unlink(missing_ok=True)
                 return
         yield None
+
+
+def _lock(path: Path) -> IO[str] | None:
+    """Open a file that no other process has, nor has done with."""
+    try:
+        file = path.open(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    if not path.exists():
+        file.close()
+        return None
+    return file
 
 
 class NotedBuffering(ServerBuffering):
@@ -110,16 +127,48 @@ def work(place: Place, death: Death, life: int) -> None:
                 place.note(told["outcome"], cycle_id)
 
 
+def work_on(place: Place, seed: int) -> None:
+    """Have runs carried out by a process that is killed, and followed by another, all the time."""
+    for life, death in enumerate(_deaths(seed), 100):
+        if Path(place.folder, "over").exists():
+            return
+        pid = os.fork()
+        if pid == 0:
+            try:
+                work(place, death, life)
+                os._exit(0)
+            finally:
+                os._exit(1)
+        _, status = os.waitpid(pid, 0)
+        place.note("worker ended", str(os.waitstatus_to_exitcode(status)))
+
+
+def _deaths(seed: int) -> Iterator[Death]:
+    """One death after another of those who carry out runs."""
+    chance = random.Random(seed)  # noqa: S311 - not for secrets
+    points = ("observer", "reflector", "before commit", "after archive")
+    while True:
+        if chance.random() < 0.5:
+            yield Death(chance.choice(points), chance.randint(1, 4))
+        else:
+            yield Death(seconds=chance.uniform(0.1, 1.0))
+
+
 def tell(title: str, place: Place, killed: int) -> dict[str, Any]:
     """Print and return the figures."""
     sent, ended = place.noted("sent"), Counter(place.noted("done"))
     begun = Counter(place.noted("begun"))
+    archive = SQLAlchemyArchive(place.archive)
+    states = [job.state if (job := archive.job(key)) else None for key in dict.fromkeys(sent)]
+    archive.close()
     waits = sorted(map(float, place.noted("sending")))
     figures = {
         "workers killed": killed,
         "jobs sent": len(set(sent)),
         "sent again": len(sent) - len(set(sent)),
         "carried out": len(ended),
+        "taken back by a turn, or refused": states.count(None),
+        "lost, and asked for anew": len(states) - states.count("done") - states.count(None),
         "begun again": sum(times > 1 for times in begun.values()),
         "carried out twice": sum(times > 1 for times in ended.values()),
         "ms a turn waits for sending, median": round(1000 * waits[len(waits) // 2]),
