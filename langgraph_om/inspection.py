@@ -18,6 +18,7 @@ from langgraph_om.archive import MessageArchive
 from langgraph_om.core.content.text import show_key
 from langgraph_om.core.page.html import Html
 from langgraph_om.core.page.page import render_memory_view, render_page, write_title
+from langgraph_om.core.page.values import ShownValue, list_values
 from langgraph_om.core.page.words import (
     Sizes,
     Window,
@@ -263,7 +264,9 @@ class MemoryView:
         ]
         failures = [(f"last failure of {name}", said) for name, said in list_failures(self.record)]
         lines += [f"{name}: {value}" for name, value in [*failures, *list_hints(self.record)]]
-        return "\n".join([*lines, "", write_log(self.record["log"]) or "(no observations yet)"])
+        lines += ["", write_log(self.record["log"]) or "(no observations yet)"]
+        lines += [_write_value(value) for value in list_values(self.record)]
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
         """Return the summary, for an interactive prompt."""
@@ -302,6 +305,11 @@ class MemoryView:
     def _write_title(self) -> str:
         named = find_shown_title(self.record) or self.record["thread_id"] or "(no thread id)"
         return f"memory of {show_key(named)}, generation {self.record['generation']}"
+
+
+def _write_value(value: ShownValue) -> str:
+    notes = [f"({note})" for note in value.notes]
+    return "\n".join(["", f"{value.name}:", *filter(None, [value.text]), *notes])
 
 
 def _render_bar_line(window: Window) -> str:

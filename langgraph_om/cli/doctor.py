@@ -26,6 +26,8 @@ _MIN_PROMPT: Final = 2000
 _MANY_PINNED: Final = 0.5
 _MANY_UNDATED: Final = 0.3
 _LARGE_MESSAGE: Final = 0.5
+_MANY_WAITING: Final = 5
+"""Changes of the working memory that no turn has written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ def diagnose(
     hits = _measure_cache(messages)
     advice = [
         *_advise_on_failures(record),
+        *_advise_on_values(record),
         *_advise_on_duplicates(record),
         *_advise_on_hints(record, now),
         *_advise_on_cache(hits),
@@ -130,6 +133,32 @@ def _advise_on_failures(record: MemoryRecord) -> Iterator[Advice]:
             "tripwire",
             f"the last turn was ended without an answer: {trip['reason']}. With "
             f'on_error="continue" the agent goes on with raw messages',
+        )
+
+
+def _advise_on_values(record: MemoryRecord) -> Iterator[Advice]:
+    for name, found in record.get("extracted", {}).items():
+        if found["error"]:
+            yield Advice(
+                "extract",
+                f"the value {name!r} is as it was: {found['error']}. It is asked for again with "
+                f"the next observation; a schema with descriptions and fewer required fields helps",
+            )
+    working = record.get("working")
+    if working is None:
+        return
+    if working["error"]:
+        yield Advice(
+            "working-memory",
+            f"the newest change of the working memory was not taken, or not all of it: "
+            f"{working['error']}",
+        )
+    waiting = len(working["updates"])
+    if waiting >= _MANY_WAITING:
+        yield Advice(
+            "working-memory",
+            f"{waiting} changes of the working memory wait to be written. Each turn writes them: "
+            f"see that turns run with this memory, and that the store answers",
         )
 
 

@@ -51,6 +51,7 @@ RULES = st.builds(
     pauses=st.booleans(),
     marks_gaps=st.booleans(),
     hints=st.booleans(),
+    keeps=st.booleans(),
     scope=st.sampled_from(SCOPES),
     naming=NAMINGS,
 )
@@ -68,6 +69,8 @@ class Conversations(RuleBasedStateMachine):
         needs_archive = rules.scope == "resource" or rules.buffering == "server"
         if needs_archive and rules.storage == "checkpoints":
             rules = replace(rules, storage="archive")
+        if rules.keeps and (rules.scope == "resource" or rules.door == "step"):
+            rules = replace(rules, keeps=False)
         self.world = World(rules)
         self.threads: list[Thread] = list(self.world.threads.values())
         for size in said:

@@ -1,4 +1,4 @@
-"""Render a memory as HTML: both windows, the log, what is ahead, what it cost, what changed."""
+"""Render a memory as HTML: both windows, the log and what is beside it, what is ahead, its cost."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from langgraph_om.core.page.generations import render_generations
 from langgraph_om.core.page.html import Child, Html, element, join
 from langgraph_om.core.page.log import Extra, render_items, render_log, write_words
 from langgraph_om.core.page.style import BODY_STYLE, STYLE
+from langgraph_om.core.page.values import render_values
 from langgraph_om.core.page.words import (
     ACTIONS,
     Sizes,
@@ -96,6 +97,7 @@ def render_memory_view(
         _render_hints(record),
         lead,
         element("section", element("h2", "Observations"), render_log(record, extra)),
+        render_values(record),
         _render_ahead(record, status, is_closed=is_closed),
         _render_acts(record.get("steered", [])),
         _render_usage(record),

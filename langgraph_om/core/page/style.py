@@ -75,6 +75,7 @@ STYLE: Final = """
   margin: 0; line-height: 1.55;
 }
 .om time { color: var(--faint); font-size: .86rem; font-variant-numeric: tabular-nums; }
+.om .value { white-space: pre-wrap; }
 .om .below {
   white-space: pre-wrap; color: var(--soft); font-size: .94rem; padding-left: .1rem;
   margin-top: .1rem;

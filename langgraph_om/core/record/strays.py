@@ -108,13 +108,21 @@ def find_left_behind(
     if waiting.isdisjoint(keys):
         return []
     places = {key: at for at, key in enumerate(keys)}
+    ranges = [ends for group in select_own_groups(record) for ends in group["ranges"]]
+    begins = sorted(places[first] for first, _ in ranges if first in places)
+    stops = sorted(places[last] + 1 for _, last in ranges if last in places)
     covered: set[str] = set()
-    for group in select_own_groups(record):
-        for first, last in group["ranges"]:
-            if first in places or last in places:  # one end may be of another branch
-                covered.update(keys[places.get(first, 0) : places.get(last, len(keys)) + 1])
-            elif last in named[-1:]:  # both were removed here; all that fits is of this range
-                covered.update(named[named.index(first) if first in named else 0 :])
+    for first, last in ranges:
+        # One end may be of another branch: then it reaches to where the next one begins.
+        if first in places:
+            begin = places[first]
+            beyond = next((at for at in begins if at > begin), len(keys))
+            covered.update(keys[begin : places[last] + 1 if last in places else beyond])
+        elif last in places:
+            stop = places[last] + 1
+            covered.update(keys[next((at for at in reversed(stops) if at < stop), 0) : stop])
+        elif last in named[-1:]:  # both were removed here; all that fits is of this range
+            covered.update(named[named.index(first) if first in named else 0 :])
     return [key for key in keys if key in waiting and key not in covered]
 
 

@@ -79,12 +79,18 @@ def test_the_current_turn_is_in_the_archive_already(archive: SQLAlchemyArchive) 
     assert "What did I say?" in answer["messages"]
 
 
-def test_pages_of_the_archive_are_those_of_the_state(archive: SQLAlchemyArchive) -> None:
-    agent = recalling(archive=archive)
-    talk(agent.graph, on_thread(resource_id="ana"), turns(8, lookups=("", "2")), agent.clock)
-    alone = recalling()
-    talk(alone.graph, on_thread(), turns(8, lookups=("", "2")), alone.clock)
+@pytest.mark.parametrize("evict", [False, True])
+def test_pages_of_the_archive_are_those_of_the_state(
+    archive: SQLAlchemyArchive, *, evict: bool
+) -> None:
+    agent, alone = recalling(archive=archive, evict=evict), recalling()
+    said = turns(24 if evict else 8, lookups=("", "2"))
+    talk(agent.graph, on_thread(resource_id="ana"), said, agent.clock)
+    talk(alone.graph, on_thread(), said, alone.clock)
     state, kept = values(agent.graph, on_thread()), values(alone.graph, on_thread())
+    assert (len(state["messages"]) < len(kept["messages"])) == evict
+    ranges = [ends for group in state["om"]["log"] for ends in group["ranges"]]
+    assert len(ranges) > evict
     for arguments in (
         {},
         {"page": 2, "limit": 5},
@@ -93,9 +99,12 @@ def test_pages_of_the_archive_are_those_of_the_state(archive: SQLAlchemyArchive)
         {"cursor": "h3", "page": -2, "limit": 3},
         {"cursor": "h1-calls-0", "detail": "high"},
         {"cursor": "h2", "partIndex": 0},
+        *({"cursor": end, "limit": 2} for ends in ranges for end in ends),
+        *({"cursor": end, "page": -1, "limit": 2} for ends in ranges for end in ends),
     ):
         archived = agent.memory.recall(state, on_thread(resource_id="ana"), **arguments)
         assert archived == alone.memory.recall(kept, on_thread(), **arguments), arguments
+        assert archived.get("count") or archived.get("text"), arguments
 
 
 def test_threads_are_filtered_by_their_creation(archive: SQLAlchemyArchive) -> None:

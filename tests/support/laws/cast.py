@@ -8,6 +8,7 @@ a background job ends when it is let go.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import sys
 import threading
@@ -27,6 +28,7 @@ from pydantic import Field, PrivateAttr
 from langgraph_om import BackgroundBuffering
 from langgraph_om.core.content.message_keys import hidden_id
 from langgraph_om.core.effects import JobState
+from langgraph_om.core.prompts import load
 from langgraph_om.core.wire import Event
 from langgraph_om.testing import ExtractiveReflector
 from support.agents import live_request
@@ -233,6 +235,10 @@ SECTION_MOODS = ("leaves out", "wrong names", "unclosed", "twice", "breaks off")
 
 HANGS = "hangs"
 """The mood in which no answer comes before the deadline."""
+SILENT = ("nothing", "two days")
+"""The moods in which no value is told."""
+EXTRACTS = load("observer_extract").split("{")[0]
+"""How the question about values begins."""
 CONDENSES = "condenses"
 """The Reflector's good mood."""
 
@@ -260,6 +266,8 @@ class Oracle:
         return RunnableLambda(self._answer, name="oracle")
 
     def _answer(self, messages: list[BaseMessage], config: RunnableConfig) -> AIMessage:
+        if messages[-1].text.startswith(EXTRACTS):
+            return self._extract(messages)
         operation = config.get("metadata", {})["om_operation"]
         self.asked.append(operation)
         if len(self.asked) > self.most:
@@ -278,6 +286,13 @@ class Oracle:
         else:
             said = MOODS.get("short" if mood in SECTION_MOODS else mood, _fails)(seen)
         return said if isinstance(said, AIMessage) else AIMessage(said)
+
+    def _extract(self, messages: list[BaseMessage]) -> AIMessage:
+        """Tell which requests were read, as far as the mood allows."""
+        if self.observer in SILENT:
+            return AIMessage("I do not know.")
+        read = {f"u{number}": 1 for number in spoken("\n".join(m.text for m in messages[:-2]))}
+        return AIMessage(json.dumps({"working_memory": {"read": read}}))
 
 
 _LINES = re.MULTILINE | re.DOTALL

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import pairwise
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
@@ -26,7 +26,10 @@ from langgraph_om.core.content.message_keys import (
     derive_id,
 )
 from langgraph_om.core.observe.parse_answer import Parsed, parse_output
+from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.core.working.state import find_known
 from langgraph_om.testing import Provider, check_message_sequence
+from support.laws.cast import label_of
 from support.reasoning import misplaced, without_thoughts
 from support.rendering import render_output
 
@@ -367,6 +370,25 @@ def others_among_own(now: Moment) -> list[str]:
     ]
 
 
+# --- What the Observer keeps beside the log, follows the conversation -----------------------------
+
+
+def kept_of_others(now: Moment) -> list[str]:
+    """Requests in the working memory that were never made in this conversation."""
+    told = {label_of(message).partition(".")[0] for message in now.told.messages.values()}
+    return [f"{label} was not said here, and is kept" for label in _kept(now) if label not in told]
+
+
+def kept_no_more(before: Moment, now: Moment) -> list[str]:
+    """What is gone from the working memory, from which nobody took anything."""
+    return [f"{label} is kept no more" for label in _kept(before) if label not in _kept(now)]
+
+
+def _kept(now: Moment) -> list[str]:
+    value = find_known(cast("MemoryRecord", now.record))
+    return [*value["read"]] if isinstance(value, dict) else []
+
+
 # --- 8: rendering and parsing are inverse on what was committed -----------------------------------
 
 
@@ -407,10 +429,12 @@ def broken(
             *others_among_own(now),
             *misplaced(now.prompt),
             *hints_shown(now),
+            *kept_of_others(now),
         )
     ]
     line = [before, *moments] if before is not None else [*moments]
     for earlier, later in pairwise(line):
         problems += [*cursor_moved_back(earlier, later), *prefix_moved(earlier, later)]
         problems += [*newest_turns_not_kept(later, earlier), *gaps_moved(earlier, later)]
+        problems += kept_no_more(earlier, later)
     return problems

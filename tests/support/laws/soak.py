@@ -105,6 +105,7 @@ class Episode:
             buffer_activation=pick([0.3, 0.8, 1.0]),
             scope=scope,
             naming=Naming(self.random.randrange(1, 2**16)),
+            keeps=not shares and door != "step" and self.random.random() < 0.5,
         )
 
     def run(self, turns: int = TURNS) -> None:

@@ -62,6 +62,13 @@ COMMITTED = ("observation-end", "observation-failed", "activation", "buffering-e
 
 
 KNOWN = WorkingMemory("# The user\n\n- Likes: long walks", scope="thread")
+_READ = {"type": "object", "additionalProperties": {"type": "integer"}}
+KEPT = WorkingMemory(
+    schema={"type": "object", "properties": {"read": _READ}, "additionalProperties": False},
+    scope="thread",
+    managed_by="observer",
+)
+"""The requests that were observed."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +101,8 @@ class Rules:
     hints: bool = True
     knows: bool = False
     """Whether the Actor is also shown a working memory, which it leaves as it is."""
+    keeps: bool = False
+    """Whether the Observer keeps a working memory of the thread."""
     scope: str = "thread"
     """"resource": all threads share one log, of which each channel carries a copy."""
     naming: Naming = field(default_factory=Naming)
@@ -212,7 +221,7 @@ class World:
             max_input_tokens=rules.max_input_tokens,
             gap_markers=rules.marks_gaps,
             continuation_hints=rules.hints,
-            working_memory=KNOWN if rules.knows else None,
+            working_memory=KEPT if rules.keeps else KNOWN if rules.knows else None,
             buffering=buffering,
             token_counter=Words(),
             clock=self.clock,

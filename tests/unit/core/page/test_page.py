@@ -151,6 +151,7 @@ HOSTILE = st.one_of(
     st.text(max_size=20),
 )
 PLAIN = Reader(page_of(record()))
+FOUND = {"previous": None, "cycle_id": "c", "at": ""}
 
 
 @settings(max_examples=60, deadline=None)
@@ -167,6 +168,8 @@ def test_no_text_becomes_markup(texts: list[str]) -> None:
         resource_id=resource,
         attempts={"observation": attempt},
         tripwire={"operation": "observation", "reason": error, "last_message": None},
+        working={"resource_id": resource, "value": told, "updates": [], "error": error},
+        extracted={title: {**FOUND, "value": {thread: task}, "error": error}},
     )
     own = fold(own, [PERSON.remember(f"x{told}")])
     page = page_of(own, history=[own, record()])
@@ -196,3 +199,28 @@ def test_a_browser_reads_the_same_text_and_runs_nothing(tmp_path: Path) -> None:
     seen = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout  # noqa: S603
     assert Reader(seen).text.split() == Reader(path.read_text("utf-8")).text.split()
     assert "User lives in Lyon" in seen
+
+
+def test_values_and_working_memory_stand_below_the_log() -> None:
+    updates = [{"cycle_id": "c", "resource_id": None, "known": None, "patch": {"city": "Cork"}}]
+    working = {
+        "resource_id": None,
+        "value": {"name": "Ana <b>"},
+        "updates": updates,
+        "error": "`age`: no Number",
+    }
+    trip = {"value": {"to": "Oslo"}, "previous": None, "cycle_id": "c", "at": "", "error": None}
+    own = record(working=working, extracted={"Trip": trip})
+    text = Reader(page_of(own)).text
+    for said in ('"name": "Ana <b>"', '"city": "Cork"', "1 change found", "`age`: no Number"):
+        assert said in text
+    assert (
+        text.index("Tea") < text.index("working memory") < text.index("Trip") < text.index("Oslo")
+    )
+    assert "Beside the observations" not in Reader(page_of(record())).text
+
+
+def test_the_text_shows_values_and_working_memory_too() -> None:
+    working = {"resource_id": None, "value": "- Name: Ana", "updates": [], "error": None}
+    said = str(PERSON.view({"om": record(working=working), "messages": []}))
+    assert said.endswith("\n\nworking memory:\n- Name: Ana")
