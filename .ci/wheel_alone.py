@@ -7,6 +7,8 @@ Fails where a dependency is missing, a file is not in the wheel, or nothing is r
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -38,11 +40,11 @@ def main() -> None:
             retrieval=True,
         )
         with memory:
-            talk(memory, model)
+            talk(memory, model, folder)
 
 
-def talk(memory: ObservationalMemory, model: ScriptedChatModel) -> None:
-    """Talk in a graph of one's own, and read everything back."""
+def talk(memory: ObservationalMemory, model: ScriptedChatModel, folder: str) -> None:
+    """Talk in a graph of one's own, read everything back, and correct a fact by the command."""
 
     def agent(state: Any) -> dict[str, Any]:
         return {"messages": [model.invoke(memory.llm_input_messages(state))]}
@@ -64,6 +66,13 @@ def talk(memory: ObservationalMemory, model: ScriptedChatModel) -> None:
         "there is no page": "<html" in view.to_html(),
         "nothing is found": memory.search("gate code 4007", resource_id="ana", limit=1),
     }
+    record = Path(folder) / "record.json"
+    record.write_text(json.dumps(view.record), encoding="utf-8")
+    lines = "\n".join(group["text"] for group in view.record["log"]).split("\n")
+    text = next(line for line in lines if line.startswith("*"))
+    command = (sys.executable, "-m", "langgraph_om", "correct", "--record", str(record))
+    subprocess.run([*command, text, "The gate has no code"], check=True)  # noqa: S603
+    checks["nothing is corrected"] = "no code (corrected by a person)" in record.read_text("utf-8")
     failed = [name for name, held in checks.items() if not held]
     if failed:
         sys.exit(f".ci/wheel_alone.py: {', '.join(failed)}")

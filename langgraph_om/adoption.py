@@ -24,9 +24,9 @@ from langgraph_om.runtime.drivers import (
     drive,
     drive_on_graph,
 )
+from langgraph_om.runtime.flows.context import RunFlow, Work
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import values_of
-from langgraph_om.runtime.supervise import RunFlow, Work
 from langgraph_om.runtime.turn import Outcome, StepResult, conclude
 from langgraph_om.working.memory import VALUE_KEY
 from langgraph_om.working.runs import WorkingOfGraph

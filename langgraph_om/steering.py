@@ -198,7 +198,7 @@ def build_title(now: datetime, text: str | None) -> Update:
     Raises:
         ConfigurationError: When the text is blank or too long.
     """
-    title = None if text is None else " ".join(sanitize(_check_text("text", text)).split())
+    title = None if text is None else " ".join(_check_text("text", text).split())
     if title is not None and not 0 < len(title) <= LABEL_CHARACTERS:
         msg = f"`text` is {text!r}; pass a title of 1 to {LABEL_CHARACTERS} characters, or None"
         raise ConfigurationError(msg)
@@ -221,8 +221,8 @@ def _start(action: SteeringAction, now: datetime) -> dict[str, Any]:
 
 
 def _check_text(name: str, value: object) -> str:
-    if isinstance(value, str) and value.strip():
-        return value
+    if isinstance(value, str) and (clean := sanitize(value)).strip():
+        return clean
     msg = f"`{name}` is {value!r}; pass a text that is not blank"
     raise ConfigurationError(msg)
 

@@ -109,11 +109,12 @@ def _measure_cache(messages: Sequence[BaseMessage]) -> tuple[int, int, int] | No
     calls = cached = total = 0
     for message in messages:
         usage: Any = message.usage_metadata if isinstance(message, AIMessage) else None
-        if not usage or not usage.get("input_tokens"):
-            continue
+        details = (usage or {}).get("input_token_details") or {}
+        if not usage or not usage.get("input_tokens") or details.get("cache_read") is None:
+            continue  # many models do not say, which is no zero
         calls += 1
         total += usage["input_tokens"]
-        cached += (usage.get("input_token_details") or {}).get("cache_read") or 0
+        cached += details["cache_read"]
     return (calls, cached, total) if calls else None
 
 

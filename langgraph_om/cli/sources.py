@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -15,18 +14,20 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from langgraph_om.archive import MessageArchive
-from langgraph_om.core.items.steer import steer
+from langgraph_om.core.items.steer import MAX_ACTS, steer
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record, complete_record
 from langgraph_om.core.record.shared_log import complete_log, to_record
 from langgraph_om.core.titles.state import find_shown_title
 from langgraph_om.core.wire import Steered
-from langgraph_om.errors import ConfigurationError, ObservationalMemoryError
+from langgraph_om.errors import ObservationalMemoryError
 from langgraph_om.inspection import SERVER_TITLES, read_server_title, read_stored_title
 from langgraph_om.integrations.state_graph import ObservationalMemoryState
 from langgraph_om.runtime.state import values_of
 
 _MAX_COMMITS = 20
+_MAX_UNDONE = 20
+"""How many acts a shared log keeps to be undone."""
 
 
 class SourceError(ObservationalMemoryError):
@@ -253,13 +254,15 @@ class ArchiveSource:
                 msg = f"the archive has no shared log of the resource {resource!r}"
                 raise SourceError(msg)
             shared = complete_log(stored)
-            log = list(shared["log"])
-            done = list(shared.get("steered", []))
+            log, acts = shared["log"], shared.get("acts", [])
             for event in update:
                 act: Steered = event  # type: ignore[assignment]
-                log = steer(log, [], [], act, thread_id="").log
-                done.append(act["id"])
-            changed = {**shared, "log": log, "steered": done}
+                done = steer(log, [], acts, act, thread_id="")
+                log, acts = done.log, done.acts
+            ids = [*shared.get("steered", []), *(event["id"] for event in update)]
+            # Each turn of each thread reads them.
+            kept = [{**act, "is_new": False} for act in acts[-_MAX_UNDONE:]]
+            changed = {**shared, "log": log, "steered": ids[-MAX_ACTS:], "acts": kept}
             now = datetime.now(UTC)
             if self.archive.commit_record(resource, changed, expected=revision, now=now):
                 return
@@ -305,92 +308,6 @@ class ServerSource:
     def write(self, name: str | None, update: Sequence[Mapping[str, Any]]) -> None:
         """Write a checkpoint."""
         self.client.threads.update_state(_need(name, "--thread ID"), {"om": list(update)})
-
-
-# --- Opening -------------------------------------------------------------------------------------
-
-
-@contextmanager
-def open_source(
-    *,
-    url: str | None = None,
-    checkpointer: str | None = None,
-    archive: str | None = None,
-    record: str | None = None,
-    resource: str | None = None,
-    graph: Any = None,
-) -> Iterator[Source]:
-    """Open the source that is named; exactly one of the first four is.
-
-    Raises:
-        SourceError: When a package is missing, or the place cannot be opened.
-        ConfigurationError: When a URL cannot be meant.
-    """
-    with ExitStack() as stack:
-        if record is not None:
-            yield FileSource(Path(record))
-        elif checkpointer is not None:
-            yield CheckpointerSource(stack.enter_context(_open_saver(checkpointer)), graph)
-        elif archive is not None:
-            from langgraph_om.archive import SQLAlchemyArchive  # noqa: PLC0415 takes a while
-
-            _check_file(archive)
-            opened = SQLAlchemyArchive(archive)
-            stack.callback(opened.close)
-            yield ArchiveSource(opened, resource)
-        else:
-            yield ServerSource(stack.enter_context(_connect(str(url))))
-
-
-@contextmanager
-def _open_saver(place: str) -> Iterator[Any]:
-    kind = place.partition(":")[0].partition("+")[0]
-    try:
-        if kind == "sqlite":
-            from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: PLC0415 optional
-
-            with SqliteSaver.from_conn_string(_check_file(place)) as sqlite:
-                yield sqlite
-        elif kind in ("postgresql", "postgres"):
-            from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415 optional
-
-            scheme, _, rest = place.partition("://")
-            with PostgresSaver.from_conn_string(f"{scheme.partition('+')[0]}://{rest}") as postgres:
-                yield postgres
-        else:
-            msg = (
-                f"`--checkpointer` is {place!r}; pass sqlite:///path/to/file.db or "
-                f"postgresql://user:password@host/database"
-            )
-            raise ConfigurationError(msg)
-    except ImportError as error:
-        package = f"langgraph-checkpoint-{'sqlite' if kind == 'sqlite' else 'postgres'}"
-        msg = f"`--checkpointer {kind}:...` needs the package {package!r}: pip install {package}"
-        raise SourceError(msg) from error
-
-
-def _check_file(place: str) -> str:
-    """Return the path of an SQLite database; one that is not there is not made.
-
-    Raises:
-        SourceError: When there is no such file.
-    """
-    if not place.startswith("sqlite"):
-        return place
-    path = place.partition("://")[2].removeprefix("/")
-    if not Path(path).is_file():
-        msg = f"{path!r} is no file; sqlite:///file.db is below this folder, sqlite:////file.db not"
-        raise SourceError(msg)
-    return path
-
-
-def _connect(url: str) -> Any:
-    try:
-        from langgraph_sdk import get_sync_client  # noqa: PLC0415 optional
-    except ImportError as error:
-        msg = "`--url` needs the package 'langgraph-sdk': pip install langgraph-sdk"
-        raise SourceError(msg) from error
-    return get_sync_client(url=url)
 
 
 def _need(value: str | None, option: str) -> str:

@@ -59,7 +59,10 @@ class Group(TypedDict):
 
 
 class Extraction(TypedDict):
-    """What a question found out about one of the values that the user wants."""
+    """What a question found out about one of the values that the user wants.
+
+    With neither a patch nor an error nothing changes in it, and a former error is over.
+    """
 
     name: str
     patch: NotRequired[dict[str, Any]]
@@ -83,7 +86,10 @@ class ExtractedValue(TypedDict):
 
 
 class WorkingUpdate(TypedDict):
-    """What an observation found out for the working memory, where the Observer keeps that."""
+    """What an observation found out for the working memory, where the Observer keeps that.
+
+    With neither a patch nor an error nothing changes in it, and a former error is over.
+    """
 
     cycle_id: str
     """The cycle that asked."""
@@ -547,6 +553,8 @@ class SharedLog(TypedDict):
     """By thread id."""
     steered: NotRequired[list[str]]
     """Ids of what persons did to it, the newest last; missing where nobody did anything."""
+    acts: NotRequired[list[SteeredItem]]
+    """What persons did to it within no thread, the newest last, so that it can be undone."""
     titles: NotRequired[dict[str, str]]
     """Titles that persons set, by thread id; missing where nobody set one."""
     rest: NotRequired[Attempt]

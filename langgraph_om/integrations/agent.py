@@ -76,12 +76,7 @@ def create_memory_agent(
     if all_tools and not hasattr(chat, "bind_tools"):
         msg = f"`model` is {model!r}, which cannot be given tools; pass a chat model"
         raise ConfigurationError(msg)
-    actor: Runnable[Any, BaseMessage] = chat.bind_tools(all_tools) if all_tools else chat
-    reader = actor
-    if memory.working_memory is not None and memory.working_memory.has_tool:
-        readable = [tool for tool in all_tools if getattr(tool, "name", None) != UPDATE_TOOL]
-        reader = chat.bind_tools(readable) if readable else chat
-
+    actor, reader = _bind_tools(chat, all_tools, memory)
     schema = ObservationalMemoryState if delta else PlainMemoryState
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(schema, context_schema=MemoryContext)
     builder.add_node("agent", _build_actor_node(actor, reader, memory, prompt or system_prompt))
@@ -98,6 +93,17 @@ def create_memory_agent(
     return builder.compile(
         checkpointer=checkpointer, store=store, name=name, transformers=[MemoryTransformer]
     )
+
+
+def _bind_tools(
+    chat: BaseChatModel, tools: Sequence[Any], memory: ObservationalMemory
+) -> tuple[Runnable[Any, BaseMessage], Runnable[Any, BaseMessage]]:
+    """Return the Actor with its tools, and the one of a read-only run, which changes no memory."""
+    actor: Runnable[Any, BaseMessage] = chat.bind_tools(tools) if tools else chat
+    if memory.working_memory is None or not memory.working_memory.has_tool:
+        return actor, actor
+    readable = [tool for tool in tools if getattr(tool, "name", None) != UPDATE_TOOL]
+    return actor, chat.bind_tools(readable) if readable else chat
 
 
 def _build_actor_node(

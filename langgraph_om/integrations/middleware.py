@@ -34,11 +34,7 @@ from langgraph_om.core.record.window import select_needed
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.channels import MEMORY_SNAPSHOTS, check_removal, messages_reducer
-from langgraph_om.integrations.nodes import (
-    MemoryNodes,
-    emit,
-    make_searchable,
-)
+from langgraph_om.integrations.nodes import MemoryNodes, emit, make_searchable
 from langgraph_om.integrations.plain_node import PlainNode
 from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.integrations.working_middleware import state_schema_of, without_update_tool
@@ -46,9 +42,9 @@ from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.recall.tool import refuse_second_recall_tool
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import ParallelBuffering
+from langgraph_om.runtime.flows.context import RunFlow, Work
 from langgraph_om.runtime.runner import StepRunner, only_folding
 from langgraph_om.runtime.second_try import find_second_try
-from langgraph_om.runtime.supervise import RunFlow, Work
 from langgraph_om.runtime.turn import turn
 from langgraph_om.working.memory import SHOWN_KEY, read_shown
 from langgraph_om.working.runs import WorkingOfGraph

@@ -22,8 +22,8 @@ from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import InlineBuffering, ParallelBuffering
+from langgraph_om.runtime.flows.context import RunFlow, Work
 from langgraph_om.runtime.runner import StepRunner, only_folding
-from langgraph_om.runtime.supervise import RunFlow, Work
 from langgraph_om.working.runs import WorkingOfGraph
 
 STATUS = "om_status"

@@ -107,6 +107,22 @@ def add_observational_memory(
         builder.add_node(FINISH, PlainNode(nodes.finish, name=FINISH), input_schema=view)
         builder.add_edge(FINISH, end)
     builder.add_node(STATUS, PlainNode(nodes.status, name=STATUS), input_schema=view)
+    _add_work(builder, nodes, before, view)
+    keep_out_of_input(builder, "om")
+    if working is not None and working.scope == "thread":
+        put_into_input(builder, {VALUE_KEY: ValueChannel})
+    if builder.context_schema is None:
+        builder.context_schema = MemoryContext
+    if before in builder.nodes:
+        keys = {"om": MemoryRecord, **({SHOWN_KEY: str} if working is not None else {})}
+        show_channels(builder, before, keys)
+    return STATUS
+
+
+def _add_work(
+    builder: StateGraph[Any, Any, Any, Any], nodes: MemoryNodes, before: str, view: Any
+) -> None:
+    """Add the nodes that carry decisions out, and the ways there and back."""
     targets = nodes.targets()
     for kind, name in targets.items():
         if kind in ("proceed", "abort"):
@@ -120,15 +136,6 @@ def add_observational_memory(
             builder.add_edge(name, before)
     route = PlainNode(nodes.route, name="om_route")
     builder.add_conditional_edges(STATUS, route, cast("Any", targets))
-    keep_out_of_input(builder, "om")
-    if working is not None and working.scope == "thread":
-        put_into_input(builder, {VALUE_KEY: ValueChannel})
-    if builder.context_schema is None:
-        builder.context_schema = MemoryContext
-    if before in builder.nodes:
-        keys = {"om": MemoryRecord, **({SHOWN_KEY: str} if working is not None else {})}
-        show_channels(builder, before, keys)
-    return STATUS
 
 
 def _check_node(builder: StateGraph[Any, Any, Any, Any], before: str) -> None:

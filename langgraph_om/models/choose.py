@@ -6,16 +6,14 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from langgraph_om.core.config.options import (
+from langgraph_om.core.config.defaults import (
     DEFAULT_MODEL,
     OBSERVER_SETTINGS,
     REFLECTOR_SETTINGS,
     TITLE_SETTINGS,
-    ObservationConfig,
-    ReflectionConfig,
-    TitleConfig,
     is_default,
 )
+from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig, TitleConfig
 from langgraph_om.core.config.thresholds import Thresholds, resolve_previous_tokens
 from langgraph_om.core.observe.observer import ObserverInput, observe
 from langgraph_om.core.reflect.reflector import ReflectorInput, reflect

@@ -13,7 +13,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable
 
-from langgraph_om.core.config.options import DEFAULT_MODEL
+from langgraph_om.core.config.defaults import DEFAULT_MODEL
 from langgraph_om.core.content.attachments import Attachment, is_profiled
 from langgraph_om.errors import ConfigurationError, ObservationalMemoryError
 from langgraph_om.models.model_value import Leaf, ModelValue, name_object

@@ -15,7 +15,7 @@ from typing import Any, cast
 from langchain_core.language_models import BaseChatModel
 
 from langgraph_om.core.config.checks import find_near
-from langgraph_om.core.config.options import DEFAULT_MODEL
+from langgraph_om.core.config.defaults import DEFAULT_MODEL
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.models.model_value import is_leaf, leaves_of, show_model
 from langgraph_om.models.parameters import Family

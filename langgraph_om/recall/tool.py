@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
@@ -261,25 +261,9 @@ class Recalling:
             finds_messages: Whether only messages are searched by meaning, and by words alone where
                 there is no store.
         """
-
-        def find_near(query: str, limit: int) -> list[RecallHit]:
-            in_resource = self.config.scope == "resource"
-            index = cast("StoreIndex", self.index)
-            try:
-                return index.search(
-                    store,
-                    query,
-                    limit,
-                    who,
-                    in_resource=in_resource,
-                    finds_messages=finds_messages,
-                )
-            except SearchError as error:  # words are found all the same
-                logger.warning("thread %r: %s", who.thread_id, error)
-                return []
-
-        is_indexed = self.index is not None and not (finds_messages and store is None)
-        find_groups = find_near if is_indexed else None
+        find_groups = None
+        if self.index is not None and not (finds_messages and store is None):
+            find_groups = self._make_search(self.index, who, store, finds_messages=finds_messages)
 
         # Without a thread id nothing is archived.
         if self.archive is not None and who.thread_id:
@@ -299,3 +283,25 @@ class Recalling:
         ]
         title = find_shown_title(record)
         return IndexedStateSource(who.thread_id, entries, title, groups, find_groups)
+
+    def _make_search(
+        self, index: StoreIndex, who: Identity, store: BaseStore | None, *, finds_messages: bool
+    ) -> Callable[[str, int], list[RecallHit]]:
+        """Return what searches by meaning; a search that fails finds nothing."""
+
+        def find_near(query: str, limit: int) -> list[RecallHit]:
+            in_resource = self.config.scope == "resource"
+            try:
+                return index.search(
+                    store,
+                    query,
+                    limit,
+                    who,
+                    in_resource=in_resource,
+                    finds_messages=finds_messages,
+                )
+            except SearchError as error:  # words are found all the same
+                logger.warning("thread %r: %s", who.thread_id, error)
+                return []
+
+        return find_near

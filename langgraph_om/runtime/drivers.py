@@ -1,7 +1,8 @@
 """The drivers of flows: one waits, one awaits, and nothing else differs.
 
-For a flow, only this file awaits, sleeps, starts threads or gives up. `supervise` says what for.
-A flow around a graph calls the graph's methods, and has other flows run, through the same drivers.
+For a flow, only this file awaits, sleeps, starts threads or gives up; `flows.supervise` says what
+for. A flow around a graph calls the graph's methods, and has other flows run, through the same
+drivers.
 """
 
 from __future__ import annotations
@@ -18,18 +19,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from langgraph_om.models.ask import Done, LateError, ReadyQuestion
+from langgraph_om.runtime.flows.context import Driven, RunContext, RunFlow
+from langgraph_om.runtime.flows.requests import Call, Leased, Pause, Request, SideBySide
+from langgraph_om.runtime.flows.supervise import supervise
 from langgraph_om.runtime.jobs.kept_lease import KeptLease
-from langgraph_om.runtime.supervise import (
-    Call,
-    Driven,
-    Leased,
-    Pause,
-    Request,
-    RunContext,
-    RunFlow,
-    SideBySide,
-    supervise,
-)
 from langgraph_om.runtime.timeouts import finished_within, in_thread
 
 ResultT = TypeVar("ResultT")

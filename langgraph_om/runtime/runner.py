@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
@@ -25,21 +25,20 @@ from langgraph_om.core.actor.head import find_day
 from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import find_parent_thread, nest_thread_id
-from langgraph_om.core.cycles.buffering import build_deferred, run_job
+from langgraph_om.core.cycles.buffering import build_deferred
 from langgraph_om.core.cycles.carry_out import carry_out, describe_job
 from langgraph_om.core.cycles.cycle import Cycle
 from langgraph_om.core.cycles.other_threads import waive
 from langgraph_om.core.cycles.shared.log_lease import release_log
 from langgraph_om.core.effects import EffectFlow, PeekJobs
 from langgraph_om.core.plan import Decision, plan, plan_pause, plan_the_rest
-from langgraph_om.core.record.fold import FOLDED_TYPES, fold
+from langgraph_om.core.record.fold import FOLDED_TYPES
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.archive import complete_thread
-from langgraph_om.core.step.deletion import is_survivor, look_for_deletion
+from langgraph_om.core.step.archiving.archive import complete_thread
+from langgraph_om.core.step.archiving.deletion import is_survivor, look_for_deletion
 from langgraph_om.core.step.inspect import Inspection, count_and_collect, inspect
 from langgraph_om.core.step.read_only import freeze_view
-from langgraph_om.core.step.title import describe_title, take_in_title, tell_title
 from langgraph_om.core.wire import Event, JobResult, MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.models.ask import Calls
@@ -49,10 +48,13 @@ from langgraph_om.recall.meaning.search import StoreIndex
 from langgraph_om.recall.tool import Recalling
 from langgraph_om.runtime.drivers import POLL_SECONDS, drive
 from langgraph_om.runtime.executors import BackgroundBuffering, Buffering, InPlace
+from langgraph_om.runtime.flows.context import RunContext, RunFlow, Show, Work, discard
+from langgraph_om.runtime.flows.logs import log_failures
 from langgraph_om.runtime.hooks import Hooks
 from langgraph_om.runtime.jobs.pauses import Pauses
 from langgraph_om.runtime.jobs.protocol import DelayingExecutor, ForgettingExecutor
-from langgraph_om.runtime.jobs.requests import build_request, carry_out_request
+from langgraph_om.runtime.jobs.requests import carry_out_request
+from langgraph_om.runtime.jobs.submit import submit_for_pause, submit_job, tend_title
 from langgraph_om.runtime.run import ResourceId, Runs
 from langgraph_om.runtime.state import (
     Spans,
@@ -60,15 +62,6 @@ from langgraph_om.runtime.state import (
     read_stored_record,
     record_seen_from_outside,
     values_of,
-)
-from langgraph_om.runtime.supervise import (
-    RunContext,
-    RunFlow,
-    Show,
-    Submit,
-    Work,
-    discard,
-    log_failures,
 )
 
 logger = logging.getLogger("langgraph_om")
@@ -255,31 +248,14 @@ class StepRunner:
     def _tend_title(
         self, seen: Inspection, messages: Sequence[BaseMessage], config: RunnableConfig | None
     ) -> RunFlow[Inspection]:
-        """Take in the thread's title, or have one made: in a thread beside the run, or else now.
-
-        It is no job for another process, which an executor of the user's own may need.
-        """
-        settings, now = self.settings, self.clock()
-        events = yield from take_in_title(settings, seen.record, now)
-        record = fold(seen.record, [events])
-        job = describe_title(settings, record, messages, now)
-        if job is not None and isinstance(self.buffering, BackgroundBuffering):
-            context = self.context(config)
-            is_taken = self.buffering.submit(
-                job.cycle_id,
-                job.key,
-                lambda: cast("JobResult", drive(job.ask(), context).result),
-                thread_id=record["thread_id"],
-                resource_id=record["resource_id"],
-            )
-            events += [job.start] if is_taken else []
-        elif job is not None:
-            found = yield from job.ask()
-            asked = fold(record, [job.start])
-            events += [job.start, *tell_title(settings, asked, found, now)]
-        if not events:
-            return seen
-        return replace(seen, record=fold(seen.record, [events]), events=[*events, *seen.events])
+        return tend_title(
+            self.settings,
+            seen,
+            messages,
+            self.clock(),
+            buffering=self.buffering,
+            make_context=partial(self.context, config),
+        )
 
     def _look_at_history(self, seen: Inspection, identity: Identity) -> None:
         """Look, where memory begins, whether it will begin again with as much in each run."""
@@ -298,7 +274,10 @@ class StepRunner:
         if seconds is None or self.is_closed:
             return
         if isinstance(self.buffering, DelayingExecutor):
-            yield from self._send_pause(self.buffering, seconds, seen, messages)
+            executor, now = self.buffering, self.clock()
+            yield from submit_for_pause(
+                self.settings, executor, seen, messages, now, seconds=seconds
+            )
             return
         context, config, record = self.context(), ensure_config(), seen.record
 
@@ -312,24 +291,6 @@ class StepRunner:
             thread_id=record["thread_id"],
             resource_id=record["resource_id"],
         )
-
-    def _send_pause(
-        self,
-        executor: DelayingExecutor,
-        seconds: float,
-        seen: Inspection,
-        messages: Sequence[BaseMessage],
-    ) -> RunFlow[None]:
-        """Send the job of the pause ahead; one that a newer pause replaces is never begun."""
-        record, now = seen.record, self.clock()
-        decision = plan_pause(record, seen.window, self.settings.thresholds)
-        if decision.kind != "buffer":
-            return
-        job = yield from describe_job(self.settings, record, seen.window, decision, now)
-        if job is not None:
-            request = partial(build_request, job, messages, decision, now)
-            later = partial(executor.submit_after, seconds, job.cycle_id, job.key, request=request)
-            yield Submit(later)
 
     def _use_pause(
         self,
@@ -382,17 +343,8 @@ class StepRunner:
             started: Event = waive(window, decision.operation)
         else:
             context = self.job_context(job, config)
-            is_taken = yield Submit(
-                partial(
-                    self.buffering.submit,
-                    job.cycle_id,
-                    job.key,
-                    lambda: cast("JobResult", drive(run_job(job), context).events[-1]),
-                    thread_id=record["thread_id"],
-                    resource_id=record["resource_id"],
-                    about=job.about,
-                    request=partial(build_request, job, messages, decision, now),
-                )
+            is_taken = yield from submit_job(
+                self.buffering, job, messages, decision, now=now, context=context
             )
             if not is_taken and self.settings.scope == "resource":
                 yield from release_log(record, decision.operation)

@@ -14,8 +14,8 @@ from langgraph_om.core.effects import call_storage
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.core.working.late import join_updates
 from langgraph_om.core.working.state import find_unwritten
+from langgraph_om.runtime.flows.context import RunFlow, Show
 from langgraph_om.runtime.runner import StepRunner
-from langgraph_om.runtime.supervise import RunFlow, Show
 from langgraph_om.working.memory import SHOWN_KEY, VALUE_KEY, Refreshed, Working, read_shown
 
 

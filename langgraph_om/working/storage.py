@@ -179,14 +179,17 @@ def check_store(store: BaseStore | None) -> BaseStore:
     raise ConfigurationError(msg)
 
 
-def check_resource_id(resource_id: str | None) -> str:
+def check_resource_id(resource_id: object) -> str:
     """Return the resource that a run is about.
 
     Raises:
-        ConfigurationError: When the run does not say.
+        ConfigurationError: When the run does not say, or it is no text.
     """
-    if resource_id:
+    if isinstance(resource_id, str) and resource_id:
         return resource_id
+    if resource_id not in (None, ""):
+        msg = f"`resource_id` is {resource_id!r}; pass a text"
+        raise ConfigurationError(msg)
     msg = (
         "`working_memory` has the scope 'resource' and the run does not say whose it is; pass "
         '{"configurable": {"thread_id": ..., "resource_id": ...}} or '

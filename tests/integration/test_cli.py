@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,13 @@ def test_a_checkpointer_is_read_without_the_agents_graph(
     assert any(line.startswith(("+", "-")) for line in changed.split("\n"))
     assert "Lisbon" in run(capsys, "search", "lisbon", *where, "--thread", "t-1")
     run(capsys, "search", "zebra", *where, "--thread", "t-1", code=1)
+    limits = ("--message-tokens", "400", "--observation-tokens", "150")
+    found = json.loads(run(capsys, "doctor", *where, "--thread", "t-2", *limits, "--json"))
+    assert found["sections"]["messages"] > 0
+    assert found["advice"] == []
+    limits = ("--message-tokens", "4", "--observation-tokens", "150")
+    advised = run(capsys, "doctor", *where, "--thread", "t-2", *limits, code=1)
+    assert "of 'human' fill more than half of the window" in advised
 
 
 @pytest.mark.parametrize("talked", ["agent"], indirect=True)
@@ -112,7 +120,12 @@ def test_a_checkpointer_is_written_to_by_the_agents_graph(
 
 
 @pytest.mark.slow
-def test_postgresql(postgres_database: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_postgresql(
+    postgres_database: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with open_saver("postgres", postgres_database) as saver:
         agent = make_agent("agent", saver)
         talk(agent.graph, on_thread("t-1"), turns(8))
@@ -121,6 +134,18 @@ def test_postgresql(postgres_database: str, capsys: pytest.CaptureFixture[str]) 
     assert [own["id"] for own in json.loads(run(capsys, "list", *where, "--json"))] == ["t-1"]
     shown = json.loads(run(capsys, "show", *where, "--thread", "t-1", "--json"))
     assert shown["record"] == state["om"]
+    assert "Lisbon" in run(capsys, "search", "lisbon", *where, "--thread", "t-1")
+    past = json.loads(run(capsys, "history", *where, "--thread", "t-1", "--json"))
+    assert past[0]["generation"] == state["om"]["generation"]
+    advised = run(capsys, "doctor", *where, "--thread", "t-1", code=1)
+    assert "the current task is" in advised  # the clock of the tests stands still
+    (tmp_path / "agent_over_postgres.py").write_text(GRAPH, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    own = (*where, "--thread", "t-1", "--graph", "agent_over_postgres:graph")
+    run(capsys, "remember", "Likes tea", *own)
+    assert "Likes tea (noted by a person)" in run(capsys, "show", *where, "--thread", "t-1")
+    run(capsys, "undo", *own)
+    assert "Likes tea" not in run(capsys, "show", *where, "--thread", "t-1")
 
 
 # --- A file --------------------------------------------------------------------------------------
@@ -197,8 +222,22 @@ def test_the_log_of_a_resource_in_an_archive(
     assert stored is not None
     assert "Likes tea" in stored["log"][-1]["text"]
     assert "Likes tea" in run(capsys, "search", "tea", *where)
+    [first, *_] = list_items(stored["log"])
+    told = run(capsys, "correct", first.id, "Nothing of the kind", *where)
+    assert "Nothing of the kind (corrected by a person)" in run(capsys, "show", *where)
+    run(capsys, "undo", "--act", told.split("--act ")[1].split("`")[0], *where)
+    shown_again = run(capsys, "show", *where)
+    assert "Nothing of the kind" not in shown_again
+    assert first.text in shown_again
+    run(capsys, "undo", *where)
+    assert "Likes tea" not in run(capsys, "show", *where)
+    run(capsys, "undo", *where, code=4)
     assert main(["remember", "x", *where, "--thread", "t-1"]) == 3
     assert main(["show", *where[:2], "--resource", "nobody"]) == 3
+    agent.memory.delete_thread("t-1", resource_id="u")
+    archive = SQLAlchemyArchive(url)
+    assert first.words not in str(archive.load_record("u"))  # nor in what can be undone
+    archive.close()
 
 
 def test_an_archive_is_searched_by_its_index_in_all_threads_of_a_resource(
@@ -291,6 +330,27 @@ def test_a_source_that_is_not_there(
     assert not [*tmp_path.iterdir()]  # nothing was made
 
 
+def test_a_database_of_another_kind_is_told_and_stays_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for kind, other in (("archive", "checkpointer"), ("checkpointer", "archive")):
+        place = tmp_path / f"{kind}.db"
+        if kind == "archive":
+            SQLAlchemyArchive(f"sqlite:///{place}").close()
+        else:
+            with open_saver("sqlite", str(place)) as saver:
+                talk(make_agent("agent", saver).graph, on_thread("t-1"), turns(1))
+        tables = list_tables(place)
+        assert main(["list", f"--{other}", f"sqlite:///{place}", "--resource", "u"]) == 3
+        assert "has no table" in capsys.readouterr().err
+        assert list_tables(place) == tables
+
+
+def list_tables(place: Path) -> set[str]:
+    with closing(sqlite3.connect(place)) as opened:
+        return {name for (name,) in opened.execute("SELECT name FROM sqlite_master")}
+
+
 def test_text_cannot_steer_the_terminal(
     record_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -298,6 +358,26 @@ def test_text_cannot_steer_the_terminal(
     own["log"][0]["text"] = "* \x1b[31mred\x1b]0;title\x07"
     record_file.write_text(json.dumps(own), encoding="utf-8")
     assert "\x1b" not in run(capsys, "show", "--record", str(record_file), "--ids")
+
+
+@pytest.mark.parametrize("is_rich", [True, False])
+def test_a_terminal_has_colours_where_rich_is_installed(
+    is_rich: bool,  # noqa: FBT001 a variant
+    record_file: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in {"TERM": "xterm", "FORCE_COLOR": "1", "COLUMNS": "30"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    if not is_rich:
+        monkeypatch.setattr("langgraph_om.cli.output.find_spec", lambda _: None)
+    where = ("--record", str(record_file))
+    run(capsys, "remember", "[red]x[/red] and a long line that no terminal breaks", *where)
+    text = run(capsys, "search", "red", *where)
+    assert ("\x1b[" in text) is is_rich
+    assert "[red]x[/red] and a long line that no terminal breaks" in text
 
 
 def test_the_help_names_all_commands_and_codes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -339,7 +419,7 @@ def test_a_server_is_asked_by_its_client(
             written.append((thread, update))
 
     client = type("Client", (), {"threads": Threads()})()
-    monkeypatch.setattr("langgraph_om.cli.sources._connect", lambda _: nullcontext(client))
+    monkeypatch.setattr("langgraph_om.cli.opening._connect", lambda _: nullcontext(client))
     where = ("--url", "http://127.0.0.1:2024", "--thread", "t")
     assert "2026-03-02 09:00" in run(capsys, "list", *where[:2])
     assert "Lyon" in run(capsys, "show", *where)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from pydantic import BaseModel
 
 from langgraph_om import (
     ConfigurationError,
@@ -18,18 +17,7 @@ from langgraph_om import (
 )
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.agents import on_thread, turn
-
-
-class Profile(BaseModel):
-    name: str | None = None
-    city: str | None = None
-    likes: list[str] | None = None
-    age: int | None = None
-
-
-class Trip(BaseModel):
-    goal: str | None = None
-
+from support.schemas import Profile, Trip
 
 BLOCKING = {"message_tokens": 60, "buffer_tokens": False}
 
@@ -130,6 +118,17 @@ def test_a_failure_is_listed_and_harmless(answer: Any, named: str) -> None:
     run.say(2)
     assert run.kept["profile"]["error"] is None
     assert run.kept["profile"]["value"] == {"name": "Ana", "city": "Cork"}
+
+
+@pytest.mark.parametrize("answer", [{}, {"profile": {"name": "Ana"}}, {"profile": None}])
+def test_an_error_is_over_when_the_next_answer_changes_nothing(answer: Any) -> None:
+    run = Extracting({"profile": {"name": "Ana"}}, "I do not know.", answer)
+    run.say(0)
+    run.say(1)
+    assert run.kept["profile"]["error"]
+    former = run.kept["profile"]
+    assert run.say(2) == []
+    assert run.kept["profile"] == {**former, "error": None}
 
 
 def test_ahead_of_need_values_come_with_their_activation() -> None:

@@ -11,8 +11,8 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
-from pydantic import BaseModel
 
 from langgraph_om import (
     ConfigurationError,
@@ -22,22 +22,12 @@ from langgraph_om import (
     ObservationalMemoryMiddleware,
     WorkingMemory,
     WorkingMemoryMiddleware,
+    add_observational_memory,
     create_memory_agent,
 )
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.agents import turn
-
-
-class Profile(BaseModel):
-    name: str | None = None
-    city: str | None = None
-    likes: list[str] | None = None
-    age: int | None = None
-
-
-class Trip(BaseModel):
-    goal: str | None = None
-
+from support.schemas import Profile, Trip
 
 TEMPLATE = "# Profile\n- Name:\n- City:"
 BLOCKING = {"message_tokens": 60, "buffer_tokens": False}
@@ -85,6 +75,12 @@ class Observed:
             self.graph: Any = create_memory_agent(
                 self.model, memory=self.memory, checkpointer=saver, store=self.store
             )
+        elif door == "graph":
+            builder = StateGraph(MessagesState)
+            builder.add_node("agent", self._answer)
+            builder.add_edge(START, add_observational_memory(builder, self.memory))
+            builder.add_edge("agent", END)
+            self.graph = builder.compile(checkpointer=saver, store=self.store)
         else:
             self.graph = create_agent(
                 self.model,
@@ -93,6 +89,9 @@ class Observed:
                 checkpointer=saver,
                 store=self.store,
             )
+
+    def _answer(self, state: MessagesState) -> dict[str, Any]:
+        return {"messages": [self.model.invoke(self.memory.llm_input_messages(state))]}
 
     def _reply(self, messages: list[Any]) -> str:
         if not isinstance(messages[-2], AIMessage):
@@ -128,7 +127,7 @@ class Observed:
         return [shown(call["messages"]) for call in self.model.calls if call["role"] == "actor"]
 
 
-every_door = pytest.mark.parametrize("door", ["agent", "middleware"])
+every_door = pytest.mark.parametrize("door", ["agent", "middleware", "graph"])
 
 
 @every_door
@@ -242,6 +241,16 @@ def test_a_failure_is_told_and_costs_no_observation(answer: Any, named: str) -> 
     run.say(2)
     assert run.kept() == {"name": "Ana", "city": "Cork"}
     assert run.record["working"]["error"] is None
+
+
+def test_an_error_is_over_when_the_next_answer_changes_nothing() -> None:
+    run = Observed({"name": "Ana"}, "I do not know.", {})
+    run.say(0)
+    run.say(1)
+    assert run.record["working"]["error"]
+    assert run.say(2) == []
+    assert run.record["working"]["error"] is None
+    assert run.kept() == {"name": "Ana"}
 
 
 def test_nothing_gets_in_that_a_hook_took_out() -> None:

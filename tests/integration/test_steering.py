@@ -138,10 +138,22 @@ def test_an_item_that_cannot_be_told_is_an_error_with_candidates(item: str, said
         memory().forget(item, state={"om": record(), "messages": []})
 
 
+def test_an_error_repeats_little_of_what_was_asked_for() -> None:
+    with pytest.raises(ItemError, match="no item matches") as caught:
+        memory().forget("zebra " * 9000, state={"om": record(), "messages": []})
+    assert len(str(caught.value)) < 300
+
+
+def test_what_a_person_writes_holds_nothing_that_a_database_refuses() -> None:
+    noted = fold(record(), [memory().remember("Li\x00kes\ud800 tea\r\nwith milk")])
+    assert noted["log"][-1]["text"].endswith("Likes\ufffd tea (noted by a person)\n  with milk")
+
+
 @pytest.mark.parametrize(
     "ask",
     [
         lambda own: own.remember("  "),
+        lambda own: own.remember("\x00"),
         lambda own: own.remember("x", date="yesterday"),
         lambda own: own.forget(""),
         lambda own: own.correct("Tea", " \n"),

@@ -8,6 +8,7 @@ import httpx
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.runtime import get_runtime
 
 from langgraph_om import (
     BackgroundBuffering,
@@ -139,6 +140,23 @@ def test_a_title_has_a_model_and_instructions_of_its_own_that_the_run_may_choose
     assert title_of(asking, config) == "Zelte"
     assert "Write German." in str(other.calls[0]["messages"][-1].content)
     assert questions(asking) == []
+
+
+@pytest.mark.parametrize("door", ["agent", "middleware"])
+@pytest.mark.parametrize("buffering", [InlineBuffering, BackgroundBuffering])
+def test_functions_of_a_title_may_read_the_run_s_context(door: str, buffering: Any) -> None:
+    models = {"German": model("<thread-title>Zelte</thread-title>"), "French": model()}
+    asking = agent(door, buffering=buffering(), thread_title={
+        "model": lambda _: models[get_runtime().context["language"]],
+        "instructions": lambda _: f"Write {get_runtime().context['language']}.",
+    })  # fmt: skip
+    for text in ("Which tent?", "And for two?"):
+        given: Any = {"messages": [HumanMessage(text)]}
+        asking.graph.invoke(given, CONFIG, context={"language": "German"})
+        asking.memory.flush()
+    assert title_of(asking) == "Zelte"
+    assert "Write German." in str(models["German"].calls[0]["messages"][-1].content)
+    assert models["French"].calls == []
 
 
 def test_what_a_hook_redacts_is_in_no_question_and_no_title() -> None:

@@ -35,11 +35,6 @@ def levels_of(order: str, prefix: str = "") -> dict[str, int]:
 
 
 LEVEL = levels_of(HOUSE) | levels_of(CORE, "core.")
-FILES = frozenset(
-    {"errors", "options", "inspection", "steering", "adoption", "searching", "memory"}
-)
-FILES |= {"core.effects", "core.events", "core.plan", "core.upgrade", "core.wire", "__init__"}
-"""Rooms that are one file."""
 
 EXCEPTIONS: frozenset[tuple[str, str]] = frozenset()
 """Imports that still break the order, as (module, imported module)."""
@@ -205,7 +200,8 @@ def broken_outside(module: str, found: Import) -> Iterator[str]:
     ):
         yield LANGCHAIN
     if found.top == "sqlalchemy" and not (
-        is_under(inside, "archive.sql") or (inside in {"memory", "options"} and is_part)
+        is_under(inside, "archive.sql")
+        or ((inside == "memory" or is_under(inside, "options")) and is_part)
     ):
         yield SQLALCHEMY
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeGuard
 
-from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig, is_default
+from langgraph_om.core.config.defaults import is_default
+from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
 from langgraph_om.core.config.thresholds import DEFAULT_BLOCK_AFTER, Thresholds
 from langgraph_om.errors import ConfigurationError
 

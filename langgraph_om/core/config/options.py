@@ -1,21 +1,28 @@
 """What a user may set of observation, reflection and recall: what each setting means and allows.
 
-Rules stand beside the fields, see `checks`; `check_config` applies them.
+Rules stand beside the fields, see `checks`; `reading` applies them.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Annotated, Any, Final, Literal, TypeVar, get_args
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from langgraph_om.core.config.checks import Flag, Hint, Text, Tokens, check_fields, rules_of
+from langgraph_om.core.config.checks import Flag, Hint, Text, Tokens
+from langgraph_om.core.config.defaults import (
+    OBSERVER_SETTINGS,
+    REFLECTOR_SETTINGS,
+    DefaultCount,
+    DefaultNumber,
+    DefaultSettings,
+    DefaultText,
+)
 from langgraph_om.core.config.mappings import (
     InjectOptions,
-    ModelSettings,
     PromptVariant,
     ReflectionForm,
     Scope,
@@ -27,71 +34,12 @@ from langgraph_om.core.config.ratios import (
     kept_tokens,
 )
 from langgraph_om.core.working.form import SchemaForm
-from langgraph_om.errors import ConfigurationError
 
-DEFAULT_MODEL = "google/gemini-2.5-flash"
-"""The model of Observer and Reflector when none is named, and what `"default"` stands for."""
-
-
-# --- What is left out ----------------------------------------------------------------------------
-
-
-class Default:
-    """Marks a value that the user left out; it equals the same value without the mark.
-
-    The mark is part of the value, so `dataclasses.replace` keeps it.
-    """
-
-    __slots__ = ()
-
-
-class _DefaultNumber(Default, float):
-    __slots__ = ()
-
-
-class _DefaultCount(Default, int):
-    __slots__ = ()
-
-
-class _DefaultText(Default, str):
-    __slots__ = ()
-
-
-class _DefaultSettings(Default, dict[str, Any]):
-    __slots__ = ()
-
-
-def is_default(value: object) -> bool:
-    """Return whether the user left a value out."""
-    return isinstance(value, Default)
-
-
-_MESSAGE_TOKENS: Final = _DefaultCount(30_000)
-_OBSERVATION_TOKENS: Final = _DefaultCount(40_000)
-_INTERVAL: Final = _DefaultNumber(0.2)
-_REFLECTION_START: Final = _DefaultNumber(0.5)
-_WIDEST: Final[Any] = _DefaultText("resource")
-
-OBSERVER_SETTINGS: Final[Mapping[str, Any]] = {
-    "temperature": 0.3,
-    "max_output_tokens": 100_000,
-    "thinking_budget": 215,
-}
-"""What the Observer's model is sent where the user sets nothing."""
-
-REFLECTOR_SETTINGS: Final[Mapping[str, Any]] = {
-    "temperature": 0,
-    "max_output_tokens": 100_000,
-    "thinking_budget": 1024,
-}
-"""What the Reflector's model is sent where the user sets nothing."""
-
-TITLE_SETTINGS: Final[Mapping[str, Any]] = {
-    "temperature": 0.3,
-    "max_output_tokens": 2_000,
-    "thinking_budget": 0,
-}
-"""What is sent with the question for a title."""
+_MESSAGE_TOKENS: Final = DefaultCount(30_000)
+_OBSERVATION_TOKENS: Final = DefaultCount(40_000)
+_INTERVAL: Final = DefaultNumber(0.2)
+_REFLECTION_START: Final = DefaultNumber(0.5)
+_WIDEST: Final[Any] = DefaultText("resource")
 
 
 # --- Rules ---------------------------------------------------------------------------------------
@@ -183,7 +131,7 @@ class ObservationConfig:
     thread_title: Flag = False
     message_tokens: Tokens = _MESSAGE_TOKENS
     max_tokens_per_batch: Tokens = 10_000
-    model_settings: _Settings = field(default_factory=lambda: _DefaultSettings(OBSERVER_SETTINGS))
+    model_settings: _Settings = field(default_factory=lambda: DefaultSettings(OBSERVER_SETTINGS))
     buffer_tokens: Annotated[
         Annotated[_Number, allowed_by(interval_tokens)] | Off,
         Hint(
@@ -252,7 +200,7 @@ class ReflectionConfig:
     model: Any = None
     instruction: Text = None
     observation_tokens: Tokens = _OBSERVATION_TOKENS
-    model_settings: _Settings = field(default_factory=lambda: _DefaultSettings(REFLECTOR_SETTINGS))
+    model_settings: _Settings = field(default_factory=lambda: DefaultSettings(REFLECTOR_SETTINGS))
     buffer_activation: Annotated[float, Field(gt=0, le=1), Hint("a ratio in (0, 1]")] = (
         _REFLECTION_START
     )
@@ -319,104 +267,3 @@ class TitleConfig:
         str | Callable[..., Any] | None,
         Hint("a text, a function of the run's configuration that returns one, or None"),
     ] = None
-
-
-# --- Reading -------------------------------------------------------------------------------------
-
-ConfigT = TypeVar(
-    "ConfigT", ObservationConfig, ReflectionConfig, RetrievalConfig, InjectConfig, TitleConfig
-)
-
-
-def as_config(kind: type[ConfigT], option: str, value: Any) -> ConfigT:
-    """Read an option given as its config class, as a mapping, or not at all.
-
-    Raises:
-        ConfigurationError: When it has an unknown key.
-    """
-    if isinstance(value, kind):
-        return value
-    given: Mapping[Any, Any] = {} if value is None else value
-    known = sorted(entry.name for entry in fields(kind))
-    unknown = sorted(set(map(str, given)) - set(known))
-    if unknown:
-        msg = f"`{option}` has the unknown key {unknown[0]!r}; the keys are {', '.join(known)}"
-        raise ConfigurationError(msg)
-    return kind(**given)
-
-
-def check_config(
-    option: str,
-    config: ObservationConfig | ReflectionConfig | RetrievalConfig | InjectConfig | TitleConfig,
-) -> None:
-    """Refuse a config with a value that cannot be meant.
-
-    Raises:
-        ConfigurationError: For the first such value, by the name of its option.
-    """
-    check_fields(type(config), vars(config), f"{option}.{{}}")
-    settings: Mapping[str, Any] = vars(config).get("model_settings", {})
-    known = rules_of(ModelSettings)
-    for name, value in settings.items():
-        if name not in known:
-            msg = (
-                f"`{option}.model_settings` has the unknown key {name!r}; the keys are "
-                f"{', '.join(known)}, and what the model's client takes beside them goes into "
-                f"'extra', as in {{'extra': {{{name!r}: {value!r}}}}}"
-            )
-            raise ConfigurationError(msg)
-    check_fields(ModelSettings, settings, f"{option}.model_settings[{{!r}}]")
-
-
-def resolve_retrieval(
-    value: bool | RetrievalConfig | Mapping[Any, Any],  # noqa: FBT001 it is an option
-    *,
-    has_archive: bool,
-) -> RetrievalConfig | None:
-    """Read the option `retrieval`: nothing when it is off.
-
-    Raises:
-        ConfigurationError: When a setting of it cannot be meant, or it reaches further than what
-            is kept.
-    """
-    if value is False:
-        return None
-    config = as_config(RetrievalConfig, "retrieval", None if value is True else value)
-    check_config("retrieval", config)
-    resolve_inject(config)
-    if config.scope == "thread" or has_archive:
-        return config
-    if not is_default(config.scope):
-        msg = (
-            "`retrieval.scope` is 'resource' and there is no `archive`, which keeps the messages "
-            "of other threads; set `archive`, or pass 'thread'"
-        )
-        raise ConfigurationError(msg)
-    return replace(config, scope="thread")
-
-
-def resolve_inject(config: RetrievalConfig | None) -> InjectConfig | None:
-    """Read the option `retrieval.inject`: nothing when it is off.
-
-    Raises:
-        ConfigurationError: When a setting of it cannot be meant.
-    """
-    if config is None or config.inject is False:
-        return None
-    value: Any = None if config.inject is True else config.inject
-    inject = as_config(InjectConfig, "retrieval.inject", value)
-    check_config("retrieval.inject", inject)
-    return inject
-
-
-def resolve_titles(value: bool | Mapping[Any, Any]) -> TitleConfig | None:  # noqa: FBT001 an option
-    """Read the option `thread_title`: nothing when it is off.
-
-    Raises:
-        ConfigurationError: When a setting of it cannot be meant.
-    """
-    if value is False:
-        return None
-    config = as_config(TitleConfig, "thread_title", None if value is True else value)
-    check_config("thread_title", config)
-    return config

@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from langgraph_om.core.config.options import (
-    ObservationConfig,
-    ReflectionConfig,
-    check_config,
-    is_default,
-)
+from langgraph_om.core.config.defaults import is_default
+from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
 from langgraph_om.core.config.ratios import block_tokens, interval_tokens, kept_tokens
+from langgraph_om.core.config.reading import check_config
 from langgraph_om.errors import ConfigurationError
 
 DEFAULT_BLOCK_AFTER = 1.2

@@ -135,19 +135,23 @@ def _observe(
     }
     if not is_ahead:
         return info.end(tally, groups=groups, **moved, **written, **hints)
-    chunk = {
+    chunk = {**_describe_chunk(info, entries, groups), **hints, "created_at": at, **values}
+    return info.end(tally, chunk=chunk, **written)
+
+
+def _describe_chunk(
+    info: CycleInfo, entries: Sequence[Entry], groups: Sequence[Group]
+) -> dict[str, Any]:
+    """Say what a chunk holds, and of which messages."""
+    return {
         "id": info.cycle_id,
         "cycle_id": info.cycle_id,
         "groups": groups,
-        "tokens": tokens,
+        "tokens": sum(group["tokens"] for group in groups),
         "message_count": len(entries),
         "message_tokens": info.tokens,
         "digest": digest_entries(entries),
-        **hints,
-        "created_at": at,
-        **values,
     }
-    return info.end(tally, chunk=chunk, **written)
 
 
 class Observed(NamedTuple):

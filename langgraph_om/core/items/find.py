@@ -33,17 +33,18 @@ def find_item(wanted: str, items: Sequence[LogItem]) -> LogItem:
     if not words:
         msg = f"`item` is {wanted!r}; pass an item's id, or words of it"
         raise ItemError(msg)
+    said = _cut(wanted)  # a model is told what it asked for, and may have pasted very much
     texts = [(item, _fold_words(item.words), _fold_words(item.text)) for item in items]
     found = [item for item, own, whole in texts if words in (own, whole)]
     found = found or [item for item, _, whole in texts if words in whole]
     if len(found) == 1:
         return found[0]
     if found:
-        msg = f"{len(found)} items match {wanted!r}; pass the id of one:\n{_list(found)}"
+        msg = f"{len(found)} items match {said!r}; pass the id of one:\n{_list(found)}"
         raise ItemError(msg)
     close = _find_close(words, items)
     hint = f"; closest are:\n{_list(close)}" if close else "; the log has no item like it"
-    msg = f"no item matches {wanted!r}{hint}"
+    msg = f"no item matches {said!r}{hint}"
     raise ItemError(msg)
 
 
@@ -67,5 +68,8 @@ def _list(items: Sequence[LogItem]) -> str:
 
 def _shorten(item: LogItem) -> str:
     day = f"{item.day.isoformat()}: " if item.day else ""
-    text = f"{day}{' '.join(item.words.split())}"
+    return _cut(f"{day}{' '.join(item.words.split())}")
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 3]}..."

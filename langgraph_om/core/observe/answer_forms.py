@@ -9,7 +9,7 @@ from typing import Any, Final
 from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.observe.answer_tags import ITEM_LINE, LOG, REPLY, TASK, TITLE, Split
 
-_CDATA_OPENS: Final = re.compile(r"\s*+(?:<!\[CDATA\[\s*+)++")
+_CDATA_OPENS: Final = re.compile(r"\s*+(?:<!\[CDATA\[\s*+)+")
 _CDATA_CLOSES: Final = "]]>"
 
 

@@ -17,8 +17,9 @@ _MAX_LINE_CHARS: Final = 100
 _MAX_HEAD_CHARS: Final = 300
 """Of a line, what is read to know a refusal or a form."""
 
+# No group is repeated possessively: Python 3.11.2 then goes on behind what it has not matched.
 _LABEL: Final = re.compile(
-    r"[ \t]*+(?:(?:[-*+•–—‣◦▪▸●○·・]|\d{1,4}[.)]|[a-zA-Z]\)|\([a-z]\)|->|→)[ \t]++)?+"
+    r"[ \t]*+(?:(?:[-*+•–—‣◦▪▸●○·・]|\d{1,4}[.)]|[a-zA-Z]\)|\([a-z]\)|->|→)[ \t]++)?"
     r"[*_]{0,3}(?P<mark>[🔴🟡🟢✅]|<?MARK>?(?![a-zA-Z]))?\ufe0f?[*_ \t]*+"
     r"(?P<time>[\[(]\d{1,2}:\d\d[^()\[\]]{0,12}[\])])?[*_ \t]*+"
 )

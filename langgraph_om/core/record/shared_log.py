@@ -93,6 +93,12 @@ def without_thread(stored: Mapping[str, Any], thread_id: str) -> dict[str, Any]:
         "log": [group for group in shared["log"] if not is_it(group["thread_id"])],
         "threads": {key: value for key, value in shared["threads"].items() if not is_it(key)},
     }
+    if "acts" in shared:
+        kept["acts"] = [
+            act
+            for act in shared["acts"]
+            if not any(is_it(own["thread_id"]) for own in (act["before"], act["after"]) if own)
+        ]
     if "titles" in shared:
         kept["titles"] = {key: name for key, name in shared["titles"].items() if not is_it(key)}
     return kept

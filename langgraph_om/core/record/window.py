@@ -6,7 +6,7 @@ window and not with the conversation. Nothing here decides; `plan` does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from langchain_core.messages import BaseMessage, HumanMessage
@@ -21,7 +21,7 @@ from langgraph_om.core.record.record import CURSOR_TAIL, select_valid_counts
 from langgraph_om.core.record.span import Entry, Span, extend_span, go_on, read_entry, read_span
 from langgraph_om.core.record.strays import NO_STRAYS, Strays, has_strays, select_strays
 from langgraph_om.core.tokens.counter import CONVERSATION_OVERHEAD, TokenCounter
-from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.core.wire import MemoryRecord, TokenCount
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,29 +102,20 @@ def open_window(
         before: What an earlier look has read; the window is the same without.
     """
     counts = select_valid_counts(record, counter.identity)
-    strays, known = NO_STRAYS, 0
-    span = go_on(before, record, messages, counts, is_counted=is_counted)
-    if span is not None:
-        known = len(span.entries)
-        new = messages[span.start + known :]
-        span = extend_span(span, record["cursor"], new, counts, counter, is_counted=is_counted)
-    if span is None:
-        keyed, start = find_cursor(record, messages)
-        strays, known = select_strays(record, messages, start), 0
-        span = read_span(start, keyed, strays.messages, counts, counter, is_counted=is_counted)
+    span, strays, known = _read_unobserved(
+        record, messages, counts, counter, is_counted=is_counted, before=before
+    )
     start, entries = span.start, span.entries
     request_at = find_newest_human(messages, request)
     request_key, pinned, pinned_tokens = None, None, 0
     if request_at is not None and request_at >= start:
         request_key = span.names[request_at - start]
     elif request_at is not None:
-        pinned = messages[request_at]
-        request_key = key_of(pinned)
-        pinned_tokens = read_entry(
-            pinned, request_key, counts, counter, is_counted=is_counted
-        ).tokens
-        if request_key in dict(strays.messages):
-            pinned, pinned_tokens = None, 0
+        request_key = key_of(messages[request_at])
+        if request_key not in dict(strays.messages):
+            pinned = messages[request_at]
+            entry = read_entry(pinned, request_key, counts, counter, is_counted=is_counted)
+            pinned_tokens = entry.tokens
     tokens = span.sums[-1] - span.sums[0]
     return Window(
         entries=entries,
@@ -140,6 +131,34 @@ def open_window(
         span=span,
         known=known,
     )
+
+
+def _read_unobserved(
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    counts: Mapping[str, TokenCount],
+    counter: TokenCounter,
+    *,
+    is_counted: bool,
+    before: Span | None,
+) -> tuple[Span, Strays, int]:
+    """Read what is unobserved: on from an earlier look, or from the cursor.
+
+    Returns:
+        The messages as a span, those of them that stand before the cursor, and how many entries
+        the earlier look had.
+    """
+    span = go_on(before, record, messages, counts, is_counted=is_counted)
+    if span is not None:
+        known = len(span.entries)
+        new = messages[span.start + known :]
+        span = extend_span(span, record["cursor"], new, counts, counter, is_counted=is_counted)
+        if span is not None:
+            return span, NO_STRAYS, known
+    keyed, start = find_cursor(record, messages)
+    strays = select_strays(record, messages, start)
+    span = read_span(start, keyed, strays.messages, counts, counter, is_counted=is_counted)
+    return span, strays, 0
 
 
 def select_observed(record: MemoryRecord, messages: Sequence[BaseMessage]) -> list[BaseMessage]:

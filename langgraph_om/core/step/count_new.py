@@ -33,12 +33,7 @@ def count_new(
 ) -> list[Event]:
     """Note the tokens of new window messages, and when those were first seen that arrived now."""
     known = record["token_cache"]["counts"]
-    valid = select_valid_counts(record, settings.counter.identity)
-    counts: dict[str, list[Any]] = {}
-    for entry in window.entries[window.known :]:
-        cached = valid.get(entry.key)
-        if cached is None or cached[0] != entry.digest:
-            counts[entry.key] = [entry.digest, entry.tokens]
+    counts = _list_counts(settings, record, window)
     stamps = {
         entry.key: iso(now)
         for entry in _select_arrived(record, window, first_look=first_look)
@@ -66,6 +61,17 @@ def count_new(
     if not is_same_place:
         counted["observed"] = observed
     return [counted]
+
+
+def _list_counts(settings: Settings, record: MemoryRecord, window: Window) -> dict[str, list[Any]]:
+    """Return digest and tokens of the new messages whose count the record does not have."""
+    valid = select_valid_counts(record, settings.counter.identity)
+    counts: dict[str, list[Any]] = {}
+    for entry in window.entries[window.known :]:
+        cached = valid.get(entry.key)
+        if cached is None or cached[0] != entry.digest:
+            counts[entry.key] = [entry.digest, entry.tokens]
+    return counts
 
 
 def select_refused(

@@ -25,21 +25,15 @@ from langgraph_om.core.record.record import select_valid_counts
 from langgraph_om.core.record.span import Span
 from langgraph_om.core.record.strays import check_observed, has_strays
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.archive import archive_new, take_out_resent
+from langgraph_om.core.step.archiving.archive import archive_new, take_out_resent
+from langgraph_om.core.step.archiving.resent import list_removed, without_messages
 from langgraph_om.core.step.count_new import count_new, note_left_behind, select_refused
 from langgraph_om.core.step.pause import take_in_pause
 from langgraph_om.core.step.recalled import search_for_request
-from langgraph_om.core.step.resent import list_removed, without_messages
 from langgraph_om.core.step.shared_log import check_resource_id, exchange
 from langgraph_om.core.step.status import build_status, build_trim_notice
 from langgraph_om.core.step.title import note_words, tell_of_person
-from langgraph_om.core.wire import (
-    Event,
-    Group,
-    MemoryRecord,
-    Operation,
-    SteeringNoted,
-)
+from langgraph_om.core.wire import Event, Group, MemoryRecord, Operation, SteeringNoted
 
 
 @dataclass(frozen=True, slots=True)

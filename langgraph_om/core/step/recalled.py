@@ -66,12 +66,7 @@ def search_for_request(
     error: Exception | None = None
     if words:
         hidden = _list_shown(settings, record, messages, window, working)
-        asked = (query, identity, record, messages, hidden)
-        reply: StorageReply = yield Storage("find_earlier", asked)
-        found, error = reply.value or [], reply.error
-    if error is not None:
-        said = "thread %r: nothing was recalled for the user's message, the search failed: %s: %s"
-        yield Warn(said, (record["thread_id"], type(error).__name__, error))
+        found, error = yield from _search(query, identity, record, messages, hidden)
     text, shown = write_recalled(found, words, _choose_style(settings, record))
     return [
         {
@@ -87,6 +82,22 @@ def search_for_request(
             "thread_id": record["thread_id"],
         }
     ]
+
+
+def _search(
+    query: str,
+    identity: Identity,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    hidden: Collection[str],
+) -> EffectFlow[tuple[list[EarlierMessage], Exception | None]]:
+    """Search for earlier messages; a failure is warned of, and returned."""
+    asked = (query, identity, record, messages, hidden)
+    reply: StorageReply = yield Storage("find_earlier", asked)
+    if reply.error is not None:
+        said = "thread %r: nothing was recalled for the user's message, the search failed: %s: %s"
+        yield Warn(said, (record["thread_id"], type(reply.error).__name__, reply.error))
+    return reply.value or [], reply.error
 
 
 def _find_request(window: Window) -> BaseMessage | None:

@@ -40,7 +40,7 @@ from langgraph_om.core.record.shared_log import (
     rewind,
 )
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.deletion import look_for_deletion, warn_of_loss
+from langgraph_om.core.step.archiving.deletion import look_for_deletion, warn_of_loss
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Event, Group, LogChange, MemoryRecord, OthersDescribed, SharedLog
 from langgraph_om.errors import ArchiveError, ConfigurationError

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite
 from typing import Any, cast
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
@@ -17,6 +18,10 @@ from langgraph_om.errors import ConfigurationError
 
 MAX_CHARACTERS = 20_000
 """A working memory is no longer than this, as it stands in every prompt."""
+MAX_DEPTH = 50
+"""Levels of a JSON object."""
+_INTEGER_BITS = 63
+"""Of the largest integers that every store keeps, sign apart."""
 
 _DEFINITIONS = ("$defs", "definitions")
 """Where a JSON Schema keeps what it refers to; a reference begins at the top of the whole."""
@@ -127,7 +132,7 @@ class SchemaForm:
         """Read what a model wrote, an object or its JSON.
 
         Raises:
-            InvalidError: When it is no object.
+            InvalidError: When it is no object, or holds what a store cannot keep.
         """
         if isinstance(given, str):
             try:
@@ -139,10 +144,11 @@ class SchemaForm:
             msg = f"`memory` is {type(given).__name__}; write an object with the fields that change"
             raise InvalidError(msg)
         try:
-            return cast("dict[str, Any]", json.loads(json.dumps(given)))
-        except (TypeError, ValueError) as error:
+            whole = json.loads(json.dumps(given))
+        except (TypeError, ValueError, RecursionError) as error:
             msg = f"`memory` holds what JSON does not know: {error}"
             raise InvalidError(msg) from error
+        return cast("dict[str, Any]", _clean(whole))
 
     def check(self, value: Value) -> None:
         """Refuse a value that the schema does not allow, or that is too long.
@@ -237,6 +243,28 @@ def build_validator(schema: Mapping[str, Any]) -> Any:
         msg = f"`schema` is no valid JSON Schema: {error.message}; {_SCHEMA_HINT}"
         raise ConfigurationError(msg) from error
     return kind(schema)
+
+
+def _clean(value: Any, path: tuple[str | int, ...] = ()) -> Any:
+    """Return a JSON value that every store can keep: databases refuse some of what JSON can say.
+
+    Raises:
+        InvalidError: When it cannot be; the field is named.
+    """
+    if len(path) > MAX_DEPTH:
+        msg = f"`memory` has more than {MAX_DEPTH} levels; write it flatter"
+        raise InvalidError(msg)
+    if isinstance(value, str):
+        return sanitize(value)
+    if isinstance(value, dict):
+        return {sanitize(key): _clean(inner, (*path, key)) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_clean(inner, (*path, at)) for at, inner in enumerate(value)]
+    if isinstance(value, float) and not isfinite(value):
+        raise InvalidError(_tell_problem(path, f"{value} is no number in JSON"))
+    if isinstance(value, int) and value.bit_length() > _INTEGER_BITS:
+        raise InvalidError(_tell_problem(path, "the number is too large; write it as a string"))
+    return value
 
 
 def _build_arguments(memory: dict[str, Any]) -> dict[str, Any]:

@@ -19,9 +19,9 @@ from langgraph_om.core.wire import JobRequest, JobResult
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.runtime.drivers import adrive, drive
+from langgraph_om.runtime.flows.context import RunContext
 from langgraph_om.runtime.jobs.server import LEASE_SECONDS
 from langgraph_om.runtime.jobs.worker import JobLease, JobLeases, carry_out_once
-from langgraph_om.runtime.supervise import RunContext
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,6 +18,7 @@ from langgraph.store.postgres import AsyncPostgresStore, PostgresStore
 from langgraph.store.sqlite import AsyncSqliteStore, SqliteStore
 
 from langgraph_om import (
+    ConfigurationError,
     ObservationalMemory,
     ObservationalMemoryMiddleware,
     WorkingMemory,
@@ -183,6 +184,24 @@ def test_any_id_of_a_user_is_kept_apart(open_store: Callable[[], BaseStore], use
     working.put(store, user, "mine")
     working.put(store, f"{user}b", "other")
     assert working.get(store, user) == "mine"
+
+
+def test_what_is_no_id_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="`resource_id` is 5; pass a text"):
+        WorkingMemory("- Name:").get(InMemoryStore(), 5)  # type: ignore[arg-type]
+
+
+def test_text_that_a_database_refuses_is_kept_without_it(
+    open_store: Callable[[], BaseStore],
+) -> None:
+    """A model may write such characters; a run must not fail of it, now or in each turn."""
+    working, store = WorkingMemory(schema=SCHEMA), open_store()
+    working.update(store, "u", r'{"na\u0000me": "S\u0000am", "said": ["\ud800"]}')
+    assert working.get(store, "u") == {"name": "Sam", "said": ["\ufffd"]}
+    found: Any = {"cycle_id": "c", "resource_id": "u", "known": None}
+    patch = working.form.read_patch({"note": "\x00x"})
+    storage.join_stored(working.form, store, "u", [{**found, "patch": patch}])
+    assert working.get(store, "u")["note"] == "x"
 
 
 @pytest.mark.parametrize("door", ["agent", "middleware", "alone"])

@@ -514,7 +514,8 @@ class World:
             state = old.get_state(thread.config)
             thread.points, thread.seen = [], set()
             if state.values:
-                moved = {key: state.values[key] for key in ("messages", "om")}
+                kept = ("messages", "om", "working_memory")
+                moved = {key: state.values[key] for key in kept if key in state.values}
                 self._update(thread, self.workers[0], moved)
                 here = self.workers[0].graph.get_state(thread.config).values
                 assert here["om"] == moved["om"]

@@ -38,12 +38,12 @@ def attempt(**fields: Any) -> dict[str, Any]:
     return {"failures": 0, "at_tokens": 1, "retry_at_tokens": 2, **fields}
 
 
-def answers(cached: int, count: int = 6) -> list[BaseMessage]:
+def answers(cached: int | None, count: int = 6) -> list[BaseMessage]:
     usage: Any = {
         "input_tokens": 4000,
         "output_tokens": 1,
         "total_tokens": 4001,
-        "input_token_details": {"cache_read": cached},
+        "input_token_details": {} if cached is None else {"cache_read": cached},
     }
     return [AIMessage("ok", id=f"a{at}", usage_metadata=usage) for at in range(count)]
 
@@ -86,6 +86,9 @@ def test_a_cache_that_is_rarely_hit() -> None:
     assert kinds(ask(answers(3000))) == []
     assert kinds(ask(answers(0, count=2))) == []  # too few to tell
     assert ask(answers(3000)).cache_hits == 0.75
+    unsaid = ask(answers(None))  # a model that does not say
+    assert kinds(unsaid) == []
+    assert unsaid.cache_hits is None
 
 
 def test_more_than_half_of_the_room_is_pinned() -> None:

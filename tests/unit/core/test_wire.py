@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.core.effects import AskModel
 from langgraph_om.core.events import PART_FIELDS, to_part
-from langgraph_om.core.record.fold import _EFFECTS, fold
+from langgraph_om.core.record.fold import _REDUCERS, fold
 from langgraph_om.core.record.record import RECORD_KEYS, blank_record
 from langgraph_om.core.wire import Event, MemoryRecord, Part, ReflectionEnd, SharedLog
 from langgraph_om.memory import runner_of
@@ -56,7 +56,7 @@ def check_all(events: list[Any], record: MemoryRecord) -> set[tuple[str, str | N
 
 
 def test_each_kind_of_event_has_a_type() -> None:
-    assert kinds(Event) == set(_EFFECTS)
+    assert kinds(Event) == set(_REDUCERS)
 
 
 def test_each_streamed_kind_has_a_part() -> None:

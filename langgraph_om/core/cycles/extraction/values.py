@@ -46,7 +46,8 @@ def extract_values(
         forms[WORKING_NAME] = info.settings.working
         ahead = [update for chunk in chunks for update in chunk.get("working", [])]
         known[WORKING_NAME] = find_known(info.record, ahead)
-    return (yield from _ask_for(info, asked, observations, forms, known))
+    fields = yield from _ask_for(info, asked, observations, forms, known)
+    return _clear_errors(info, fields, forms, _list_failed(info.record, chunks))
 
 
 def extract_working_of_user(
@@ -81,6 +82,36 @@ def _ask_for(
     items = [_write_extraction(item) for item in found if item.name != WORKING_NAME]
     of_working = [item for item in found if item.name == WORKING_NAME]
     updates = [_write_update(info, item, known[WORKING_NAME]) for item in of_working]
+    return tell_extracted(items, updates)
+
+
+def _list_failed(record: MemoryRecord, chunks: Sequence[Chunk]) -> set[str]:
+    """Return the values that could not be told when they were asked for before."""
+    failed = {name for name, kept in record.get("extracted", {}).items() if kept["error"]}
+    working = record.get("working")
+    if working is not None and working["error"]:
+        failed.add(WORKING_NAME)
+    for chunk in chunks:
+        failed |= {item["name"] for item in chunk.get("extracted", []) if "error" in item}
+        if any("error" in update for update in chunk.get("working", [])):
+            failed.add(WORKING_NAME)
+    return failed
+
+
+def _clear_errors(
+    info: CycleInfo, fields: Fields, forms: Mapping[str, Form], failed: set[str]
+) -> Fields:
+    """Return what was found, and that values which had failed were told: nothing changes in them.
+
+    What names neither a change nor an error takes the former error away.
+    """
+    items: list[Extraction] = list(fields.get("extracted", []))
+    updates: list[WorkingUpdate] = list(fields.get("working", []))
+    told = {item["name"] for item in items}
+    items += [{"name": name} for name in forms if name in failed - told - {WORKING_NAME}]
+    if WORKING_NAME in failed and WORKING_NAME in forms and not updates:
+        owner = info.record["resource_id"]
+        updates.append({"cycle_id": info.cycle_id, "resource_id": owner, "known": None})
     return tell_extracted(items, updates)
 
 

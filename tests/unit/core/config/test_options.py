@@ -16,7 +16,7 @@ from langgraph_om import (
     ReflectionConfig,
     TokenxCounter,
 )
-from langgraph_om.core.config.options import DEFAULT_MODEL
+from langgraph_om.core.config.defaults import DEFAULT_MODEL
 from langgraph_om.memory import runner_of
 from langgraph_om.models.choose import select_models
 from langgraph_om.testing import ScriptedChatModel

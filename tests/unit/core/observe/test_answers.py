@@ -436,6 +436,11 @@ def test_a_short_line_says_nothing_but_a_long_one_may_say_something() -> None:
     assert parse_output(tagged("no new observations " * 40)).status == "malformed"
 
 
+@pytest.mark.parametrize("text", ["3 nothing", "1.none", "5 no observations", "7 无"])
+def test_a_number_without_the_mark_of_a_list_is_part_of_what_is_said(text: str) -> None:
+    assert parse_output(tagged(text)).status == "malformed"
+
+
 def test_the_hints_of_an_answer_in_json_are_read() -> None:
     text = (
         '{"observations": "* 🔴 (10:00) User likes tea", "current_task": "Order tea",'

@@ -22,7 +22,7 @@ from langgraph_om.core.effects import EffectFlow, Storage, StorageReply, Warn
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
-from langgraph_om.core.step.archive import ThreadMemory, archive_new, complete_thread
+from langgraph_om.core.step.archiving.archive import ThreadMemory, archive_new, complete_thread
 from langgraph_om.core.step.shared_log import (
     MAX_COMMITS,
     drop_deleted_threads,

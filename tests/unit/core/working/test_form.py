@@ -112,6 +112,24 @@ def test_json_written_as_a_text_is_read() -> None:
             SchemaForm(Settings).read_patch(given)
 
 
+def test_what_no_database_keeps_is_left_out_of_texts_or_refused_by_field() -> None:
+    form = SchemaForm({"type": "object"})
+    given = r'{"na\u0000me": "a\u0000b", "tags": ["\ud800", "1\r\n2"]}'
+    assert form.read_patch(given) == {"name": "ab", "tags": ["\ufffd", "1\n2"]}
+    deep: dict[str, Any] = {}
+    for _ in range(5000):
+        deep = {"a": deep}
+    for wrong, named in (
+        ({"a": {"b": float("nan")}}, "`a.b`: nan is no number"),
+        ('{"a": [1, -Infinity]}', "`a.1`: -inf is no number"),
+        ({"iban": 10**24}, "`iban`: the number is too large"),
+        (deep, "`memory`"),
+        ('{"a": ' * 60 + "1" + "}" * 60, "more than 50 levels"),
+    ):
+        with pytest.raises(InvalidError, match=re.escape(named)):
+            form.read_patch(wrong)
+
+
 def test_json_schema_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema.exceptions", None)
     with pytest.raises(ConfigurationError, match=re.escape("'langgraph-om[jsonschema]'")):

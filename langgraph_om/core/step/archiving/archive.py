@@ -17,13 +17,7 @@ from typing import Any, cast
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.config.settings import Identity, Settings
-from langgraph_om.core.content.message_keys import (
-    Keyed,
-    content_digest,
-    is_conversation,
-    key_of,
-    keyed_messages,
-)
+from langgraph_om.core.content.message_keys import Keyed, content_digest
 from langgraph_om.core.effects import (
     EffectFlow,
     Storage,
@@ -32,16 +26,21 @@ from langgraph_om.core.effects import (
     warn_once_an_outage,
 )
 from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.record import CURSOR_TAIL, select_own_groups
-from langgraph_om.core.record.window import select_observed
-from langgraph_om.core.step.deletion import (
+from langgraph_om.core.record.record import select_own_groups
+from langgraph_om.core.step.archiving.deletion import (
     drop_deleted,
     drop_deleted_groups,
     is_survivor,
     look_for_deletion,
     warn_of_loss,
 )
-from langgraph_om.core.step.resent import build_removal, find_arrival, find_resent
+from langgraph_om.core.step.archiving.resent import build_removal, find_arrival, find_resent
+from langgraph_om.core.step.archiving.selection import (
+    find_all_unarchived,
+    find_evictable,
+    find_unarchived,
+    select_conversation,
+)
 from langgraph_om.core.titles.state import find_shown_title
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Event, Group, MemoryRecord
@@ -234,7 +233,7 @@ def _append_new(
     if is_there or is_survivor(noted):
         after, new = find_unarchived(record, messages, changed)
     else:
-        after, new = _find_all_unarchived(record, messages)
+        after, new = find_all_unarchived(record, messages)
     if new:
         yield from archive.append(new, after=after, title=find_shown_title(record))
         if record.get("title", {}).get("before") and find_shown_title(record) is None:
@@ -262,7 +261,7 @@ def _find_removable(
         if is_survivor(noted):  # what it had then stays
             return noted
         yield from warn_of_loss(record)
-        after, missing = _find_all_unarchived(record, messages)
+        after, missing = find_all_unarchived(record, messages)
         yield from archive.append(missing, after=after)
         kept = yield from archive.archived_keys(keys)
     ids = list(takewhile(kept.__contains__, keys))
@@ -301,7 +300,7 @@ def complete_thread(
         ArchiveError: When the storage fails.
     """
     thread_id, resource_id = identity.thread_id, identity.resource_id
-    entries = drop_deleted(record, _select_conversation(messages))
+    entries = drop_deleted(record, select_conversation(messages))
     if not entries or not thread_id:
         return
     archive = _Archive(settings, thread_id, resource_id, now, record["stamps"])
@@ -315,88 +314,3 @@ def complete_thread(
     new = entries[last + 1 :]
     if new:
         yield from archive.append(new, after=entries[last][0] if last >= 0 else None)
-
-
-def find_unarchived(
-    record: MemoryRecord, messages: Sequence[BaseMessage], changed: Collection[str] = ()
-) -> tuple[str | None, Keyed]:
-    """Return what the archive does not have yet.
-
-    Args:
-        record: The memory of the thread.
-        messages: The whole conversation.
-        changed: Keys of messages that are new, or of another content than before.
-
-    Returns:
-        The key of the message before the first one, `None` at the start, and the messages.
-    """
-    last, missing = record["archived"], set(changed)
-    found: dict[str, BaseMessage] = {}
-    for message in reversed(messages):
-        if last is None or not message.id or (key := key_of(message)) in found:
-            break
-        if key == last and not missing:
-            return last, [*found.items()][::-1]
-        missing.discard(key)
-        if is_conversation(message):
-            found[key] = message
-    # From the start: the archive knows what it has already.
-    entries = _select_conversation(messages)
-    return record["evicted"], drop_deleted(record, _drop_kept(record, entries))
-
-
-def _drop_kept(record: MemoryRecord, entries: Keyed) -> Keyed:
-    """Leave out what was removed: all of it where the caller kept it, in front of what is observed.
-
-    Where it came back while nobody could tell, behind that, the last one keeps its place.
-    """
-    for at, (key, _) in enumerate(entries):
-        if key == record["evicted"]:
-            return entries[at + 1 :]
-        if key in record["cursor"]:
-            break
-    return [entry for entry in entries if entry[0] != record["evicted"]]
-
-
-def _find_all_unarchived(
-    record: MemoryRecord, messages: Sequence[BaseMessage]
-) -> tuple[str | None, Keyed]:
-    """Return the whole conversation, and the key of the message that was removed before it."""
-    return find_unarchived(cast("MemoryRecord", {**record, "archived": None}), messages)
-
-
-def _select_conversation(messages: Sequence[BaseMessage]) -> Keyed:
-    return [entry for entry in keyed_messages(messages) if is_conversation(entry[1])]
-
-
-def _drop_floor(
-    record: MemoryRecord, messages: Sequence[BaseMessage], observed: Sequence[BaseMessage]
-) -> Sequence[BaseMessage]:
-    """Leave out the messages that the thread had when it was deleted, which stay."""
-    floor = record.get("floor")
-    last = floor.get("message") if floor else None
-    if last is None or all(key_of(message) != last for message in messages):
-        return observed
-    places = [at for at, message in enumerate(observed) if key_of(message) == last]
-    return observed[places[-1] + 1 :] if places else []
-
-
-def find_evictable(
-    record: MemoryRecord, messages: Sequence[BaseMessage], request: str | None
-) -> list[str]:
-    """Return the ids of the messages that memory does not need any more, in order.
-
-    These are the observed ones before the live user request, but for as many as the cursor names,
-    by which the window is found: always the conversation's beginning, so that what stays is in one
-    piece. System messages stay, and so does a message whose id does not name it in the archive.
-
-    Args:
-        record: The memory of the thread.
-        messages: The whole conversation.
-        request: The key of the live user request.
-    """
-    if record["outbox"]:  # others may have observed these messages otherwise meanwhile
-        return []
-    observed = _drop_floor(record, messages, select_observed(record, messages)[:-CURSOR_TAIL])
-    old = takewhile(lambda message: message.id == key_of(message) != request, observed)
-    return [str(message.id) for message in old]

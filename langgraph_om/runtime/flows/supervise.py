@@ -15,9 +15,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, cast
 
-from langchain_core.messages import BaseMessage
 from langchain_core.runnables import ensure_config
 
 from langgraph_om.core.effects import (
@@ -38,8 +37,7 @@ from langgraph_om.core.effects import (
     Warn,
 )
 from langgraph_om.core.events import describe_cycle
-from langgraph_om.core.plan import Decision
-from langgraph_om.core.wire import CycleStarted, Event, MemoryRecord
+from langgraph_om.core.wire import CycleStarted, Event
 from langgraph_om.models.ask import (
     BackOff,
     Calls,
@@ -49,81 +47,24 @@ from langgraph_om.models.ask import (
     prepare_question,
     read_reply,
 )
-from langgraph_om.runtime.hooks import Hooks, read_hook_reply
+from langgraph_om.runtime.flows.context import (
+    Driven,
+    ResultT,
+    RunContext,
+    RunFlow,
+    Show,
+    Submit,
+    Work,
+)
+from langgraph_om.runtime.flows.logs import log_cycles, log_failures
+from langgraph_om.runtime.flows.requests import Call, Leased, Pause, Requests, SideBySide
+from langgraph_om.runtime.hooks import read_hook_reply
 from langgraph_om.runtime.jobs.kept_lease import KeptLease
-from langgraph_om.runtime.jobs.protocol import Executor
 
 logger = logging.getLogger("langgraph_om")
 
-ResultT = TypeVar("ResultT")
-
 LIFECYCLE_SECONDS = 5.0
 """A lifecycle hook is waited for this long at most, or for the deadline where that is shorter."""
-
-RunFlow = Generator[Any, Any, ResultT]
-"""A flow that may also yield `Work` and `Show`."""
-
-
-# --- What is run, and with what ------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """A decision to carry out. The reply has the events that it came to."""
-
-    record: MemoryRecord
-    messages: Sequence[BaseMessage]
-    decision: Decision
-
-
-@dataclass(frozen=True, slots=True)
-class Show:
-    """Events that no cycle of this flow is told of: those of an inspection, or a job's start."""
-
-    events: Sequence[Event]
-
-
-@dataclass(frozen=True, slots=True)
-class Submit:
-    """A job to be given to the executor. The reply says whether it was taken."""
-
-    function: Callable[[], bool]
-
-
-def discard(event: Event) -> None:
-    """Discard an event; outside a graph, `step` returns events instead of streaming them."""
-
-
-@dataclass(frozen=True)
-class RunContext:
-    """What a driver needs to run a flow."""
-
-    calls: Calls
-    hooks: Hooks
-    jobs: Executor
-    carry_out: Callable[[Work], RunFlow[None]]
-    """Makes the cycle that carries out a decision."""
-    storage: Sequence[object] = ()
-    """What has the methods that flows call; empty without an archive."""
-    emit: Callable[[Event], None] = discard
-    """Shows an event at the moment it happens."""
-    work: Callable[[Work], Any] | None = None
-    """Has a decision carried out elsewhere, and returns the events that it came to."""
-    jobs_are_here: bool = True
-    """Whether the executor is one of this package: it never waits for a network, nor raises."""
-    opening: Event | None = None
-    """The event that announced the flow before it was driven."""
-
-
-@dataclass(frozen=True, slots=True)
-class Driven(Generic[ResultT]):
-    """What came of a flow."""
-
-    result: ResultT
-    events: list[Event]
-    """Those of its cycles, in order; those that change memory have yet to be folded."""
-    tally: Tally
-    """What its questions cost, since the start of its cycle."""
 
 
 @dataclass(slots=True)
@@ -147,47 +88,6 @@ class _Cycle:
 
     def seconds_left(self) -> float:
         return max(0.0, self.ends_at - time.monotonic())
-
-
-# --- What a driver is asked for ------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A function to call; what it returns is awaited where it has to be."""
-
-    function: Callable[[], Any]
-    name: str
-    seconds: float | None = None
-    """How long to wait at most, before it is left behind; `None`: as long as it takes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """Time to let pass, or less where there is something to wait for."""
-
-    seconds: float
-    wait: Callable[[float], Any] | None = None
-    """Waits so many seconds at most, and returns "running" until it is over."""
-
-
-@dataclass(frozen=True, slots=True)
-class SideBySide:
-    """Supervised flows that go on at the same time."""
-
-    flows: Sequence[Generator[Any, Any, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Leased:
-    """Requests to fulfil one after the other, and a lease to attend to meanwhile."""
-
-    requests: Generator[Any, Any, Any]
-    lease: KeptLease
-
-
-Request = Call | Pause | SideBySide | Leased
-Requests = Generator[Request, Any, ResultT]
 
 
 def supervise(
@@ -426,54 +326,3 @@ def _unwrap(done: Done) -> Any:
     if done.error is not None:
         raise done.error
     return done.answer
-
-
-def log_failures(events: Sequence[Event]) -> None:
-    """Log what the stream shows too, for those who do not watch it."""
-    for event in events:
-        if event["type"] == "tripwire":
-            logger.warning(
-                "thread %r: the turn ends without an answer: %s",
-                event["thread_id"],
-                event["reason"],
-            )
-        elif (
-            event["type"] in ("observation-failed", "buffering-failed")
-            and event.get("failures")
-            and not event.get("discarded")
-        ):
-            logger.warning(
-                "thread %r: %s failed (%d in a row), its messages stay as they are: %s",
-                event["thread_id"],
-                event["operation"],
-                event["failures"],
-                event["error"],
-            )
-
-
-def log_cycles(events: Sequence[Event]) -> None:
-    """Log each cycle that ended well, on one line, for those who run the agent."""
-    for event in events:
-        if event["type"] == "activation":
-            logger.info(
-                "thread %r: %s made ahead of need is in force: %d tokens read, the log has %d",
-                event["thread_id"],
-                event["operation"],
-                event["tokens"],
-                event["observation_tokens"],
-            )
-        elif event["type"] in ("observation-end", "buffering-end"):
-            usage = event["usage"]
-            logger.info(
-                "thread %r: %s of %d tokens%s took %.1f s and wrote %d tokens; "
-                "model calls: %d, %d tokens in, %d out",
-                event["thread_id"],
-                event["operation"],
-                event["tokens"],
-                " ahead of need" if event["type"] == "buffering-end" else "",
-                event["duration_ms"] / 1000,
-                event["observation_tokens"],
-                usage.get("calls", 0),
-                usage.get("inputTokens", 0),
-                usage.get("outputTokens", 0),
-            )

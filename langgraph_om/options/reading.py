@@ -1,54 +1,44 @@
-"""The host's options of a memory: read from what the user set, with the environment's say.
+"""The options as a whole, read from what the user set, with the environment's say.
 
-The rules of single options stand beside them in `_Given`; what relates several is checked below.
+The rules of single options are those of `Given`; what relates several is checked here.
 """
 
 from __future__ import annotations
 
-import inspect
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
-from datetime import UTC, datetime, tzinfo
-from functools import partial, wraps
-from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
-from zoneinfo import ZoneInfo
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
-from pydantic import AfterValidator, Field, InstanceOf
 
 from langgraph_om.archive import MessageArchive
 from langgraph_om.core.config.budget import split_budget
-from langgraph_om.core.config.checks import (
-    Flag,
-    Hint,
-    Seconds,
-    Tokens,
-    check_fields,
-    find_near,
-)
-from langgraph_om.core.config.mappings import PromptVariant, Scope
+from langgraph_om.core.config.checks import check_fields
+from langgraph_om.core.config.mappings import PromptVariant
 from langgraph_om.core.config.options import (
     ObservationConfig,
     ReflectionConfig,
     RetrievalConfig,
-    TitleConfig,
+)
+from langgraph_om.core.config.reading import (
     as_config,
-    one_of,
     resolve_inject,
     resolve_retrieval,
     resolve_titles,
 )
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import resolve_thresholds
-from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.working.form import Form
 from langgraph_om.core.working.merge import WORKING_NAME
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.models.choose import choose_models
 from langgraph_om.models.pool import ModelPool
+from langgraph_om.options.given import Given, read_zone
 from langgraph_om.recall.tool import build_guide
 from langgraph_om.runtime.executors import (
     BackgroundBuffering,
@@ -57,17 +47,11 @@ from langgraph_om.runtime.executors import (
     ParallelBuffering,
 )
 from langgraph_om.runtime.hooks import Hooks, check_hooks
-from langgraph_om.runtime.jobs.protocol import Executor
 from langgraph_om.runtime.jobs.server import ServerBuffering
 from langgraph_om.working.memory import WorkingMemory
 from langgraph_om.working.tool import UPDATE_TOOL
 
 logger = logging.getLogger("langgraph_om")
-
-P = ParamSpec("P")
-SelfT = TypeVar("SelfT")
-
-OnError = Literal["continue", "abort", "raise"]
 
 _PROMPT_SWITCHES: Mapping[str, PromptVariant] = {
     "OM_USE_CONDENSED_PROMPT": "condensed",
@@ -75,125 +59,6 @@ _PROMPT_SWITCHES: Mapping[str, PromptVariant] = {
 }
 """Environment variables that choose the Observer's prompt when the setting is left at its default.
 """
-
-
-# --- Rules ---------------------------------------------------------------------------------------
-
-
-def _refuse_classes(value: object) -> object:
-    if isinstance(value, type):  # it has the attributes that its objects have
-        raise ValueError  # noqa: TRY004 pydantic reads this one
-    return value
-
-
-def _refuse_own_key(key: str) -> str:
-    if key == "om":
-        raise ValueError
-    return key
-
-
-def _refuse_non_archives(value: object) -> object:
-    if isinstance(value, str | None) or isinstance(_refuse_classes(value), MessageArchive):
-        return value
-    from sqlalchemy import Engine  # noqa: PLC0415 only who has an archive waits for its import
-
-    if not isinstance(value, Engine):
-        raise ValueError  # noqa: TRY004 pydantic reads this one
-    return value
-
-
-def _read_zone(zone: str | tzinfo) -> tzinfo:
-    if isinstance(zone, tzinfo):
-        return zone
-    try:
-        return ZoneInfo(zone)
-    except (OSError, LookupError) as error:
-        raise ValueError from error
-
-
-_Function = Annotated[Callable[..., Any] | None, Hint("a function or None")]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Given:
-    """The options as they are given, each with its rule."""
-
-    model: Any
-    enabled: Flag
-    scope: Annotated[Scope, one_of(Scope)]
-    token_budget: Annotated[Tokens | None, Hint("a whole number of tokens, 1 or more, or None")]
-    share_token_budget: Flag
-    retrieval: Annotated[
-        bool | InstanceOf[RetrievalConfig] | Mapping[Any, Any],
-        Hint("True, False, a RetrievalConfig or a mapping"),
-    ]
-    observation: Annotated[
-        InstanceOf[ObservationConfig] | Mapping[Any, Any] | None,
-        Hint("an ObservationConfig or a mapping with its keys"),
-    ]
-    reflection: Annotated[
-        InstanceOf[ReflectionConfig] | Mapping[Any, Any] | None,
-        Hint("a ReflectionConfig or a mapping with its keys"),
-    ]
-    archive: Annotated[
-        Any,
-        AfterValidator(_refuse_non_archives),
-        Hint(
-            "a URL such as 'sqlite:///memory.db', a SQLAlchemy engine, or an object with the "
-            "methods of `MessageArchive`"
-        ),
-    ]
-    evict: Flag
-    resource_id: Annotated[
-        Annotated[str, Field(min_length=1)] | Callable[[RunnableConfig], str | None] | None,
-        Hint("an id, a function of the run's configuration, or None"),
-    ]
-    messages_key: Annotated[
-        str,
-        Field(min_length=1),
-        AfterValidator(_refuse_own_key),
-        Hint("the name of the state's list of messages"),
-    ]
-    token_counter: Annotated[
-        InstanceOf[TokenCounter] | None,
-        AfterValidator(_refuse_classes),
-        Hint(
-            "an object with `identity`, `count_text` and `count_message`, such as "
-            "`EstimatingCounter()`"
-        ),
-    ]
-    max_input_tokens: Annotated[Tokens | None, Hint("a whole number of tokens, 1 or more")]
-    cache_seconds: Seconds
-    gap_markers: Flag
-    continuation_hints: Flag
-    working_memory: Annotated[InstanceOf[WorkingMemory] | None, Hint("a WorkingMemory(...)")]
-    thread_title: Annotated[
-        bool | Mapping[Any, Any],
-        Hint("True, False, or a mapping with the keys 'model' and 'instructions'"),
-    ]
-    message_time: _Function
-    timezone: Annotated[
-        str | InstanceOf[tzinfo],
-        AfterValidator(_read_zone),
-        Hint("an IANA name such as 'Europe/Berlin', or a tzinfo"),
-    ]
-    on_error: Annotated[OnError, one_of(OnError)]
-    deadline: Seconds
-    obscure_thread_ids: Annotated[bool | None, Hint("True or False")]
-    hooks: Any
-    on_debug_event: Any
-    buffering: Annotated[
-        InstanceOf[Executor] | None,
-        AfterValidator(_refuse_classes),
-        Hint(
-            "BackgroundBuffering(), InlineBuffering(), ParallelBuffering(), ServerBuffering() or "
-            "an object with the methods of `Executor`"
-        ),
-    ]
-    clock: _Function
-
-
-# --- Reading -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,8 +92,8 @@ def read_options(**options: Any) -> Options:
         ConfigurationError: When an option is out of range or contradicts another; the message
             names it, its value and what to pass.
     """
-    check_fields(_Given, options, "{}")
-    given = _Given(**options)
+    check_fields(Given, options, "{}")
+    given = Given(**options)
     has_archive = given.archive is not None
     retrieval = resolve_retrieval(given.retrieval, has_archive=has_archive)
     if retrieval is not None and not has_archive:
@@ -258,7 +123,7 @@ def read_options(**options: Any) -> Options:
     )
 
 
-def _read_settings(given: _Given, retrieval: RetrievalConfig | None, hooks: Hooks) -> Settings:
+def _read_settings(given: Given, retrieval: RetrievalConfig | None, hooks: Hooks) -> Settings:
     """Resolve what a turn and its cycles need to know."""
     observation = as_config(ObservationConfig, "observation", given.observation)
     reflection = as_config(ReflectionConfig, "reflection", given.reflection)
@@ -277,7 +142,7 @@ def _read_settings(given: _Given, retrieval: RetrievalConfig | None, hooks: Hook
     return Settings(
         thresholds=resolve(observation, reflection),
         counter=counter,
-        timezone=_read_zone(given.timezone),
+        timezone=read_zone(given.timezone),
         observation=_with_prompt_switch(observation),
         reflection=reflection,
         scope=given.scope,
@@ -315,7 +180,7 @@ def _find_observed_form(
     return working.form
 
 
-def _choose_models(given: _Given, settings: Settings) -> ModelPool:
+def _choose_models(given: Given, settings: Settings) -> ModelPool:
     """Choose and check both models; options that set memory up ask for one to be named."""
     return choose_models(
         given.model,
@@ -345,7 +210,7 @@ def _with_prompt_switch(config: ObservationConfig) -> ObservationConfig:
     return replace(config, prompt=next(switched, config.prompt))
 
 
-def _refuse_in_place(given: _Given, seconds: float) -> None:
+def _refuse_in_place(given: Given, seconds: float) -> None:
     """Refuse to work in pauses where nothing runs beside the turns."""
     if isinstance(given.buffering, InlineBuffering | ParallelBuffering):
         msg = (
@@ -356,7 +221,7 @@ def _refuse_in_place(given: _Given, seconds: float) -> None:
         raise ConfigurationError(msg)
 
 
-def _refuse_without_archive(given: _Given) -> None:
+def _refuse_without_archive(given: Given) -> None:
     """Refuse options that need an archive; there is none."""
     if given.scope == "resource":
         msg = (
@@ -400,63 +265,3 @@ def _aware(clock: Callable[[], datetime]) -> Callable[[], datetime]:
         return now
 
     return tell
-
-
-# --- Options that there are not ------------------------------------------------------------------
-
-
-def refuse_unknown_options(
-    construct: Callable[Concatenate[SelfT, P], None],
-) -> Callable[Concatenate[SelfT, P], None]:
-    """Make a constructor say which option was meant when it is given one that there is not."""
-    known = [name for name in inspect.signature(construct).parameters if name != "self"]
-
-    @wraps(construct)
-    def checked(self: SelfT, /, *args: P.args, **options: P.kwargs) -> None:
-        for name, value in options.items():
-            if name not in known:
-                raise ConfigurationError(_explain_unknown(name, value, known))
-        construct(self, *args, **options)
-
-    return checked
-
-
-class NoMiddleware(type):
-    """The kind of a class that `create_agent` may be given by mistake, and that says so.
-
-    What `create_agent` looks for first, it looks for on the class; on the objects there is nothing.
-    """
-
-    @property
-    def wrap_tool_call(cls) -> Any:
-        """Not there.
-
-        Raises:
-            AttributeError: Always.
-        """
-        msg = (
-            f"{cls.__name__} is no middleware; pass "
-            f"middleware=[{cls.__name__}Middleware(memory)] to `create_agent`"
-        )
-        raise AttributeError(msg)
-
-
-def _explain_unknown(name: str, value: object, known: list[str]) -> str:
-    """Say that there is no such option, and what was probably meant."""
-    said = f"`{name}` is no option of ObservationalMemory"
-    configs = {
-        "observation": ObservationConfig,
-        "reflection": ReflectionConfig,
-        "retrieval": RetrievalConfig,
-        "thread_title": TitleConfig,
-    }
-    keys = {owner: [entry.name for entry in fields(kind)] for owner, kind in configs.items()}
-    own = find_near(name, known)
-    inner = {owner: near for owner, names in keys.items() if (near := find_near(name, names))}
-    exact = {owner: near for owner, near in inner.items() if near == name}
-    if exact or (not own and inner):
-        ways = [f"{owner}={{{key!r}: {value!r}}}" for owner, key in (exact or inner).items()]
-        return f"{said}; pass {' or '.join(ways)}"
-    if own:
-        return f"{said}; pass {own}={value!r} if that was meant"
-    return f"{said}; the options are {', '.join(known)}"

@@ -1,0 +1,111 @@
+"""Open the source that the command line names, with the packages that it needs."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from langgraph_om.cli.sources import (
+    ArchiveSource,
+    CheckpointerSource,
+    FileSource,
+    ServerSource,
+    Source,
+    SourceError,
+)
+from langgraph_om.errors import ConfigurationError
+
+
+@contextmanager
+def open_source(
+    *,
+    url: str | None = None,
+    checkpointer: str | None = None,
+    archive: str | None = None,
+    record: str | None = None,
+    resource: str | None = None,
+    graph: Any = None,
+) -> Iterator[Source]:
+    """Open the source that is named; exactly one of the first four is.
+
+    Raises:
+        SourceError: When a package is missing, or the place cannot be opened.
+        ConfigurationError: When a URL cannot be meant.
+    """
+    with ExitStack() as stack:
+        if record is not None:
+            yield FileSource(Path(record))
+        elif checkpointer is not None:
+            yield CheckpointerSource(stack.enter_context(_open_saver(checkpointer)), graph)
+        elif archive is not None:
+            from langgraph_om.archive import SQLAlchemyArchive  # noqa: PLC0415 takes a while
+
+            _check_file(archive, "om_schema")
+            opened = SQLAlchemyArchive(archive)
+            stack.callback(opened.close)
+            yield ArchiveSource(opened, resource)
+        else:
+            yield ServerSource(stack.enter_context(_connect(str(url))))
+
+
+@contextmanager
+def _open_saver(place: str) -> Iterator[Any]:
+    kind = place.partition(":")[0].partition("+")[0]
+    try:
+        if kind == "sqlite":
+            from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: PLC0415 optional
+
+            with SqliteSaver.from_conn_string(_check_file(place, "checkpoints")) as sqlite:
+                yield sqlite
+        elif kind in ("postgresql", "postgres"):
+            from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415 optional
+
+            scheme, _, rest = place.partition("://")
+            with PostgresSaver.from_conn_string(f"{scheme.partition('+')[0]}://{rest}") as postgres:
+                yield postgres
+        else:
+            msg = (
+                f"`--checkpointer` is {place!r}; pass sqlite:///path/to/file.db or "
+                f"postgresql://user:password@host/database"
+            )
+            raise ConfigurationError(msg)
+    except ImportError as error:
+        package = f"langgraph-checkpoint-{'sqlite' if kind == 'sqlite' else 'postgres'}"
+        msg = f"`--checkpointer {kind}:...` needs the package {package!r}: pip install {package}"
+        raise SourceError(msg) from error
+
+
+def _check_file(place: str, table: str) -> str:
+    """Return the path of an SQLite database; what is not there is not made.
+
+    Args:
+        place: Its URL.
+        table: One that it has where it is of the kind that is meant.
+
+    Raises:
+        SourceError: When there is no such file, or another kind of database in it.
+    """
+    if not place.startswith("sqlite"):
+        return place
+    path = place.partition("://")[2].removeprefix("/")
+    if not Path(path).is_file():
+        msg = f"{path!r} is no file; sqlite:///file.db is below this folder, sqlite:////file.db not"
+        raise SourceError(msg)
+    with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as opened:
+        if not opened.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
+            kinds = "`--checkpointer` and `--archive` are two kinds of databases"
+            msg = f"{path!r} has no table {table!r}: {kinds}, and nothing was written to this one"
+            raise SourceError(msg)
+    return path
+
+
+def _connect(url: str) -> Any:
+    try:
+        from langgraph_sdk import get_sync_client  # noqa: PLC0415 optional
+    except ImportError as error:
+        msg = "`--url` needs the package 'langgraph-sdk': pip install langgraph-sdk"
+        raise SourceError(msg) from error
+    return get_sync_client(url=url)

@@ -1,0 +1,1 @@
+"""What of a conversation goes into the archive, and what may leave the checkpoint then."""
