@@ -299,7 +299,7 @@ def adopt_thread(
         store: The graph's store, where it can be reached.
 
     Raises:
-        ConfigurationError: When no thread is named, or it is in the middle of a run, or its state is
+        ConfigurationError: When no thread is named, it is in the middle of a run, or its state is
             none.
     """
     identity = runner.identity(config)

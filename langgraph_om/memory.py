@@ -463,7 +463,8 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, metaclass=NoMiddlewa
         """Delete what is kept of a thread outside of its checkpoints, which stay the caller's.
 
         Messages, observation groups, jobs and search entries are gone then, and a job that is at
-        work for the thread cannot keep its result any more.
+        work for the thread cannot keep its result any more. Runs on a server that wait for it, or
+        for a pause of it, are deleted there, last of all.
 
         Args:
             thread_id: The thread.
@@ -472,6 +473,8 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, metaclass=NoMiddlewa
 
         Raises:
             ArchiveError: When the archive's storage fails.
+            Exception: Whatever the client of `ServerBuffering` raises where it is not reached; ask
+                again then. A run that is left does nothing.
         """
         runner, owner = self._runner, resource_id
         runner.spans.clear()
@@ -479,6 +482,7 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, metaclass=NoMiddlewa
             owner = runner.writer.delete_thread(thread_id, resource_id, runner.clock)
         if store is not None:
             (runner.index or StoreIndex()).delete_thread(thread_id, owner, store)
+        runner.forget(thread_id=thread_id)
 
     def delete_resource(self, resource_id: str, *, store: Any = None) -> None:
         """Delete what is kept of all threads of a resource outside of their checkpoints.
@@ -489,6 +493,7 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, metaclass=NoMiddlewa
 
         Raises:
             ArchiveError: When the archive's storage fails.
+            Exception: As `delete_thread`.
         """
         writer = self._runner.writer
         self._runner.spans.clear()
@@ -496,6 +501,7 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, metaclass=NoMiddlewa
             writer.delete_resource(resource_id)
         if store is not None:
             (self._runner.index or StoreIndex()).delete_resource(resource_id, store)
+        self._runner.forget(resource_id=resource_id)
 
     async def adelete_thread(
         self, thread_id: str, *, resource_id: str | None = None, store: Any = None

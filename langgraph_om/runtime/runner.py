@@ -36,6 +36,7 @@ from langgraph_om.core.record.fold import FOLDED_TYPES
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.archiving.archive import complete_thread
+from langgraph_om.core.step.archiving.deletion import is_survivor, look_for_deletion
 from langgraph_om.core.step.inspect import Inspection, count_and_collect, inspect
 from langgraph_om.core.step.read_only import freeze_view
 from langgraph_om.core.wire import Event, JobResult, MemoryRecord
@@ -51,7 +52,7 @@ from langgraph_om.runtime.flows.context import RunContext, RunFlow, Show, Work, 
 from langgraph_om.runtime.flows.logs import log_failures
 from langgraph_om.runtime.hooks import Hooks
 from langgraph_om.runtime.jobs.pauses import Pauses
-from langgraph_om.runtime.jobs.protocol import DelayingExecutor
+from langgraph_om.runtime.jobs.protocol import DelayingExecutor, ForgettingExecutor
 from langgraph_om.runtime.jobs.requests import carry_out_request
 from langgraph_om.runtime.jobs.submit import submit_for_pause, submit_job, tend_title
 from langgraph_om.runtime.run import ResourceId, Runs
@@ -283,7 +284,13 @@ class StepRunner:
         def act() -> None:
             drive(self._use_pause(record, messages, identity, config), context)
 
-        self.pauses.begin(record["id"], seconds, act)
+        self.pauses.begin(
+            record["id"],
+            seconds,
+            act,
+            thread_id=record["thread_id"],
+            resource_id=record["resource_id"],
+        )
 
     def _use_pause(
         self,
@@ -293,6 +300,8 @@ class StepRunner:
         config: RunnableConfig,
     ) -> RunFlow[None]:
         """Start the job of a pause; the next turn knows it by its id."""
+        if self.archive is not None and is_survivor((yield from look_for_deletion(record))):
+            return
         cycle_ids = {name: job["cycle_id"] for name, job in record["pending"].items()}
         jobs = (yield PeekJobs(cycle_ids)) if cycle_ids else {}
         now = self.clock()
@@ -487,6 +496,16 @@ class StepRunner:
                 return False
             await asyncio.sleep(POLL_SECONDS)
         return True
+
+    def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
+        """Let go of jobs of a thread, or a resource, that is deleted from the archive.
+
+        Raises:
+            Exception: Whatever the executor raises, such as errors of its server.
+        """
+        self.pauses.forget(thread_id=thread_id, resource_id=resource_id)
+        if isinstance(self.buffering, ForgettingExecutor):
+            self.buffering.forget(thread_id=thread_id, resource_id=resource_id)
 
     def close(self, timeout: float = 5.0) -> bool:
         """Start no more background jobs and wait for those at work.

@@ -271,6 +271,15 @@ def test_an_archive_is_searched_by_its_index_in_all_threads_of_a_resource(
 # --- What goes wrong -----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("limit", ["0", "-1", "ten"])
+def test_a_limit_is_a_number_of_things(
+    limit: str, record_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["list", "--record", str(record_file), "--limit", limit])
+    assert "is no whole number from 1 on" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

@@ -142,3 +142,27 @@ def test_a_timer_does_not_keep_a_process_alive() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.stdout == "end\n", done.stderr
+
+
+@pytest.mark.parametrize("deletes", ["here", "elsewhere", "the resource"])
+def test_a_thread_that_is_deleted_is_not_observed_in_its_pause(
+    deletes: str, tmp_path: Path
+) -> None:
+    files = f"sqlite:///{tmp_path}/memory.db"
+    waits = {**SOON, "buffer_on_idle": 3600}
+    agent = make_agent("agent", InMemorySaver(), observation=waits, messages=4000, archive=files)
+    say(agent.graph, on_thread("t", resource_id="ana"), turn(1))
+    say(agent.graph, on_thread("u", resource_id="ben"), turn(2))
+    elsewhere = remembering(scripted(), Clock(), archive=files)
+    if deletes == "here":
+        agent.memory.delete_thread("t")
+    elif deletes == "elsewhere":
+        elsewhere.delete_thread("t")
+    else:
+        elsewhere.delete_resource("ana")
+    for pause in list(agent.memory._runner.pauses._due.values()):
+        pause.act()  # the hour has passed
+    wait_for(agent, 1)
+    assert agent.asked("observer") == 1  # about the other thread
+    for memory in (agent.memory, elsewhere):
+        memory.archive.close()  # type: ignore[union-attr]

@@ -34,7 +34,7 @@ from support.agents import (
     values,
 )
 from support.clock import Clock
-from support.server_double import ServerDouble, plain_worker
+from support.server_double import RefusedError, ServerDouble, plain_worker
 
 AHEAD = {"buffer_tokens": 80}
 CHECKS = [name for name, _ in executor_conformance(lambda _run: ServerBuffering())]
@@ -249,10 +249,10 @@ def test_a_pause_is_a_delayed_run_that_a_newer_one_replaces(archive: Any) -> Non
     say(agent.graph, on_thread(), turn(1))
     say(agent.graph, on_thread("other"), turn(9))
     say(agent.graph, on_thread(), turn(2))
-    first, other, second = server.runs_given
-    assert first["thread_id"] == second["thread_id"] != other["thread_id"]
+    _, other, second = server.runs_given
+    assert {run["thread_id"] for run in server.runs_given} == {None}
+    assert {run["on_completion"] for run in server.runs_given} == {"delete"}
     assert {run["after_seconds"] for run in server.runs_given} == {60}
-    assert {run["multitask_strategy"] for run in server.runs_given} == {"rollback"}
     assert list(server.waiting.values()) == [other, second]
     graph = worker_graph(worker(archive, observation=SOON))
     assert graph.invoke(second["input"])["outcome"] == "done"
@@ -262,6 +262,112 @@ def test_a_pause_is_a_delayed_run_that_a_newer_one_replaces(archive: Any) -> Non
     assert agent.asked("observer") == 0
     chunks = record_of(agent.graph, on_thread())["chunks"]
     assert [chunk["message_count"] for chunk in chunks] == [4]
+
+
+def test_a_pause_that_has_begun_is_not_cancelled_by_the_next(archive: Any) -> None:
+    server = ServerDouble()
+    agent = agent_with(server, archive, observation=SOON)
+    say(agent.graph, on_thread(), turn(1))
+    (first,) = server.waiting
+    archive.claim(
+        server.waiting[first]["metadata"]["om_cycle_id"],
+        "its worker",
+        seconds=60,
+        thread_id="t",
+        resource_id=None,
+    )
+    say(agent.graph, on_thread(), turn(2))
+    assert first in server.waiting
+    assert len(server.waiting) == 2
+
+
+def test_a_turn_goes_on_where_the_server_keeps_a_pause_that_has_ended(
+    archive: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Keeping(ServerDouble):
+        def delete(self, thread_id: str) -> None:
+            raise RefusedError(500)
+
+    server = Keeping()
+    agent = agent_with(server, archive, observation=SOON)
+    for number in (1, 2):
+        say(agent.graph, on_thread(), turn(number))
+    assert len(server.waiting) == 2
+    assert "keeps the run of a pause" in caplog.text
+
+
+# --- Deletion ------------------------------------------------------------------------------------
+
+BOTH = {**AHEAD, "buffer_on_idle": 60}
+
+
+def waiting_for(server: ServerDouble) -> set[tuple[str, bool]]:
+    """Whose runs wait, and whether they wait for the end of a pause."""
+    runs = [run["metadata"] for run in server.waiting.values()]
+    return {(told["om_thread_id"], "om_pause" in told) for told in runs}
+
+
+@pytest.mark.parametrize("asks", ["sync", "async"])
+async def test_deleting_a_thread_deletes_its_runs_and_no_others(asks: str, archive: Any) -> None:
+    server = ServerDouble()
+    agent = agent_with(server, archive, observation=BOTH)
+    for name in ("t", "u"):
+        for number in range(1, 4):
+            say(agent.graph, on_thread(name), turn(number))
+        say(agent.graph, on_thread(f"{name}2"), turn(7))
+    before = waiting_for(server)
+    assert {("t", False), ("u", False), ("t2", True), ("u2", True)} <= before
+    if asks == "async":
+        await agent.memory.adelete_thread("t")
+        await agent.memory.adelete_thread("t2")
+    else:
+        agent.memory.delete_thread("t")
+        agent.memory.delete_thread("t2")
+    assert waiting_for(server) == {whose for whose in before if whose[0] in ("u", "u2")}
+
+
+def test_deleting_a_resource_deletes_the_runs_of_all_its_threads(archive: Any) -> None:
+    server = ServerDouble()
+    agent = agent_with(server, archive, observation=SOON)
+    for thread, resource in (("a1", "ana"), ("a2", "ana"), ("b1", "ben")):
+        say(agent.graph, on_thread(thread, resource_id=resource), turn(1))
+    agent.memory.delete_resource("ana")
+    assert waiting_for(server) == {("b1", True)}
+
+
+def test_a_run_that_a_deletion_did_not_reach_does_nothing(archive: Any) -> None:
+    server = ServerDouble()
+    agent = agent_with(server, archive, observation=SOON)
+    say(agent.graph, on_thread(), turn(1))
+    (run,) = server.runs_given
+    server.refuses = 500
+    with pytest.raises(RefusedError):
+        agent.memory.delete_thread("t")
+    assert archive.thread("t") is None
+    told = worker(archive, observation=SOON)
+    assert worker_graph(told).invoke(run["input"])["outcome"] == "withdrawn"
+    assert archive.job(run["metadata"]["om_cycle_id"]) is None
+    server.refuses = None
+    agent.memory.delete_thread("t")
+    assert server.waiting == {}
+
+
+def test_what_is_deleted_where_no_server_is_known_is_said(
+    archive: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = worker(archive, buffering=ServerBuffering())
+    memory.delete_thread("t")
+    assert "may be on a server" in caplog.text
+
+
+def test_a_thread_that_was_deleted_and_goes_on_has_its_pauses_used(archive: Any) -> None:
+    server = ServerDouble()
+    agent = agent_with(server, archive, observation=SOON)
+    say(agent.graph, on_thread(), turn(1))
+    agent.memory.delete_thread("t")
+    say(agent.graph, on_thread(), turn(2))
+    run = server.runs_given[-1]
+    assert worker_graph(worker(archive, observation=SOON)).invoke(run["input"])["outcome"] == "done"
 
 
 # --- What is refused -----------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from support.examples import EXAMPLES
 from support.laws.cast import CONDENSES, HANGS, MOODS, SECTION_MOODS, label_of
 from support.laws.doors import DOORS
+from support.laws.served import ENDURED, FATES, REFUSALS, Served
 from support.laws.shares import AWAY
 from support.laws.world import Rules, Thread, Worker, World, exchanges, turns
 from support.real_ids import NAMINGS
@@ -34,7 +35,7 @@ GOOD = ("short", "long", "two days", "day by day", "nothing")
 RULES = st.builds(
     Rules,
     door=st.sampled_from(DOORS),
-    buffering=st.sampled_from(["held", "held", "held", "inline", "parallel", "off"]),
+    buffering=st.sampled_from(["held", "held", "held", "server", "inline", "parallel", "off"]),
     saver=st.sampled_from(["memory", "memory", "sqlite"]),
     storage=st.sampled_from(["checkpoints", "archive", "evicting"]),
     messages=st.sampled_from([200, 200, 60, 500]),
@@ -47,6 +48,7 @@ RULES = st.builds(
     thinks=st.booleans(),
     keep_turns=st.sampled_from([0, 0, 1, 2, 5]),
     activates_after=st.sampled_from([None, None, 60.0, 4000.0]),
+    pauses=st.booleans(),
     marks_gaps=st.booleans(),
     hints=st.booleans(),
     keeps=st.booleans(),
@@ -64,7 +66,8 @@ class Conversations(RuleBasedStateMachine):
     def begin(self, rules: Rules, said: list[int]) -> None:
         if rules.buffering == "parallel" and rules.door.startswith("middleware"):
             rules = replace(rules, buffering="inline")
-        if rules.scope == "resource" and rules.storage == "checkpoints":
+        needs_archive = rules.scope == "resource" or rules.buffering == "server"
+        if needs_archive and rules.storage == "checkpoints":
             rules = replace(rules, storage="archive")
         if rules.keeps and (rules.scope == "resource" or rules.door == "step"):
             rules = replace(rules, keeps=False)
@@ -179,19 +182,40 @@ class Conversations(RuleBasedStateMachine):
         gate, job = held[data.draw(st.integers(0, len(held) - 1))]
         gate.let_go(job)
 
+    @precondition(lambda self: not self._hangs and self._served and self._served.held())
+    @rule(data=st.data(), fate=st.sampled_from(FATES))
+    def run_meets_its_fate(self, data: st.DataObject, fate: str) -> None:
+        assert self._served is not None
+        runs = self._served.held()
+        self._served.meet(runs[data.draw(st.integers(0, len(runs) - 1))], fate)
+
+    @precondition(lambda self: self._served)
+    @rule(
+        endures=st.sampled_from(ENDURED), refuses=st.sampled_from(REFUSALS), forgets=st.booleans()
+    )
+    def server_changes(self, *, endures: str, refuses: int | None, forgets: bool) -> None:
+        assert self._served is not None
+        self._served.change(endures, refuses, forgets=forgets)
+
+    @property
+    def _served(self) -> Served | None:
+        return self.world.served if self.world is not None else None
+
     @precondition(lambda self: not self._hangs)
     @rule()
     def all_jobs_end(self) -> None:
         assert self.world is not None
         for gate, job in self.world.held():
             gate.let_go(job)
+        for run in self._served.held() if self._served is not None else ():
+            self._served.let_go(run)
 
     @rule(at=st.integers(0, 1), is_sudden=st.booleans())
     def process_restarts(self, at: int, *, is_sudden: bool) -> None:
         assert self.world is not None
         self.world.restart(at, is_sudden=is_sudden)
 
-    @precondition(lambda self: self.world.dead)
+    @precondition(lambda self: self.world.dead or self._served)
     @rule()
     def leases_run_out(self) -> None:
         assert self.world is not None

@@ -10,12 +10,15 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om import ObservationalMemory
 from langgraph_om.testing import ScriptedChatModel
+from support.agents import of_kind
 from support.clock import Clock
 from support.laws.world import Rules, World
 from support.words import Words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from support.laws.served import Run
 
     Begin = Callable[[Rules], World]
 
@@ -258,3 +261,70 @@ def _cursors(world: World) -> dict[str, list[str]]:
     assert world.archive is not None
     shared, _ = world.archive.load_record("ana")
     return {key: known["cursor"] for key, known in (shared or {"threads": {}})["threads"].items()}
+
+
+# --- Jobs that another process carries out -------------------------------------------------------
+
+
+def others_sent(world: World) -> list[Run]:
+    """The runs that wait and are about other threads."""
+    assert world.served is not None
+    return [
+        run for run in world.served.held() if run.given["input"]["request"]["operation"] == "others"
+    ]
+
+
+def talk_until_others_are_sent(world: World, *names: str) -> Run:
+    """Have some threads talk a lot, and then another one, until it sends a job about them."""
+    worker = world.workers[0]
+    for name in names:
+        world.talk(world.threads[name], worker, 40)
+        world.talk(world.threads[name], worker, 40, answer=200)
+    world.clock.advance(minutes=10)
+    for _ in range(2):
+        world.talk(world.threads["a"], worker, 3)
+    (run,) = others_sent(world)
+    return run
+
+
+ELSEWHERE = Rules(buffering="server", storage="archive", scope="resource", messages=60)
+
+
+def test_a_job_about_other_threads_is_done_though_they_have_gone_on(begin: Begin) -> None:
+    world = begin(ELSEWHERE)
+    run = talk_until_others_are_sent(world, "b", "c")
+    world.talk(world.threads["b"], world.workers[0], 40)  # which observes it by itself
+    assert world.served is not None
+    world.served.outcomes.clear()
+    world.served.let_go(run)
+    assert world.served.outcomes == ["done"]
+    world.talk(world.threads["a"], world.workers[0], 3)
+    log = world.threads["a"].points[-1].values["om"]["log"]
+    assert "c" in {group["thread_id"] for group in log}
+
+
+def test_a_job_of_which_nothing_is_left_is_no_failure(begin: Begin) -> None:
+    world = begin(ELSEWHERE)
+    run = talk_until_others_are_sent(world, "b")
+    world.talk(world.threads["b"], world.workers[0], 40)
+    assert world.served is not None
+    world.served.let_go(run)
+    parts = world.talk(world.threads["a"], world.workers[0], 3)
+    (failed,) = of_kind(parts, "buffering-failed")
+    assert failed["reason"] == "superseded"
+    assert "others" not in world.threads["a"].points[-1].values["om"]["attempts"]
+
+
+def test_a_job_whose_worker_ends_while_a_turn_waits_is_abandoned_and_not_lost(
+    begin: Begin,
+) -> None:
+    world = begin(Rules(buffering="server", storage="archive"))
+    thread, worker, served = world.threads["a"], world.workers[0], world.served
+    assert served is not None
+    while not served.held():
+        world.talk(thread, worker, 12)
+    assert world.archive is not None
+    world.archive.away = "asking"  # so that the worker fails
+    parts = world.talk(thread, worker, 700)
+    assert served.outcomes == ["ArchiveError"]
+    assert [failed["reason"] for failed in of_kind(parts, "buffering-failed")] == ["abandoned"]

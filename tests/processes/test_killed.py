@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count, product
+from pathlib import Path
 
 import pytest
 
-from support.processes import workers
+from support.processes import queued, workers
 from support.processes.checks import ROUNDS, check, check_end, start
 from support.processes.workers import POINTS, Death, Place
 
@@ -72,3 +74,24 @@ MIXES = [
 )
 def test_nothing_is_lost_whenever_workers_are_killed(place: Place, seed: int) -> None:
     lead(replace(place, turns=12, **MIXES[seed // 2 % len(MIXES)]), any_time(seed))
+
+
+@pytest.mark.parametrize("seed", range(ROUNDS))
+def test_nothing_is_lost_whenever_those_who_send_and_those_who_carry_out_are_killed(
+    sqlite_place: Place, seed: int
+) -> None:
+    mix = {"evict": seed % 2 == 0, "is_async": seed % 4 > 1}
+    place = replace(sqlite_place, turns=12, buffering="server", lease=2, **mix)
+    working = start(queued.work_on, place, seed)
+    try:
+        lead(place, any_time(seed))
+    finally:
+        Path(place.folder, "over").touch()
+        working.join(60)
+    ended = Counter(map(int, place.noted("worker ended")))
+    killed = ended[-signal.SIGKILL]
+    figures = queued.tell(f"senders and workers killed at any time, {mix}", place, killed)
+    assert set(ended) <= {0, -signal.SIGKILL}
+    assert killed
+    assert figures["jobs sent"] > 3
+    assert figures["carried out twice"] == 0

@@ -6,13 +6,14 @@ import re
 import signal
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from support.agents import values
-from support.processes import workers
+from support.processes import queued, workers
 from support.processes.checks import ROUNDS, check_end, start
-from support.processes.workers import Place, config
+from support.processes.workers import Death, Place, config
 
 THREADS = ["a", "b"]
 
@@ -57,5 +58,33 @@ def test_jobs_of_killed_workers_are_begun_again_and_no_others(place: Place) -> N
     assert killed
     for thread in THREADS:
         check_end(place, thread)
+    for error in place.noted("failed"):
+        assert re.match("abandoned|lost|stale|superseded|overtaken", error)
+
+
+def test_jobs_sent_to_workers_that_are_killed_are_carried_out_once(place: Place) -> None:
+    """Two processes talk, one carries out jobs, and another one beside it is killed over and over.
+
+    The archive is the same for all, jobs come as data through a queue.
+    """
+    place = replace(place, lease=2, turns=12 * ROUNDS, evict=True, buffering="server")
+    serving = [start(workers.serve, place, THREADS, number) for number in range(2)]
+    steady = start(queued.work, place, Death(), 100)
+    killed = 0
+    while any(process.is_alive() for process in serving):
+        doomed = start(queued.work, place, Death(), 101 + killed)
+        doomed.join(0.5)
+        doomed.kill()
+        doomed.join(10)
+        assert doomed.exitcode == -signal.SIGKILL
+        killed += 1
+    Path(place.folder, "over").touch()
+    steady.join(30)
+    assert [process.exitcode for process in (*serving, steady)] == [0, 0, 0]
+    for thread in THREADS:
+        check_end(place, thread)
+    figures = queued.tell(f"a worker killed beside another one, {place.saver}", place, killed)
+    assert figures["carried out"] > 3
+    assert figures["carried out twice"] == 0
     for error in place.noted("failed"):
         assert re.match("abandoned|lost|stale|superseded|overtaken", error)

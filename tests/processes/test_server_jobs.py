@@ -337,14 +337,76 @@ async def test_a_pause_is_used_once(tmp_path: Path) -> None:
             assert sum(place.count("done").values()) == 1
             _, parts = await say(client, thread, 2)
             record = (await client.threads.get_state(thread))["values"]["om"]
-            waiting = await client.threads.search(metadata={"om_thread_id": thread}, limit=10)
-            runs = await client.runs.list(waiting[0]["thread_id"])
+            left = await sent_for(client, thread)
         check_log(server.log)
     assert "data-om-buffering-end" in [part["type"] for part in parts]
     assert [chunk["message_count"] for chunk in record["chunks"]] == [4]
-    assert len(waiting) == 1
-    assert [run["status"] for run in runs] == ["pending", "success"]
-    assert runs[1]["metadata"]["om_cycle_id"] in place.count("done")
+    ((status, told, _),) = left  # of the pause that was used nothing stays
+    assert status == "pending"
+    assert told["om_cycle_id"] not in place.count("done")
+
+
+async def sent_for(client: LangGraphClient, thread: str) -> list[tuple[str, Any, Any]]:
+    """The runs that the server has of a conversation: status, metadata, and what they came to."""
+    found = []
+    for each in await client.threads.search(metadata={"om_thread_id": thread}, limit=100):
+        (run,) = await client.runs.list(each["thread_id"])
+        found.append((run["status"], run["metadata"], each["values"]))
+    return found
+
+
+def memory_elsewhere(place: Place, server: Server) -> ObservationalMemory:
+    """A memory in this process, with the archive and the server of the others."""
+    return ObservationalMemory(
+        ScriptedChatModel(), archive=place.archive, buffering=ServerBuffering(server.url)
+    )
+
+
+async def test_the_pauses_of_a_deleted_thread_end_with_it(tmp_path: Path) -> None:
+    place = make_place(tmp_path, OM_DELAY="0", OM_IDLE="6")
+    with serve(place.folder, more=place.more) as server:
+        async with server.client() as client:
+            gone, kept = await threads_of(client, 2)
+            await say(client, gone, 0)
+            memory = memory_elsewhere(place, server)
+            await memory.adelete_thread(gone)
+            assert await sent_for(client, gone) == []
+            await say(client, kept, 1)  # its pause ends later
+            assert len(await sent_for(client, kept)) == 1
+            await asyncio.to_thread(wait_for, lambda: place.count("done"))
+            await asyncio.sleep(0.5)
+            assert await sent_for(client, kept) == []
+        check_log(server.log)
+    memory.close()
+    assert sum(place.count("begun").values()) == 1
+
+
+async def test_runs_that_are_kept_tell_of_their_jobs_until_their_thread_is_deleted(
+    tmp_path: Path,
+) -> None:
+    place = make_place(tmp_path, OM_DELAY="0", OM_KEEPS="1")
+    with serve(place.folder, more=place.more) as server:
+        async with server.client() as client:
+            threads = await threads_of(client, 2)
+            for thread in threads:
+                await converse(client, thread, 0, 4, 0.3)
+            await asyncio.to_thread(
+                wait_for, lambda: len(place.count("done")) >= len(place.count("sent"))
+            )
+            await asyncio.sleep(1)
+            kept, others = [await sent_for(client, thread) for thread in threads]
+            memory = memory_elsewhere(place, server)
+            await memory.adelete_thread(threads[0])
+            left = [await sent_for(client, thread) for thread in threads]
+        check_log(server.log)
+    memory.close()
+    assert len(kept) > 1
+    assert {status for status, *_ in kept} == {"success"}
+    cycles = {told["om_cycle_id"] for _, told, _ in (*kept, *others)}
+    assert cycles == {*place.count("done", trigger="buffer")}
+    for _, told, came_to in kept:
+        assert (came_to["cycle_id"], came_to["outcome"]) == (told["om_cycle_id"], "done")
+    assert left == [[], others]
 
 
 # --- The checks of executors ---------------------------------------------------------------------

@@ -39,7 +39,7 @@ class ServerDouble:
     """Whether it loses runs before they begin."""
     runs_given: list[dict[str, Any]] = field(default_factory=list)
     waiting: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """The runs that have not ended, by their ids."""
+    """The runs that have not ended, by the ids of their threads, which are theirs."""
 
     @property
     def runs(self) -> ServerDouble:
@@ -49,24 +49,29 @@ class ServerDouble:
     def threads(self) -> ServerDouble:
         return self
 
-    def create(self, thread_id: str | None, assistant_id: str, **options: Any) -> None:
+    def create(
+        self, thread_id: str | None, assistant_id: str, **options: Any
+    ) -> dict[str, str | None]:
         if self.refuses is not None:
             raise RefusedError(self.refuses)
         run = {"thread_id": thread_id, "assistant_id": assistant_id, **options}
         self.runs_given.append(run)
-        if self.forgets:
-            return
         run_id = uuid4().hex
-        if thread_id is not None:
-            for known in [
-                key for key, old in self.waiting.items() if old["thread_id"] == thread_id
-            ]:
-                del self.waiting[known]
+        told = {"run_id": run_id, "thread_id": run_id}
+        if self.forgets:
+            return told
         self.waiting[run_id] = run
         if self.graph is not None and not options.get("after_seconds"):
             thread = threading.Thread(target=self.begin, args=[run_id], daemon=True)
             thread.start()
             thread.join()  # so that no test waits for it
+        return told
+
+    def delete(self, thread_id: str) -> None:
+        if self.refuses is not None:
+            raise RefusedError(self.refuses)
+        if self.waiting.pop(thread_id, None) is None:
+            raise RefusedError(404)
 
     def begin(self, run_id: str) -> Any:
         """Carry a run out, and return what it came to."""
@@ -80,7 +85,7 @@ class ServerDouble:
         if self.refuses is not None:
             raise RefusedError(self.refuses)
         return [
-            {"thread_id": run_id}
+            {"thread_id": run_id, "metadata": run["metadata"]}
             for run_id, run in list(self.waiting.items())
             if metadata.items() <= run["metadata"].items()
         ]

@@ -1,8 +1,8 @@
 """What the servers of tests serve: an agent, memory's worker, and a note of what is done when.
 
 The environment says where the archive is (`OM_ARCHIVE`), where notes are written (`OM_NOTES`), how
-long a model takes (`OM_DELAY`, seconds), when jobs count as lost (`OM_GRACE`, `OM_LEASE`), and
-after which pause what is unobserved is observed (`OM_IDLE`).
+long a model takes (`OM_DELAY`, seconds), when jobs count as lost (`OM_GRACE`, `OM_LEASE`),
+after which pause what is unobserved is observed (`OM_IDLE`), and whether runs stay (`OM_KEEPS`).
 """
 
 from __future__ import annotations
@@ -87,7 +87,9 @@ memory = ObservationalMemory(
     ScriptedChatModel(
         observer=ExtractiveObserver().reply, reflector=ExtractiveReflector().reply, delay=DELAY
     ),
-    buffering=NotedBuffering(os.environ.get("OM_WORKERS"), lease=LEASE, grace=GRACE),
+    buffering=NotedBuffering(
+        os.environ.get("OM_WORKERS"), lease=LEASE, grace=GRACE, keep_runs="OM_KEEPS" in os.environ
+    ),
     **SETTINGS,
 )
 agent = create_memory_agent(ScriptedChatModel("Noted, and I suggest a walk."), memory=memory)

@@ -108,7 +108,7 @@ def wait_or_work(
             ]
         else:
             states: dict[Operation, JobState] = dict.fromkeys(record["pending"], "running")
-            states[operation] = cast("JobResult", state) if isinstance(state, dict) else None
+            states[operation] = state
             events = take_in_results(settings, record, window, states, now)
         yield from events
         if any(event["type"] == "buffering-end" for event in events):

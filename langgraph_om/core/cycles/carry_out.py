@@ -55,9 +55,24 @@ def carry_out(
 
 
 def describe_job(
-    settings: Settings, record: MemoryRecord, window: Window, decision: Decision, now: datetime
+    settings: Settings,
+    record: MemoryRecord,
+    window: Window,
+    decision: Decision,
+    now: datetime,
+    *,
+    cycle_id: str | None = None,
 ) -> EffectFlow[Cycle | None]:
     """Describe the cycle that a decision to buffer asks for.
+
+    Args:
+        settings: The settings in force.
+        record: The memory of the thread.
+        window: Its unobserved messages.
+        decision: To buffer.
+        now: The current time.
+        cycle_id: The id of a job about other threads that was asked for already; these may have
+            gone on since.
 
     Returns:
         The cycle, which runs ahead; `None` when nothing is left of it to do.
@@ -70,7 +85,7 @@ def describe_job(
         ):
             return None
         return describe_reflection(settings, record, now, mode="ahead")
-    return (yield from begin_others_ahead(settings, record, window, now))
+    return (yield from begin_others_ahead(settings, record, window, now, cycle_id=cycle_id))
 
 
 def _claim_blocking(settings: Settings, record: MemoryRecord, window: Window) -> EffectFlow[bool]:

@@ -123,10 +123,18 @@ def observe_others_cycle(
 
 
 def begin_others_ahead(
-    settings: Settings, record: MemoryRecord, window: Window, now: datetime
+    settings: Settings,
+    record: MemoryRecord,
+    window: Window,
+    now: datetime,
+    *,
+    cycle_id: str | None = None,
 ) -> EffectFlow[Cycle | None]:
-    """Describe the job that observes other threads; `None` when another thread is at it."""
-    found = yield from _begin(settings, record, window, now, mode="ahead")
+    """Describe the job that observes other threads; `None` when another thread is at it.
+
+    With a `cycle_id` it is one that was asked for, and is done with how the threads are by now.
+    """
+    found = yield from _begin(settings, record, window, now, mode="ahead", cycle_id=cycle_id)
     return None if found is None else found[0]
 
 
@@ -153,13 +161,19 @@ def waive(window: Window, operation: Operation) -> Waived:
 
 
 def _begin(
-    settings: Settings, record: MemoryRecord, window: Window, now: datetime, *, mode: Mode
+    settings: Settings,
+    record: MemoryRecord,
+    window: Window,
+    now: datetime,
+    *,
+    mode: Mode,
+    cycle_id: str | None = None,
 ) -> EffectFlow[tuple[Cycle, Sequence[OtherThread]] | None]:
     """Become the one that observes, and describe the cycle from how the threads are by then."""
     if not (yield from claim_log(record, "others", mode)):
         return None
     threads = yield from read_other_threads_if_possible(settings, record)
-    cycle = _describe(settings, record, window, threads, now, mode=mode)
+    cycle = _describe(settings, record, window, threads, now, mode=mode, cycle_id=cycle_id)
     if cycle is None:
         yield from release_log(record, "others")
         return None
@@ -174,6 +188,7 @@ def _describe(
     now: datetime,
     *,
     mode: Mode,
+    cycle_id: str | None,
 ) -> Cycle | None:
     """Describe the cycle that observes other threads; `None` without anything to observe.
 
@@ -191,7 +206,7 @@ def _describe(
         for thread, count in parts
     )
     attempt = count_failures(record, "others")
-    cycle_id = derive_id("observe-others", record["resource_id"], attempt, *names)
+    cycle_id = cycle_id or derive_id("observe-others", record["resource_id"], attempt, *names)
     tokens = sum(entry.tokens for thread, count in parts for entry in thread.entries[:count])
     info = CycleInfo(settings, record, "others", cycle_id, tokens, now, mode)
     ids = [thread.thread_id for thread, _ in parts]

@@ -132,6 +132,8 @@ def _find_misfit(
     result: JobResult,
 ) -> str | None:
     """Tell why a job's result cannot be used, if so."""
+    if result["type"] == "buffering-failed" and result.get("discarded"):
+        return result["error"]
     covers = pending["covers"]
     if operation == "others":
         return None  # the shared log takes in what of it still fits

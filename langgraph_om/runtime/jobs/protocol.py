@@ -92,3 +92,19 @@ class DelayingExecutor(Executor, Protocol):
         Returns:
             Whether it was taken.
         """
+
+
+@runtime_checkable
+class ForgettingExecutor(Executor, Protocol):
+    """An executor that keeps something of jobs which deletions shall reach."""
+
+    def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
+        """Delete the jobs of a thread, or of all threads of a resource, wherever they wait.
+
+        Args:
+            thread_id: The thread that is deleted.
+            resource_id: The resource that is deleted.
+
+        Raises:
+            Exception: Whatever keeps them from being deleted.
+        """

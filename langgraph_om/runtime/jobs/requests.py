@@ -13,6 +13,7 @@ from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import derive_id, is_conversation, keyed_messages
 from langgraph_om.core.cycles.carry_out import describe_job
 from langgraph_om.core.cycles.cycle import Cycle, run_ahead
+from langgraph_om.core.cycles.jobs.sent import discard_request
 from langgraph_om.core.effects import EffectFlow, call_storage
 from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.record import complete_record
@@ -37,8 +38,8 @@ def build_request(
 
     Args:
         job: The job.
-        messages: The whole conversation; with an archive only the ids of those that are needed are
-            written, since it has them.
+        messages: The whole conversation; with an archive that has them only the ids of those that
+            are needed are written.
         decision: What the job was made of.
         now: When it was decided.
     """
@@ -57,7 +58,8 @@ def build_request(
         "record": record,
         "settings": digest_settings(settings),
     }
-    if settings.archives and record["thread_id"]:
+    # What a thread had when it was deleted is not archived again.
+    if settings.archives and record["thread_id"] and not record.get("floor"):
         said = [message for message in needed if is_conversation(message)]
         request["message_ids"] = [key for key, _ in keyed_messages(said)]
     else:
@@ -82,8 +84,12 @@ def digest_settings(settings: Settings) -> dict[str, str]:
     return {name: derive_id("setting", _write(value)) for name, value in sorted(values.items())}
 
 
-def read_request(settings: Settings, request: Mapping[str, Any]) -> EffectFlow[Cycle]:
+def read_request(settings: Settings, request: Mapping[str, Any]) -> EffectFlow[Cycle | None]:
     """Read a request, and describe the cycle that it asks for.
+
+    Returns:
+        The cycle. One about other threads is about how they are by now, and `None` where nothing
+        is left of it to do.
 
     Raises:
         ConfigurationError: When this process has other settings, or what the job is about is not
@@ -100,6 +106,9 @@ def read_request(settings: Settings, request: Mapping[str, Any]) -> EffectFlow[C
     decision = Decision("buffer", given["operation"], given["count"])
     now = datetime.fromisoformat(given["at"])
     job = None
+    if decision.operation == "others":
+        cycle_id = given["cycle_id"]
+        return (yield from describe_job(settings, record, window, decision, now, cycle_id=cycle_id))
     if decision.operation != "observation" or decision.count <= len(window.entries):
         job = yield from describe_job(settings, record, window, decision, now)
     if job is None or job.cycle_id != given["cycle_id"]:
@@ -119,6 +128,9 @@ def carry_out_request(settings: Settings, request: Mapping[str, Any]) -> EffectF
         ArchiveError: When the storage fails.
     """
     job = yield from read_request(settings, request)
+    if job is None:
+        why = "superseded: nothing is left to observe, or another thread is at it"
+        return discard_request(cast("JobRequest", request), why)
     yield job.start
     result = yield from run_ahead(job)
     yield result

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
-from uuid import NAMESPACE_URL, uuid4, uuid5
+from uuid import uuid4
 
 from langgraph_om.archive import JobView, MessageArchive
 from langgraph_om.archive.after_fork import begin_anew_after_fork
@@ -44,10 +44,9 @@ class ServerBuffering:
     holds it. A run that was lost is missed when its lease ends and the server does not know it;
     the job is then sent again.
 
-    What `buffer_on_idle` asks for is a run with a delay, on a worker's thread of its own for each
-    conversation, with `multitask_strategy="rollback"`: a newer one takes the place of the one that
-    waits. That thread stays on the server, with the input of its last run; its metadata says whose
-    it is (`om_thread_id`, `om_resource_id`).
+    What `buffer_on_idle` asks for is a run with a delay, stateless too: a newer one of the same
+    conversation has the one that waits deleted. `memory.delete_thread` and `delete_resource` delete
+    the runs of what they delete.
 
     It needs an archive, the same for the agent and the worker.
 
@@ -214,14 +213,25 @@ class ServerBuffering:
         if self._closed:
             return False
         job = request()
-        self._calls.start_later(
+        newest = self._calls.start(
             self._graph,
             {"request": job, "sender": None},
             {**describe_run(job), "om_pause": key},
-            thread_id=str(uuid5(NAMESPACE_URL, f"langgraph-om:pause:{key}")),
-            seconds=max(1, math.ceil(seconds)),
+            keeps=self._keeps,
+            after=max(1, math.ceil(seconds)),
         )
+        self._cancel_pauses(key, but=newest)
         return True
+
+    def _cancel_pauses(self, key: str, *, but: str) -> None:
+        """Delete the runs of earlier pauses that wait; one that has begun goes on to its end."""
+        try:
+            for thread in self._calls.find({"om_pause": key}, status="busy"):
+                is_waiting = self._look_up(thread["metadata"]["om_cycle_id"]) is None
+                if thread["thread_id"] != but and is_waiting:
+                    self._calls.delete(thread["thread_id"])
+        except Exception as error:  # noqa: BLE001 it costs a question, and the turn goes on
+            logger.warning("the server keeps the run of a pause that has ended: %r", error)
 
     def _find_room(self, cycle_id: str) -> bool:
         """Keep a place for a job; where all are taken, look whether the oldest have ended."""
@@ -267,7 +277,7 @@ class ServerBuffering:
         if job is None or job.state != "expired":
             return False
         try:
-            if not self._calls.is_under_way({"om_cycle_id": cycle_id}):
+            if not self._calls.find({"om_cycle_id": cycle_id}, status="busy", limit=1):
                 return False
             self._in_force.archive.renew(cycle_id, job.owner, seconds=self._grace)
         except Exception as error:  # noqa: BLE001 who cannot be asked does not know the job
@@ -309,6 +319,31 @@ class ServerBuffering:
         self._in_force.archive.release(cycle_id, job.owner)
         self._forget(cycle_id)
         return True
+
+    # --- Deletion --------------------------------------------------------------------------------
+
+    def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
+        """Delete the runs of a thread, or of all threads of a resource, with what they were given.
+
+        Args:
+            thread_id: The thread that is deleted.
+            resource_id: The resource that is deleted.
+
+        Raises:
+            Exception: Whatever the client raises.
+        """
+        whose = {"om_thread_id": thread_id, "om_resource_id": resource_id}
+        wanted = {name: value for name, value in whose.items() if value is not None}
+        if not wanted:
+            return
+        deleted = set[str]()
+        try:
+            while left := {thread["thread_id"] for thread in self._calls.find(wanted)} - deleted:
+                for key in left:
+                    self._calls.delete(key)
+                deleted |= left
+        except ConfigurationError as error:
+            logger.warning("runs of what was deleted may be on a server: %s", error)
 
     # --- The end ---------------------------------------------------------------------------------
 

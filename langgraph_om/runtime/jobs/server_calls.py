@@ -18,6 +18,7 @@ CALL_SECONDS = 5.0
 
 _CONNECT_SECONDS = 2.0
 
+_GONE = 404
 _NO_ROOM = frozenset({429, 503})
 """What a server answers that is too busy."""
 
@@ -67,10 +68,28 @@ class ServerCalls:
             thread.join(CALL_SECONDS)
 
     def start(
-        self, graph: str, given: Mapping[str, Any], metadata: Mapping[str, Any], *, keeps: bool
-    ) -> None:
-        """Start a run without a thread of its own."""
-        self._call(
+        self,
+        graph: str,
+        given: Mapping[str, Any],
+        metadata: Mapping[str, Any],
+        *,
+        keeps: bool,
+        after: int | None = None,
+    ) -> str:
+        """Start a run on a thread that the server makes for it.
+
+        Args:
+            graph: The graph's name.
+            given: Its input.
+            metadata: What the run, and the thread, say of it.
+            keeps: Whether the thread stays when it is done.
+            after: After how many seconds it begins.
+
+        Returns:
+            The thread's id.
+        """
+        delay = {} if after is None else {"after_seconds": after}
+        run = self._call(
             lambda client: client.runs.create(
                 None,
                 graph,
@@ -78,41 +97,35 @@ class ServerCalls:
                 metadata=metadata,
                 durability="exit",
                 on_completion="keep" if keeps else "delete",
+                **delay,
             )
         )
+        return str(run["thread_id"])
 
-    def start_later(
-        self,
-        graph: str,
-        given: Mapping[str, Any],
-        metadata: Mapping[str, Any],
-        *,
-        thread_id: str,
-        seconds: int,
-    ) -> None:
-        """Start a run on a thread after some time, instead of the one that waits there."""
-        self._call(
-            lambda client: client.runs.create(
-                thread_id,
-                graph,
-                input=given,
-                metadata=metadata,
-                durability="exit",
-                after_seconds=seconds,
-                multitask_strategy="rollback",
-                if_not_exists="create",
-            )
-        )
+    def find(
+        self, metadata: Mapping[str, Any], *, status: str | None = None, limit: int = 100
+    ) -> list[dict[str, Any]]:
+        """Return the threads of runs with this in their metadata: id and metadata.
 
-    def is_under_way(self, metadata: Mapping[str, Any]) -> bool:
-        """Return whether a run with this in its metadata waits or works."""
-        return bool(
-            self._call(
-                lambda client: client.threads.search(
-                    metadata=metadata, status="busy", limit=1, select=["thread_id"]
-                )
+        Args:
+            metadata: What they say.
+            status: `busy`: only of runs that wait or work.
+            limit: How many at most.
+        """
+        found: list[dict[str, Any]] = self._call(
+            lambda client: client.threads.search(
+                metadata=metadata, status=status, limit=limit, select=["thread_id", "metadata"]
             )
         )
+        return found
+
+    def delete(self, thread_id: str) -> None:
+        """Delete a thread with its runs; one that is gone already is as well."""
+        try:
+            self._call(lambda client: client.threads.delete(thread_id))
+        except Exception as error:
+            if getattr(error, "status_code", None) != _GONE:
+                raise
 
     def _call(self, ask: Callable[[Any], Any]) -> Any:
         """Call the server, and wait for its answer.

@@ -70,7 +70,11 @@ class JobLease:
     def take_over(self, request: JobRequest, sender: str | None) -> Claim | None:
         """Ask for the job, and wait for the answer; `None` when it was withdrawn or deleted."""
         self._cycle_id = request["cycle_id"]
-        if sender is not None and self._archive.job(self._cycle_id) is None:
+        if sender is not None:
+            is_gone = self._archive.job(self._cycle_id) is None
+        else:
+            is_gone = self._is_deleted(request)
+        if is_gone:
             return None
         answers: list[Claim] = []
         is_answered = threading.Event()
@@ -85,6 +89,11 @@ class JobLease:
         self._leases.ask(self._cycle_id, *whose, tell, about=about)
         is_answered.wait()
         return answers[0]
+
+    def _is_deleted(self, request: JobRequest) -> bool:
+        """Return whether the thread was deleted since, so that nobody wants the job any more."""
+        found = self._archive.deletions(request["resource_id"], [request["thread_id"]])
+        return sum(found.values()) > request["record"].get("deletion", 0)
 
     def keep(self, cycle_id: str, result: JobResult) -> bool:
         """Keep the job's result, and return whether it counts."""

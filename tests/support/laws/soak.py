@@ -18,12 +18,13 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from support.laws.cast import CONDENSES, HANGS, MOODS, SECTION_MOODS
 from support.laws.doors import DOORS
 from support.laws.laws import DOUBLED, LOST, UNCOVERED
+from support.laws.served import ENDURED, FATES, REFUSALS, Served
 from support.laws.shares import FAULTS, FLICKERS
 from support.laws.world import (
     Point,
@@ -38,6 +39,8 @@ from support.laws.world import (
 )
 from support.real_ids import Naming
 
+ON_A_SERVER = 0.25
+"""In which part of the worlds that have an archive jobs are sent to a server."""
 TURNS = 60
 """To a world; a longer conversation meets nothing new, and is slower to check."""
 GOOD = ("short", "long", "two days", "day by day", "nothing")
@@ -55,7 +58,10 @@ class Figures:
     worlds: list[str] = field(default_factory=list)
     """Worlds in which a law was broken, and how."""
 
-    KINDS = ("worlds", "turns", "forks", "restarts", "edits", "removals", "resent", "faults")
+    KINDS = (
+        *("worlds", "turns", "forks", "restarts", "edits", "removals", "resent"),
+        *("faults", "runs"),
+    )
     WRONG = ("violations", "losses", "doubles", "uncovered")
 
     def __str__(self) -> str:
@@ -71,7 +77,12 @@ class Episode:
         self.number, self.without = number, set(without)
         self.random = random.Random(f"{scope}:{seed}:{number}")  # noqa: S311
         self.figures = figures
+        # By a generator of its own, so that the other worlds of a seed stay what they were.
+        lot = random.Random(f"{scope}:{seed}:{number}:jobs").random()  # noqa: S311
         self.rules = self._choose_rules(scope)
+        if lot < ON_A_SERVER and self.rules.storage != "checkpoints":
+            pauses = self.random.random() < 0.5
+            self.rules = replace(self.rules, buffering="server", pauses=pauses)
         self.world = World(self.rules)
         self.threads: list[Thread] = list(self.world.threads.values())
         self.trace = [f"world {number} of seed {seed}: {self.rules}"]
@@ -110,6 +121,7 @@ class Episode:
             self.take_back: 3,
             self.send_again: 5 if self.rules.storage == "evicting" else 0,
             self.fail: 6 if self.world.archive is not None else 0,
+            self.change_server: 8 if self.world.served is not None else 0,
         }
         actions = {
             action: weight
@@ -186,6 +198,28 @@ class Episode:
             if self.random.random() < 0.7:
                 self.trace.append(f"job {job.cycle_id} ends")
                 gate.let_go(job)
+        if self.world.served is not None:
+            self._let_runs_meet_their_fate(self.world.served)
+
+    def _let_runs_meet_their_fate(self, served: Served) -> None:
+        runs = [run for run in served.held() if self.random.random() < 0.7]
+        self.random.shuffle(runs)
+        for run in runs:
+            fate = self.random.choice(FATES)
+            self._log("runs", f"run of {run.cycle_id}: {fate}")
+            served.meet(run, fate)
+
+    def change_server(self) -> None:
+        served, pick = self.world.served, self.random.choice
+        assert served is not None
+        served.change(pick(ENDURED), pick(REFUSALS), forgets=self.random.random() < 0.2)
+        self.trace.append(
+            f"server: a turn that waits: {served.endures}, answers {served.double.refuses}, "
+            f"loses runs: {served.double.forgets}"
+        )
+        if self.random.random() < 0.3:
+            self.trace.append("leases run out")
+            self.world.leases_run_out()
 
     def restart(self) -> None:
         at, is_sudden = self.random.randrange(2), self.random.random() < 0.5

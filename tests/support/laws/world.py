@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise, takewhile
 from typing import Any
 
@@ -45,6 +46,7 @@ from support.laws.cast import (
 )
 from support.laws.doors import actor_node, build, last_node
 from support.laws.laws import Moment, Record, Told, broken
+from support.laws.served import Served
 from support.laws.shares import Shares, Unreliable
 from support.real_ids import Naming
 from support.words import Words
@@ -75,7 +77,8 @@ class Rules:
 
     door: str = "agent"
     buffering: str = "held"
-    """"held": in the background, ends when the test says so; "inline", "parallel", "off"."""
+    """"held": in the background, ends when the test says so; "inline", "parallel", "off"; "server":
+    sent to another process, needs an archive."""
     saver: str = "memory"
     """The first checkpointer: "memory" or "sqlite"."""
     storage: str = "checkpoints"
@@ -92,6 +95,8 @@ class Rules:
     keep_turns: int = 0
     activates_after: float | None = None
     """Seconds of a pause after which all that is ready is activated."""
+    pauses: bool = False
+    """Whether a server is sent a delayed run after each answer."""
     marks_gaps: bool = False
     hints: bool = True
     knows: bool = False
@@ -169,6 +174,10 @@ class World:
         self.archive: Unreliable | None = None
         if rules.storage != "checkpoints":
             self.archive = Unreliable("sqlite:///:memory:")
+        self.served: Served | None = None
+        if rules.buffering == "server":
+            assert self.archive is not None
+            self.served = Served(self.archive, self.oracle, partial(self._new_memory, None))
         self.saver_kind = rules.saver
         self.saver = self._new_saver(rules.saver)
         self.threads = {name: Thread(name) for name in ("a", "b")}
@@ -186,9 +195,13 @@ class World:
         return SqliteSaver(sqlite3.connect(":memory:", check_same_thread=False))
 
     def _new_worker(self) -> Worker:
+        memory = self._new_memory(self._new_buffering())
+        return Worker(memory, build(self.rules.door, memory, self.actor, self.saver))
+
+    def _new_memory(self, buffering: Any) -> ObservationalMemory:
         rules = self.rules
         is_off = rules.buffering == "off"
-        memory = ObservationalMemory(
+        return ObservationalMemory(
             self.oracle.model(),
             scope=rules.scope,  # type: ignore[arg-type]
             observation={
@@ -198,6 +211,7 @@ class World:
                 "keep_turns": rules.keep_turns,
                 "activate_after_idle": rules.activates_after,
                 "activate_on_provider_change": rules.activates_after is not None,
+                "buffer_on_idle": 60 if rules.pauses and self.served is not None else None,
             },
             reflection={"observation_tokens": rules.log},
             archive=self.archive,
@@ -208,14 +222,15 @@ class World:
             gap_markers=rules.marks_gaps,
             continuation_hints=rules.hints,
             working_memory=KEPT if rules.keeps else KNOWN if rules.knows else None,
-            buffering=self._new_buffering(),
+            buffering=buffering,
             token_counter=Words(),
             clock=self.clock,
             deadline=LONG,
         )
-        return Worker(memory, build(rules.door, memory, self.actor, self.saver))
 
     def _new_buffering(self) -> Any:
+        if self.served is not None:
+            return self.served.executor()
         kinds: dict[str, Any] = {"inline": InlineBuffering, "parallel": ParallelBuffering}
         kind = kinds.get(self.rules.buffering)
         return kind() if kind else HeldBuffering(self.gates, self.oracle)
@@ -411,8 +426,9 @@ class World:
             return
         outcomes = []
         self.said, number = self.said + 1, self.said
-        patience = [gate.is_patient for gate in self.gates]
-        for gate in self.gates:
+        gates = [*self.gates, *([self.served] if self.served is not None else [])]
+        patience = [gate.is_patient for gate in gates]
+        for gate in gates:
             gate.is_patient = False  # a job that is let go in the first try is there in the second
         for _ in range(2):
             self._go_back(thread, worker, point)
@@ -425,7 +441,7 @@ class World:
                     "prompt": dumped(thread.last.prompt) if thread.last else None,
                 }
             )
-        for gate, is_patient in zip(self.gates, patience, strict=True):
+        for gate, is_patient in zip(gates, patience, strict=True):
             gate.is_patient = is_patient
         for key in outcomes[0]:
             assert outcomes[0][key] == outcomes[1][key], f"two forks differ in their {key}"
@@ -477,11 +493,15 @@ class World:
             if not is_sudden:
                 gate.leave()
         self.workers[at] = self._new_worker()
+        if self.served is not None:
+            self.served.restart()
 
     def leases_run_out(self) -> None:
         """Let other processes take over what processes left that died."""
         for gate in self.dead:
             gate.leave()
+        if self.served is not None:
+            self.served.leases_run_out()
 
     def swap_saver(self) -> None:
         """Move all threads to a checkpointer of the other kind."""
@@ -556,8 +576,12 @@ class World:
         """Law 10: with an archive, what one process works on is never lost to another."""
         if self.archive is None:
             return []
-        failed = of_kind(parts, "buffering-failed")
-        return [each["error"] for each in failed if each["error"].startswith("lost")]
+        known = self.served.withdrawn if self.served is not None else set[str]()
+        return [
+            each["error"]
+            for each in of_kind(parts, "buffering-failed")
+            if each["error"].startswith("lost") and each["cycleId"] not in known
+        ]
 
 
 def exchanges(messages: Sequence[BaseMessage]) -> list[list[str]]:

@@ -21,7 +21,7 @@ ROUNDS = int(os.environ.get("OM_ROUNDS", "1"))
 """How many times as many conversations are had as by default."""
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["support.processes.workers"])
+_CONTEXT.set_forkserver_preload(["support.processes.workers", "support.processes.queued"])
 
 
 def start(work: Callable[..., None], *arguments: Any) -> BaseProcess:

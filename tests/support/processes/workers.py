@@ -174,7 +174,7 @@ def over(saver: Any, place: Place, come_to: Callable[[str], None], life: int) ->
     engine = archive._database.engine
     event.listen(engine, "commit", lambda _: come_to("before commit"))
     event.listen(engine, "checkin", lambda *_: come_to("after archive"))
-    buffering = EXECUTORS[place.buffering]()
+    buffering = _executor(place)
     if isinstance(buffering, BackgroundBuffering):
         buffering.share(archive, place.lease)
     for name in ("put", "put_writes"):
@@ -191,6 +191,14 @@ def over(saver: Any, place: Place, come_to: Callable[[str], None], life: int) ->
         evict=place.evict,
         buffering=buffering,
     )
+
+
+def _executor(place: Place) -> Any:
+    if place.buffering == "server":
+        from support.processes.queued import NotedBuffering  # noqa: PLC0415 it imports this
+
+        return NotedBuffering(place)
+    return EXECUTORS[place.buffering]()
 
 
 def _watched(method: Any, name: str, come_to: Callable[[str], None]) -> Any:
@@ -300,7 +308,9 @@ def serve(place: Place, threads: list[str], life: int) -> None:
                         place.note("waited", part["data"]["cycleId"])
                     elif of_kind([part], "buffering-failed"):
                         place.note("failed", part["data"]["error"])
-                while executor._asked:  # a real turn takes longer than to ask for a job
+                while getattr(
+                    executor, "_asked", ()
+                ):  # a real turn takes longer than to ask for a job
                     time.sleep(0.005)
                 place.note(f"acknowledged-{thread}", str(number))
                 place.note(f"server-{thread}", str(life))

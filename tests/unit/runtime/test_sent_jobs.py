@@ -98,14 +98,14 @@ class Late:
 def test_an_asynchronous_client_has_an_event_loop_of_its_own() -> None:
     client = Late([{"thread_id": "a"}])
     calls = ServerCalls(None, client)
-    assert calls.is_under_way({"om_cycle_id": "c"}) is True
+    assert calls.find({"om_cycle_id": "c"}) == [{"thread_id": "a"}]
     assert client.asked == ["om_server"]
     calls.close()
 
 
 async def test_it_can_be_asked_from_the_loop_of_a_turn_too() -> None:
     calls = ServerCalls(None, Late([]))
-    assert calls.is_under_way({"om_cycle_id": "c"}) is False
+    assert calls.find({"om_cycle_id": "c"}) == []
     calls.close()
 
 
@@ -117,11 +117,11 @@ def test_a_server_that_takes_long_to_say_nothing_is_left_in_peace(
     calls = ServerCalls(None, client)
     for _ in range(3):
         with pytest.raises(TimeoutError):
-            calls.is_under_way({})
+            calls.find({})
     assert len(client.asked) == 1
     time.sleep(0.1)
     with pytest.raises(TimeoutError):
-        calls.is_under_way({})
+        calls.find({})
     assert len(client.asked) == 2
     calls.close()
 
@@ -132,17 +132,35 @@ def test_a_server_that_is_not_there_holds_no_turn() -> None:
         url = f"http://127.0.0.1:{found.getsockname()[1]}"
     calls, began = ServerCalls(url), time.monotonic()
     with pytest.raises(Exception, match=r"refused|connect"):
-        calls.is_under_way({})
+        calls.find({})
     assert time.monotonic() - began < 5
     calls.close()
 
 
-def test_which_answers_say_that_there_is_no_room() -> None:
-    def answered(status: int) -> Exception:
-        error: Any = Exception()
-        error.status_code = status
-        return error  # type: ignore[no-any-return]
+def answered(status: int) -> Exception:
+    error: Any = Exception(f"answered {status}")
+    error.status_code = status
+    return error  # type: ignore[no-any-return]
 
+
+@pytest.mark.parametrize("status", [404, 403])
+def test_a_thread_that_is_gone_already_is_deleted(status: int) -> None:
+    class Refusing:
+        def __init__(self) -> None:
+            self.threads = self
+
+        def delete(self, thread_id: str) -> None:
+            raise answered(status)
+
+    calls = ServerCalls(None, Refusing())
+    if status == 404:
+        calls.delete("t")
+    else:
+        with pytest.raises(Exception, match="answered 403"):
+            calls.delete("t")
+
+
+def test_which_answers_say_that_there_is_no_room() -> None:
     assert [status for status in (404, 409, 422, 429, 500, 503) if is_busy(answered(status))] == [
         429,
         503,

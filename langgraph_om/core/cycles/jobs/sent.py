@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from langgraph_om.core.cycles.results import mark_discarded
 from langgraph_om.core.effects import Tally
 from langgraph_om.core.wire import BufferingFailed, JobRequest
 
@@ -34,6 +35,21 @@ def has_begun(expires_in: float, grace: float) -> bool:
 
 def fail_request(request: JobRequest, error: BaseException) -> BufferingFailed:
     """Build the result of a job that could not be carried out; it counts as a failure."""
+    return _end_without(request, str(error) or type(error).__name__)
+
+
+def discard_request(request: JobRequest, why: str) -> BufferingFailed:
+    """Build the result of a job of which nothing is left to do; it does not count as a failure.
+
+    Args:
+        request: The job.
+        why: One word that names the case, a colon, and the reason.
+    """
+    failed = {**_end_without(request, why), **mark_discarded(why)}
+    return cast("BufferingFailed", failed)
+
+
+def _end_without(request: JobRequest, error: str) -> BufferingFailed:
     event = {
         "type": "buffering-failed",
         "operation": request["operation"],
@@ -45,6 +61,6 @@ def fail_request(request: JobRequest, error: BaseException) -> BufferingFailed:
         "tokens": 0,  # whoever takes it in knows how many
         "duration_ms": 0,
         "usage": Tally().usage(),
-        "error": str(error) or type(error).__name__,
+        "error": error,
     }
     return cast("BufferingFailed", event)
