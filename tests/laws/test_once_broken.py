@@ -328,3 +328,24 @@ def test_a_job_whose_worker_ends_while_a_turn_waits_is_abandoned_and_not_lost(
     parts = world.talk(thread, worker, 700)
     assert served.outcomes == ["ArchiveError"]
     assert [failed["reason"] for failed in of_kind(parts, "buffering-failed")] == ["abandoned"]
+
+
+def test_what_another_branch_removed_is_archived_again_before_it_leaves_this_one(
+    begin: Begin,
+) -> None:
+    """The archive goes on with the other branch, which lacks a turn that the fork still has."""
+    rules = Rules(buffering="off", storage="evicting", messages=200, log=100_000)
+    world = begin(rules)
+    thread, worker = world.threads["a"], world.workers[0]
+    for size in (12, 12, 12, 90):
+        world.talk(thread, worker, size)
+    point = thread.points[-1]
+    world.take_back(thread, worker, ["u3", "u3.answer"])
+    world.take_back(thread, worker, ["u1", "u1.answer"])
+    for size in (12, 120, 120):
+        world.talk(thread, worker, size)
+    world.fork(thread, worker, point, 40)
+    for _ in range(6):
+        world.talk(thread, worker, 90)
+    history = [thread.told.messages[key] for key in thread.told.standing]
+    world.talk(thread, worker, 3, resent=history[2:])

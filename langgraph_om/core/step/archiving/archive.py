@@ -267,8 +267,12 @@ def _find_removable(
     ids = list(takewhile(kept.__contains__, keys))
     if not ids:
         return []
+    stored = yield from _read_branch(archive, ids)
+    if stored is None:  # another branch, which has removed some of them, went on last
+        after, whole = find_all_unarchived(record, messages)
+        yield from archive.append(whole, after=after)
+        stored = yield from archive.call("branch", archive.thread_id, ids)
     known = {message.id: message for message in messages}
-    stored = yield from archive.call("branch", archive.thread_id, ids)
     before = record["evicted"]
     for key, message in zip(ids, stored, strict=True):
         if content_digest(message) != content_digest(known[key]):
@@ -278,6 +282,17 @@ def _find_removable(
     new = ids[ids.index(former) + 1 :] if former in ids else ids
     tokens = sum(counter.count_message(known[key]) for key in new)
     return [{"type": "evicted", "last": ids[-1], "ids": ids, "tokens": tokens}]
+
+
+def _read_branch(archive: _Archive, ids: Sequence[str]) -> EffectFlow[Sequence[BaseMessage] | None]:
+    """Read messages that follow each other on the current branch; `None` where they do not."""
+    thread = archive.thread_id
+    last = yield from archive.call("find", ids[-1], thread_id=thread)
+    if last is None or not last.is_current:
+        return None
+    options = {"stop": last.position + 1, "newest_first": True, "visible_only": False}
+    read: Sequence[Any] = yield from archive.call("messages", thread, limit=len(ids), **options)
+    return [each.message for each in read] if [each.key for each in read] == [*ids] else None
 
 
 def complete_thread(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -10,7 +11,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om.archive.log_cache import LogCache
-from langgraph_om.archive.protocol import MessageArchive, ThreadEnd
+from langgraph_om.archive.protocol import ArchivedMessage, MessageArchive, ThreadEnd
 from langgraph_om.archive.writer import ArchiveWriter
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.cycles.results import FarEnd, judge_lease
@@ -172,15 +173,32 @@ def observed(count: int) -> tuple[MemoryRecord, list[BaseMessage]]:
     return opened(archived=last, cursor=keys[-16:], log=[group]), messages
 
 
+def on_branch(messages: Sequence[BaseMessage]) -> list[ArchivedMessage]:
+    """Messages as the archive has them on its current branch."""
+    return [
+        ArchivedMessage(
+            key=str(message.id),
+            thread_id="t",
+            position=at,
+            message=message,
+            is_visible=True,
+            is_current=True,
+            at=None,
+        )
+        for at, message in enumerate(messages)
+    ]
+
+
 def test_what_is_observed_and_archived_may_be_removed() -> None:
     record, messages = observed(20)
     evicting = replace(SETTINGS, evicts=True)
     first = [str(message.id) for message in messages[:22]]
     memory = ThreadMemory(is_known=True)
-    answers = [memory, set(first), messages[:22]]
+    stored = on_branch(messages[:22])
+    answers = [memory, set(first), stored[-1], stored]
     run = drive(archive_new(evicting, record, messages, NOW, request="h19"), answers)
     archived, events = run.result
-    assert calls(run) == ["recall_thread", "contains", "branch"]
+    assert calls(run) == ["recall_thread", "contains", "find", "messages"]
     [evicted] = events
     assert (evicted["type"], evicted["last"], evicted["ids"]) == ("evicted", first[-1], first)
     assert evicted["tokens"] > 0
@@ -191,13 +209,33 @@ def test_what_the_archive_lacks_or_has_otherwise_is_archived_before_it_is_remove
     record, messages = observed(20)
     evicting = replace(SETTINGS, evicts=True)
     first = [str(message.id) for message in messages[:22]]
-    stored = [*messages[:3], HumanMessage("before the edit", id="h1"), *messages[4:22]]
+    edited = HumanMessage("before the edit", id=first[3])
+    stored = [*messages[:3], edited, *messages[4:22]]
     known = ThreadMemory(is_known=True)
-    answers = [known, set(first[:5]), {}, False, None, set(first), stored, None]
+    there = on_branch(stored)
+    answers = [known, set(first[:5]), {}, False, None, set(first), there[-1], there, None]
     run = drive(archive_new(evicting, record, messages, NOW, request="h19"), answers)
     asked = ["recall_thread", "contains", "deletions", "note_loss"]
-    assert calls(run) == [*asked, "append_messages", "contains", "branch", "append_messages"]
+    looked = ["contains", "find", "messages"]
+    assert calls(run) == [*asked, "append_messages", *looked, "append_messages"]
     assert [key for key, _ in run.effects[-1].arguments[2]] == [first[3]]
+    assert run.result[1][0]["ids"] == first
+
+
+@pytest.mark.parametrize("is_current", [True, False])
+def test_what_another_branch_lacks_is_archived_whole_before_it_is_removed(
+    *, is_current: bool
+) -> None:
+    record, messages = observed(20)
+    evicting = replace(SETTINGS, evicts=True)
+    first = [str(message.id) for message in messages[:22]]
+    there = on_branch([*messages[:3], *messages[5:22]])
+    last = replace(there[-1], is_current=is_current)
+    looked: list[Any] = [last, there] if is_current else [last]
+    answers = [ThreadMemory(is_known=True), set(first), *looked, None, messages[:22]]
+    run = drive(archive_new(evicting, record, messages, NOW, request="h19"), answers)
+    assert calls(run)[-2:] == ["append_messages", "branch"]
+    assert [key for key, _ in run.effects[-2].arguments[2]] == [m.id for m in messages]
     assert run.result[1][0]["ids"] == first
 
 
