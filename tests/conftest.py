@@ -32,8 +32,8 @@ SLOW = (
 )
 """Folders whose tests are `slow`: they start processes and servers, or try very much."""
 VARIED = ("integration", "laws")
-"""Folders whose tests run whole conversations, each over several doors, savers or settings. Two in
-three of these variants are `slow` where all tests are run: others for each test, so that every
+"""Folders whose tests run whole conversations, each over several doors, savers or settings. Three
+in four of these variants are `slow` where all tests are run: others for each test, so that every
 door, saver and setting is tried by default, and each with each in CI."""
 IS_WHOLE = pytest.StashKey[bool]()
 """Whether all tests are run, and not those of some folders or files."""
@@ -75,7 +75,7 @@ def is_left_to_ci(item: pytest.Item) -> bool:
     if variant is None or "snapshot" in getattr(item, "fixturenames", ()):
         return False
     name = item.nodeid.partition("[")[0]
-    return (sum(variant.indices.values()) + crc32(name.encode())) % 3 != 0
+    return (sum(variant.indices.values()) + crc32(name.encode())) % 4 != 0
 
 
 def pytest_configure(config: pytest.Config) -> None:

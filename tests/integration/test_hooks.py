@@ -189,6 +189,7 @@ async def test_lifecycle_hook_changes_nothing_async(nuisance: str) -> None:
     assert without_times(parts) == without_times(expected)
 
 
+@pytest.mark.slow
 def test_hanging_lifecycle_hook_takes_no_time_from_the_observer(
     gate: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -202,6 +203,7 @@ def test_hanging_lifecycle_hook_takes_no_time_from_the_observer(
     assert "it did not return within 2 seconds" in caplog.text
 
 
+@pytest.mark.slow
 async def test_hanging_lifecycle_hook_that_will_not_be_cancelled() -> None:
     let_go = False
 
@@ -221,6 +223,7 @@ async def test_hanging_lifecycle_hook_that_will_not_be_cancelled() -> None:
     assert of_kind(parts, "observation-end")
 
 
+@pytest.mark.slow
 async def test_hanging_sync_hook_of_an_async_run_holds_neither_loop_nor_its_end(
     gate: threading.Event,
 ) -> None:

@@ -64,6 +64,7 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [line.getMessage() for line in caplog.records if line.name == "langgraph_om"]
 
 
+@pytest.mark.slow
 def test_agent_that_observes_its_history_anew_in_each_run_is_warned_of_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
