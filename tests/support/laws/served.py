@@ -113,8 +113,12 @@ class Served:
             self.outcomes.append(told["outcome"])
 
     def _wait_until_left(self, run: Run) -> None:
-        """Wait for the lease of a run that failed to end, in its thread."""
-        while _is_running(self.archive.job(run.cycle_id)):
+        """Wait for the lease of a run that failed to end, in its thread.
+
+        Where the archive does not hear that it ends, it lasts until the world has it run out.
+        """
+        latest = time.monotonic() + 2
+        while time.monotonic() < latest and _is_running(self.archive.job(run.cycle_id)):
             time.sleep(0.001)
 
     def _do_twice(self, run: Run) -> None:
