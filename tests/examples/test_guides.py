@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Overwrite
@@ -132,3 +132,18 @@ def test_who_leaves_memory_has_the_messages_again_that_eviction_moved(
     back = scope["plain"].get_state(old).values["messages"]
     assert [each.text for each in back if each.type == "human"] == [*said, "When do I fly home?"]
     memory.close()
+
+
+def test_hooks_of_the_guide_keep_a_card_number_out_of_memory() -> None:
+    small = ScriptedChatModel(observer=ExtractiveObserver().reply)
+    hooks = run_page(DOCS / "redaction.md", small_model=small)
+    kept = {"before_observation": hooks["hide_cards"]}
+    kept["after_observation"] = hooks["hide_cards_in_text"]
+    window = {"message_tokens": 20, "buffer_tokens": False}
+    memory = ObservationalMemory(small, observation=window, hooks=kept)
+    card = "My card is 4111 1111 1111 1111 and I pay in Bergen with it, if you do not mind."
+    said = HumanMessage(card, id="1")
+    noted = str(memory.step(None, [said]).record)
+    assert "My card is [card] and I pay" in noted
+    assert "4111" not in noted
+    assert said.text == card
