@@ -54,6 +54,7 @@ def project(
 
 
 def run(folder: Path, *command: str, typed: str = "", code: int = 0) -> str:
+    """Return what a program printed, or where it printed nothing, its error."""
     done = subprocess.run(  # noqa: S603
         [sys.executable, *command],
         cwd=folder,
@@ -64,7 +65,7 @@ def run(folder: Path, *command: str, typed: str = "", code: int = 0) -> str:
         check=False,
     )
     assert done.returncode == code, done.stdout[-1000:] + done.stderr[-2000:]
-    return done.stdout
+    return done.stdout or done.stderr
 
 
 def ask(project: Path, command: str, code: int = 0) -> str:
@@ -75,6 +76,12 @@ def ask(project: Path, command: str, code: int = 0) -> str:
 def test_the_first_agent_remembers_after_a_restart_and_is_looked_into_corrected_and_deleted(
     project: Path,
 ) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    commands = re.findall(r"^langgraph-om (.*)", text, re.MULTILINE)
+    assert [each.split()[0] for each in commands] == ["list", "show", "search", "correct"]
+    not_reached = 3
+    assert "the database has no table 'checkpoints'" in ask(project, commands[0], code=not_reached)
+
     first = run(project, "agent.py", typed="\n".join([*TALK, "", ""]))
     assert first.count("agent: Noted.") == len(TALK)
     assert "ferry leaves Kiel" in first[first.index("memory of first") :]
@@ -82,9 +89,6 @@ def test_the_first_agent_remembers_after_a_restart_and_is_looked_into_corrected_
     again = run(project, "agent.py", typed="When does our ferry leave?\n\n")
     assert "18:45" in again[: again.index("memory of first")]
 
-    text = PAGE.read_text(encoding="utf-8")
-    commands = re.findall(r"^langgraph-om (.*)", text, re.MULTILINE)
-    assert [each.split()[0] for each in commands] == ["list", "show", "search", "correct"]
     for command in commands[:3]:
         assert re.search(r"^first|ferry", ask(project, command), re.MULTILINE)
 
