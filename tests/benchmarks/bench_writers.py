@@ -155,7 +155,10 @@ def serve(plan: Plan, seed: int, threads: Sequence[int]) -> Served:
 
 
 def find_lost(archive: SQLAlchemyArchive, served: Sequence[Served]) -> tuple[int, int]:
-    """Count messages that are nowhere, and those that the log covers twice or shows besides."""
+    """Count messages that are nowhere, and those that the log covers twice.
+
+    What a thread showed in its last turn may have been observed in another one's since.
+    """
     record, _ = archive.load_record(USER)
     assert record is not None
     ranges = [ends for group in record["log"] for ends in group["ranges"]]
@@ -165,11 +168,11 @@ def find_lost(archive: SQLAlchemyArchive, served: Sequence[Served]) -> tuple[int
             archived = archive.messages(thread, limit=100_000, visible_only=False)
             lost += len(set(keys) - {each.key for each in archived})
             places = {key: at for at, key in enumerate(keys)}
-            times = Counter(shown)
+            times = Counter[str]()
             for first, last in ranges:
                 if first in places:
                     times.update(keys[places[first] : places[last] + 1])
-            lost += sum(not times[key] for key in keys)
+            lost += sum(not times[key] for key in keys if key not in shown)
             doubled += sum(times[key] > 1 for key in keys)
     return lost, doubled
 
