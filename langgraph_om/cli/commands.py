@@ -11,6 +11,7 @@ from typing import Any, Final
 from langgraph_om.cli.doctor import diagnose
 from langgraph_om.cli.output import Output
 from langgraph_om.cli.sources import ArchiveSource, Source, SourceError
+from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.items.listing import LogItem, list_items
 from langgraph_om.core.page.generations import diff_logs
 from langgraph_om.core.page.words import write_moment
@@ -74,7 +75,12 @@ def search(source: Source, args: Namespace, memory: ObservationalMemory, out: Ou
     runner, state = runner_of(memory), source.state(args.thread)
     words = args.words.casefold().split()
     hits = _search_log(memory, state, args.words) + [
-        {"where": message.type, "id": message.id, "when": "", "text": message.text}
+        {
+            "where": role_of(message) or message.type,
+            "id": message.id,
+            "when": "",
+            "text": message.text,
+        }
         for message in runner.conversation(state)
         if _has(message.text, words)
     ]

@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from langgraph_om.core.actor.prompt import choose_reminder, render_memory, write_others
 from langgraph_om.core.config.thresholds import Thresholds
+from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.items.listing import LogItem, list_items
 from langgraph_om.core.page.words import list_failures
 from langgraph_om.core.record.window import Window
@@ -243,7 +244,8 @@ def _advise_on_messages(window: Window, thresholds: Thresholds) -> Iterator[Advi
     kinds: Counter[str] = Counter()
     for entry in window.entries:
         if entry.tokens > _LARGE_MESSAGE * thresholds.message_tokens:
-            kinds[f"{getattr(entry.message, 'name', None) or entry.message.type}"] += 1
+            message = entry.message
+            kinds[str(getattr(message, "name", None) or role_of(message) or message.type)] += 1
     for kind, number in kinds.items():
         yield Advice(
             "large-message",

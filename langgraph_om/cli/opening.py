@@ -65,6 +65,7 @@ def _open_saver(place: str) -> Iterator[Any]:
 
             scheme, _, rest = place.partition("://")
             with PostgresSaver.from_conn_string(f"{scheme.partition('+')[0]}://{rest}") as postgres:
+                _check_tables(postgres)
                 yield postgres
         else:
             msg = (
@@ -76,6 +77,23 @@ def _open_saver(place: str) -> Iterator[Any]:
         package = f"langgraph-checkpoint-{'sqlite' if kind == 'sqlite' else 'postgres'}"
         msg = f"`--checkpointer {kind}:...` needs the package {package!r}: pip install {package}"
         raise SourceError(msg) from error
+
+
+def _check_tables(saver: Any) -> None:
+    """Check that a PostgreSQL database has a checkpointer's tables.
+
+    Raises:
+        SourceError: When it has none.
+    """
+    with saver.conn.cursor() as cursor:
+        cursor.execute("SELECT to_regclass('checkpoints')")
+        [found] = cursor.fetchone().values()
+    if found is None:
+        msg = (
+            "the database has no table 'checkpoints': no agent has written to it yet, or its "
+            "checkpointer is elsewhere; `PostgresSaver.setup()` makes the tables"
+        )
+        raise SourceError(msg)
 
 
 def _check_file(place: str, table: str) -> str:

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Overwrite
 
+from langgraph_om import ObservationalMemory, create_memory_agent
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 from support.pages import DOCS, run_page
 from support.wire_server import openai_says, reach, serve
@@ -103,3 +105,45 @@ def test_the_page_for_langchains_documentation_runs(
     assert [body["model"] for body in asked] == ["gpt-5"] * 3
     tools = [[tool["function"]["name"] for tool in body.get("tools", [])] for body in asked]
     assert tools == [["recall"], [], ["update_working_memory"]]
+
+
+def test_who_leaves_memory_has_the_messages_again_that_eviction_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    small = ScriptedChatModel(observer=ExtractiveObserver().reply)
+    model, saver = ScriptedChatModel(actor="Noted."), InMemorySaver()
+    window = {"message_tokens": 60, "buffer_tokens": False}
+    memory = ObservationalMemory(
+        small, archive="sqlite:///memory.db", evict=True, observation=window
+    )
+    agent = create_memory_agent(model, memory=memory, checkpointer=saver)
+    old: RunnableConfig = {"configurable": {"thread_id": "old"}}
+    said = [f"Room {number} has {number + 2} beds and a sea view." for number in range(30)]
+    for text in said:
+        say(agent, text, old)
+    assert said[0] not in {each.text for each in agent.get_state(old).values["messages"]}
+
+    page = (DOCS / "adopt-and-leave.md").read_text(encoding="utf-8")
+    (leaving,) = re.findall(r"^kept = .*?(?=^```)", page, re.MULTILINE | re.DOTALL)
+    scope: dict[str, Any] = {"create_agent": create_agent, "Overwrite": Overwrite, "tools": []}
+    scope |= {"model": model, "memory": memory, "saver": saver, "config": old, "agent": agent}
+    exec(leaving, scope)  # noqa: S102 - the very code users copy
+    back = scope["plain"].get_state(old).values["messages"]
+    assert [each.text for each in back if each.type == "human"] == [*said, "When do I fly home?"]
+    memory.close()
+
+
+def test_hooks_of_the_guide_keep_a_card_number_out_of_memory() -> None:
+    small = ScriptedChatModel(observer=ExtractiveObserver().reply)
+    hooks = run_page(DOCS / "redaction.md", small_model=small)
+    kept = {"before_observation": hooks["hide_cards"]}
+    kept["after_observation"] = hooks["hide_cards_in_text"]
+    window = {"message_tokens": 20, "buffer_tokens": False}
+    memory = ObservationalMemory(small, observation=window, hooks=kept)
+    card = "My card is 4111 1111 1111 1111 and I pay in Bergen with it, if you do not mind."
+    said = HumanMessage(card, id="1")
+    noted = str(memory.step(None, [said]).record)
+    assert "My card is [card] and I pay" in noted
+    assert "4111" not in noted
+    assert said.text == card

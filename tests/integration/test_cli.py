@@ -83,6 +83,8 @@ def test_a_checkpointer_is_read_without_the_agents_graph(
     changed = run(capsys, "diff", *where, "--thread", "t-1", code=1)
     assert any(line.startswith(("+", "-")) for line in changed.split("\n"))
     assert "Lisbon" in run(capsys, "search", "lisbon", *where, "--thread", "t-1")
+    hits = json.loads(run(capsys, "search", "lisbon", *where, "--thread", "t-1", "--json"))
+    assert "user" in {hit["where"] for hit in hits}
     run(capsys, "search", "zebra", *where, "--thread", "t-1", code=1)
     limits = ("--message-tokens", "400", "--observation-tokens", "150")
     found = json.loads(run(capsys, "doctor", *where, "--thread", "t-2", *limits, "--json"))
@@ -90,7 +92,7 @@ def test_a_checkpointer_is_read_without_the_agents_graph(
     assert found["advice"] == []
     limits = ("--message-tokens", "4", "--observation-tokens", "150")
     advised = run(capsys, "doctor", *where, "--thread", "t-2", *limits, code=1)
-    assert "of 'human' fill more than half of the window" in advised
+    assert "of 'user' fill more than half of the window" in advised
 
 
 @pytest.mark.parametrize("talked", ["agent"], indirect=True)

@@ -6,6 +6,7 @@ wire, of a provider on this machine.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -34,9 +35,9 @@ class Models(Provider):
         if "tools" not in request.body:  # the agent alone has any
             return openai_says(ExtractiveObserver().reply(messages))
         _, begin, noted = messages[0].text.partition("<observations>")
-        known = [line for line in noted.splitlines() if "ferry" in line] if begin else []
+        known = re.search(r"ferry.* at (\d\d:\d\d)", noted) if begin else None
         asked = messages[-1].text.endswith("?")
-        return openai_says(known[0] if known and asked else "Noted.")
+        return openai_says(f"It goes at {known[1]}." if known and asked else "Noted.")
 
 
 @pytest.fixture
@@ -52,7 +53,8 @@ def project(
         yield tmp_path
 
 
-def run(folder: Path, *command: str, typed: str = "") -> str:
+def run(folder: Path, *command: str, typed: str = "", code: int = 0) -> str:
+    """Return what a program printed, or where it printed nothing, its error."""
     done = subprocess.run(  # noqa: S603
         [sys.executable, *command],
         cwd=folder,
@@ -62,13 +64,24 @@ def run(folder: Path, *command: str, typed: str = "") -> str:
         timeout=120,
         check=False,
     )
-    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-2000:]
-    return done.stdout
+    assert done.returncode == code, done.stdout[-1000:] + done.stderr[-2000:]
+    return done.stdout or done.stderr
 
 
-def test_the_first_agent_remembers_after_a_restart_and_can_be_looked_into(
-    project: Path, postgres_database: str
+def ask(project: Path, command: str, code: int = 0) -> str:
+    """Run a command of the page, without its `langgraph-om`."""
+    return run(project, "-m", "langgraph_om", *shlex.split(os.path.expandvars(command)), code=code)
+
+
+def test_the_first_agent_remembers_after_a_restart_and_is_looked_into_corrected_and_deleted(
+    project: Path,
 ) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    commands = re.findall(r"^langgraph-om (.*)", text, re.MULTILINE)
+    assert [each.split()[0] for each in commands] == ["list", "show", "search", "correct"]
+    not_reached = 3
+    assert "the database has no table 'checkpoints'" in ask(project, commands[0], code=not_reached)
+
     first = run(project, "agent.py", typed="\n".join([*TALK, "", ""]))
     assert first.count("agent: Noted.") == len(TALK)
     assert "ferry leaves Kiel" in first[first.index("memory of first") :]
@@ -76,21 +89,31 @@ def test_the_first_agent_remembers_after_a_restart_and_can_be_looked_into(
     again = run(project, "agent.py", typed="When does our ferry leave?\n\n")
     assert "18:45" in again[: again.index("memory of first")]
 
-    text = PAGE.read_text(encoding="utf-8")
-    commands = re.findall(r"^langgraph-om (.*)", text, re.MULTILINE)
-    assert [command.split()[0] for command in commands] == ["list", "show", "search"]
-    for command in commands:
-        words = shlex.split(command.replace("$DATABASE_URL", postgres_database))
-        assert re.search(r"^first|ferry", run(project, "-m", "langgraph_om", *words), re.MULTILINE)
+    for command in commands[:3]:
+        assert re.search(r"^first|ferry", ask(project, command), re.MULTILINE)
+
+    ask(project, commands[3])
+    assert "19:15 (corrected by a person)" in ask(project, commands[1])
+
+    (project / "delete.py").write_text(read_file(PAGE, "delete.py"), encoding="utf-8")
+    run(project, "delete.py")
+    assert "first" not in ask(project, commands[0])
+    nothing_found = 1
+    assert "ferry" not in ask(project, commands[2], code=nothing_found)
 
 
-def test_what_it_remembers_is_corrected_as_the_page_says(project: Path) -> None:
+def test_the_first_agent_can_be_tried_without_a_key(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
     text = PAGE.read_text(encoding="utf-8")
-    (correction,) = re.findall(r"^(agent\.update_state\(.*\))$", text, re.MULTILINE)
+    (double,) = re.findall(
+        r"^```py\n(from langgraph_om.testing.*?)^```", text, re.MULTILINE | re.DOTALL
+    )
     program = project / "agent.py"
-    shown = "    print(memory.view(agent.get_state(config)))"
     code = program.read_text(encoding="utf-8")
-    assert code.count(shown) == 1
-    program.write_text(code.replace(shown, f"    {correction}\n{shown}"), encoding="utf-8")
+    (line,) = re.findall(r"^MODEL = .*\n", code, re.MULTILINE)
+    program.write_text(code.replace(line, double), encoding="utf-8")
     told = run(project, "agent.py", typed="\n".join([*TALK, "", ""]))
-    assert "The ferry leaves at 19:15 (corrected by a person)" in told
+    assert told.count("agent: Noted.") == len(TALK)
+    assert "ferry leaves Kiel" in told[told.index("memory of first") :]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from langgraph.checkpoint.postgres import PostgresSaver
 
 import langgraph_om
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
@@ -44,3 +45,6 @@ def test_the_documented_service_remembers_each_user_and_forgets_one(
         assert [len(archive.threads(user)[0]) for user in ("ana", "ben")] == [1, 1]
         assert client.delete("/users/ana").status_code == 200
         assert [len(archive.threads(user)[0]) for user in ("ana", "ben")] == [0, 1]
+    with PostgresSaver.from_conn_string(postgres_database) as saver:
+        kept_threads = {each.config["configurable"]["thread_id"] for each in saver.list(None)}
+    assert kept_threads == {"ben:trip"}
