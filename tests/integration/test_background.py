@@ -57,7 +57,12 @@ def buffered(door: str = "agent", buffering: Buffering | None = None, **options:
 def test_conversation_with_each_executor_waits_for_nothing_and_loses_nothing(
     executor: str, door: str
 ) -> None:
-    agent = buffered(door, EXECUTORS[executor]())
+    # However slow the machine: a job that takes longer than a step is not waited for.
+    patient = {
+        "observation": {**BUFFERED, "block_after": 4000},
+        "reflection": {"block_after": 4000},
+    }
+    agent = buffered(door, EXECUTORS[executor](), **patient)
     config, parts = on_thread(), []
     for message in turns(36, lookups=("", "2,1")):
         parts += say(agent.graph, config, message)
