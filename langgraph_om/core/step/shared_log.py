@@ -294,7 +294,8 @@ def _find_own_end(
     What the log has was sent, though the thread may not have heard of it.
     """
     window = open_window(record, messages, counter)
-    stop = len(places) - len(window.entries)
+    # The window may begin with messages before its start, which were left behind.
+    stop = sum(is_conversation(message) for _, message in keyed_messages(messages[: window.start]))
     for change in record["outbox"]:
         if change["groups"] and all(group["id"] in present for group in change["groups"]):
             continue

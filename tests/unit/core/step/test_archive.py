@@ -347,6 +347,24 @@ def test_a_fork_goes_on_from_its_own_last_message() -> None:
     assert rewound["threads"]["t"]["cursor"] == ["h1", "a1"]
 
 
+def test_a_fork_with_messages_that_were_left_behind_goes_on_from_its_cursor() -> None:
+    groups = [
+        cast("Any", group_of("t", "g1", first="a1", last="a1")),
+        cast("Any", group_of("t", "g2", first="h2", last="x")),  # goes on in the other branch
+    ]
+    log: SharedLog = {
+        "generation": 0,
+        "log": groups,
+        "threads": {"t": {"cursor": ["x"], "hints": {}}},
+    }
+    part: Any = {"last": "a2", "index": 3, "count": 4, "strays": ["h1"]}
+    cursor = ["h1", "a1", "h2", "a2"]
+    record = opened("resource", log=groups, cursor=cursor, observed=part)
+    forked = said("h1", "a1", "h2", "a2", "h9")
+    rewound = rewind_if_forked(log, record, forked, SHARING.counter)
+    assert rewound["threads"]["t"]["cursor"] == cursor
+
+
 # --- Other threads -------------------------------------------------------------------------------
 
 
