@@ -163,7 +163,7 @@ SAID = [
     "Keep the volumes at the desk for me, I arrive at about 5 in the afternoon.",
     "I changed my mind: only volumes 1 and 3, the second one I have at home.",
     "My daughter Ida is 9 and loves books about whales; please add 2 of them.",
-    "She has a pass of her own now, and she may borrow 6 books.",
+    "Her own card is number 20-118, and she may borrow 6 books.",
     "On Monday I bring back the 4 novels that I borrowed in October.",
     "I paid the fee of 12 euros for this year at the counter.",
     "Please send reminders to Mill Street 7 instead of Harbour Road 3.",
@@ -324,7 +324,8 @@ def test_stream_shows_the_actor_and_not_the_observer(talks: dict[str, Talk], gra
     last = talks[graph].events[-1][-1]
     assert last.event == "values"
     assert [m["content"] for m in last.data["messages"]][-2] == SAID[-1]
-    assert last.data["messages"][-1]["content"].endswith("my library card is number 20-117.")
+    # Of the window or of observations, as far as these are by then: either tells of a card.
+    assert "card is number 20-11" in last.data["messages"][-1]["content"]
 
 
 @each_graph

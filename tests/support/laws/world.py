@@ -551,8 +551,13 @@ class World:
     def _too_little_left(
         self, event: Record, record: Record, messages: Sequence[BaseMessage]
     ) -> list[str]:
-        """Law 5: after an activation of several chunks, the safety minimum is left."""
+        """Law 5: after an activation of several chunks, the safety minimum is left.
+
+        After a pause, and for another provider, all that is ready is activated.
+        """
         if event["type"] != "activation" or event["operation"] != "observation":
+            return []
+        if event.get("triggered_by", "threshold") != "threshold":
             return []
         window = open_window(record, messages, Words())  # type: ignore[arg-type]
         least = min(MIN_REMAINING, self.workers[0].memory.thresholds.keep_tokens)
