@@ -18,6 +18,7 @@ from langgraph_om.core.page.words import list_failures
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.core.working.state import find_unwritten
 
 _STALE: Final = timedelta(days=7)
 _MIN_CALLS: Final = 5
@@ -155,7 +156,7 @@ def _advise_on_values(record: MemoryRecord) -> Iterator[Advice]:
             f"the newest change of the working memory was not taken, or not all of it: "
             f"{working['error']}",
         )
-    waiting = len(working["updates"])
+    waiting = len(find_unwritten(record, record["resource_id"]))
     if waiting >= _MANY_WAITING:
         yield Advice(
             "working-memory",

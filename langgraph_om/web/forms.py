@@ -18,21 +18,8 @@ MAX_BODY: Final = 64 * 1024
 
 def render_remember() -> Html:
     """Render what adds an item."""
-    return element(
-        "form",
-        element("input", type="hidden", name="action", value="remember"),
-        element(
-            "input",
-            type="text",
-            name="text",
-            required=True,
-            aria_label="What to remember",
-            placeholder="Remember that ...",
-        ),
-        " ",
-        element("button", "Remember"),
-        method="post",
-    )
+    field = _render_field("What to remember", placeholder="Remember that ...")
+    return _render_form("remember", "Remember", field)
 
 
 def render_name(title: str | None, *, is_named: bool) -> Html:
@@ -42,29 +29,11 @@ def render_name(title: str | None, *, is_named: bool) -> Html:
         title: The title that there is.
         is_named: Whether a person set it.
     """
-    rename = element(
-        "form",
-        element("input", type="hidden", name="action", value="title"),
-        element(
-            "input",
-            type="text",
-            name="text",
-            required=True,
-            maxlength=str(LABEL_CHARACTERS),
-            aria_label="Title of this thread",
-            placeholder="Title of this thread",
-            value=title or "",
-        ),
-        " ",
-        element("button", "Name it"),
-        method="post",
+    field = _render_field(
+        "Title of this thread", maxlength=str(LABEL_CHARACTERS), value=title or ""
     )
-    clear = element(
-        "form",
-        element("input", type="hidden", name="action", value="untitle"),
-        element("button", "Let memory name it"),
-        method="post",
-    )
+    rename = _render_form("title", "Name it", field)
+    clear = _render_form("untitle", "Let memory name it")
     return element("p", rename, " " if is_named else None, clear if is_named else None)
 
 
@@ -76,21 +45,9 @@ def render_item_forms(item: LogItem) -> Html:
         element("summary", element("span", "Change")),
         element(
             "div",
-            _render_form(item, pin, pin.capitalize()),
-            _render_form(item, "forget", "Forget"),
-            _render_form(
-                item,
-                "correct",
-                "Correct",
-                element(
-                    "input",
-                    type="text",
-                    name="text",
-                    required=True,
-                    aria_label="What is right",
-                    placeholder="What is right",
-                ),
-            ),
+            _render_form(pin, pin.capitalize(), item=item),
+            _render_form("forget", "Forget", item=item),
+            _render_form("correct", "Correct", _render_field("What is right"), item=item),
             class_="acts",
         ),
         class_="change",
@@ -134,13 +91,29 @@ def is_from_our_page(headers: Mapping[str, str]) -> bool:
     return origin is not None and urlsplit(origin).netloc == headers.get("host")
 
 
-def _render_form(item: LogItem, action: str, label: str, *fields: Html) -> Html:
+def _render_field(name: str, *, placeholder: str | None = None, **more: str) -> Html:
+    """Render the text that a person writes; its name stands in it while it is empty."""
+    return element(
+        "input",
+        type="text",
+        name="text",
+        required=True,
+        aria_label=name,
+        placeholder=placeholder or name,
+        **more,
+    )
+
+
+def _render_form(
+    action: str, label: str, field: Html | None = None, *, item: LogItem | None = None
+) -> Html:
+    """Render a button, with what it is about and what is sent with it."""
     return element(
         "form",
         element("input", type="hidden", name="action", value=action),
-        element("input", type="hidden", name="item", value=item.id),
-        *fields,
-        " " if fields else None,
+        element("input", type="hidden", name="item", value=item.id) if item else None,
+        field,
+        " " if field else None,
         element("button", label),
         method="post",
     )

@@ -226,6 +226,11 @@ def keyed_messages(messages: Sequence[BaseMessage]) -> Keyed:
     return keyed
 
 
+def keyed_conversation(messages: Sequence[BaseMessage]) -> Keyed:
+    """Return what was said in the conversation, each message with its key."""
+    return [entry for entry in keyed_messages(messages) if is_conversation(entry[1])]
+
+
 def key_of(message: BaseMessage) -> str:
     """Name a message by its id, or by its content where it has none.
 

@@ -30,8 +30,8 @@ from langgraph_om.core.observe.observer import ObserverInput, build_question, ob
 from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.observe.transcript import Transcript
 from langgraph_om.core.record.chunks import count_covered, digest_entries, select_live_chunks
-from langgraph_om.core.record.record import count_failures, find_groups, find_newest_observed
-from langgraph_om.core.record.reflections import place_reflection
+from langgraph_om.core.record.record import count_failures, find_newest_observed
+from langgraph_om.core.record.reflections import place_reflection, replace_groups
 from langgraph_om.core.record.span import Entry
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import (
@@ -283,12 +283,10 @@ def _apply_reflection(record: MemoryRecord) -> Sequence[Group]:
     buffered = record["reflection"]
     if buffered is None:
         return record["log"]
-    placed = place_reflection(record["log"], buffered)
-    start = None if placed is None else find_groups(record["log"], placed.group_ids)
-    if placed is None or start is None:
-        return record["log"]
-    stop = start + len(placed.group_ids)
-    return [*record["log"][:start], *placed.groups, *record["log"][stop:]]
+    log = record["log"]
+    placed = place_reflection(log, buffered)
+    replaced = replace_groups(log, placed.group_ids, placed.groups) if placed is not None else None
+    return log if replaced is None else replaced.log
 
 
 def merge_hints(record: Mapping[str, Any], chunks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import NamedTuple
 
+from langgraph_om.core.items.protect import keep_protected
 from langgraph_om.core.record.ranges import join_empty
 from langgraph_om.core.record.record import find_groups
 from langgraph_om.core.wire import BufferedReflection, Group
@@ -63,6 +65,32 @@ def place_changes(log: Sequence[Group], changes: Changes, cycle_id: str) -> Plac
     start = _count_equal(before, ids)
     rest = _count_equal(before[start:][::-1], ids[start:][::-1])
     return Placed(before[start : len(before) - rest], after[start : len(after) - rest])
+
+
+class Replaced(NamedTuple):
+    """A log in which a run of groups was replaced."""
+
+    log: list[Group]
+    groups: list[Group]
+    """What stands in the place of the run, with those of it that nobody else may change."""
+
+
+def replace_groups(
+    log: Sequence[Group], read: Sequence[str], written: Sequence[Group]
+) -> Replaced | None:
+    """Replace exactly the groups that a reflection read; `None` when they are not there any more.
+
+    Args:
+        log: The log as it is by now.
+        read: Their ids, in log order.
+        written: What the reflection made of them.
+    """
+    start = find_groups(log, read)
+    if start is None:
+        return None
+    stop = start + len(read)
+    groups = keep_protected(log[start:stop], written)
+    return Replaced([*log[:start], *groups, *log[stop:]], groups)
 
 
 def _count_equal(one: Sequence[str], other: Sequence[str]) -> int:

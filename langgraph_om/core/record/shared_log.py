@@ -14,18 +14,18 @@ Rules of this file:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, cast
 
 from langgraph_om.core.content.message_keys import derive_id, find_parent_thread
-from langgraph_om.core.items.protect import keep_protected
 from langgraph_om.core.items.steer import MAX_ACTS, apply_steering
 from langgraph_om.core.record.record import (
     HINTS,
     blank_record,
-    find_groups,
     find_newest_observed,
     select_own_groups,
 )
+from langgraph_om.core.record.reflections import replace_groups
 from langgraph_om.core.upgrade import RECORD_VERSION, upgrade_log
 from langgraph_om.core.wire import (
     Extension,
@@ -174,6 +174,21 @@ def join_again(record: MemoryRecord) -> list[LogChange]:
     return [own, *others]
 
 
+def find_unsent(record: MemoryRecord, present: AbstractSet[str]) -> Extension | None:
+    """Return the first of a thread's observations of its own messages that a log does not have.
+
+    Args:
+        record: The memory of the thread, with what it has to send.
+        present: The ids of the log's groups.
+    """
+    for change in record["outbox"]:
+        if change["groups"] and all(group["id"] in present for group in change["groups"]):
+            continue
+        if change["kind"] == "extend" and change["thread_id"] == record["thread_id"]:
+            return change
+    return None
+
+
 def to_record(stored: Mapping[str, Any], resource_id: str, revision: int) -> MemoryRecord:
     """Return a stored log as the record of a resource, without what belongs to one thread."""
     shared = complete_log(stored)
@@ -271,12 +286,9 @@ def _title(shared: SharedLog, change: Titling) -> SharedLog:
 
 def _replace(shared: SharedLog, change: Replacement) -> SharedLog:
     """Replace exactly the groups that a reflection read."""
-    read = change["group_ids"]
-    start = find_groups(shared["log"], read)
-    if start is None:
+    replaced = replace_groups(shared["log"], change["group_ids"], change["groups"])
+    if replaced is None:
         return shared
-    log = shared["log"]
-    groups = keep_protected(log[start : start + len(read)], change["groups"])
     changed: SharedLog = {**shared}
     changed.pop("rest", None)
     if "rest" in change:
@@ -284,5 +296,5 @@ def _replace(shared: SharedLog, change: Replacement) -> SharedLog:
     return {
         **changed,
         "generation": shared["generation"] + 1,
-        "log": [*log[:start], *groups, *log[start + len(read) :]],
+        "log": replaced.log,
     }

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.content.message_keys import Keyed, is_conversation, key_of, keyed_messages
+from langgraph_om.core.content.message_keys import is_conversation, key_of, keyed_conversation
 from langgraph_om.core.record.record import CURSOR_TAIL, select_own_groups
 from langgraph_om.core.wire import MemoryRecord, ObservedPart
 
@@ -68,7 +68,7 @@ def check_observed(
     if at == old["index"]:
         count = old["count"] + moved
         return {"last": newest, "index": last, "count": count, "strays": old["strays"]}, 0
-    before = [key for key, _ in _select_before(messages, start)]
+    before = [key for key, _ in keyed_conversation(messages[:start])]
     if record["evicted"] in before:  # the caller kept what may be removed
         del before[: before.index(record["evicted"]) + 1]
     count = len(before)
@@ -104,7 +104,7 @@ def find_left_behind(
         waiting: Keys of the messages that are unobserved as the thread knows it.
         named: The cursor as the observation left it that wrote it.
     """
-    keys = [key for key, _ in _select_before(messages, start)]
+    keys = [key for key, _ in keyed_conversation(messages[:start])]
     if waiting.isdisjoint(keys):
         return []
     places = {key: at for at, key in enumerate(keys)}
@@ -136,7 +136,7 @@ def select_strays(record: MemoryRecord, messages: Sequence[BaseMessage], start: 
     if record["observed"] is None or not has_strays(record):
         return NO_STRAYS
     keys = set(record["observed"]["strays"])
-    before = _select_before(messages, start)
+    before = keyed_conversation(messages[:start])
     places = [at for at, (key, _) in enumerate(before) if key in keys]
     if not places:
         return NO_STRAYS
@@ -148,7 +148,7 @@ def select_strays(record: MemoryRecord, messages: Sequence[BaseMessage], start: 
         for group in record["log"]
         if any(positions.get(end, -1) > first for ends in group["ranges"] for end in ends)
     )
-    rest = [entry for entry in keyed_messages(messages) if is_conversation(entry[1])]
+    rest = keyed_conversation(messages)
     return Strays(
         tuple(before[at] for at in places),
         run,
@@ -160,11 +160,6 @@ def select_strays(record: MemoryRecord, messages: Sequence[BaseMessage], start: 
 
 def _count(messages: Sequence[BaseMessage]) -> int:
     return sum(map(is_conversation, messages))
-
-
-def _select_before(messages: Sequence[BaseMessage], start: int) -> Keyed:
-    keyed = keyed_messages(messages[:start])
-    return [entry for entry in keyed if is_conversation(entry[1])]
 
 
 def _find_uncovered(record: MemoryRecord, keys: Sequence[str]) -> list[str]:

@@ -14,6 +14,7 @@ from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import keyed_messages
 from langgraph_om.core.events import iso
 from langgraph_om.core.record.record import select_valid_counts
+from langgraph_om.core.record.shared_log import find_unsent
 from langgraph_om.core.record.span import Entry
 from langgraph_om.core.record.strays import check_observed, find_left_behind
 from langgraph_om.core.record.window import Window
@@ -84,17 +85,13 @@ def select_refused(
         record: The memory as the log has it.
         observed: The messages before the window.
     """
-    taken = {group["id"] for group in record["log"]}
-    for change in known["outbox"]:
-        if change["kind"] != "extend" or change["thread_id"] != known["thread_id"]:
-            continue
-        if all(group["id"] in taken for group in change["groups"]):
-            continue
-        keys = [key for key, _ in keyed_messages(observed)]
-        if change["after"] is None:
-            return keys
-        return keys[keys.index(change["after"]) + 1 :] if change["after"] in keys else []
-    return []
+    refused = find_unsent(known, {group["id"] for group in record["log"]})
+    if refused is None:
+        return []
+    keys = [key for key, _ in keyed_messages(observed)]
+    if refused["after"] is None:
+        return keys
+    return keys[keys.index(refused["after"]) + 1 :] if refused["after"] in keys else []
 
 
 def note_left_behind(

@@ -16,7 +16,7 @@ from typing import NamedTuple, cast
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.config.settings import Identity, Settings
-from langgraph_om.core.content.message_keys import is_conversation, keyed_messages
+from langgraph_om.core.content.message_keys import keyed_conversation
 from langgraph_om.core.cycles.other_threads import count_in_others
 from langgraph_om.core.cycles.shared.log_lease import release_after
 from langgraph_om.core.cycles.shared.read_threads import read_other_threads
@@ -35,6 +35,7 @@ from langgraph_om.core.record.shared_log import (
     apply_changes,
     complete_log,
     diff_record,
+    find_unsent,
     join_again,
     lacks_groups,
     rewind,
@@ -257,7 +258,7 @@ def rewind_if_forked(
             return shared
         if message.id in ends:
             break
-    keys = [key for key, message in keyed_messages(messages) if is_conversation(message)]
+    keys = [key for key, _ in keyed_conversation(messages)]
     places = {key: at for at, key in enumerate(keys)}
     if places.keys().isdisjoint(record["cursor"]):
         record = cast("MemoryRecord", {**record, "log": own, "cursor": known["cursor"]})
@@ -295,14 +296,12 @@ def _find_own_end(
     """
     window = open_window(record, messages, counter)
     # The window may begin with messages before its start, which were left behind.
-    stop = sum(is_conversation(message) for _, message in keyed_messages(messages[: window.start]))
-    for change in record["outbox"]:
-        if change["groups"] and all(group["id"] in present for group in change["groups"]):
-            continue
-        if change["kind"] == "extend" and change["thread_id"] == record["thread_id"]:
-            sent = -1 if change["after"] is None else places.get(change["after"], -1)
-            return min(stop, sent + 1)
-    return stop
+    stop = len(keyed_conversation(messages[: window.start]))
+    unsent = find_unsent(record, present)
+    if unsent is None:
+        return stop
+    sent = -1 if unsent["after"] is None else places.get(unsent["after"], -1)
+    return min(stop, sent + 1)
 
 
 def _find_covered_end(groups: Sequence[Group], places: Mapping[str, int]) -> int:

@@ -333,12 +333,11 @@ def prefix_moved(before: Moment, now: Moment) -> list[str]:
         return []
     if now.is_shared and before.record["outbox"]:
         return []  # what could not be sent was perhaps observed in other words meanwhile
-    was, is_now = _prefix(before), _prefix(now)
-    if before.record["cursor"] == now.record["cursor"]:
-        # The hints behind the log may move with what another branch observed before.
-        was, is_now = _head(before), _head(now)
-    if old and old == new and was != is_now:
-        return [f"the prefix moved though nothing was observed or reflected: {was} to {is_now}"]
+    # The hints behind the log may move with what another branch observed before.
+    read = _head if before.record["cursor"] == now.record["cursor"] else _prefix
+    if old and old == new and read(before) != read(now):
+        moved = f"{read(before)} to {read(now)}"
+        return [f"the prefix moved though nothing was observed or reflected: {moved}"]
     was, is_now = _prefix(before), _prefix(now)
     if old and new[: len(old)] == old and is_now[: len(was) - 1] != was[:-1]:
         return ["the log grew, and what stood before changed"]

@@ -127,7 +127,7 @@ def test_a_value_by_schema_that_could_not_be_told() -> None:
 def test_changes_of_the_working_memory_that_nothing_writes() -> None:
     updates = [{"cycle_id": f"c{at}", "resource_id": "ana", "patch": {}} for at in range(5)]
     kept = {"resource_id": "ana", "value": None, "updates": updates, "error": None}
-    assert "5 changes" in ask(working=kept).advice[0].text
-    assert kinds(ask(working={**kept, "updates": updates[:2]})) == []
+    assert "5 changes" in ask(resource_id="ana", working=kept).advice[0].text
+    assert kinds(ask(resource_id="ana", working={**kept, "updates": updates[:2]})) == []
     (advice,) = ask(working={**kept, "updates": [], "error": "`age`: no number"}).advice
     assert "`age`: no number" in advice.text

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from langgraph_om.core.items.protect import keep_protected
 from langgraph_om.core.record.record import HINTS, find_groups, find_newest_observed
 from langgraph_om.core.record.reducers.attempts import find_rest, note_success, reset_attempts
 from langgraph_om.core.record.reducers.draft import add_to_outbox, set_hints
+from langgraph_om.core.record.reflections import replace_groups
 from langgraph_om.core.wire import (
     Group,
     MemoryRecord,
@@ -114,12 +114,10 @@ def _extend_log(
 
 def _replace_groups(record: MemoryRecord, event: ReflectionEnd | ReflectionActivated) -> bool:
     read = event["group_ids"]
-    start = find_groups(record["log"], read)
-    if start is None:
+    replaced = replace_groups(record["log"], read, event["groups"])
+    if replaced is None:
         return False
-    log = record["log"]
-    groups = keep_protected(log[start : start + len(read)], event["groups"])
-    record["log"] = [*log[:start], *groups, *log[start + len(read) :]]
+    record["log"], groups = replaced.log, replaced.groups
     record["generation"] = record["generation"] + 1
     if record["scope"] == "resource":
         waits: dict[str, Any] = {}

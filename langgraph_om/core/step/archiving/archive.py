@@ -17,7 +17,7 @@ from typing import Any, cast
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.config.settings import Identity, Settings
-from langgraph_om.core.content.message_keys import Keyed, content_digest
+from langgraph_om.core.content.message_keys import Keyed, content_digest, keyed_conversation
 from langgraph_om.core.effects import (
     EffectFlow,
     Storage,
@@ -39,7 +39,6 @@ from langgraph_om.core.step.archiving.selection import (
     find_all_unarchived,
     find_evictable,
     find_unarchived,
-    select_conversation,
 )
 from langgraph_om.core.titles.state import find_shown_title
 from langgraph_om.core.tokens.counter import TokenCounter
@@ -315,7 +314,7 @@ def complete_thread(
         ArchiveError: When the storage fails.
     """
     thread_id, resource_id = identity.thread_id, identity.resource_id
-    entries = drop_deleted(record, select_conversation(messages))
+    entries = drop_deleted(record, keyed_conversation(messages))
     if not entries or not thread_id:
         return
     archive = _Archive(settings, thread_id, resource_id, now, record["stamps"])

@@ -19,7 +19,7 @@ from langgraph_om.core.content.message_keys import (
     content_digest,
     is_conversation,
     key_of,
-    keyed_messages,
+    keyed_conversation,
 )
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.record.window import find_newest_human
@@ -63,8 +63,7 @@ def find_arrival(record: MemoryRecord, messages: Sequence[BaseMessage]) -> Arriv
     dubious = [entry for entry in dubious if entry[1].id == entry[0] and is_conversation(entry[1])]
     if not dubious:
         return None
-    standing = [entry for entry in keyed_messages(messages[:start]) if is_conversation(entry[1])]
-    return Arrival(key_of(messages[at]), standing, dubious)
+    return Arrival(key_of(messages[at]), keyed_conversation(messages[:start]), dubious)
 
 
 def find_resent(

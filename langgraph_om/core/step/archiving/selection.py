@@ -8,7 +8,12 @@ from typing import cast
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.content.message_keys import Keyed, is_conversation, key_of, keyed_messages
+from langgraph_om.core.content.message_keys import (
+    Keyed,
+    is_conversation,
+    key_of,
+    keyed_conversation,
+)
 from langgraph_om.core.record.record import CURSOR_TAIL
 from langgraph_om.core.record.window import select_observed
 from langgraph_om.core.step.archiving.deletion import drop_deleted
@@ -39,7 +44,7 @@ def find_unarchived(
         if is_conversation(message):
             found[key] = message
     # From the start: the archive knows what it has already.
-    entries = select_conversation(messages)
+    entries = keyed_conversation(messages)
     return record["evicted"], drop_deleted(record, _drop_kept(record, entries))
 
 
@@ -61,11 +66,6 @@ def find_all_unarchived(
 ) -> tuple[str | None, Keyed]:
     """Return the whole conversation, and the key of the message that was removed before it."""
     return find_unarchived(cast("MemoryRecord", {**record, "archived": None}), messages)
-
-
-def select_conversation(messages: Sequence[BaseMessage]) -> Keyed:
-    """Return what is archived of a conversation, each message with its key."""
-    return [entry for entry in keyed_messages(messages) if is_conversation(entry[1])]
 
 
 def _drop_floor(
