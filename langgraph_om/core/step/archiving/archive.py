@@ -266,18 +266,16 @@ def _find_removable(
     ids = list(takewhile(kept.__contains__, keys))
     if not ids:
         return []
+    known = {message.id: message for message in messages}
     stored = yield from _read_branch(archive, ids)
     if stored is None:  # another branch, which has removed some of them, went on last
         after, whole = find_all_unarchived(record, messages)
         yield from archive.append(whole, after=after)
-        stored = yield from archive.call("branch", archive.thread_id, ids)
-    known = {message.id: message for message in messages}
-    before = record["evicted"]
-    for key, message in zip(ids, stored, strict=True):
+    former = before = record["evicted"]
+    for key, message in zip(ids, stored or (), strict=stored is not None):
         if content_digest(message) != content_digest(known[key]):
             yield from archive.append([(key, known[key])], after=before)
         before = key
-    former = record["evicted"]
     new = ids[ids.index(former) + 1 :] if former in ids else ids
     tokens = sum(counter.count_message(known[key]) for key in new)
     return [{"type": "evicted", "last": ids[-1], "ids": ids, "tokens": tokens}]
