@@ -19,11 +19,12 @@ from langgraph_om.core.tokens.counter import MessageCounter
 
 # --- Pieces --------------------------------------------------------------------------------------
 
-# A word takes one mark or space before it along. Pieces are bounded: what is kept is small.
+# A word takes one mark or space before it along. Pieces are bounded: what is kept is small. Most
+# repetitions are possessive: none of them could give back what the next one would take.
 _ASCII_PIECES = re.compile(
-    r"[ !-/:-@[-`{-~]?[A-Z]{0,32}[a-z]{1,32}|[ !-/:-@[-`{-~]?[A-Z]{1,32}"
-    r"| ?[0-9]{1,3}"
-    r"| ?[^\sA-Za-z0-9]{1,64}[\r\n/]{0,64}"
+    r"[ !-/:-@[-`{-~]?+[A-Z]{0,32}+[a-z]{1,32}+|[ !-/:-@[-`{-~]?+[A-Z]{1,32}+"
+    r"| ?+[0-9]{1,3}+"
+    r"| ?+[^\sA-Za-z0-9]{1,64}+[\r\n/]{0,64}+"
     r"|\s*[\r\n]+|\s+(?!\S)"
 )
 _UPPER = r"A-Z\u00c0-\u00d6\u00d8-\u00de\u0391-\u03a9\u0400-\u042f"
@@ -38,11 +39,11 @@ _HIRAGANA = r"\u3041-\u309f"
 _KATAKANA = r"\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"
 _NO_MARK = rf"\d{_UPPER}{_LOWER}{_HAN}{_HIRAGANA}{_KATAKANA}"
 _PIECES = re.compile(
-    rf"[{_HAN}]{{1,16}}|[{_HIRAGANA}]{{1,16}}|[{_KATAKANA}]{{1,16}}"
-    rf"|[^\t-\r{_NO_MARK}]?[{_UPPER}]{{0,32}}[{_LOWER}]{{1,32}}"
-    rf"|[^\t-\r{_NO_MARK}]?[{_UPPER}]{{1,32}}"
-    r"| ?\d{1,3}"
-    rf"| ?[^\s{_NO_MARK}]{{1,64}}[\r\n/]{{0,64}}"
+    rf"[{_HAN}]{{1,16}}+|[{_HIRAGANA}]{{1,16}}+|[{_KATAKANA}]{{1,16}}+"
+    rf"|[^\t-\r{_NO_MARK}]?+[{_UPPER}]{{0,32}}+[{_LOWER}]{{1,32}}+"
+    rf"|[^\t-\r{_NO_MARK}]?+[{_UPPER}]{{1,32}}+"
+    r"| ?+\d{1,3}+"
+    rf"| ?+[^\s{_NO_MARK}]{{1,64}}+[\r\n/]{{0,64}}+"
     r"|\s*[\r\n]+|\s+(?!\S)"
 )
 _STRETCH: Final = 1 << 12  # a few letters that are not ASCII slow down no more than this

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from statistics import median
 
@@ -13,7 +14,7 @@ from langchain_core.messages import HumanMessage
 
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.tokens.counters import TokenxCounter
-from langgraph_om.core.tokens.estimate import EstimatingCounter
+from langgraph_om.core.tokens.estimate import _ASCII_PIECES, _PIECES, EstimatingCounter
 from support.examples import examples
 
 COUNTER = EstimatingCounter()
@@ -147,6 +148,15 @@ def test_a_text_counts_something_and_not_more_than_its_bytes(text: str) -> None:
     assert (tokens > 0) is bool(text)
     assert tokens <= 2 * len(text.encode("utf-8", "surrogatepass"))
     assert COUNTER.count_text(text) == tokens
+
+
+@examples(300)
+@given(texts)
+def test_what_is_faster_to_match_finds_the_same_pieces(text: str) -> None:
+    for pieces in (_ASCII_PIECES, _PIECES):
+        greedy = re.sub(r"([?}])\+", r"\1", pieces.pattern)
+        assert greedy != pieces.pattern
+        assert pieces.findall(text) == re.findall(greedy, text)
 
 
 @examples(300)
