@@ -92,4 +92,10 @@ _TAG: Final = tag_pattern(*_OWN_TAGS)
 
 def escape(text: str) -> str:
     """Make text unable to open or close one of our tags."""
-    return _TAG.sub("&lt;", text)
+    return escape_tags(text, _TAG)
+
+
+def escape_tags(text: str, tags: re.Pattern[str]) -> str:
+    """Make text unable to open or close the tags of a `tag_pattern`."""
+    # To look for single characters takes next to no time, and most texts have none of them.
+    return tags.sub("&lt;", text) if any(opener in text for opener in OPENERS) else text

@@ -34,15 +34,19 @@ def content_digest(message: BaseMessage) -> str:
     fields = vars(message)
     content = fields.get("content")
     head = _PLAIN_HEADS.get(type(message))
-    if head is not None and isinstance(content, str) and _is_plain(fields):
+    if head is not None and isinstance(content, str) and is_plain(fields):
         return hashlib.blake2b(head + b"\0" + _utf8(content), digest_size=8).hexdigest()
     # The separator tells a text from a list of blocks; a head holds neither byte.
     body = b"\0" + _utf8(content) if isinstance(content, str) else b"\1" + _canonical(content)
     return hashlib.blake2b(_digest_head(fields) + body, digest_size=8).hexdigest()
 
 
-def _is_plain(fields: Mapping[str, Any]) -> bool:
-    """Return whether a message is text and nothing else; nearly all are, and are read often."""
+def is_plain(fields: Mapping[str, Any]) -> bool:
+    """Return whether a message has nothing beside its content; nearly all have, and are read often.
+
+    Args:
+        fields: The fields of the message.
+    """
     extras = fields.get("additional_kwargs")
     return (
         not fields.get("tool_calls")

@@ -40,7 +40,7 @@ from langgraph_om.core.content.blocks import (
     tell_mime,
     unwrapped,
 )
-from langgraph_om.core.content.message_keys import INSTRUCTION_ROLES, is_reminder
+from langgraph_om.core.content.message_keys import INSTRUCTION_ROLES, is_plain, is_reminder
 from langgraph_om.core.content.text import (
     as_label,
     omit_middle,
@@ -175,6 +175,9 @@ class Placeholders:
 
 def role_of(message: BaseMessage) -> str | None:
     """Tell whose words a message holds; None when it is no part of the conversation."""
+    known = _ROLES_OF_TYPES.get(type(message))
+    if known is not None:  # the common case, without a look at all kinds
+        return None if is_reminder(message) else known
     if isinstance(message, SystemMessage | RemoveMessage) or is_reminder(message):
         return None
     if isinstance(message, HumanMessage):
@@ -186,6 +189,27 @@ def role_of(message: BaseMessage) -> str | None:
     role = as_label(message.role if isinstance(message, ChatMessage) else message.type)
     lowered = role.casefold()
     return None if lowered in UNHEARD_ROLES else ROLES.get(lowered, role or "participant")
+
+
+_ROLES_OF_TYPES: Final[Mapping[type[BaseMessage], str]] = {
+    HumanMessage: "user",
+    AIMessage: "assistant",
+    ToolMessage: "tool",
+}
+
+
+def plain_text(message: BaseMessage) -> str | None:
+    """Return the text of a message that says nothing else; `None` for one with other parts.
+
+    A result is a part of its own, and so is reasoning that stands beside the content.
+    """
+    fields = vars(message)
+    content = fields.get("content")
+    if type(message) not in (HumanMessage, AIMessage) or not isinstance(content, str):
+        return None
+    if not is_plain(fields) or fields["additional_kwargs"].get("reasoning"):
+        return None
+    return content
 
 
 def is_visible(message: BaseMessage) -> bool:

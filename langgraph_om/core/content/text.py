@@ -41,7 +41,8 @@ ENCODED = re.compile(r"(?:data:[^,]{0,200},)?[A-Za-z0-9+/_=-]{40,}")
 
 def sanitize(text: str, line_break: str = "\n") -> str:
     """`text` with plain line breaks, without control characters, encodable as UTF-8."""
-    if text.isascii() and text.isprintable():  # most of what is read is
+    # What can be printed holds none of all that, and most texts are of it, in lines.
+    if text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable():
         return text
     for foreign in LINE_BREAKS:
         text = text.replace(foreign, line_break)
@@ -51,7 +52,7 @@ def sanitize(text: str, line_break: str = "\n") -> str:
 
 def as_label(value: object) -> str:
     """A name, an id or another short label, which cannot end the label it stands in."""
-    if not isinstance(value, str | int):
+    if value is None or not isinstance(value, str | int):
         return ""
     if isinstance(value, int) and value.bit_length() >= LARGE_INTEGER_BITS:
         return ""

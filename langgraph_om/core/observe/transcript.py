@@ -19,13 +19,14 @@ from typing import Final
 from langchain_core.messages import AIMessage, BaseMessage
 
 from langgraph_om.core.content.attachments import Attachment, find_attachments
-from langgraph_om.core.content.escape import tag_pattern
+from langgraph_om.core.content.escape import escape_tags, tag_pattern
 from langgraph_om.core.content.parts import (
     EMPTY_RESULT,
     Part,
     Placeholders,
     all_parts,
     call_names,
+    plain_text,
     result_parts,
     role_of,
     unknown_block,
@@ -113,14 +114,15 @@ def transcribe(
     Returns:
         The transcript with its attachments.
     """
+    texts = [plain_text(timed.message) for timed in messages]
     names: dict[str, str] = {}
-    for timed in messages:
-        for call_id, name in call_names(timed.message):
+    for timed, plain in zip(messages, texts, strict=True):
+        for call_id, name in call_names(timed.message) if plain is None else ():
             names.setdefault(call_id, name)
     writer = _TranscriptWriter(names, timezone, counter.count_text, limits, hidden_tools)
-    for timed in messages:
-        writer.add(timed)
-    text = _WRAPPING_TAG.sub("&lt;", "\n".join(writer.lines))
+    for timed, plain in zip(messages, texts, strict=True):
+        writer.add(timed, plain)
+    text = escape_tags("\n".join(writer.lines), _WRAPPING_TAG)
     return Transcript(text, find_attachments(writer.placeholders.parts))
 
 
@@ -185,14 +187,24 @@ class _TranscriptWriter:
         self._hidden_tools = hidden_tools
         self._day: str | None = None
 
-    def add(self, timed: TimedMessage) -> None:
-        """Add the lines of a message, after a line with its day when that has changed."""
+    def add(self, timed: TimedMessage, plain: str | None) -> None:
+        """Add the lines of a message, after a line with its day when that has changed.
+
+        Args:
+            timed: The message.
+            plain: Its text, when it says nothing else.
+        """
         message, moment = timed.message, to_local(timed.time, self._timezone)
         role = role_of(message)
         if role is None:
             return
-        clock = f" ({moment:%H:%M})" if moment else ""
-        lines = list(self._write_message(message, _name_speaker(role), clock))
+        clock = f" ({moment.hour:02}:{moment.minute:02})" if moment else ""
+        name = as_label(message.name)
+        who = f"{_name_speaker(role)} {name}{clock}" if name else f"{_name_speaker(role)}{clock}"
+        if plain is None:
+            lines = list(self._write_message(message, who, clock))
+        else:
+            lines = list(_write_line(who, self._cut_text(sanitize(plain))))
         if not lines:
             return
         day = format_day(moment) if moment else "unknown"
@@ -201,9 +213,7 @@ class _TranscriptWriter:
             self._day = day
         self.lines.extend(lines)
 
-    def _write_message(self, message: BaseMessage, speaker: str, clock: str) -> Iterator[str]:
-        name = as_label(message.name)
-        who = f"{speaker} {name}{clock}" if name else f"{speaker}{clock}"
+    def _write_message(self, message: BaseMessage, who: str, clock: str) -> Iterator[str]:
         joint = "" if isinstance(message, AIMessage) else "\n"
         spoken: list[Part] = []
         for part in (*all_parts(message, self.placeholders), None):
@@ -232,8 +242,8 @@ class _TranscriptWriter:
             text = sanitize(joint.join(texts))
             if part.is_document:
                 text = self._cut_result(text)
-            elif part.kind == "text" and self._limits.text_tokens is not None:
-                text = truncate_to_tokens(text, self._limits.text_tokens, self._count)
+            elif part.kind == "text":
+                text = self._cut_text(text)
             pieces.append(text)
         return "\n".join(filter(str.strip, pieces))
 
@@ -268,6 +278,10 @@ class _TranscriptWriter:
         texts = "\n".join(_write_part(part) for part in parts if _is_long(part))
         return "\n".join((self._cut_result(texts), *marks)) if marks and texts else shown
 
+    def _cut_text(self, text: str) -> str:
+        tokens = self._limits.text_tokens
+        return text if tokens is None else truncate_to_tokens(text, tokens, self._count)
+
     def _cut_result(self, text: str) -> str:
         return truncate_to_tokens(sanitize(text), self._limits.result_tokens, self._count)
 
@@ -282,8 +296,10 @@ def _name_speaker(role: str) -> str:
 def _write_line(label: str, body: str) -> Iterator[str]:
     """Yield the labelled lines of a content as one text; nothing when it is empty."""
     text = body.lstrip("\n").rstrip()
+    if "\n" in text:
+        text = _FURTHER_LINE.sub(_FURTHER_LINE_INDENT, text)
     if text:
-        yield f"{label}: {_FURTHER_LINE.sub(_FURTHER_LINE_INDENT, text)}"
+        yield f"{label}: {text}"
 
 
 def _write_part(part: Part) -> str:

@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.content.blocks import REASONING_KEYS, inline_document, known_type
+from langgraph_om.core.content.message_keys import is_plain
 from langgraph_om.core.content.parts import EMPTY_RESULT, Part
 from langgraph_om.core.content.text import (
     as_mapping,
@@ -100,9 +101,13 @@ class MessageCounter(ABC):
         # The fields as they are: a message need not be a valid one.
         fields = vars(message)
         role = ROLES.get(str(fields.get("type")), "system")
+        content = fields.get("content")
+        if isinstance(content, str) and role != "tool" and is_plain(fields):  # nearly all are
+            tokens = self.count_text(role) + self.count_text(content)
+            return (10 * tokens + MESSAGE_OVERHEAD_TENTHS + 5) // 10
         tally = _Tally(self.count_text, self.attachments)
         add = tally.add_result if role == "tool" else tally.add_content
-        add(fields.get("content"))
+        add(content)
         _add_calls(tally, fields)
         _add_kwargs(tally, fields)
         tokens = self.count_text(role) + tally.total

@@ -1,15 +1,28 @@
 from __future__ import annotations
 
 import base64
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_om.core.content.text import looks_encoded, show_key, write_short_json
+from langgraph_om.core.content.text import looks_encoded, sanitize, show_key, write_short_json
+from support.examples import examples
 from support.real_ids import MESSAGE_IDS, THREAD_IDS, call_ids
 
 LONG_WORDS = "a sentence of more than forty characters is no id and no bytes"
+
+
+@examples(300)
+@given(
+    st.text(st.characters(exclude_categories=()))
+    | st.text("ab é\t\n\r\x0b\x1f\x85\u2028\ud800\u200d")
+)
+def test_nothing_but_line_breaks_and_control_characters_is_taken_out_of_a_text(text: str) -> None:
+    lines = re.sub("\r\n|[\r\x0b\x0c\x85\u2028\u2029]", "\n", text)
+    kept = re.sub("[\x00-\x08\x0e-\x1f\x7f-\x9f]", "", lines)
+    assert sanitize(text) == re.sub("[\ud800-\udfff]", "\ufffd", kept)
 
 
 @given(st.one_of(MESSAGE_IDS, THREAD_IDS, call_ids))

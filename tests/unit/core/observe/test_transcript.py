@@ -765,3 +765,19 @@ def test_reasoning_can_be_left_out() -> None:
     limits = TranscriptLimits(shows_reasoning=False)
     assert body(answer, limits=limits) == "Assistant (12:00): Cats."
     assert body(AIMessage([thought]), limits=limits) == ""
+
+
+@examples(200)
+@given(
+    st.sampled_from([HumanMessage, AIMessage]),
+    st.text(st.characters(exclude_categories=()))
+    | st.text("ab <\n\t\r\x0b\u2028\ud800＜/conversation>"),
+    st.none() | st.text(max_size=9),
+    st.none() | st.integers(1, 5),
+)
+def test_a_text_is_written_as_a_block_with_that_text_is(
+    kind: type[BaseMessage], text: str, name: str | None, tokens: int | None
+) -> None:
+    limits = TranscriptLimits(text_tokens=tokens)
+    block = kind(content=[{"type": "text", "text": text}], name=name)
+    assert render(kind(content=text, name=name), limits=limits) == render(block, limits=limits)

@@ -370,3 +370,17 @@ def test_what_is_added_never_lowers_a_count(
 def test_more_words_never_lower_a_count(text: str, more: str) -> None:
     for make in (HumanMessage, lambda content: ToolMessage(content, tool_call_id="c")):
         assert COUNTER.count_message(make(f"{text} {more}")) >= COUNTER.count_message(make(text))
+
+
+@examples(200)
+@given(
+    st.sampled_from([HumanMessage, AIMessage, SystemMessage]),
+    any_text | wordy_text,
+    st.dictionaries(st.sampled_from(["created_at", "reasoning", "reasoning_content"]), any_text),
+)
+def test_a_text_counts_as_a_block_with_that_text_does(
+    kind: type[BaseMessage], text: str, extras: dict[str, Any]
+) -> None:
+    plain = kind(content=text, additional_kwargs=extras)
+    block = kind(content=[{"type": "text", "text": text}], additional_kwargs=extras)
+    assert COUNTER.count_message(plain) == COUNTER.count_message(block)
