@@ -113,10 +113,13 @@ def split_days(text: str, times: Sequence[datetime | None], *, timezone: tzinfo)
         timezone: The zone in which the transcript wrote days.
     """
     whole = [Day(0, len(times), text)]
+    dated = _split_sections(text)
+    if len(dated) < 2:  # noqa: PLR2004 two days
+        return whole
     days = _date_messages(times, timezone)
     if not days or days[0] == days[-1]:
         return whole
-    sections = _join_others(_split_sections(text), set(days))
+    sections = _join_others(dated, set(days))
     if len(sections) < 2 or not all(map(_is_readable, sections)):  # noqa: PLR2004 two days
         return whole
     begun = [section.day for section in sections]

@@ -26,7 +26,7 @@ from langgraph_om.core.cycles.long_transcript import merge_answers
 from langgraph_om.core.effects import AskModel, EffectFlow, ReadTally, Tally
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.log_excerpt import select_previous
-from langgraph_om.core.observe.observer import ObserverInput, build_question, observe
+from langgraph_om.core.observe.observer import ObserverInput, ask_about_thread, build_question
 from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.observe.transcript import Transcript
 from langgraph_om.core.record.chunks import count_covered, digest_entries, select_live_chunks
@@ -79,9 +79,9 @@ def describe_observation(
     live = select_live_chunks(record, window) if mode == "ahead" else []
     start = count_covered(live)
     entries = window.entries[start:stop]
-    digest = digest_entries(entries)
     attempt = count_failures(record, "observation")
     if mode == "ahead":
+        digest = digest_entries(entries)
         cycle_id = derive_id("buffer", record["id"], attempt, digest)
         fields = {"covers": {"ids": [entry.key for entry in entries], "digest": digest}}
     else:
@@ -208,13 +208,13 @@ def _ask_part_by_part(
 ) -> EffectFlow[tuple[Parsed, AskModel | None]]:
     """Ask about one part after the other; each question knows what came of those before."""
     answers: list[Parsed] = []
-    request: ObserverInput | None = None
+    question: AskModel | None = None
     for transcript in parts:
         groups = [*known, *(_note_answer(info, answer) for answer in answers)]
         newest = merge_hints(hints, [asdict(answer) for answer in answers])
-        request = _build_observer_input(info, transcript, groups, newest)
-        answers.append((yield from observe(request)))
-    return merge_answers(answers), build_question(request) if request is not None else None
+        question = build_question(_build_observer_input(info, transcript, groups, newest))
+        answers.append((yield from ask_about_thread(question)))
+    return merge_answers(answers), question
 
 
 def _note_answer(info: CycleInfo, answer: Parsed) -> Group:

@@ -96,7 +96,12 @@ def observe(request: ObserverInput) -> Flow[Parsed]:
     Raises:
         ObserverError: When a call fails, or the second answer is not usable either.
     """
-    return (yield from _ask_until_usable(build_question(request), _read_answer, "observer_retry"))
+    return (yield from ask_about_thread(build_question(request)))
+
+
+def ask_about_thread(question: AskModel) -> Flow[Parsed]:
+    """Do the same as `observe` with the question that `build_question` has put together."""
+    return (yield from _ask_until_usable(question, _read_answer, "observer_retry"))
 
 
 def observe_threads(request: ThreadsInput) -> Flow[dict[str, Parsed]]:
