@@ -49,7 +49,10 @@ def show_messages(
         may be shown; `None` when there is nothing to show.
     """
     settings = cycle.settings
-    shown = [TimedMessage(entry.message, time) for entry, time in zip(entries, times, strict=False)]
+    shown = [
+        TimedMessage(entry.message, time, entry.tokens)
+        for entry, time in zip(entries, times, strict=False)
+    ]
     if "before_observation" in settings.transforms:
         known = {entry.key: each.time for entry, each in zip(entries, shown, strict=True)}
         messages = [entry.message.model_copy(update={"id": entry.key}) for entry in entries]

@@ -50,8 +50,11 @@ def split_transcript(
         count: Says what a text counts.
         most: How many parts at most. Of a longer one, the middle is left out.
     """
-    text = transcript.text
-    if len(text) * MAX_TOKENS_PER_CHARACTER <= tokens or count(text) <= tokens * _SLACK:
+    text, most_tokens = transcript.text, transcript.most_tokens
+    if len(text) * MAX_TOKENS_PER_CHARACTER <= tokens:
+        return SplitTranscript([transcript])
+    is_bounded = most_tokens is not None and most_tokens <= tokens * _SLACK
+    if is_bounded or count(text) <= tokens * _SLACK:
         return SplitTranscript([transcript])
     texts = list(_pack(_LEFT_EDGE.split(text), tokens, count))
     shown = list(range(len(texts)))

@@ -38,7 +38,7 @@ from langgraph_om.core.content.text import (
     write_bounded_json,
     write_short_json,
 )
-from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.tokens.counter import BoundingCounter, TokenCounter
 
 CONVERSATION_TAG: Final = "conversation"
 """The tag a caller wraps a transcript in; no content can open or close it."""
@@ -62,6 +62,8 @@ class TimedMessage:
     message: BaseMessage
     time: datetime | None
     """An aware time, or None when unknown; a naive one is in the transcript's zone."""
+    tokens: int | None = None
+    """What the message counts, where that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,8 @@ class Transcript:
     """Not wrapped in a tag; empty when no message has anything to show."""
     attachments: Sequence[Attachment]
     """Those that can be sent, in the order of their placeholders in the text."""
+    most_tokens: int | None = None
+    """What the text counts at most; None where only a count would tell."""
 
 
 def transcribe(
@@ -122,8 +126,10 @@ def transcribe(
     writer = _TranscriptWriter(names, timezone, counter.count_text, limits, hidden_tools)
     for timed, plain in zip(messages, texts, strict=True):
         writer.add(timed, plain)
-    text = escape_tags("\n".join(writer.lines), _WRAPPING_TAG)
-    return Transcript(text, find_attachments(writer.placeholders.parts))
+    written = "\n".join(writer.lines)
+    text = escape_tags(written, _WRAPPING_TAG)
+    most = writer.bound_tokens(counter, len(text)) if text == written else None
+    return Transcript(text, find_attachments(writer.placeholders.parts), most)
 
 
 def write_transcript_text(
@@ -186,6 +192,9 @@ class _TranscriptWriter:
         self._limits = limits
         self._hidden_tools = hidden_tools
         self._day: str | None = None
+        # Texts that are written as they are, and all else.
+        self._known = self._known_tokens = self._indents = 0
+        self._rest: list[str] = []
 
     def add(self, timed: TimedMessage, plain: str | None) -> None:
         """Add the lines of a message, after a line with its day when that has changed.
@@ -202,16 +211,33 @@ class _TranscriptWriter:
         name = as_label(message.name)
         who = f"{_name_speaker(role)} {name}{clock}" if name else f"{_name_speaker(role)}{clock}"
         if plain is None:
-            lines = list(self._write_message(message, who, clock))
+            shown, lines = "", list(self._write_message(message, who, clock))
         else:
-            lines = list(_write_line(who, self._cut_text(sanitize(plain))))
+            shown = self._cut_text(sanitize(plain))
+            lines = list(_write_line(who, shown))
         if not lines:
             return
         day = format_day(moment) if moment else "unknown"
         if day != self._day:
             self.lines.append(f"Date: {day}")
+            self._rest.append(self.lines[-1])
             self._day = day
         self.lines.extend(lines)
+        if timed.tokens is not None and plain is not None and plain == shown == shown.strip():
+            self._known += 1
+            self._known_tokens += timed.tokens
+            self._indents += plain.count("\n")
+            self._rest.append(f"{who}:")
+        else:
+            self._rest.extend(lines)
+
+    def bound_tokens(self, counter: TokenCounter, characters: int) -> int | None:
+        """Return what the lines count at most, where that takes no count of most of them."""
+        if not self._known or not isinstance(counter, BoundingCounter):
+            return None
+        tokens = self._known_tokens + self._count("\n".join(self._rest))
+        parts = self._known + len(self._rest)
+        return counter.bound_joined(tokens, parts, self._indents, characters)
 
     def _write_message(self, message: BaseMessage, who: str, clock: str) -> Iterator[str]:
         joint = "" if isinstance(message, AIMessage) else "\n"

@@ -55,6 +55,26 @@ class TokenCounter(Protocol):
         ...
 
 
+@runtime_checkable
+class BoundingCounter(TokenCounter, Protocol):
+    """A counter that knows, without counting, what texts count at most when they are joined.
+
+    A message counts no less than its text does.
+    """
+
+    def bound_joined(self, tokens: int, parts: int, indents: int, characters: int) -> int | None:
+        """Return what a text counts at most that was joined of parts; `None` where nobody knows.
+
+        Args:
+            tokens: The tokens of the parts. Some may have been counted together.
+            parts: How many there are; each begins and ends with something that can be seen, and
+                between two of them is a space or a line break.
+            indents: How many of their line breaks got two spaces behind them since.
+            characters: How long the text is.
+        """
+        ...
+
+
 def count_messages(counter: TokenCounter, messages: Iterable[BaseMessage]) -> int:
     """Return the tokens of a conversation with its framing, 0 when it has no messages."""
     counts = [counter.count_message(message) for message in messages]

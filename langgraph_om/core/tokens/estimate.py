@@ -71,6 +71,12 @@ class EstimatingCounter(MessageCounter):
             cost += sum(map(_COSTS.__getitem__, pieces.findall(stretch)))
         return max((cost + _TOKEN // 2) // _TOKEN, 1 if text else 0)
 
+    def bound_joined(self, tokens: int, parts: int, indents: int, characters: int) -> int | None:
+        """Return what a text counts at most that was joined of parts; see `BoundingCounter`."""
+        if type(self) is not EstimatingCounter:  # it may count in another way
+            return None
+        return tokens + _JOINT * (parts + indents) + 2 * characters // _STRETCH
+
 
 def _stretches(text: str) -> Iterator[str]:
     start = 0
@@ -83,6 +89,12 @@ def _stretches(text: str) -> Iterator[str]:
         yield text[start:end]
         start = end
 
+
+_JOINT: Final = 3
+"""More than a line break or a space counts together with what it changes: a mark before a word
+becomes a piece of its own, a number gets a token, and counts are rounded. A piece more at most is
+where a long text is cut into stretches, of which two are longer than one can be.
+"""
 
 # --- Costs ---------------------------------------------------------------------------------------
 
