@@ -34,6 +34,7 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 SPACES = re.compile(r"\s+")
 HIDDEN = re.compile("[\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
 """What would hide or reorder the letters of a label; what emoji are joined by is not among them."""
+_PLAIN_LABEL = re.compile(rf"[A-Za-z0-9_.-]{{1,{LABEL_CHARACTERS}}}")
 LABEL_END = re.compile(r":(?=[\s\u200c\u200d\ufe00-\ufe0f]|$)")
 ENCODED = re.compile(r"(?:data:[^,]{0,200},)?[A-Za-z0-9+/_=-]{40,}")
 """What is encoded bytes, unless it is put together like an id."""
@@ -52,6 +53,8 @@ def sanitize(text: str, line_break: str = "\n") -> str:
 
 def as_label(value: object) -> str:
     """A name, an id or another short label, which cannot end the label it stands in."""
+    if isinstance(value, str) and _PLAIN_LABEL.fullmatch(value):  # as most names and ids are
+        return value
     if value is None or not isinstance(value, str | int):
         return ""
     if isinstance(value, int) and value.bit_length() >= LARGE_INTEGER_BITS:

@@ -47,6 +47,8 @@ _WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _UNKNOWN_BLOCK_CHARACTERS: Final = 300
 
+_SPEAKERS: Final = {"user": "User", "assistant": "Assistant"}
+"""What nearly all roles are at the start of a line."""
 _OWN_LABELS: Final = frozenset({"date", "tool"})
 """Words that our own lines begin with."""
 
@@ -191,7 +193,7 @@ class _TranscriptWriter:
         self._count = count
         self._limits = limits
         self._hidden_tools = hidden_tools
-        self._day: str | None = None
+        self._day: date | None = None
         # Texts that are written as they are, and all else.
         self._known = self._known_tokens = self._indents = 0
         self._rest: list[str] = []
@@ -209,7 +211,8 @@ class _TranscriptWriter:
             return
         clock = f" ({moment.hour:02}:{moment.minute:02})" if moment else ""
         name = as_label(message.name)
-        who = f"{_name_speaker(role)} {name}{clock}" if name else f"{_name_speaker(role)}{clock}"
+        speaker = _SPEAKERS.get(role) or _name_speaker(role)
+        who = f"{speaker} {name}{clock}" if name else f"{speaker}{clock}"
         if plain is None:
             shown, lines = "", list(self._write_message(message, who, clock))
         else:
@@ -217,9 +220,9 @@ class _TranscriptWriter:
             lines = list(_write_line(who, shown))
         if not lines:
             return
-        day = format_day(moment) if moment else "unknown"
-        if day != self._day:
-            self.lines.append(f"Date: {day}")
+        day = moment.date() if moment else None
+        if day != self._day or not self.lines:
+            self.lines.append(f"Date: {format_day(day) if day else 'unknown'}")
             self._rest.append(self.lines[-1])
             self._day = day
         self.lines.extend(lines)

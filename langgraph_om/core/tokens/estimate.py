@@ -66,7 +66,7 @@ class EstimatingCounter(MessageCounter):
     def count_text(self, text: str) -> int:
         """Return the estimated tokens of a text, 0 only for an empty one."""
         cost = 0
-        for stretch in _stretches(text):
+        for stretch in [text] if len(text) <= _STRETCH else _stretches(text):
             pieces = _ASCII_PIECES if stretch.isascii() else _PIECES
             cost += sum(map(_COSTS.__getitem__, pieces.findall(stretch)))
         return max((cost + _TOKEN // 2) // _TOKEN, 1 if text else 0)
