@@ -325,7 +325,7 @@ def _count_to_observe(record: MemoryRecord, window: Window, thresholds: Threshol
         window,
         keep=thresholds.keep_tokens,
         limit=limit,
-        max_tokens=thresholds.message_tokens,
+        max_tokens=limit,
         stop=window.count_before_turns(thresholds.keep_turns),
     )
     return min(count, window.strays.run) if strays else count
@@ -388,8 +388,8 @@ def _decide_buffering(
         end = find_chunk_end(
             window,
             count_covered(live),
-            interval=thresholds.buffer_tokens or 0,
-            most=thresholds.message_tokens,
+            interval=thresholds.interval_at(log) or 0,
+            most=thresholds.messages_at(log),
             stop=window.count_before_turns(thresholds.keep_turns),
         )
         if end:

@@ -129,7 +129,7 @@ def _read_settings(given: Given, retrieval: RetrievalConfig | None, hooks: Hooks
     reflection = as_config(ReflectionConfig, "reflection", given.reflection)
     resolve = partial(
         resolve_thresholds,
-        share_token_budget=given.share_token_budget,
+        share_token_budget=_shares_room(given),
         cache_seconds=float(given.cache_seconds),
     )
     if given.token_budget is not None:
@@ -165,6 +165,13 @@ def _read_settings(given: Given, retrieval: RetrievalConfig | None, hooks: Hooks
     )
 
 
+def _shares_room(given: Given) -> bool:
+    """Return whether log and window share their room: where said so, or else with one budget."""
+    if given.share_token_budget is None:
+        return given.token_budget is not None
+    return given.share_token_budget
+
+
 def _find_observed_form(
     working: WorkingMemory | None, observation: ObservationConfig
 ) -> Form | None:
@@ -190,7 +197,7 @@ def _choose_models(given: Given, settings: Settings) -> ModelPool:
         given={
             "scope": given.scope == "resource",
             "token_budget": given.token_budget is not None,
-            "share_token_budget": given.share_token_budget,
+            "share_token_budget": given.share_token_budget is True,
             "retrieval": given.retrieval is not False,
             "observation": given.observation is not None,
             "reflection": given.reflection is not None,
