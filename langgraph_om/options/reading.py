@@ -125,7 +125,9 @@ def read_options(**options: Any) -> Options:
 
 def _read_settings(given: Given, retrieval: RetrievalConfig | None, hooks: Hooks) -> Settings:
     """Resolve what a turn and its cycles need to know."""
-    observation = as_config(ObservationConfig, "observation", given.observation)
+    observation = _with_prompt_switch(
+        as_config(ObservationConfig, "observation", given.observation)
+    )
     reflection = as_config(ReflectionConfig, "reflection", given.reflection)
     resolve = partial(
         resolve_thresholds,
@@ -143,7 +145,7 @@ def _read_settings(given: Given, retrieval: RetrievalConfig | None, hooks: Hooks
         thresholds=resolve(observation, reflection),
         counter=counter,
         timezone=read_zone(given.timezone),
-        observation=_with_prompt_switch(observation),
+        observation=observation,
         reflection=reflection,
         scope=given.scope,
         on_error=given.on_error,

@@ -39,14 +39,14 @@ class Thresholds:
     """The log at which the turn waits for the Reflector."""
     total_tokens: int | None = None
     """Window and log together, when they share one budget; `None`: each has its own."""
-    scales_interval: bool = False
-    """Whether the interval is a part of the window's threshold beside the log as it is."""
     keep_turns: int = 0
     """How many of the newest user turns stay verbatim; no token count, but a limit all the same."""
     activate_after: float | None = None
     """The pause, in seconds, after which what was made ahead of need is activated; `None`: none."""
     activate_on_provider_change: bool = False
     """Whether that is done when another provider answers, too."""
+    scales_interval: bool = False
+    """Whether the interval is a part of the window's threshold beside the log as it is."""
 
     def without_buffering(self) -> Thresholds:
         """Return the same limits for a memory that starts nothing in the background."""
@@ -136,16 +136,11 @@ def resolve_thresholds(
         reflect_buffer_at=round(log * reflection.buffer_activation) if buffered else None,
         reflect_block_after=_block_after(reflection, log) if buffered else log,
         total_tokens=messages + log if share_token_budget else None,
-        scales_interval=share_token_budget and _is_part(observation.buffer_tokens),
         keep_turns=observation.keep_turns,
         activate_after=_read_pause(observation.activate_after_idle, cache_seconds),
         activate_on_provider_change=observation.activate_on_provider_change,
+        scales_interval=share_token_budget and 0 < observation.buffer_tokens < 1,
     )
-
-
-def _is_part(interval: float) -> bool:
-    """Return whether an interval is a fraction of the window's threshold, not tokens."""
-    return 0 < interval < 1
 
 
 def _read_pause(value: float | str | None, cache_seconds: float) -> float | None:
