@@ -27,7 +27,7 @@ _LEAST = 10
 """Fewer tokens are no threshold to work with."""
 USUAL_INTERVAL = 1_500
 """Tokens of messages worth a question of their own, whose rules are about as many."""
-LOG_START = 0.8
+LOG_START = 0.9
 """The part of a budget's log at which its reflection begins.
 
 A small log reaches its limit some turns later; each reflection reads all of it once more.

@@ -137,7 +137,7 @@ def test_the_environment_chooses_the_rules_of_a_small_window_too(
 
 
 def test_reflection_begins_later_within_one_budget_unless_told_when() -> None:
-    assert limits(8_400, {}, {}).reflect_buffer_at == round(5_727 * 0.8)
+    assert limits(8_400, {}, {}).reflect_buffer_at == round(5_727 * 0.9)
     assert limits(8_400, {}, {"buffer_activation": 0.4}).reflect_buffer_at == round(5_727 * 0.4)
 
 
@@ -170,7 +170,7 @@ def test_what_the_observer_reads_follows_too() -> None:
         message_tokens=1_750, buffer_tokens=1_312 / 1_750, prompt="condensed"
     )
     assert runner_of(memory).settings.reflection == ReflectionConfig(
-        observation_tokens=5_727, block_after=1.1, buffer_activation=0.8
+        observation_tokens=5_727, block_after=1.1, buffer_activation=0.9
     )
 
 
