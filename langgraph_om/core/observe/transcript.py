@@ -226,19 +226,21 @@ class _TranscriptWriter:
             self._rest.append(self.lines[-1])
             self._day = day
         self.lines.extend(lines)
-        if timed.tokens is not None and plain is not None and plain == shown == shown.strip():
+        is_shown_whole = plain == shown and shown.lstrip("\n") == shown.lstrip()
+        if timed.tokens is not None and plain is not None and is_shown_whole:
             self._known += 1
             self._known_tokens += timed.tokens
-            self._indents += plain.count("\n")
+            self._indents += plain.count("\n") - plain.count("\n\n")  # no fewer than there are
             self._rest.append(f"{who}:")
         else:
             self._rest.extend(lines)
 
     def bound_tokens(self, counter: TokenCounter, characters: int) -> int | None:
         """Return what the lines count at most, where that takes no count of most of them."""
-        if not self._known or not isinstance(counter, BoundingCounter):
+        rest = "\n".join(self._rest)
+        if 2 * len(rest) > characters or not isinstance(counter, BoundingCounter):
             return None
-        tokens = self._known_tokens + self._count("\n".join(self._rest))
+        tokens = self._known_tokens + self._count(rest)
         parts = self._known + len(self._rest)
         return counter.bound_joined(tokens, parts, self._indents, characters)
 

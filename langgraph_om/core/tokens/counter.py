@@ -66,7 +66,8 @@ class BoundingCounter(TokenCounter, Protocol):
         """Return what a text counts at most that was joined of parts; `None` where nobody knows.
 
         Args:
-            tokens: The tokens of the parts. Some may have been counted together.
+            tokens: The tokens of the parts. Some may have been counted together, or with more white
+                space around them.
             parts: How many there are; each begins and ends with something that can be seen, and
                 between two of them is a space or a line break.
             indents: How many of their line breaks got two spaces behind them since.
