@@ -76,7 +76,8 @@ def create_memory_agent(
         store: A LangGraph store for the tools and for semantic search.
         name: The graph's name.
         delta: Whether a checkpoint holds only what changed. With `False` each one holds the whole
-            conversation and memory, which `checkpointer.prune(..., strategy="keep_latest")` needs.
+            conversation and memory, which `checkpointer.prune(..., strategy="keep_latest")` needs;
+            `om_status` then runs only in steps in which something is due.
 
     Raises:
         ConfigurationError: When the model cannot be used, or two prompts are given.

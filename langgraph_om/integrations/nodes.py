@@ -1,7 +1,8 @@
 """The graph's memory nodes: each reads the state, carries out its decision, and returns events.
 
 `MemoryNodes` is what a graph is wired with. The router and the nodes decide anew from what they
-see, by the same function as `om_status`; a node whose turn it is not returns nothing.
+see, by the same function as `om_status`; a node whose turn it is not returns nothing. An Actor's
+node may inspect by itself, see `IdleStep` of the ready agent.
 """
 
 from __future__ import annotations

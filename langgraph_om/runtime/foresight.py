@@ -28,17 +28,24 @@ _COUNTING = frozenset({"opened", "counted", "title-words"})
 def is_idle(runner: StepRunner, state: Mapping[str, Any]) -> bool:
     """Return whether the Actor is next, and nothing has happened that must be kept before it is.
 
+    It never raises: an error here would take the message or the tool's result with it that comes in
+    with this step, and the inspection raises it again.
+
     Args:
         runner: What the memory runs its steps with.
         state: The graph's state before the Actor's call.
     """
-    if not runner.is_on() or runner.is_read_only():
-        return True
-    record, settings, now = (
-        complete_record(state.get("om")),
-        runner.settings_in_force,
-        runner.clock(),
-    )
+    try:
+        if not runner.is_on() or runner.is_read_only():
+            return True
+        return _is_idle(runner, state)
+    except Exception:  # noqa: BLE001 whatever a counter or a function of the user raises
+        return False
+
+
+def _is_idle(runner: StepRunner, state: Mapping[str, Any]) -> bool:
+    record, settings = complete_record(state.get("om")), runner.settings_in_force
+    now = runner.clock()
     # Of a shared log, only an exchange tells what is due.
     if not record["id"] or "resource" in (record["scope"], settings.scope):
         return False
