@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -16,17 +17,32 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.base import BaseStore
 
 from langgraph_om.core.content.bound_reasoning import mark_other_view
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.step.archiving.resent import without_messages
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.integrations.nodes import FINISH
+from langgraph_om.integrations.nodes import (
+    FINISH,
+    STATED,
+    STATUS,
+    Inspected,
+    MemoryNodes,
+    Update,
+    emit,
+)
+from langgraph_om.integrations.plain_node import PlainNode
 from langgraph_om.integrations.state_graph import (
     ObservationalMemoryState,
     PlainMemoryState,
+    add_memory_nodes,
     add_observational_memory,
 )
 from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.models.providers import chat_model, check_model
 from langgraph_om.recall.tool import refuse_second_recall_tool
+from langgraph_om.runtime.drivers import adrive, drive
+from langgraph_om.runtime.flows.context import RunFlow
+from langgraph_om.runtime.foresight import is_idle
 from langgraph_om.runtime.run import MemoryContext
 from langgraph_om.runtime.second_try import find_second_try
 from langgraph_om.working.memory import read_shown
@@ -60,7 +76,8 @@ def create_memory_agent(
         store: A LangGraph store for the tools and for semantic search.
         name: The graph's name.
         delta: Whether a checkpoint holds only what changed. With `False` each one holds the whole
-            conversation and memory, which `checkpointer.prune(..., strategy="keep_latest")` needs.
+            conversation and memory, which `checkpointer.prune(..., strategy="keep_latest")` needs;
+            `om_status` then runs only in steps in which something is due.
 
     Raises:
         ConfigurationError: When the model cannot be used, or two prompts are given.
@@ -79,20 +96,48 @@ def create_memory_agent(
     actor, reader = _bind_tools(chat, all_tools, memory)
     schema = ObservationalMemoryState if delta else PlainMemoryState
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(schema, context_schema=MemoryContext)
-    builder.add_node("agent", _build_actor_node(actor, reader, memory, prompt or system_prompt))
-    status = add_observational_memory(builder, memory, before="agent")
-    builder.add_edge(START, status)
+    build = partial(_build_actor_node, actor, reader, memory, prompt or system_prompt)
+    draw_way_in = _add_actor(builder, memory, build, is_delta=delta)
+    draw_way_in(START)
     leave = FINISH if runner_of(memory).has_last_step else END
     if all_tools:
         builder.add_node("tools", ToolNode(all_tools))
         ways: dict[Hashable, str] = {"tools": "tools", END: leave}
         builder.add_conditional_edges("agent", tools_condition, ways)
-        builder.add_edge("tools", status)
+        draw_way_in("tools")
     else:
         builder.add_edge("agent", leave)
     return builder.compile(
         checkpointer=checkpointer, store=store, name=name, transformers=[MemoryTransformer]
     )
+
+
+def _add_actor(
+    builder: StateGraph[Any, Any, Any, Any],
+    memory: ObservationalMemory,
+    build: Callable[[InspectedBefore | IdleStep], Runnable[Any, Any]],
+    *,
+    is_delta: bool,
+) -> Callable[[str], object]:
+    """Add the Actor's node and the memory nodes.
+
+    Args:
+        builder: The graph.
+        memory: The memory.
+        build: Makes the Actor's node.
+        is_delta: Whether the channels are kept as deltas, so that a superstep costs little.
+
+    Returns:
+        What draws the edge from a node after which the Actor is next.
+    """
+    if is_delta:
+        builder.add_node("agent", build(InspectedBefore()))
+        status = add_observational_memory(builder, memory, before="agent")
+        return partial(builder.add_edge, end_key=status)
+    nodes, view = add_memory_nodes(builder, memory, "agent", tells_actor=True)
+    idle = IdleStep(nodes)
+    builder.add_node("agent", build(idle), input_schema=view)
+    return partial(idle.draw_edge, builder)
 
 
 def _bind_tools(
@@ -111,6 +156,7 @@ def _build_actor_node(
     reader: Runnable[Any, BaseMessage],
     memory: ObservationalMemory,
     prompt: str | SystemMessage | None,
+    entry: InspectedBefore | IdleStep,
 ) -> RunnableLambda[Any, Any]:
     """Build the node that calls the Actor, once more with less when its provider refuses that.
 
@@ -119,34 +165,37 @@ def _build_actor_node(
         reader: The same without those that write memory, for runs in which nothing is written.
         memory: The memory.
         prompt: The agent's own system prompt.
+        entry: What the node begins with.
     """
     runner = runner_of(memory)
 
     def choose() -> Runnable[Any, BaseMessage]:
         return actor if runner.is_on() and not runner.runs.is_read_only(None) else reader
 
-    def ask_with(state: ObservationalMemoryState, error: Exception) -> list[BaseMessage]:
+    def ask_with(state: Any, error: Exception) -> list[BaseMessage]:
         block = read_shown(state) or ""
         view, notice = find_second_try(runner, state, error, system=prompt, working=block)
         if notice is not None:
             get_stream_writer()(notice)
         return view
 
-    def agent(state: ObservationalMemoryState) -> dict[str, Any]:
-        view = memory.llm_input_messages(state, system=prompt)
+    def agent(state: Any) -> dict[str, Any]:
+        known, update = entry.enter(state)
+        view = memory.llm_input_messages(known, system=prompt)
         try:
-            return {"messages": [choose().invoke(view)]}
+            return _add_answer(update, choose().invoke(view))
         except Exception as error:  # noqa: BLE001 raised again where another input does not help
-            answer = choose().invoke(ask_with(state, error))
-            return {"messages": [mark_other_view(answer)]}
+            answer = choose().invoke(ask_with(known, error))
+            return _add_answer(update, mark_other_view(answer))
 
-    async def aagent(state: ObservationalMemoryState) -> dict[str, Any]:
-        view = memory.llm_input_messages(state, system=prompt)
+    async def aagent(state: Any) -> dict[str, Any]:
+        known, update = await entry.aenter(state)
+        view = memory.llm_input_messages(known, system=prompt)
         try:
-            return {"messages": [await choose().ainvoke(view)]}
+            return _add_answer(update, await choose().ainvoke(view))
         except Exception as error:  # noqa: BLE001 raised again where another input does not help
-            answer = await choose().ainvoke(ask_with(state, error))
-            return {"messages": [mark_other_view(answer)]}
+            answer = await choose().ainvoke(ask_with(known, error))
+            return _add_answer(update, mark_other_view(answer))
 
     return RunnableLambda(agent, aagent, name="agent")
 
@@ -156,3 +205,73 @@ def _check_tools(tools: object) -> Sequence[Any]:
         return tools
     msg = f"`tools` is {tools!r}; pass a list of tools or functions"
     raise ConfigurationError(msg)
+
+
+# --- What the Actor's node begins with -----------------------------------------------------------
+
+State = Mapping[str, Any]
+Entered = tuple[State, Update]
+"""The state that the Actor is called with, and what is to be written of it beside the answer."""
+
+
+class InspectedBefore:
+    """For an Actor's node behind `om_status`: all is in the state already."""
+
+    def enter(self, state: State) -> Entered:
+        """Return the state as it is."""
+        return state, {}
+
+    async def aenter(self, state: State) -> Entered:
+        """Return the state as it is."""
+        return state, {}
+
+
+class IdleStep:
+    """For an Actor's node that inspects the state itself, unless `om_status` has just done so.
+
+    With plain channels each superstep stores the whole conversation. So `om_status` runs only where
+    work is due, or something has happened that is to be kept even when the Actor's model fails. The
+    edges tell that ahead; what has come up in between is left to the next step.
+
+    Args:
+        nodes: The memory nodes of the graph.
+    """
+
+    def __init__(self, nodes: MemoryNodes) -> None:
+        self._nodes = nodes
+
+    def enter(self, state: State) -> Entered:
+        """Inspect the state."""
+        return drive(self._enter(state), self._nodes.runner.context(emit=emit)).result
+
+    async def aenter(self, state: State) -> Entered:
+        """Inspect the state without blocking the event loop."""
+        return (await adrive(self._enter(state), self._nodes.runner.context(emit=emit))).result
+
+    def draw_edge(self, builder: StateGraph[Any, Any, Any, Any], source: str) -> None:
+        """Draw the edge from a node after which the Actor is next, past `om_status` where idle."""
+        ways: Any = {"idle": self._nodes.before, "due": STATUS}
+        builder.add_conditional_edges(source, PlainNode(self._choose, name="om_look"), ways)
+
+    def _choose(self, state: State) -> str:
+        return "idle" if is_idle(self._nodes.runner, state) else "due"
+
+    def _enter(self, state: State) -> RunFlow[Entered]:
+        if state.get(STATED):
+            return state, {}
+        found = yield from self._nodes.inspect(state, must_proceed=True)
+        return self._show(state, found), found.update
+
+    def _show(self, state: State, found: Inspected) -> State:
+        """Return the state as it is once an inspection is written."""
+        after, seen = {**state, **found.update}, found.seen
+        if seen is None:
+            return after
+        runner = self._nodes.runner
+        left = without_messages(runner.conversation(state), seen.evicted)
+        return {**after, "om": fold(seen.record, [found.noted]), runner.messages_key: left}
+
+
+def _add_answer(update: Update, answer: BaseMessage) -> Update:
+    """Return an update with the Actor's answer, behind what leaves the conversation."""
+    return {**update, "messages": [*update.get("messages", ()), answer]}

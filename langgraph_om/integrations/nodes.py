@@ -1,7 +1,8 @@
 """The graph's memory nodes: each reads the state, carries out its decision, and returns events.
 
 `MemoryNodes` is what a graph is wired with. The router and the nodes decide anew from what they
-see, by the same function as `om_status`; a node whose turn it is not returns nothing.
+see, by the same function as `om_status`; a node whose turn it is not returns nothing. An Actor's
+node may inspect by itself, see `IdleStep` of the ready agent.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.events import to_part
 from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.record import complete_record
+from langgraph_om.core.step.inspect import Inspection
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import InlineBuffering, ParallelBuffering
@@ -40,6 +42,9 @@ REFLECT = "om_reflect"
 FINISH = "om_finish"
 """Archives the Actor's last answer, has a title made, waits for a pause; only where asked for."""
 
+STATED = "om_stated"
+"""Where the node before an Actor's node says that it has inspected and stated the step."""
+
 RESERVED_STEPS = 4
 """Supersteps that are left to the Actor: with fewer to go, `om_status` starts no work of its own.
 
@@ -48,6 +53,18 @@ spare.
 """
 
 Update = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """What an inspection of a graph's state came to."""
+
+    update: Update
+    """What is written."""
+    seen: Inspection | None = None
+    """What was found; `None` in a run in which nothing is inspected."""
+    noted: Sequence[Event] = ()
+    """What happened to the working memory, which is not in the record that was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +80,12 @@ class MemoryNodes:
     """Whether the channel is kept as deltas, which stay cheap only when every step writes one."""
     channel: str = "om"
     """Where events are written."""
+    tells_actor: bool = False
+    """Whether the Actor's node inspects what no node before it has, and is told of that."""
 
     def status(self, state: Mapping[str, Any]) -> Update:
         """Count, collect, decide, and state both windows when the Actor is next."""
-        return drive(self._inspect(state), self.runner.context(emit=emit)).result
+        return drive(self._status(state), self.runner.context(emit=emit)).result
 
     def finish(self, state: Mapping[str, Any]) -> Update:
         """Count and archive the Actor's last answer."""
@@ -76,26 +95,43 @@ class MemoryNodes:
         """Count and archive the Actor's last answer without blocking the event loop."""
         return (await adrive(self._finish(state), self.runner.context(emit=emit))).result
 
-    def _inspect(self, state: Mapping[str, Any]) -> RunFlow[Update]:
+    def _status(self, state: Mapping[str, Any]) -> RunFlow[Update]:
+        found = yield from self.inspect(state, must_proceed=_must_proceed(state))
+        seen = found.seen
+        goes_on = seen is not None and self._goes_on(seen.decision)
+        return {**found.update, **self._told()} if goes_on else found.update
+
+    def inspect(self, state: Mapping[str, Any], *, must_proceed: bool) -> RunFlow[Inspected]:
+        """Inspect the state before a call of the Actor's model."""
         runner = self.runner
         if not runner.is_on():
-            return self._update([])
+            return Inspected(self._update([]))
         messages, who = runner.conversation(state), runner.identity()
         record, working = self._record(state), WorkingOfGraph(runner, state, messages)
         noted = yield from working.refresh(record)
         if runner.is_read_only():
-            return {**self._update([]), **working.changes}
+            return Inspected({**self._update([]), **working.changes})
         seen = yield from runner.inspect(
             record,
             messages,
             who,
-            must_proceed=_must_proceed(state),
+            must_proceed=must_proceed,
             buffering_waits=self.buffering_waits,
             working=working.block,
         )
         make_searchable(runner, who, seen.record, messages)
         events = only_folding([*seen.events, *noted])
-        return {**self._update(events), **self._removals(seen.evicted), **working.changes}
+        update = {**self._update(events), **self._removals(seen.evicted), **working.changes}
+        return Inspected(update, seen, noted)
+
+    def _goes_on(self, decision: Decision) -> bool:
+        """Return whether the Actor's node is next, or beside or behind `om_buffer`."""
+        return decision.kind == "proceed" or (
+            decision.kind == "buffer" and not self.buffering_waits
+        )
+
+    def _told(self) -> Update:
+        return {STATED: True} if self.tells_actor else {}
 
     def _finish(self, state: Mapping[str, Any]) -> RunFlow[Update]:
         runner = self.runner
@@ -137,6 +173,11 @@ class MemoryNodes:
         """Whether `om_buffer` runs in the superstep of the Actor instead of before it."""
         return isinstance(self.runner.buffering, ParallelBuffering)
 
+    @property
+    def buffers_before(self) -> bool:
+        """Whether the Actor's node is next after `om_buffer`, which has begun a job."""
+        return not (self.buffering_waits or self.buffers_beside)
+
     def work(self, kind: str, state: Mapping[str, Any]) -> Update:
         """Carry out the decision, if it is of this kind."""
         return drive(self._work(kind, state), self.runner.context(emit=emit)).result
@@ -147,14 +188,15 @@ class MemoryNodes:
 
     def _work(self, kind: str, state: Mapping[str, Any]) -> RunFlow[Update]:
         runner, decision = self.runner, self._decide(state)
+        told = self._told() if kind == "buffer" and self.buffers_before else {}
         if decision.kind != kind or not runner.is_on():
-            return {}
+            return told
         record, messages = self._record(state), runner.conversation(state)
         if kind == "buffer" and runner.buffers_in_background:
             events = [(yield from runner.start_job(record, messages, decision))]
         else:
             events = yield Work(record, messages, decision)
-        return {self.channel: only_folding(events)}
+        return {self.channel: only_folding(events), **told}
 
     def node(self, kind: str, name: str) -> RunnableLambda[Any, Any]:
         """Make the graph node that carries out decisions of one kind."""

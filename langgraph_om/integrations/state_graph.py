@@ -6,10 +6,11 @@ schema is left as it is.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, NotRequired, cast
 
 from langchain_core.messages import AnyMessage
-from langgraph.channels import DeltaChannel
+from langgraph.channels import DeltaChannel, EphemeralValue
 from langgraph.channels.base import BaseChannel
 from langgraph.graph import END, StateGraph
 from langgraph.graph.message import add_messages
@@ -21,7 +22,7 @@ from langgraph_om.core.record.fold import fold, fold_one
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.channels import MEMORY_SNAPSHOTS, check_removal, messages_reducer
-from langgraph_om.integrations.nodes import FINISH, STATUS, MemoryNodes
+from langgraph_om.integrations.nodes import FINISH, STATED, STATUS, MemoryNodes
 from langgraph_om.integrations.plain_node import PlainNode
 from langgraph_om.integrations.schemas import (
     keep_out_of_input,
@@ -43,6 +44,10 @@ PlainMemory = Annotated[MemoryRecord, fold_one]
 Loading a delta channel walks back through checkpoints, each with all its plain values in it; beside
 plain messages that costs far more than writing the log anew.
 """
+
+
+StatedChannel = Annotated[bool, EphemeralValue(bool, guard=False)]
+"""What a node says to the one after it, and to no later one."""
 
 
 class ObservationalMemoryState(TypedDict):
@@ -93,16 +98,39 @@ def add_observational_memory(
             or the list cannot be shortened, as `evict` would, or `before` is nearly the name of a
             node, but none.
     """
+    add_memory_nodes(builder, memory, before, end=end)
+    return STATUS
+
+
+def add_memory_nodes(
+    builder: StateGraph[Any, Any, Any, Any],
+    memory: ObservationalMemory,
+    before: str,
+    *,
+    end: str = END,
+    tells_actor: bool = False,
+) -> tuple[MemoryNodes, Any]:
+    """Add the memory nodes; return their functions, and the schema through which they see.
+
+    Args:
+        builder: The graph.
+        memory: The memory.
+        before: The node that calls the Actor's model.
+        end: Where a turn goes that memory aborts.
+        tells_actor: Whether that node is told which steps were inspected before it.
+    """
     channel = _find_channel(builder, check_memory(memory))
     _check_node(builder, before)
     is_delta = isinstance(channel, DeltaChannel)
     has_last_step = runner_of(memory).has_last_step
     leave = FINISH if has_last_step else end
-    nodes = MemoryNodes(runner_of(memory), before, leave, writes_always=is_delta)
-    working = memory.working_memory
-    view = _view(
-        memory.messages_key, DeltaMemory if is_delta else PlainMemory, has_working=bool(working)
+    nodes = MemoryNodes(
+        runner_of(memory), before, leave, writes_always=is_delta, tells_actor=tells_actor
     )
+    working = memory.working_memory
+    own = DeltaMemory if is_delta else PlainMemory
+    more = (WORKING_CHANNELS if working else {}) | ({STATED: StatedChannel} if tells_actor else {})
+    view = _view(memory.messages_key, own, more)
     if has_last_step:
         builder.add_node(FINISH, PlainNode(nodes.finish, name=FINISH), input_schema=view)
         builder.add_edge(FINISH, end)
@@ -116,7 +144,7 @@ def add_observational_memory(
     if before in builder.nodes:
         keys = {"om": MemoryRecord, **({SHOWN_KEY: str} if working is not None else {})}
         show_channels(builder, before, keys)
-    return STATUS
+    return nodes, view
 
 
 def _add_work(
@@ -130,7 +158,7 @@ def _add_work(
         builder.add_node(name, nodes.node(kind, name), input_schema=view)
         if kind != "buffer" or nodes.buffering_waits:
             builder.add_edge(name, STATUS)
-        elif not nodes.buffers_beside:
+        elif nodes.buffers_before:
             # Not beside the Actor: a run that ends in a superstep of two nodes leaves LangGraph's
             # `update_state` unable to tell which of them an edit stands for.
             builder.add_edge(name, before)
@@ -165,7 +193,7 @@ def _find_channel(
     return channel
 
 
-def _view(messages_key: str, channel: Any, *, has_working: bool) -> Any:
+def _view(messages_key: str, channel: Any, more: Mapping[str, Any]) -> Any:
     """Make the schema through which the memory nodes see the state, and which brings the channel.
 
     The messages carry no reducer here, so the user's own channel stays; values arrive as a plain
@@ -175,7 +203,6 @@ def _view(messages_key: str, channel: Any, *, has_working: bool) -> Any:
         messages_key: list[AnyMessage],
         "om": channel,
         "remaining_steps": RemainingSteps,
+        **more,
     }
-    if has_working:
-        fields |= WORKING_CHANNELS
     return typed_dict("MemoryNodeState", fields)

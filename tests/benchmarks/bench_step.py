@@ -43,7 +43,9 @@ MAX_DRIFT = 0.2
 MAX_ADOPTION_SECONDS = 0.2
 MAX_TURN_MILLISECONDS = 8.0
 """What memory may add to a turn of four steps, and an archive to that."""
-MAX_PLAIN_BYTES = 1.15
+MAX_PLAIN_BYTES, PLAIN_SIZE = 1.15, 2_000
+"""With plain channels, what an idle turn stores, in those of an agent without memory; from so many
+messages on, as the log is in each checkpoint too."""
 
 
 @dataclass(frozen=True)
@@ -273,7 +275,7 @@ OnDisk = dict[tuple[int, str], dict[str, dict[str, float]]]
 
 def _turns_on_disk(options: Options) -> OnDisk:
     figures: OnDisk = {}
-    for size in (100, options.pick(5_000, 1_000)):
+    for size in (100, PLAIN_SIZE, options.pick(5_000, 1_000)):
         thread = thread_of(size, LONG)
         for channels, kinds, turns in (
             ("delta", ("bare", "memory", "archive"), options.pick(30, 8)),
@@ -289,6 +291,8 @@ def _turns_on_disk(options: Options) -> OnDisk:
 def _disk_budgets(on_disk: OnDisk) -> list[Budget]:
     budgets: list[Budget] = []
     for (size, channels), kinds in on_disk.items():
+        if channels == "plain" and size < PLAIN_SIZE:
+            continue
         if channels == "plain":
             ratio = kinds["memory"]["bytes"] / kinds["bare"]["bytes"]
             name = f"bytes of a turn of 4 steps with plain channels, {size} messages"

@@ -101,7 +101,7 @@ def test_every_executor_remembers_the_same_once_its_work_is_done() -> None:
     assert logs["inline"]
 
 
-@pytest.mark.parametrize("door", ["plain", "agent", "middleware"])
+@pytest.mark.parametrize("door", ["plain", "agent", "agent-plain", "middleware"])
 def test_after_a_pause_a_turn_begins_with_all_that_is_ready(door: str) -> None:
     observation = {"buffer_tokens": 80, "activate_after_idle": "auto"}
     agent = buffered(door, InlineBuffering(), observation=observation, messages=4000)

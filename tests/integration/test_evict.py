@@ -19,6 +19,7 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
 from support.agents import (
     MIDDLEWARE,
+    READY,
     SCHEMAS,
     make_agent,
     on_thread,
@@ -78,7 +79,7 @@ def test_agent_whose_conversation_cannot_be_shortened_says_so_before_it_is_harme
     assert [message.type for message in kept] == ["human"]
 
 
-@pytest.mark.parametrize("door", ["agent", *SCHEMAS, *MIDDLEWARE])
+@pytest.mark.parametrize("door", [*READY, *SCHEMAS, *MIDDLEWARE])
 def test_every_door_can_evict(door: str) -> None:
     agent = make_agent(door, InMemorySaver(), messages=200, archive="sqlite://", evict=True)
     talk(agent.graph, on_thread(), turns(16))
@@ -126,7 +127,7 @@ def evicting_agent(door: str = "agent") -> Any:
     return agent
 
 
-@pytest.mark.parametrize("door", ["agent", *SCHEMAS, *MIDDLEWARE])
+@pytest.mark.parametrize("door", [*READY, *SCHEMAS, *MIDDLEWARE])
 def test_history_that_a_client_sends_again_is_neither_shown_nor_observed_twice(
     door: str, caplog: pytest.LogCaptureFixture
 ) -> None:

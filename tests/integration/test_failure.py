@@ -48,7 +48,7 @@ from support.agents import (
 from support.clock import Clock
 
 CONFIG = on_thread()
-CHANNELS = ("plain", "agent")
+CHANNELS = ("plain", "agent", "agent-plain")
 
 HALF = AIMessage(
     "<observations>\nDate: Mar 2, 2026\n* 🔴 (09:00) User goes to Lisbon</observations>",

@@ -13,11 +13,11 @@ from langgraph_om import ConfigurationError, ObservationalMemory, create_memory_
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
-from support.agents import MIDDLEWARE, make_agent, on_thread, say, talk, turn, turns, values
+from support.agents import MIDDLEWARE, READY, make_agent, on_thread, say, talk, turn, turns, values
 
 LIMITS: dict[str, Any] = {"messages": 300, "log": 200}
 READING = on_thread(om_read_only=True)
-DOORS = ["agent", "plain", *MIDDLEWARE]
+DOORS = [*READY, "plain", *MIDDLEWARE]
 
 
 def calls_of_memory(model: ScriptedChatModel) -> int:

@@ -45,7 +45,7 @@ REQUEST = turn(5, "2,1")
 SECRETS = ("🔴", "🟢", "<observations>", "Date: ")
 """What only the Observer and the Reflector write."""
 
-ACTORS = {"plain": "agent", "agent": "agent", "middleware": "model"}
+ACTORS = {"plain": "agent", "agent": "agent", "agent-plain": "agent", "middleware": "model"}
 """Per door: the node that calls the Actor's model."""
 every_door = pytest.mark.parametrize("door", ACTORS)
 

@@ -214,9 +214,11 @@ SCHEMAS: dict[str, Any] = {
 }
 MIDDLEWARE = {"middleware": None, "middleware-delta": ObservationalMemoryAgentState}
 """Per `create_agent` with memory: the state schema it is given."""
-DOORS = (*SCHEMAS, "agent", *MIDDLEWARE)
+READY = ("agent", "agent-plain")
+"""`create_memory_agent` with delta and with plain channels."""
+DOORS = (*SCHEMAS, *READY, *MIDDLEWARE)
 """Every way to get a graph: the five schemas of a hand-made graph, `create_memory_agent`, and
-`create_agent` with plain and with delta channels."""
+`create_agent`, both with plain and with delta channels."""
 
 
 def wire(
@@ -265,9 +267,14 @@ def make_agent(
     model = model if model is not None else scripted()
     clock = clock if clock is not None else Clock()
     memory = remembering(options.pop("observed_by", model), clock, **options)
-    if door == "agent":
+    if door in READY:
         graph = create_memory_agent(
-            model, [search], memory=memory, prompt=SYSTEM, checkpointer=checkpointer
+            model,
+            [search],
+            memory=memory,
+            prompt=SYSTEM,
+            checkpointer=checkpointer,
+            delta=door == "agent",
         )
     elif door in MIDDLEWARE:
         graph = create_agent(

@@ -26,6 +26,7 @@ from langgraph_om.archive import MessageArchive
 from langgraph_om.testing import ScriptedChatModel
 from support.agents import (
     MIDDLEWARE,
+    READY,
     SCHEMAS,
     SYSTEM,
     Agent,
@@ -112,9 +113,15 @@ def recalling(
     model, clock = scripted(actor=says or forgetful()), Clock()
     memory = remembering(model, clock, **{"retrieval": True, **options})
     saver = saver if saver is not None else InMemorySaver()
-    if door == "agent":
+    if door in READY:
         graph = create_memory_agent(
-            model, [search], memory=memory, prompt=SYSTEM, checkpointer=saver, store=store
+            model,
+            [search],
+            memory=memory,
+            prompt=SYSTEM,
+            checkpointer=saver,
+            store=store,
+            delta=door == "agent",
         )
     elif door in MIDDLEWARE:
         graph = create_agent(

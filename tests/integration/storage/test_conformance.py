@@ -22,6 +22,7 @@ from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
 from langgraph_om.testing import ScriptedChatModel
 from support.agents import (
     MIDDLEWARE,
+    READY,
     SCHEMAS,
     SYSTEM,
     Graph,
@@ -47,7 +48,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "interrupt": {"continuation_hints": False, "cache_seconds": 60.0},
 }
 """Per kind of turn: what its memory is set to beside the usual."""
-DOORS = ("plain", "delta", "agent", "middleware", "middleware-delta")
+DOORS = ("plain", "delta", *READY, "middleware", "middleware-delta")
 
 
 def tools_of(case: str) -> list[Any]:
@@ -67,8 +68,11 @@ def tools_of(case: str) -> list[Any]:
 def build(
     door: str, memory: ObservationalMemory, model: ScriptedChatModel, tools: list[Any], saver: Any
 ) -> Graph:
-    if door == "agent":
-        return create_memory_agent(model, tools, memory=memory, prompt=SYSTEM, checkpointer=saver)
+    if door in READY:
+        is_delta = door == "agent"
+        return create_memory_agent(
+            model, tools, memory=memory, prompt=SYSTEM, checkpointer=saver, delta=is_delta
+        )
     if door in MIDDLEWARE:
         return create_agent(
             model,

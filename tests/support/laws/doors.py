@@ -15,19 +15,24 @@ from typing_extensions import TypedDict
 
 from langgraph_om import ObservationalMemory, add_observational_memory, create_memory_agent
 from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
-from support.agents import MIDDLEWARE, SCHEMAS, SYSTEM, Graph, Saver
+from support.agents import MIDDLEWARE, READY, SCHEMAS, SYSTEM, Graph, Saver
 from support.laws.cast import Actor, look_up
 
-DOORS = ("agent", "plain", "delta", "middleware", "middleware-delta", "step")
-"""`create_memory_agent`, a hand-made graph with plain and with delta channels, `create_agent` with
-both, and `memory.step` in a loop of one's own."""
+DOORS = ("agent", "agent-plain", "plain", "delta", "middleware", "middleware-delta", "step")
+"""`create_memory_agent` with delta and with plain channels, a hand-made graph with plain and with
+delta channels, `create_agent` with both, and `memory.step` in a loop of one's own."""
 
 
 def build(door: str, memory: ObservationalMemory, actor: Actor, saver: Saver) -> Graph:
     """An agent with memory behind one of `DOORS`."""
-    if door == "agent":
+    if door in READY:
         return create_memory_agent(
-            actor, [look_up], memory=memory, prompt=SYSTEM, checkpointer=saver
+            actor,
+            [look_up],
+            memory=memory,
+            prompt=SYSTEM,
+            checkpointer=saver,
+            delta=door == "agent",
         )
     if door in MIDDLEWARE:
         return create_agent(

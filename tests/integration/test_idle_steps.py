@@ -1,0 +1,452 @@
+"""The ready agent in plain channels: an idle step is inspected within the Actor's node."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import tool
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphRecursionError
+from langgraph.graph import END
+from langgraph.store.memory import InMemoryStore
+
+from langgraph_om import InlineBuffering, WorkingMemory, create_memory_agent
+from langgraph_om.integrations.state_graph import PlainMemoryState
+from langgraph_om.testing import ExtractiveObserver
+from support.agents import (
+    SYSTEM,
+    Agent,
+    Graph,
+    Part,
+    actor,
+    bare_agent,
+    make_agent,
+    of_kind,
+    on_thread,
+    outcome,
+    record_of,
+    remembering,
+    say,
+    scripted,
+    talk,
+    turn,
+    turns,
+    uncovered,
+    values,
+    wire,
+)
+from support.clock import Clock
+
+CONFIG = on_thread()
+DUE: dict[str, Any] = {"messages": 300, "log": 200}
+"""Limits with which memory observes and reflects in the turn after `turns(6)`."""
+IDLE: dict[str, Any] = {"messages": 50_000, "log": 50_000}
+OFF = on_thread(om_enabled=False)
+READING = on_thread(om_read_only=True)
+
+both_ways = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+
+
+def plain(saver: BaseCheckpointSaver[Any] | None = None, **options: Any) -> Agent:
+    return make_agent("agent-plain", saver if saver is not None else InMemorySaver(), **options)
+
+
+def failing(*failures: BaseException) -> Callable[[list[BaseMessage]], AIMessage]:
+    """An Actor whose provider fails at the answers to this turn, then works again."""
+    left = iter(failures)
+
+    def answer(messages: list[BaseMessage]) -> AIMessage:
+        if any(message.text.startswith("Now") for message in messages):
+            for failure in left:
+                raise failure
+        return actor(messages)
+
+    return answer
+
+
+NOW = HumanMessage("Now tell me about the trip to Cork, please.", id="now")
+
+
+async def run(
+    agent: Agent, given: Any, *, config: RunnableConfig = CONFIG, is_async: bool = False, **how: Any
+) -> tuple[list[Part], list[dict[str, Any]]]:
+    """Run a turn; return the parts of memory, and what each node has written."""
+    modes: Any = ["custom", "updates"]
+    if is_async:
+        stream = agent.graph.astream(given, config, stream_mode=modes, **how)
+        items = [item async for item in stream]
+    else:
+        items = [*agent.graph.stream(given, config, stream_mode=modes, **how)]
+    parts = [data for mode, data in items if mode == "custom"]
+    return parts, [data for mode, data in items if mode == "updates"]
+
+
+def nodes_of(updates: list[dict[str, Any]]) -> list[str]:
+    return [name for update in updates for name in update]
+
+
+def checkpoints(graph: Graph) -> int:
+    return len([*graph.get_state_history(CONFIG)])
+
+
+def nothing_lost(agent: Agent) -> bool:
+    return uncovered(agent.memory, values(agent.graph, CONFIG)) == []
+
+
+# --- Where nothing is due ------------------------------------------------------------------------
+
+
+@both_ways
+async def test_an_idle_turn_has_no_more_checkpoints_than_without_memory(*, is_async: bool) -> None:
+    bare, agent = bare_agent(InMemorySaver()), plain(**IDLE)
+    talk(bare, CONFIG, turns(2))
+    talk(agent.graph, CONFIG, turns(2))
+    before = [checkpoints(graph) for graph in (bare, agent.graph)]
+    say(bare, CONFIG, turn(2, "2,1,1"))
+    parts, updates = await run(agent, {"messages": [turn(2, "2,1,1")]}, is_async=is_async)
+    bare_grown, grown = (
+        checkpoints(graph) - count for graph, count in zip((bare, agent.graph), before, strict=True)
+    )
+    assert grown == bare_grown
+    assert set(nodes_of(updates)) == {"agent", "tools"}
+    assert [status["stepNumber"] for status in of_kind(parts, "status")] == [0, 1, 2, 3]
+    assert record_of(agent.graph, CONFIG)["turn"] == {"request": "h2", "step": 3}
+
+
+@pytest.mark.parametrize("config", [OFF, READING], ids=["off", "read-only"])
+def test_a_run_in_which_memory_writes_nothing_has_no_step_of_memory(config: Any) -> None:
+    agent = plain(**DUE)
+    talk(agent.graph, CONFIG, turns(6))
+    before = record_of(agent.graph, CONFIG)
+    given = {"messages": [turn(6, "1")]}
+    assert set(nodes_of([*agent.graph.stream(given, config, stream_mode="updates")])) == {
+        "agent",
+        "tools",
+    }
+    assert record_of(agent.graph, CONFIG) == before
+    assert say(agent.graph, CONFIG, turn(7))
+    assert nothing_lost(agent)
+
+
+def test_a_job_that_is_under_way_costs_no_step() -> None:
+    let_go = threading.Event()
+
+    def observe(messages: list[BaseMessage]) -> str:
+        assert let_go.wait(250)
+        return ExtractiveObserver().reply(messages)
+
+    model = scripted(observer=observe)
+    agent = plain(model=model, messages=4000, observation={"buffer_tokens": 80})
+    with agent.memory:
+        parts = talk(agent.graph, CONFIG, turns(2))
+        (start,) = of_kind(parts, "buffering-start")
+        message = HumanMessage("And then?", id="h2")
+        updates = [*agent.graph.stream({"messages": [message]}, CONFIG, stream_mode="updates")]
+        assert nodes_of(updates) == ["agent"]
+        let_go.set()
+        assert agent.memory.flush(250)
+        parts = say(agent.graph, CONFIG, HumanMessage("Thanks.", id="h3"))
+        assert of_kind(parts, "buffering-end")[0]["cycleId"] == start["cycleId"]
+
+
+@pytest.mark.parametrize("scope", ["thread", "resource"])
+def test_working_memory_is_read_in_the_same_step(scope: Any) -> None:
+    model, store = scripted(), InMemoryStore()
+    working = WorkingMemory("# User\n- Name:", scope=scope)
+    memory = remembering(model, Clock(), working_memory=working, **IDLE)
+    graph = create_memory_agent(
+        model, memory=memory, checkpointer=InMemorySaver(), store=store, delta=False
+    )
+    config = on_thread(resource_id="ana")
+    talk(graph, config, turns(2))
+    if scope == "thread":
+        graph.update_state(config, {"working_memory": "# User\n- Name: Ana"}, as_node="agent")
+    else:
+        working.put(store, "ana", "# User\n- Name: Ana")
+    updates = [*graph.stream({"messages": [turn(2)]}, config, stream_mode="updates")]
+    assert nodes_of(updates) == ["agent"]
+    prompt = [call["messages"] for call in model.calls if call["role"] == "actor"][-1]
+    assert any("Name: Ana" in message.text for message in prompt)
+    assert "Name: Ana" in graph.get_state(config).values["om_working"]
+
+
+def test_what_was_observed_in_the_last_turn_is_evicted_without_a_step_of_its_own() -> None:
+    states = []
+    for door in ("agent", "agent-plain"):
+        agent = make_agent(door, InMemorySaver(), archive="sqlite://", evict=True, log=5000)
+        talk(agent.graph, CONFIG, [turn(0, ",".join("1" * 13))])
+        updates = [*agent.graph.stream({"messages": [turn(1)]}, CONFIG, stream_mode="updates")]
+        archive: Any = agent.memory.archive
+        archived = [each.key for each in archive.messages("t", limit=1000)]
+        states.append((outcome(values(agent.graph, CONFIG)), archived))
+    assert nodes_of(updates) == ["agent", "om_finish"]
+    assert [message.type for message in updates[0]["agent"]["messages"]][-2:] == ["remove", "ai"]
+    assert states[0] == states[1]
+
+
+@both_ways
+async def test_a_prompt_that_is_refused_is_asked_again_with_less(*, is_async: bool) -> None:
+    refusal = ContextOverflowError("too long")
+    agent = plain(model=scripted(actor=failing(refusal)), **IDLE)
+    talk(agent.graph, CONFIG, turns(8))
+    parts, updates = await run(agent, {"messages": [NOW]}, is_async=is_async)
+    assert nodes_of(updates) == ["agent"]
+    assert len(of_kind(parts, "view-trimmed")) == 1
+    assert len(of_kind(parts, "status")) == 1
+    first, second = agent.prompts()[-2:]
+    assert len(second) < len(first)
+    assert first[-1].text == second[-1].text == NOW.text
+
+
+# --- Where something is due ----------------------------------------------------------------------
+
+
+@both_ways
+async def test_due_work_is_done_in_the_nodes_and_the_actor_always_answers(
+    *, is_async: bool
+) -> None:
+    agent = plain(**DUE)
+    talk(agent.graph, CONFIG, turns(6))
+    parts, updates = await run(agent, {"messages": [turn(6, "2,1")]}, is_async=is_async)
+    nodes = nodes_of(updates)
+    assert nodes[:4] == ["om_status", "om_observe", "om_status", "om_reflect"]
+    assert nodes[-1] == "agent"
+    answers = [update["agent"]["messages"] for update in updates if "agent" in update]
+    assert [message[-1].type for message in answers] == ["ai"] * 3
+    assert len(of_kind(parts, "status")) == 3
+    usual = make_agent("agent", InMemorySaver(), **DUE)
+    talk(usual.graph, CONFIG, turns(6))
+    assert parts == say(usual.graph, CONFIG, turn(6, "2,1"))
+    assert outcome(values(agent.graph, CONFIG)) == outcome(values(usual.graph, CONFIG))
+
+
+@both_ways
+async def test_a_person_who_grants_each_call_is_asked_once_for_each(*, is_async: bool) -> None:
+    agent = plain(**DUE)
+    talk(agent.graph, CONFIG, turns(6))
+    given: Any = {"messages": [turn(6, "1")]}
+    asked, parts = 0, []
+    while given is not None or agent.graph.get_state(CONFIG).next:
+        told, _ = await run(agent, given, is_async=is_async, interrupt_before=["agent"])
+        given, asked = None, asked + bool(agent.graph.get_state(CONFIG).next)
+        parts += told
+    assert asked == 2
+    assert [status["stepNumber"] for status in of_kind(parts, "status")] == [0, 1]
+    assert nothing_lost(agent)
+
+
+def test_an_aborted_turn_ends_without_the_actor() -> None:
+    observer = [ConnectionError("away")] * 20
+    agent = plain(model=scripted(observer=observer), on_error="abort", **DUE)
+    parts = talk(agent.graph, CONFIG, turns(4))
+    (tripwire,) = of_kind(parts, "tripwire")[:1]
+    assert tripwire["operationType"] == "observation"
+    asked = len(agent.prompts())
+    again = [*agent.graph.stream({"messages": []}, CONFIG, stream_mode=["custom", "updates"])]
+    assert nodes_of([data for mode, data in again if mode == "updates"]) == ["om_status"]
+    assert of_kind([data for mode, data in again if mode == "custom"], "tripwire")
+    assert len(agent.prompts()) == asked
+
+
+@pytest.mark.parametrize("memory_is", [DUE, IDLE], ids=["due", "idle"])
+def test_it_answers_within_as_few_supersteps_as_the_usual_agent(memory_is: dict[str, Any]) -> None:
+    def needs(door: str) -> int:
+        for limit in range(1, 20):
+            agent = make_agent(door, InMemorySaver(), **memory_is)
+            talk(agent.graph, CONFIG, turns(6))
+            with suppress(GraphRecursionError):
+                agent.graph.invoke(
+                    {"messages": [turn(6, "1,1")]}, {**CONFIG, "recursion_limit": limit}
+                )
+                assert nothing_lost(agent)
+                return limit
+        raise AssertionError
+
+    assert needs("agent-plain") < needs("agent")
+
+
+# --- When the Actor's model fails ----------------------------------------------------------------
+
+
+def undisturbed(said: list[HumanMessage], **options: Any) -> Mapping[str, Any]:
+    agent = plain(**options)
+    talk(agent.graph, CONFIG, said)
+    return outcome(values(agent.graph, CONFIG))
+
+
+@both_ways
+@pytest.mark.parametrize("limits", [DUE, IDLE], ids=["due", "idle"])
+async def test_a_run_that_failed_in_the_model_goes_on(
+    limits: dict[str, Any], *, is_async: bool
+) -> None:
+    saver = InMemorySaver()
+    agent = plain(saver, model=scripted(actor=failing(ConnectionError("down"))), **limits)
+    talk(agent.graph, CONFIG, turns(6))
+    with pytest.raises(ConnectionError, match="down"):
+        await run(agent, {"messages": [NOW]}, is_async=is_async)
+    asked = agent.asked("observer") + agent.asked("reflector")
+    again = plain(saver, model=agent.model, **limits)
+    parts, _ = await run(again, None, is_async=is_async)
+    # A step that was stated before it failed is not stated again.
+    assert len(of_kind(parts, "status")) == (limits is IDLE)
+    assert of_kind(parts, "observation-start") == []
+    assert agent.asked("observer") + agent.asked("reflector") == asked
+    assert outcome(values(again.graph, CONFIG)) == undisturbed([*turns(6), NOW], **limits)
+    assert nothing_lost(again)
+
+
+def test_a_message_after_a_run_that_failed_is_answered_and_nothing_is_lost() -> None:
+    agent = plain(model=scripted(actor=failing(ConnectionError("down"))), **DUE)
+    talk(agent.graph, CONFIG, turns(3))
+    with pytest.raises(ConnectionError, match="down"):
+        say(agent.graph, CONFIG, NOW)
+    talk(agent.graph, CONFIG, turns(8, start=4))
+    assert record_of(agent.graph, CONFIG)["log"]
+    assert "now" in [message.id for message in values(agent.graph, CONFIG)["messages"]]
+    assert nothing_lost(agent)
+
+
+def test_a_job_that_began_before_the_model_failed_is_not_begun_again() -> None:
+    model = scripted(actor=failing(ConnectionError("down"), ConnectionError("down")))
+    agent = plain(model=model, messages=4000, observation={"buffer_tokens": 80})
+    with agent.memory:
+        talk(agent.graph, CONFIG, turns(1))
+        with pytest.raises(ConnectionError, match="down"):
+            say(agent.graph, CONFIG, HumanMessage(f"Now: {turn(1).text}", id="now"))
+        assert "observation" in record_of(agent.graph, CONFIG)["pending"]
+        agent.memory.flush()
+        with pytest.raises(ConnectionError, match="down"):
+            agent.graph.invoke(None, CONFIG)
+        agent.graph.invoke(None, CONFIG)
+        assert agent.asked("observer") == 1
+        say(agent.graph, CONFIG, HumanMessage("Thank you.", id="h2"))
+        assert len(record_of(agent.graph, CONFIG)["chunks"]) == 1
+
+
+def test_what_a_person_did_is_told_once_also_where_the_model_fails() -> None:
+    agent = plain(model=scripted(actor=failing(ConnectionError("down"))), **IDLE)
+    talk(agent.graph, CONFIG, turns(2))
+    noted = agent.memory.remember("Ana is allergic to nuts.")
+    agent.graph.update_state(CONFIG, {"om": noted}, as_node="agent")
+    parts: list[Any] = []
+    with pytest.raises(ConnectionError, match="down"):
+        parts.extend(agent.graph.stream({"messages": [NOW]}, CONFIG, stream_mode="custom"))
+    parts += agent.graph.stream(None, CONFIG, stream_mode="custom")
+    parts += say(agent.graph, CONFIG, turn(4))
+    assert len(of_kind(parts, "steering")) == 1
+
+
+@pytest.mark.parametrize("text", ["", "1"], ids=["request", "result"])
+def test_what_comes_in_is_kept_where_a_function_of_the_user_fails(text: str) -> None:
+    """A result of a tool stays too, is answered, and the tool is not called again."""
+    fails = False
+
+    def tell_time(message: BaseMessage) -> None:
+        if fails and message.type == ("tool" if text else "human"):
+            raise ConnectionError
+
+    called: list[str] = []
+
+    @tool
+    def search(query: str) -> str:
+        """Look something up."""
+        called.append(query)
+        return "The museum opens at 10."
+
+    model = scripted()
+    memory = remembering(model, Clock(), message_time=tell_time, **IDLE)
+    graph = create_memory_agent(
+        model, [search], memory=memory, checkpointer=InMemorySaver(), delta=False
+    )
+    talk(graph, CONFIG, turns(2))
+    fails = True
+    with pytest.raises(ConnectionError):
+        say(graph, CONFIG, turn(2, text))
+    fails = False
+    graph.invoke(None if text else {"messages": [turn(3)]}, CONFIG)
+    messages = values(graph, CONFIG)["messages"]
+    assert "h2" in [message.id for message in messages]
+    assert messages[-1].type == "ai"
+    assert len(called) == len(text)
+
+
+# --- From outside --------------------------------------------------------------------------------
+
+
+def test_an_answer_that_a_person_writes_leads_on_as_the_actors_would() -> None:
+    agent = plain(**DUE)
+    talk(agent.graph, CONFIG, turns(6))
+    call = {"name": "search", "args": {"query": "museum"}, "id": "h6.0.0"}
+    written = [turn(6, "1"), AIMessage("", id="h6-calls-0", tool_calls=[call])]
+    agent.graph.update_state(CONFIG, {"messages": written}, as_node="agent")
+    assert agent.graph.get_state(CONFIG).next == ("tools",)
+    parts = [*agent.graph.stream(None, CONFIG, stream_mode="custom")]
+    assert of_kind(parts, "observation-end")
+    assert values(agent.graph, CONFIG)["messages"][-1].id == "h6-answer"
+    assert nothing_lost(agent)
+    done = [HumanMessage("Bye.", id="bye"), AIMessage("Good bye.", id="bye-answer")]
+    agent.graph.update_state(CONFIG, {"messages": done}, as_node="agent")
+    assert agent.graph.get_state(CONFIG).next == ()
+
+
+@pytest.mark.parametrize("as_node", ["__start__", "tools", "om_status", "om_observe"])
+def test_a_message_that_is_written_into_the_state_is_inspected_once(as_node: str) -> None:
+    agent = plain(**DUE)
+    talk(agent.graph, CONFIG, turns(4))
+    agent.graph.update_state(CONFIG, {"messages": [turn(30)]}, as_node=as_node)
+    parts = [*agent.graph.stream(None, CONFIG, stream_mode="custom")]
+    assert [status["stepNumber"] for status in of_kind(parts, "status")] == [0]
+    assert values(agent.graph, CONFIG)["messages"][-1].id == "h30-answer"
+    assert nothing_lost(agent)
+
+
+@pytest.mark.parametrize("stops", [["agent"], ["om_status"], ["om_observe"], ["om_buffer"]])
+def test_a_run_that_the_former_version_began_goes_on(stops: list[str]) -> None:
+    """There, `om_status` was before each call of the Actor, as in a graph that is wired by hand."""
+    options = {
+        **DUE,
+        "observation": {"buffer_tokens": 0.2, "block_after": 1.2},
+        "buffering": InlineBuffering(),
+    }
+    saver, model, clock = InMemorySaver(), scripted(), Clock()
+    former = wire(PlainMemoryState, remembering(model, clock, **options), model)
+    graph = former.compile(checkpointer=saver)
+    talk(graph, CONFIG, turns(2))
+    for number in range(2, 30):
+        say_until(graph, turn(number, "1"), stops)
+        if graph.get_state(CONFIG).next:
+            break
+    paused = graph.get_state(CONFIG)
+    assert set(paused.next) <= {*stops}
+    agent = plain(saver, model=model, clock=clock, **options)
+    agent.graph.invoke(None, CONFIG)
+    talk(agent.graph, CONFIG, turns(6, start=40))
+    assert values(agent.graph, CONFIG)["messages"][-1].id == "h45-answer"
+    assert nothing_lost(agent)
+
+
+def say_until(graph: Graph, message: HumanMessage, stops: list[str]) -> None:
+    graph.invoke({"messages": [message]}, CONFIG, interrupt_before=stops)
+
+
+def test_the_drawing_shows_both_ways() -> None:
+    drawing = plain(**DUE).graph.get_graph()
+    ways = {(edge.source, edge.target) for edge in drawing.edges}
+    assert ways >= {("__start__", "agent"), ("__start__", "om_status"), ("om_status", "agent")}
+    assert ways >= {("tools", "agent"), ("tools", "om_status"), ("agent", END)}
+    assert set(plain(**DUE).graph.get_input_jsonschema()["properties"]) == {"messages"}
+
+
+def test_the_output_has_the_conversation_and_the_memory_alone() -> None:
+    model = scripted()
+    memory = remembering(model, Clock(), **DUE)
+    graph = create_memory_agent(model, memory=memory, prompt=SYSTEM, delta=False)
+    assert set(graph.invoke({"messages": turns(7)}, CONFIG)) == {"messages", "om"}
