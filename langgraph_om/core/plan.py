@@ -27,6 +27,7 @@ they go on meanwhile.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -339,14 +340,19 @@ def _choose_batch(window: Window, *, keep: int, limit: int, max_tokens: int, sto
     is taken in batches of at most `max_tokens`; a larger exchange is a batch of its own. Behind
     `stop` nothing is taken.
     """
-    cuts = [0, *(cut for cut in window.span.cuts if cut <= stop)]
-    removed = [total - window.span.sums[0] for total in window.span.sums]
-    goal = max(
-        (at for at, cut in enumerate(cuts) if window.tokens - removed[cut] >= keep), default=0
-    )
-    if window.tokens - removed[cuts[goal]] >= limit:
-        goal = min(goal + 1, len(cuts) - 1)
-    return _fit_batch(cuts[1 : goal + 1], removed, max_tokens)
+    cuts, sums = window.span.cuts, window.span.sums
+    last = bisect_right(cuts, stop)
+
+    def count_cuts(tokens: int) -> int:
+        """Count the cuts before which there are so many tokens at most; no count is negative."""
+        return bisect_right(cuts, sums[0] + tokens, hi=last, key=sums.__getitem__)
+
+    goal = count_cuts(window.tokens - keep)
+    removed = sums[cuts[goal - 1]] - sums[0] if goal else 0
+    if window.tokens - removed >= limit:
+        goal = min(goal + 1, last)
+    fitting = min(goal, count_cuts(max_tokens))
+    return cuts[max(fitting, 1) - 1] if goal else 0
 
 
 def _fit_batch(cuts: Sequence[int], removed: Sequence[int], max_tokens: int) -> int:
