@@ -34,7 +34,6 @@ from itertools import chain
 from typing import Literal
 
 from langgraph_om.core.config.thresholds import Thresholds
-from langgraph_om.core.content.bound_reasoning import holds_bound_reasoning
 from langgraph_om.core.content.provider import has_provider_changed
 from langgraph_om.core.items.protect import is_protected
 from langgraph_om.core.record.chunks import (
@@ -188,12 +187,10 @@ def is_reasoning_under_way(window: Window) -> bool:
 
     A change of the log would take the reasoning of the whole round away.
     """
-    for entry in reversed(window.entries):
-        if entry.message.type == "human":
-            return False
-        if holds_bound_reasoning(entry.message):
-            return True
-    return False
+    bound = window.span.traits.bound
+    if not bound:
+        return False
+    return all(entry.message.type != "human" for entry in window.entries[bound[-1] :])
 
 
 # --- Failures ------------------------------------------------------------------------------------

@@ -33,10 +33,11 @@ from langgraph_om.core.content.message_keys import (
     ShowId,
     is_instruction,
 )
+from langgraph_om.core.content.speakers import find_others
 from langgraph_om.core.observe.thread_sections import CLOSE, write_opening
 from langgraph_om.core.observe.transcript import format_weekday
 from langgraph_om.core.prompts import fill, load
-from langgraph_om.core.record.record import log_tokens, write_range
+from langgraph_om.core.record.record import Ends, list_ranges, log_tokens, write_ranges
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.core.working.block import write_message
@@ -155,9 +156,10 @@ _INSTRUCTION_TYPES = (SystemMessage, ChatMessage)
 
 def select_instructions(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return the agent's own system messages in a conversation."""
-    # The few types are checked instead of each message: a conversation may be very long.
-    kinds = {kind for kind in set(map(type, messages)) if issubclass(kind, _INSTRUCTION_TYPES)}
-    return [message for message in messages if is_instruction(message)] if kinds else []
+    others = [messages[at] for at in find_others(messages)]
+    if not any(isinstance(message, _INSTRUCTION_TYPES) for message in others):
+        return []
+    return [message for message in others if is_instruction(message)]
 
 
 def _join_system_messages(
@@ -243,10 +245,11 @@ def _build_log_blocks(
     for group, frame in zip(groups, frames, strict=False):
         if frame.strip():  # each section has its own headings
             previous = None
-        text, previous = _render_group(group["text"], today, previous)
         line = _escape_range(group) if guide is not None else ""
         end = "" if show_id is not None else "\n\n"
-        blocks.append(f"{frame}{text}\n{line}{end}" if line else f"{frame}{text}{end}")
+        tail = f"\n{line}{end}" if line else end
+        block, previous = _render_group(frame, group["text"], tail, today, previous)
+        blocks.append(block)
     end = f"{_AS_OF.format(format_weekday(today))}\n</observations>"
     return [*blocks, f"{frames[-1]}\n\n{end}" if frames[-1] else end]
 
@@ -258,20 +261,38 @@ def _select_groups(record: MemoryRecord) -> list[Group]:
 
 def _escape_range(group: Group) -> str:
     """Return the escaped range line of a group; it is not annotated, as ids are not dates."""
-    return escape(write_range(group))
+    return _escape_ranges(list_ranges(group))
 
 
 @lru_cache(maxsize=1024)
-def _render_group(text: str, today: date, previous: date | None) -> tuple[str, date | None]:
-    """Render a group as of a day; cached, because groups never change and every call shows them."""
+def _escape_ranges(ranges: Ends) -> str:
+    return escape(write_ranges(ranges))
+
+
+@lru_cache(maxsize=1024)
+def _render_group(
+    frame: str, text: str, tail: str, today: date, previous: date | None
+) -> tuple[str, date | None]:
+    """Render a group as of a day; cached, because groups never change and every call shows them.
+
+    Args:
+        frame: What stands before it.
+        text: Its text.
+        tail: What stands after it: the line that names its messages, or nothing.
+        today: The day that relative dates are relative to.
+        previous: The day with which the group before it ends.
+
+    Returns:
+        The block, and the day with which the group ends.
+    """
     shown = escape(hide_low_marks(text))
-    for end in _TAG_ENDS:  # the next group may begin with it
-        shown = escape(f"{shown}{end}").removesuffix(end)
+    for tag in _TAG_ENDS:  # the next group may begin with it
+        shown = escape(f"{shown}{tag}").removesuffix(tag)
     shown, last = annotate(shown, today, previous)
     first, _, rest = text.partition("\n")
     if previous is not None and rest and observation_date(first) == previous:
         shown = shown.partition("\n")[2]  # the day goes on, under the heading that it has
-    return shown, last
+    return f"{frame}{shown}{tail}", last
 
 
 def _build_hints(record: Mapping[str, Any]) -> str:

@@ -32,10 +32,11 @@ def holds_bound_reasoning(message: BaseMessage) -> bool:
     """Return whether an answer holds reasoning that is valid behind one prefix alone."""
     if not isinstance(message, AIMessage):
         return False
-    blocks = message.content if isinstance(message.content, list) else []
-    is_signed = any(map(_is_signed, blocks)) or _is_signed_value(
-        message.additional_kwargs.get("thinking")  # ChatBedrock keeps it there
-    )
+    content, thinking = message.content, message.additional_kwargs.get("thinking")
+    if thinking is None and not isinstance(content, list):  # nearly all are text
+        return False
+    blocks = content if isinstance(content, list) else []
+    is_signed = any(map(_is_signed, blocks)) or _is_signed_value(thinking)  # as in ChatBedrock
     return is_signed and _may_be_claude(message)
 
 

@@ -13,9 +13,9 @@ from langchain_core.messages import (
     ChatMessage,
     HumanMessage,
     SystemMessage,
-    ToolMessage,
 )
 
+from langgraph_om.core.content.speakers import SPEAKERS
 from langgraph_om.core.content.text import (
     SURROGATE,
     as_label,
@@ -174,15 +174,12 @@ INSTRUCTION_ROLES: Final = frozenset({"system", "developer"})
 """
 
 
-_SPEAKERS: Final = frozenset({HumanMessage, AIMessage, ToolMessage})
-
-
 def is_conversation(message: BaseMessage) -> bool:
     """Return whether a message was said in the conversation.
 
     Instructions were not, nor was our reminder, nor a request to remove a message.
     """
-    if type(message) in _SPEAKERS and message.id not in _OWN_IDS:  # nearly all are
+    if type(message) in SPEAKERS and message.id not in _OWN_IDS:  # nearly all are
         return True
     return not (message.type == "remove" or is_instruction(message) or is_reminder(message))
 
