@@ -20,8 +20,24 @@ SPEAKERS: Final = frozenset({HumanMessage, AIMessage, ToolMessage})
 _LONG: Final = 400
 """From how many messages on a conversation is remembered; a shorter one is looked at as fast."""
 
+_ANCHOR: Final = 200
+"""Which of its messages it is known by, and let go of with. The first ones may be constants of a
+program, and the last ones are kept with the window."""
+
 _MAX_KNOWN: Final = 16
-"""How many are: those of the turns that are under way, as a rule."""
+"""How many are remembered: those of the turns that are under way, as a rule."""
+
+
+class _Anchor:
+    """A message that is known again without being kept."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, message: Any) -> None:
+        self.ref = weakref.ref(message, partial(_forget, id(message)))
+
+    def __eq__(self, other: object) -> bool:
+        return self.ref() is other
 
 
 class _Anything:
@@ -33,20 +49,8 @@ class _Anything:
         return True
 
 
-class _Last:
-    """The last message of a conversation, known again without being kept."""
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __init__(self, message: Any, first: int) -> None:
-        self.ref = weakref.ref(message, partial(_forget, first))
-
-    def __eq__(self, other: object) -> bool:
-        return self.ref() is other
-
-
 class _Known:
-    """A conversation that was looked at; it is let go of together with its last message.
+    """A conversation that was looked at.
 
     Args:
         messages: All of it.
@@ -54,29 +58,26 @@ class _Known:
     """
 
     def __init__(self, messages: list[Any], others: tuple[int, ...]) -> None:
-        self._messages, self.others = [*messages], others
-        self._messages[-1] = _Last(messages[-1], id(messages[0]))
-
-    def is_last(self, last: weakref.ref[Any]) -> bool:
-        return self._messages[-1].ref is last
+        self.anchor, self.others = _Anchor(messages[_ANCHOR]), others
+        self._messages = [*messages]
+        self._messages[_ANCHOR] = self.anchor
 
     def go_on(self, messages: list[Any]) -> bool:
         """Take in what came since; `False` where a conversation does not begin with the same."""
         size, new = len(self._messages), len(messages) - len(self._messages)
-        if new < 0 or self._messages[-1] != messages[size - 1]:
+        # The comparison is quick for the same objects, and slow for equal ones.
+        if new < 0 or messages[size - 1] is not self._messages[-1]:
             return False
         self._messages += [_Anything()] * new
         if messages[0] is not self._messages[0] or self._messages != messages:
             return False
-        if new:
-            self._messages[size - 1 :] = messages[size - 1 :]
-            self._messages[-1] = _Last(messages[-1], id(messages[0]))
-            self.others += _look(messages[size:], size)
+        self._messages[size:] = messages[size:]
+        self.others += _look(messages[size:], size)
         return True
 
 
 _known: Final[dict[int, _Known]] = {}
-"""By the first message. Whoever uses one takes it out meanwhile, so that it is nobody else's."""
+"""By the anchor. Whoever uses one takes it out meanwhile, so that it is nobody else's."""
 
 
 def find_others(messages: Sequence[Any]) -> Sequence[int]:
@@ -86,16 +87,16 @@ def find_others(messages: Sequence[Any]) -> Sequence[int]:
     """
     if len(messages) < _LONG or not isinstance(messages, list):
         return _look(messages, 0)
-    first = id(messages[0])
-    known = _known.pop(first, None)
+    key = id(messages[_ANCHOR])
+    known = _known.pop(key, None)
     if known is None or not known.go_on(messages):
         others = _look(messages, 0)
-        if not isinstance(messages[-1], BaseMessage):
+        if not isinstance(messages[_ANCHOR], BaseMessage):
             return others
         known = _Known(messages, others)
-    _known[first] = known
-    for key in [*_known.copy()][:-_MAX_KNOWN]:
-        _known.pop(key, None)
+    _known[key] = known
+    for former in [*_known.copy()][:-_MAX_KNOWN]:
+        _known.pop(former, None)
     return known.others
 
 
@@ -106,8 +107,8 @@ def _look(messages: Sequence[Any], start: int) -> tuple[int, ...]:
     return tuple(at for at, each in enumerate(messages, start) if type(each) not in SPEAKERS)
 
 
-def _forget(first: int, last: weakref.ref[Any]) -> None:
-    """Let go of a conversation whose last message nobody has any more."""
-    known = _known.get(first)
-    if known is not None and known.is_last(last):
-        _known.pop(first, None)
+def _forget(key: int, anchor: weakref.ref[Any]) -> None:
+    """Let go of a conversation that nobody has any more."""
+    known = _known.get(key)
+    if known is not None and known.anchor.ref is anchor:
+        _known.pop(key, None)
