@@ -112,6 +112,7 @@ class Span:
             self.entries[count:],
             self.sums[count:],
             counted_in=self.counted_in,
+            view=self.view.restart() if self.view is not None else None,
         )
         rest.is_plain = True
         cuts = vars(self).get("cuts", ())

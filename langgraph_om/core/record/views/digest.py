@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
 Entries = Sequence[tuple[str, Any, str, int]]
@@ -24,7 +25,8 @@ class ViewDigest:
 
     def __init__(self, parts: Sequence[str], lines: Mapping[str, str], dropped: int) -> None:
         self._parts, self._lines, self._dropped = [*parts], dict(lines), dropped
-        self._state = hashlib.blake2b(_encode("\x1f".join(parts)), digest_size=8)
+        self._start = hashlib.blake2b(_encode("\x1f".join(parts)), digest_size=8)
+        self._state = self._start
         self.count = 0
         """How many messages it is of."""
 
@@ -39,13 +41,26 @@ class ViewDigest:
 
     def extend(self, entries: Entries) -> ViewDigest:
         """Return the digest of a view with further messages; this one stays as it is."""
-        longer: ViewDigest = object.__new__(ViewDigest)
-        longer._parts, longer._lines, longer._dropped = self._parts, self._lines, self._dropped
-        longer._state, longer.count = self._state.copy(), self.count + len(entries)
-        lines = self._lines
+        longer, lines = copy(self), self._lines
         text = "".join(f"\x1f{lines.get(key, '')}{key} {digest}" for key, _, digest, _ in entries)
-        longer._state.update(_encode(text))
+        longer.add(text, len(entries))
         return longer
+
+    def restart(self) -> ViewDigest:
+        """Return the digest of a view that begins with the same, and has no messages yet."""
+        other = copy(self)
+        other.clear()
+        return other
+
+    def add(self, text: str, count: int) -> None:
+        """Add messages to a copy; the state that it has is another's still."""
+        self._state = self._state.copy()
+        self._state.update(_encode(text))
+        self.count += count
+
+    def clear(self) -> None:
+        """Leave the messages out of a copy."""
+        self._state, self.count = self._start, 0
 
 
 def _encode(text: str) -> bytes:
