@@ -361,10 +361,11 @@ def _are_others_due(record: MemoryRecord, window: Window) -> bool:
 
 def _is_reflection_due(record: MemoryRecord, window: Window, thresholds: Thresholds) -> bool:
     tokens = log_tokens(record)
-    due = thresholds.block_observations_at(window.tokens)
+    if tokens < max(1, thresholds.block_observations_at(window.tokens)):
+        return False
     if all(map(is_protected, record["log"])) or _is_waived(record, window, "reflection"):
         return False
-    return tokens >= max(1, due) and not _is_backing_off(record, "reflection", tokens)
+    return not _is_backing_off(record, "reflection", tokens)
 
 
 # --- Buffering -----------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ def _choose_day(
 
 def _digest_log(record: MemoryRecord) -> str:
     """Name the log by its groups, whose texts never change but by hand."""
-    return derive_id("log", *(f"{group['id']} {len(group['text'])}" for group in record["log"]))
+    return derive_id("log", *[f"{group['id']} {len(group['text'])}" for group in record["log"]])
 
 
 def _list_parts(
@@ -119,7 +119,12 @@ def _list_parts(
     """List what stands before the window."""
     show_id = settings.show_id if settings.scope == "resource" else None
     parts = render_memory(
-        record, as_of, guide=settings.guide, show_id=show_id, hints=settings.continuation_hints
+        record,
+        as_of,
+        guide=settings.guide,
+        show_id=show_id,
+        hints=settings.continuation_hints,
+        span=shown.span,
     )
     parts.append(choose_reminder(record, shown.dropped))
     parts += [content_digest(message) for message in select_instructions(messages)]

@@ -38,6 +38,8 @@ from langgraph_om.core.observe.thread_sections import CLOSE, write_opening
 from langgraph_om.core.observe.transcript import format_weekday
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.record import Ends, list_ranges, log_tokens, write_ranges
+from langgraph_om.core.record.span import Span
+from langgraph_om.core.record.views.rendered import Rendered
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.core.working.block import write_message
@@ -93,7 +95,9 @@ def assemble(
         messages, unchanged.
     """
     head = _join_system_messages(system, messages)
-    memory = render_memory(record, today, guide=guide, show_id=show_id, hints=hints)
+    memory = render_memory(
+        record, today, guide=guide, show_id=show_id, hints=hints, span=window.span
+    )
     extra = count_extra(record, guide, working) if max_input_tokens is not None else 0
     dropped = count_left_out(window, log_tokens(record), max_input_tokens, extra=extra)
     shown = select_shown(messages, window, dropped)
@@ -194,8 +198,12 @@ def render_memory(
     guide: RecallGuide | None,
     show_id: ShowId | None,
     hints: bool,
+    span: Span | None = None,
 ) -> list[str]:
-    """Render what the system message says of the memory, in pieces; none where there is none."""
+    """Render what the system message says of the memory, in pieces; none where there is none.
+
+    The span of a window keeps the log as it was rendered, which a turn needs in each step.
+    """
     if not record["log"] and not (show_id is not None and record["others"]):
         return [guide.text] if guide is not None and _reaches_others(record, guide) else []
     instructions = [load("actor_instructions")]
@@ -208,7 +216,7 @@ def render_memory(
     if record["log"]:
         blocks = [
             f"{blocks[0]}\n\n<observations>\n",
-            *_build_log_blocks(record, today, guide, show_id),
+            *_build_log_blocks(record, today, guide, show_id, span),
         ]
     if hints and (tags := _build_hints(record)):
         blocks.append(tags)
@@ -233,25 +241,36 @@ def write_others(record: MemoryRecord) -> HumanMessage | None:
 
 
 def _build_log_blocks(
-    record: MemoryRecord, today: date, guide: RecallGuide | None, show_id: ShowId | None
+    record: MemoryRecord,
+    today: date,
+    guide: RecallGuide | None,
+    show_id: ShowId | None,
+    span: Span | None,
 ) -> list[str]:
     """Render the log, one text per group; a text stays the same when the log grows."""
     groups = _select_groups(record)
     frames = [""] * (len(groups) + 1)
     if show_id is not None:
         frames = frame_sections(groups, show_id, current=record["thread_id"])
+    end = "" if show_id is not None else "\n\n"
+    lines = [_escape_range(group) if guide is not None else "" for group in groups]
+    tails = [f"\n{line}{end}" if line else end for line in lines]
+    source = (today, frames, [group["text"] for group in groups], tails)
+    known = span.rendered if span is not None else None
+    if known is not None and known.source == source:
+        return known.blocks
     blocks: list[str] = []
     previous: date | None = None
-    for group, frame in zip(groups, frames, strict=False):
+    for frame, text, tail in zip(*source[1:], strict=False):
         if frame.strip():  # each section has its own headings
             previous = None
-        line = _escape_range(group) if guide is not None else ""
-        end = "" if show_id is not None else "\n\n"
-        tail = f"\n{line}{end}" if line else end
-        block, previous = _render_group(frame, group["text"], tail, today, previous)
+        block, previous = _render_group(frame, text, tail, today, previous)
         blocks.append(block)
     end = f"{_AS_OF.format(format_weekday(today))}\n</observations>"
-    return [*blocks, f"{frames[-1]}\n\n{end}" if frames[-1] else end]
+    blocks.append(f"{frames[-1]}\n\n{end}" if frames[-1] else end)
+    if span is not None:
+        span.rendered = Rendered(source, blocks)
+    return blocks
 
 
 def _select_groups(record: MemoryRecord) -> list[Group]:

@@ -15,6 +15,7 @@ from langgraph_om.core.content.message_keys import Keyed, content_digest, is_con
 from langgraph_om.core.record.cursor import begins_at_first, is_tail_at
 from langgraph_om.core.record.strays import has_strays
 from langgraph_om.core.record.views.digest import ViewDigest
+from langgraph_om.core.record.views.rendered import Rendered
 from langgraph_om.core.record.views.traits import NO_TRAITS, Traits
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import MemoryRecord, TokenCount
@@ -56,6 +57,8 @@ class Span:
     """Counts of a record that are known to be those of all entries."""
     view: ViewDigest | None = None
     """The digest of the view that was made of it last, which the next one goes on from."""
+    rendered: Rendered | None = None
+    """The log as the view shows it."""
 
     @cached_property
     def places(self) -> dict[str, int]:
@@ -112,13 +115,18 @@ class Span:
             self.entries[count:],
             self.sums[count:],
             counted_in=self.counted_in,
-            view=self.view.restart() if self.view is not None else None,
         )
         rest.is_plain = True
+        rest.take_over(self)
         cuts = vars(self).get("cuts", ())
         if count in cuts:  # no exchange goes across
             rest.cuts = [cut - count for cut in cuts if cut > count]
         return rest
+
+    def take_over(self, before: Span) -> None:
+        """Take over what holds with other messages too."""
+        self.view = before.view.restart() if before.view is not None else None
+        self.rendered = before.rendered
 
     def extend(self, entries: Sequence[Entry]) -> Span:
         """Return the span with the messages that came since."""
@@ -134,6 +142,7 @@ class Span:
             [*self.sums[:-1], *sums],
             digests=dict(self.digests),
             view=self.view,
+            rendered=self.rendered,
         )
         whole.is_plain = True
         if "traits" in vars(self):

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langgraph_om.core.content.bound_reasoning import answers_other_view, holds_bound_reasoning
+from langgraph_om.core.content.bound_reasoning import (
+    answers_other_view,
+    holds_bound_reasoning,
+    is_unbound_text,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +37,9 @@ class Traits:
             if type(message) is HumanMessage:  # a check by class takes longer
                 continue
             if isinstance(message, AIMessage):
-                if holds_bound_reasoning(message):
-                    bound.append(at)
-                if answers_other_view(message):
-                    other_view = at
+                if not is_unbound_text(message):
+                    bound += [at] if holds_bound_reasoning(message) else []
+                    other_view = at if answers_other_view(message) else other_view
                 if message.tool_calls:
                     calls.update(str(call["id"]) for call in message.tool_calls)
             elif isinstance(message, ToolMessage) and message.tool_call_id not in calls:
