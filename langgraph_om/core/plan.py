@@ -35,7 +35,6 @@ from itertools import chain
 from typing import Literal
 
 from langgraph_om.core.config.thresholds import Thresholds
-from langgraph_om.core.content.bound_reasoning import holds_bound_reasoning
 from langgraph_om.core.content.provider import has_provider_changed
 from langgraph_om.core.items.protect import is_protected
 from langgraph_om.core.record.chunks import (
@@ -189,12 +188,10 @@ def is_reasoning_under_way(window: Window) -> bool:
 
     A change of the log would take the reasoning of the whole round away.
     """
-    for entry in reversed(window.entries):
-        if entry.message.type == "human":
-            return False
-        if holds_bound_reasoning(entry.message):
-            return True
-    return False
+    bound = window.span.traits.bound
+    if not bound:
+        return False
+    return all(entry.message.type != "human" for entry in window.entries[bound[-1] :])
 
 
 # --- Failures ------------------------------------------------------------------------------------
@@ -370,10 +367,11 @@ def _are_others_due(record: MemoryRecord, window: Window) -> bool:
 
 def _is_reflection_due(record: MemoryRecord, window: Window, thresholds: Thresholds) -> bool:
     tokens = log_tokens(record)
-    due = thresholds.block_observations_at(window.tokens)
+    if tokens < max(1, thresholds.block_observations_at(window.tokens)):
+        return False
     if all(map(is_protected, record["log"])) or _is_waived(record, window, "reflection"):
         return False
-    return tokens >= max(1, due) and not _is_backing_off(record, "reflection", tokens)
+    return not _is_backing_off(record, "reflection", tokens)
 
 
 # --- Buffering -----------------------------------------------------------------------------------

@@ -9,7 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.config import ensure_config, set_config_context
+from langchain_core.runnables.config import (
+    ensure_config,
+    set_config_context,
+    var_child_runnable_config,
+)
 
 
 class PlainNode(Runnable[Any, Any]):
@@ -28,5 +32,7 @@ class PlainNode(Runnable[Any, Any]):
         """Return what the function makes of the state."""
         del options
         # A router is not the first of its node's steps, for which alone LangGraph does this.
+        if config is not None and config is var_child_runnable_config.get():
+            return self._function(input)
         with set_config_context(ensure_config(config)) as context:
             return context.run(self._function, input)

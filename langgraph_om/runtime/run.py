@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig, ensure_config
+from langchain_core.runnables.config import var_child_runnable_config
 from typing_extensions import TypedDict
 
 from langgraph_om.core.config.checks import check_flag
@@ -159,9 +160,17 @@ def _read_said(name: str, configurable: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read_flag(name: str, config: RunnableConfig | None, *, default: bool) -> bool:
     """Return what a run says of a flag."""
-    said = _read_said(name, ensure_config(config).get("configurable", {}))
+    said = _read_said(name, _read_configurable(config))
     flags = {place: check_flag(place, value) for place, value in said.items()}
     return default if (flag := _agree(flags)) is None else flag
+
+
+def _read_configurable(config: RunnableConfig | None) -> Mapping[str, Any]:
+    """Return what a run was configured with; flags are asked for several times in each step."""
+    if config is not None:
+        return ensure_config(config).get("configurable", {})
+    around = var_child_runnable_config.get()
+    return (around and around.get("configurable")) or {}
 
 
 def _agree(said: Mapping[str, ValueT]) -> ValueT | None:

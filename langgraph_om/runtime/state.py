@@ -20,6 +20,7 @@ from langchain_core.messages import (
     convert_to_messages,
 )
 
+from langgraph_om.core.content.speakers import find_others
 from langgraph_om.core.record.record import blank_record, complete_record
 from langgraph_om.core.record.span import Span
 from langgraph_om.core.wire import MemoryRecord
@@ -54,9 +55,8 @@ def conversation_of(state: Any, key: str) -> list[BaseMessage]:
         return []
     if not isinstance(messages, list):
         raise _not_messages(key, messages)
-    # By type, because this is asked in every step about a conversation of any length.
-    kinds = set(map(type, messages))
-    if all(issubclass(kind, BaseMessage) for kind in kinds):
+    # By class, because this is asked in every step about a conversation of any length.
+    if all(isinstance(messages[at], BaseMessage) for at in find_others(messages)):
         return cast("list[BaseMessage]", messages)
     odd = next((m for m in messages if not isinstance(m, BaseMessage | Mapping)), None)
     if odd is not None:

@@ -7,7 +7,6 @@ made behind another head cannot be sent again with reasoning that its provider h
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 
@@ -29,6 +28,7 @@ from langgraph_om.core.events import iso
 from langgraph_om.core.plan import is_reasoning_under_way
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.span import Entry
+from langgraph_om.core.record.views.digest import ViewDigest
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import Head, MemoryRecord
 
@@ -63,20 +63,18 @@ def track_head(
         parts += _list_aside_texts(settings, record, window, working)
     lines = _list_lines(settings, record, window, shown, working)
     is_plain = not (any(parts) or record["cursor"] or lines)
-    digest = hashlib.blake2b("\x1f".join(parts).encode("utf-8", "surrogatepass"), digest_size=8)
     former, seen = record.get("head"), _count_seen(record, shown)
+    before, digest = _digest_view(shown, parts, lines, seen or 0)
     is_same = former is None and is_plain
-    _add_messages(digest, shown.entries[: seen or 0], lines)
     if former is not None and seen is not None:
-        is_same = digest.hexdigest() == former["digest"] and (
+        is_same = before == former["digest"] and (
             is_plain or not _was_answered_elsewhere(shown.entries[seen:])
         )
-    _add_messages(digest, shown.entries[seen or 0 :], lines)
     known = former["after"] if former is not None else None
     return {
         "after": known if is_same else shown.newest,
         "seen": shown.newest,
-        "digest": digest.hexdigest(),
+        "digest": digest,
         "log": log,
         "as_of": as_of.isoformat(),
         "at": iso(now),
@@ -108,7 +106,7 @@ def _choose_day(
 
 def _digest_log(record: MemoryRecord) -> str:
     """Name the log by its groups, whose texts never change but by hand."""
-    return derive_id("log", *(f"{group['id']} {len(group['text'])}" for group in record["log"]))
+    return derive_id("log", *[f"{group['id']} {len(group['text'])}" for group in record["log"]])
 
 
 def _list_parts(
@@ -121,7 +119,12 @@ def _list_parts(
     """List what stands before the window."""
     show_id = settings.show_id if settings.scope == "resource" else None
     parts = render_memory(
-        record, as_of, guide=settings.guide, show_id=show_id, hints=settings.continuation_hints
+        record,
+        as_of,
+        guide=settings.guide,
+        show_id=show_id,
+        hints=settings.continuation_hints,
+        span=shown.span,
     )
     parts.append(choose_reminder(record, shown.dropped))
     parts += [content_digest(message) for message in select_instructions(messages)]
@@ -161,17 +164,20 @@ def _count_seen(record: MemoryRecord, shown: Shown) -> int | None:
         return None
     if former["seen"] is None:
         return 0
-    for at in range(len(shown.entries) - 1, -1, -1):
-        if shown.entries[at].key == former["seen"]:
-            return at + 1
-    return None
+    at = shown.find(former["seen"])
+    return None if at is None else at + 1
 
 
-def _add_messages(
-    digest: hashlib.blake2b, entries: Sequence[Entry], lines: Mapping[str, str]
-) -> None:
-    text = "".join(f"\x1f{lines.get(entry.key, '')}{entry.key} {entry.digest}" for entry in entries)
-    digest.update(text.encode("utf-8", "surrogatepass"))
+def _digest_view(
+    shown: Shown, parts: Sequence[str], lines: Mapping[str, str], seen: int
+) -> tuple[str, str]:
+    """Digest a view up to the messages that the last one had too, and all of it."""
+    known = shown.span.view
+    if known is None or known.count > seen or not known.begins(parts, lines, shown.dropped):
+        known = ViewDigest(parts, lines, shown.dropped)
+    before = known.extend(shown.entries[known.count : seen])
+    shown.span.view = whole = before.extend(shown.entries[seen:])
+    return before.text, whole.text
 
 
 def _was_answered_elsewhere(entries: Sequence[Entry]) -> bool:

@@ -33,10 +33,13 @@ from langgraph_om.core.content.message_keys import (
     ShowId,
     is_instruction,
 )
+from langgraph_om.core.content.speakers import find_others
 from langgraph_om.core.observe.thread_sections import CLOSE, write_opening
 from langgraph_om.core.observe.transcript import format_weekday
 from langgraph_om.core.prompts import fill, load
-from langgraph_om.core.record.record import log_tokens, write_range
+from langgraph_om.core.record.record import Ends, list_ranges, log_tokens, write_ranges
+from langgraph_om.core.record.span import Span
+from langgraph_om.core.record.views.rendered import Rendered
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.core.working.block import write_message
@@ -92,7 +95,9 @@ def assemble(
         messages, unchanged.
     """
     head = _join_system_messages(system, messages)
-    memory = render_memory(record, today, guide=guide, show_id=show_id, hints=hints)
+    memory = render_memory(
+        record, today, guide=guide, show_id=show_id, hints=hints, span=window.span
+    )
     extra = count_extra(record, guide, working) if max_input_tokens is not None else 0
     dropped = count_left_out(window, log_tokens(record), max_input_tokens, extra=extra)
     shown = select_shown(messages, window, dropped)
@@ -155,9 +160,10 @@ _INSTRUCTION_TYPES = (SystemMessage, ChatMessage)
 
 def select_instructions(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return the agent's own system messages in a conversation."""
-    # The few types are checked instead of each message: a conversation may be very long.
-    kinds = {kind for kind in set(map(type, messages)) if issubclass(kind, _INSTRUCTION_TYPES)}
-    return [message for message in messages if is_instruction(message)] if kinds else []
+    others = [messages[at] for at in find_others(messages)]
+    if not any(isinstance(message, _INSTRUCTION_TYPES) for message in others):
+        return []
+    return [message for message in others if is_instruction(message)]
 
 
 def _join_system_messages(
@@ -192,8 +198,12 @@ def render_memory(
     guide: RecallGuide | None,
     show_id: ShowId | None,
     hints: bool,
+    span: Span | None = None,
 ) -> list[str]:
-    """Render what the system message says of the memory, in pieces; none where there is none."""
+    """Render what the system message says of the memory, in pieces; none where there is none.
+
+    The span of a window keeps the log as it was rendered, which a turn needs in each step.
+    """
     if not record["log"] and not (show_id is not None and record["others"]):
         return [guide.text] if guide is not None and _reaches_others(record, guide) else []
     instructions = [load("actor_instructions")]
@@ -206,7 +216,7 @@ def render_memory(
     if record["log"]:
         blocks = [
             f"{blocks[0]}\n\n<observations>\n",
-            *_build_log_blocks(record, today, guide, show_id),
+            *_build_log_blocks(record, today, guide, show_id, span),
         ]
     if hints and (tags := _build_hints(record)):
         blocks.append(tags)
@@ -231,24 +241,36 @@ def write_others(record: MemoryRecord) -> HumanMessage | None:
 
 
 def _build_log_blocks(
-    record: MemoryRecord, today: date, guide: RecallGuide | None, show_id: ShowId | None
+    record: MemoryRecord,
+    today: date,
+    guide: RecallGuide | None,
+    show_id: ShowId | None,
+    span: Span | None,
 ) -> list[str]:
     """Render the log, one text per group; a text stays the same when the log grows."""
     groups = _select_groups(record)
     frames = [""] * (len(groups) + 1)
     if show_id is not None:
         frames = frame_sections(groups, show_id, current=record["thread_id"])
+    end = "" if show_id is not None else "\n\n"
+    lines = [_escape_range(group) if guide is not None else "" for group in groups]
+    tails = [f"\n{line}{end}" if line else end for line in lines]
+    source = (today, frames, [group["text"] for group in groups], tails)
+    known = span.rendered if span is not None else None
+    if known is not None and known.source == source:
+        return known.blocks
     blocks: list[str] = []
     previous: date | None = None
-    for group, frame in zip(groups, frames, strict=False):
+    for frame, text, tail in zip(*source[1:], strict=False):
         if frame.strip():  # each section has its own headings
             previous = None
-        text, previous = _render_group(group["text"], today, previous)
-        line = _escape_range(group) if guide is not None else ""
-        end = "" if show_id is not None else "\n\n"
-        blocks.append(f"{frame}{text}\n{line}{end}" if line else f"{frame}{text}{end}")
+        block, previous = _render_group(frame, text, tail, today, previous)
+        blocks.append(block)
     end = f"{_AS_OF.format(format_weekday(today))}\n</observations>"
-    return [*blocks, f"{frames[-1]}\n\n{end}" if frames[-1] else end]
+    blocks.append(f"{frames[-1]}\n\n{end}" if frames[-1] else end)
+    if span is not None:
+        span.rendered = Rendered(source, blocks)
+    return blocks
 
 
 def _select_groups(record: MemoryRecord) -> list[Group]:
@@ -258,20 +280,38 @@ def _select_groups(record: MemoryRecord) -> list[Group]:
 
 def _escape_range(group: Group) -> str:
     """Return the escaped range line of a group; it is not annotated, as ids are not dates."""
-    return escape(write_range(group))
+    return _escape_ranges(list_ranges(group))
 
 
 @lru_cache(maxsize=1024)
-def _render_group(text: str, today: date, previous: date | None) -> tuple[str, date | None]:
-    """Render a group as of a day; cached, because groups never change and every call shows them."""
+def _escape_ranges(ranges: Ends) -> str:
+    return escape(write_ranges(ranges))
+
+
+@lru_cache(maxsize=1024)
+def _render_group(
+    frame: str, text: str, tail: str, today: date, previous: date | None
+) -> tuple[str, date | None]:
+    """Render a group as of a day; cached, because groups never change and every call shows them.
+
+    Args:
+        frame: What stands before it.
+        text: Its text.
+        tail: What stands after it: the line that names its messages, or nothing.
+        today: The day that relative dates are relative to.
+        previous: The day with which the group before it ends.
+
+    Returns:
+        The block, and the day with which the group ends.
+    """
     shown = escape(hide_low_marks(text))
-    for end in _TAG_ENDS:  # the next group may begin with it
-        shown = escape(f"{shown}{end}").removesuffix(end)
+    for tag in _TAG_ENDS:  # the next group may begin with it
+        shown = escape(f"{shown}{tag}").removesuffix(tag)
     shown, last = annotate(shown, today, previous)
     first, _, rest = text.partition("\n")
     if previous is not None and rest and observation_date(first) == previous:
         shown = shown.partition("\n")[2]  # the day goes on, under the heading that it has
-    return shown, last
+    return f"{frame}{shown}{tail}", last
 
 
 def _build_hints(record: Mapping[str, Any]) -> str:

@@ -6,18 +6,20 @@ No message is changed but for reasoning that a provider would not accept where i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from operator import attrgetter
 from typing import NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from langgraph_om.core.actor.gaps import write_gap_message
-from langgraph_om.core.content.bound_reasoning import (
-    answers_other_view,
-    without_bound_reasoning,
-)
-from langgraph_om.core.record.span import Entry
+from langgraph_om.core.content.bound_reasoning import without_bound_reasoning
+from langgraph_om.core.record.span import Entry, Span
+from langgraph_om.core.record.views.traits import NO_TRAITS
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import MemoryRecord
+
+_get_message = attrgetter("message")
 
 _FIXED_TOKENS = 600
 """A lower bound of what our constant instructions, the reminder and the tags cost."""
@@ -37,11 +39,18 @@ class Shown(NamedTuple):
     """The rest of the window."""
     request: int | None
     """Index of the live request in `entries`; `None` where it is none of them."""
+    span: Span
+    """What is known of the whole window."""
 
     @property
     def newest(self) -> str | None:
         """Key of the newest message; `None` without any."""
         return self.entries[-1].key if self.entries else None
+
+    def find(self, key: str | None) -> int | None:
+        """Return the index of a message in `entries`; `None` where it is none of them."""
+        at = self.span.places.get(key, -1) - self.dropped if key is not None else -1
+        return at if at >= 0 else None
 
 
 def select_shown(messages: Sequence[BaseMessage], window: Window, dropped: int) -> Shown:
@@ -54,10 +63,10 @@ def select_shown(messages: Sequence[BaseMessage], window: Window, dropped: int) 
     """
     entries = window.entries[dropped:]
     request = _find_pinned_request(window, dropped)
-    calls = _find_missing_calls([entry.message for entry in entries], messages)
+    calls = _find_missing_calls(window, dropped, messages)
     lead = [*([request] if request is not None else []), *_strip(calls)]
-    at = next((at for at, entry in enumerate(entries) if entry.key == window.request), None)
-    return Shown(dropped, lead, entries, at)
+    shown = Shown(dropped, lead, entries, None, window.span)
+    return shown._replace(request=shown.find(window.request))
 
 
 def write_messages(
@@ -77,21 +86,25 @@ def write_messages(
         gaps: By key, the lines before user messages that follow a pause.
         with_reasoning: Whether reasoning is shown at all where a provider binds it to its prefix.
     """
-    entries = shown.entries
-    stop = _count_unbound(record, entries) if with_reasoning else len(entries)
+    entries, gaps = shown.entries, gaps or {}
+    stop = _count_unbound(record, shown) if with_reasoning else len(entries)
+    stripped = {at for at in _list_bound(shown) if at < stop}
+    found = [shown.request, *map(shown.find, gaps)]
+    places = {*stripped, *(at for at in found if at is not None)}
     out = [*asides] if shown.request is None else []
     out += shown.lead
-    # Behind the last message beside which something is changed or put, all stay as they are.
-    plain_from = len(entries) if gaps else max(stop, shown.request or 0)
-    for at, entry in enumerate(entries[: plain_from + 1]):
+    begun = 0
+    for at in sorted(places):
+        out += map(_get_message, entries[begun:at])
+        entry, begun = entries[at], at + 1
         if at == shown.request:
             out += asides
-        if gaps and entry.key in gaps:
+        if entry.key in gaps:
             out.append(write_gap_message(gaps[entry.key]))
-        message = without_bound_reasoning(entry.message) if at < stop else entry.message
+        message = without_bound_reasoning(entry.message) if at in stripped else entry.message
         if message is not None:
             out.append(message)
-    out += [entry.message for entry in entries[plain_from + 1 :]]
+    out += map(_get_message, entries[begun:])
     return out
 
 
@@ -141,24 +154,22 @@ def _find_pinned_request(window: Window, dropped: int) -> BaseMessage | None:
 
 
 def _find_missing_calls(
-    shown: Sequence[BaseMessage], messages: Sequence[BaseMessage]
+    window: Window, dropped: int, messages: Sequence[BaseMessage]
 ) -> list[BaseMessage]:
     """Return the calls whose results are shown, but which were observed before those arrived."""
-    called: set[str] = set()
-    missing: set[str] = set()
-    for message in shown:
-        if isinstance(message, AIMessage):
-            if message.tool_calls:
-                called.update(str(call["id"]) for call in message.tool_calls)
-        elif isinstance(message, ToolMessage) and message.tool_call_id not in called:
-            missing.add(message.tool_call_id)
+    traits = window.span.traits
+    if dropped:
+        traits = NO_TRAITS.extend(map(_get_message, window.entries[dropped:]))
+    missing = traits.missing
     if not missing:
         return []
-    present = {id(message) for message in shown}
+    present = {id(entry.message) for entry in window.entries[dropped:]}
     return _collect_exchanges(missing, [m for m in messages if id(m) not in present])
 
 
-def _collect_exchanges(call_ids: set[str], messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def _collect_exchanges(
+    call_ids: AbstractSet[str], messages: Sequence[BaseMessage]
+) -> list[BaseMessage]:
     """Return the newest messages that make these calls, each with its other results."""
     brought: list[BaseMessage] = []
     missing = set(call_ids)
@@ -182,18 +193,20 @@ def _collect_exchanges(call_ids: set[str], messages: Sequence[BaseMessage]) -> l
 # --- Reasoning -----------------------------------------------------------------------------------
 
 
-def _count_unbound(record: MemoryRecord, entries: Sequence[Entry]) -> int:
+def _list_bound(shown: Shown) -> list[int]:
+    """List the messages that hold reasoning which is valid behind one prefix alone."""
+    bound = shown.span.traits.bound
+    return [at - shown.dropped for at in bound if at >= shown.dropped]
+
+
+def _count_unbound(record: MemoryRecord, shown: Shown) -> int:
     """Count the oldest messages that were said behind another head than that of this view."""
     head = record.get("head")
     if head is None:  # of a record that another version wrote
-        return len(entries) if record["log"] else 0
-    after, stop = head["after"], 0
-    for at in range(len(entries) - 1, -1, -1):
-        entry = entries[at]
-        if entry.key == after or answers_other_view(entry.message):
-            stop = at + 1
-            break
-    return stop
+        return len(shown.entries) if record["log"] else 0
+    after = shown.find(head["after"])
+    other_view = shown.span.traits.other_view - shown.dropped
+    return max(-1 if after is None else after, other_view, -1) + 1
 
 
 def _strip(messages: Iterable[BaseMessage]) -> Iterator[BaseMessage]:

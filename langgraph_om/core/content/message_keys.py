@@ -13,9 +13,9 @@ from langchain_core.messages import (
     ChatMessage,
     HumanMessage,
     SystemMessage,
-    ToolMessage,
 )
 
+from langgraph_om.core.content.speakers import SPEAKERS
 from langgraph_om.core.content.text import (
     SURROGATE,
     as_label,
@@ -64,6 +64,16 @@ _PLAIN_HEADS: Final[Mapping[type[BaseMessage], bytes]] = {
 
 
 def _digest_head(fields: Mapping[str, Any]) -> bytes:
+    if fields.get("type") == "tool" and _is_plain(fields):
+        call_id, status = fields.get("tool_call_id"), fields.get("status")
+        if (
+            isinstance(call_id, str)
+            and call_id
+            and isinstance(status, str)
+            and "role" not in fields
+        ):
+            ids = f"{_quote(call_id)},{_quote(status)}"
+            return f'["tool",[],[],{ids},null,null,null]'.encode("ascii")
     # A streamed message and its whole form read alike.
     kind = _WHOLE_TYPES.get(str(fields.get("type")), fields.get("type"))
     extras = as_mapping(fields.get("additional_kwargs"))
@@ -93,6 +103,8 @@ def _call_identities(calls: object) -> list[Any]:
     ]
 
 
+_quote = json.encoder.encode_basestring_ascii
+
 _write_canonical = json.JSONEncoder(separators=(",", ":"), sort_keys=True, default=str).encode
 
 
@@ -116,7 +128,7 @@ def _utf8(text: str) -> bytes:
 
 def derive_id(prefix: str, *parts: object) -> str:
     """Name something by its content, so that repeating the work repeats the name."""
-    text = "".join(f"{part}\x1f" for part in parts)
+    text = "".join([f"{part}\x1f" for part in parts])
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8)
     return f"{prefix}-{digest.hexdigest()}"
 
@@ -178,15 +190,12 @@ INSTRUCTION_ROLES: Final = frozenset({"system", "developer"})
 """
 
 
-_SPEAKERS: Final = frozenset({HumanMessage, AIMessage, ToolMessage})
-
-
 def is_conversation(message: BaseMessage) -> bool:
     """Return whether a message was said in the conversation.
 
     Instructions were not, nor was our reminder, nor a request to remove a message.
     """
-    if type(message) in _SPEAKERS and message.id not in _OWN_IDS:  # nearly all are
+    if type(message) in SPEAKERS and message.id not in _OWN_IDS:  # nearly all are
         return True
     return not (message.type == "remove" or is_instruction(message) or is_reminder(message))
 

@@ -6,6 +6,7 @@ Nothing here changes a record; `fold` does.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final, cast
 
 from langgraph_om.core.content.text import show_key
@@ -67,9 +68,12 @@ LATER_KEYS = frozenset(
 RECORD_KEYS = _FIRST_KEYS | LATER_KEYS
 
 
+_get_tokens = itemgetter("tokens")
+
+
 def log_tokens(record: MemoryRecord) -> int:
     """Count the tokens of the observation log."""
-    return sum(group["tokens"] for group in record["log"])
+    return sum(map(_get_tokens, record["log"]))
 
 
 def count_failures(record: MemoryRecord, operation: Operation) -> int:
@@ -105,7 +109,7 @@ def complete_record(value: object) -> MemoryRecord:
         msg = f"`om` is {type(value).__name__}; it must be a memory record (a mapping) or absent"
         raise ConfigurationError(msg)
     value = upgrade_record(value)
-    unknown = sorted(set(map(str, value)) - RECORD_KEYS)
+    unknown = value.keys() - RECORD_KEYS and sorted(set(map(str, value)) - RECORD_KEYS)
     if unknown:
         msg = f"`om` has the key {unknown[0]!r}, which is no key of a memory record"
         raise ConfigurationError(msg)
@@ -145,14 +149,25 @@ MAX_SHOWN_RANGES: Final = 5
 """Of one group; with more, the line would soon be longer than the text above it."""
 
 
-def write_range(group: Group) -> str:
-    """Return the line that names the messages of a group; empty when it has no ranges.
+Ends = tuple[tuple[str, ...], ...]
+"""The first and the last message of each range."""
 
-    Those come first from which items were joined into it.
+
+def list_ranges(group: Group) -> Ends:
+    """Return the ranges of a group; those come first from which items were joined into it."""
+    return tuple(map(tuple, (*group.get("sources", ()), *group["ranges"])))
+
+
+def write_range(group: Group) -> str:
+    """Return the line that names the messages of a group; empty when it has no ranges."""
+    return write_ranges(list_ranges(group))
+
+
+def write_ranges(ranges: Ends) -> str:
+    """Return the line that names the messages of these ranges; empty without any.
 
     Of many ranges, neighbours are shown as one; any id in the line is a place to read from.
     """
-    ranges = [*group.get("sources", []), *group["ranges"]]
     size = len(ranges)
     parts = min(size, MAX_SHOWN_RANGES)
     runs = (ranges[size * at // parts : size * (at + 1) // parts] for at in range(parts))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
-from operator import attrgetter, is_
+from operator import attrgetter
 from typing import NamedTuple, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -14,6 +14,9 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph_om.core.content.message_keys import Keyed, content_digest, is_conversation, key_of
 from langgraph_om.core.record.cursor import begins_at_first, is_tail_at
 from langgraph_om.core.record.strays import has_strays
+from langgraph_om.core.record.views.digest import ViewDigest
+from langgraph_om.core.record.views.rendered import Rendered
+from langgraph_om.core.record.views.traits import NO_TRAITS, Traits
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import MemoryRecord, TokenCount
 
@@ -52,6 +55,10 @@ class Span:
     """Those of runs of entries that were asked for."""
     counted_in: Mapping[str, TokenCount] | None = None
     """Counts of a record that are known to be those of all entries."""
+    view: ViewDigest | None = None
+    """The digest of the view that was made of it last, which the next one goes on from."""
+    rendered: Rendered | None = None
+    """The log as the view shows it."""
 
     @cached_property
     def places(self) -> dict[str, int]:
@@ -62,6 +69,11 @@ class Span:
     def cuts(self) -> list[int]:
         """Where the window may be cut."""
         return find_safe_cuts(self.entries)
+
+    @cached_property
+    def traits(self) -> Traits:
+        """What a view depends on beside the texts."""
+        return NO_TRAITS.extend(entry.message for entry in self.entries)
 
     @cached_property
     def is_plain(self) -> bool:
@@ -75,11 +87,18 @@ class Span:
             return True
         return all(counts.get(key) == [digest, tokens] for key, _, digest, tokens in self.entries)
 
-    def is_unchanged(self, messages: Sequence[BaseMessage]) -> bool:
+    def holds(self, messages: list[BaseMessage]) -> bool:
+        """Return whether these are its messages, whatever was changed in them."""
+        if not messages or not self.messages:
+            return len(messages) == len(self.messages)
+        # The comparison is quick for the same objects, and slow for equal ones.
+        is_likely = messages[0] is self.messages[0] and messages[-1] is self.messages[-1]
+        return is_likely and messages == self.messages
+
+    def is_unchanged(self, messages: list[BaseMessage]) -> bool:
         """Return whether these are its messages still, of which none was changed in place."""
         return (
-            len(messages) == len(self.messages)
-            and all(map(is_, messages, self.messages))
+            self.holds(messages)
             and [*map(_get_id, messages)] == self.names
             and [*map(_get_content, messages)] == self.contents
         )
@@ -98,10 +117,16 @@ class Span:
             counted_in=self.counted_in,
         )
         rest.is_plain = True
+        rest.take_over(self)
         cuts = vars(self).get("cuts", ())
         if count in cuts:  # no exchange goes across
             rest.cuts = [cut - count for cut in cuts if cut > count]
         return rest
+
+    def take_over(self, before: Span) -> None:
+        """Take over what holds with other messages too."""
+        self.view = before.view.restart() if before.view is not None else None
+        self.rendered = before.rendered
 
     def extend(self, entries: Sequence[Entry]) -> Span:
         """Return the span with the messages that came since."""
@@ -116,8 +141,12 @@ class Span:
             (*self.entries, *entries),
             [*self.sums[:-1], *sums],
             digests=dict(self.digests),
+            view=self.view,
+            rendered=self.rendered,
         )
         whole.is_plain = True
+        if "traits" in vars(self):
+            whole.traits = self.traits.extend(entry.message for entry in entries)
         new = range(len(self.entries), len(whole.entries))
         whole.places = {**self.places, **{whole.entries[at].key: at for at in new}}
         return whole
@@ -202,11 +231,8 @@ def go_on(
     if cursor and not _ends_at(cursor, messages, start):
         return None
     span = before.drop(dropped)
-    seen = messages[start:stop]
-    if is_counted:
-        is_same = len(seen) == len(span.messages) and all(map(is_, seen, span.messages))
-    else:
-        is_same = span.is_unchanged(seen)
+    seen = [*messages[start:stop]]
+    is_same = span.holds(seen) if is_counted else span.is_unchanged(seen)
     return span if is_same and span.is_counted_in(counts) else None
 
 

@@ -158,6 +158,8 @@ def _read_unobserved(
     keyed, start = find_cursor(record, messages)
     strays = select_strays(record, messages, start)
     span = read_span(start, keyed, strays.messages, counts, counter, is_counted=is_counted)
+    if before is not None:
+        span.take_over(before)
     return span, strays, 0
 
 

@@ -40,9 +40,7 @@ def count_new(
         for entry in _select_arrived(record, window, first_look=first_look)
         if not settings.time_of(entry.key, entry.message, {})
     }
-    # The live request is weighed at every call, also when it lies before the window.
-    past = known.keys() - window.span.places.keys() - {window.request}
-    gone = [key for key in known if key in past] if past else []
+    gone = _list_gone(record, window)
     is_same_place = observed == record["observed"]
     if gone or not is_same_place:
         present = {window.request, *window.span.places}
@@ -62,6 +60,16 @@ def count_new(
     if not is_same_place:
         counted["observed"] = observed
     return [counted]
+
+
+def _list_gone(record: MemoryRecord, window: Window) -> list[str]:
+    """List the keys that have a count, and are in the window no more."""
+    known = record["token_cache"]["counts"]
+    if len(known) == window.known:  # these are all of the window
+        return []
+    # The live request is weighed at every call, also when it lies before the window.
+    past = known.keys() - window.span.places.keys() - {window.request}
+    return [key for key in known if key in past] if past else []
 
 
 def _list_counts(settings: Settings, record: MemoryRecord, window: Window) -> dict[str, list[Any]]:

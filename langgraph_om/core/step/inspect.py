@@ -214,7 +214,7 @@ def count_and_collect(
     """
     opening = _open_record(settings, record, identity)
     is_new = not record["id"]
-    record = fold(record, [opening])
+    record = _fold_if_any(record, opening)
     window = open_window(record, messages, settings.counter, before=before)
     observed, overlooked = check_observed(record, messages, window.start)
     looked: MemoryRecord = {**record, "observed": observed}
@@ -223,7 +223,7 @@ def count_and_collect(
     counting = count_new(
         settings, record, messages, window, now, observed=observed, first_look=is_new
     )
-    record = fold(record, [counting])
+    record = _fold_if_any(record, counting)
     window.span.counted_in = select_valid_counts(record, settings.counter.identity)
     done = [
         *drop_stale_buffers(record, window, now),
@@ -231,8 +231,13 @@ def count_and_collect(
     ]
     events = [*opening, *counting, *done]
     words = note_words(settings, record, messages)
-    record = fold(record, [done, words])
+    record = _fold_if_any(record, [*done, *words])
     return Inspection(record, window, PROCEED, [*events, *words], overlooked)
+
+
+def _fold_if_any(record: MemoryRecord, events: Sequence[Event]) -> MemoryRecord:
+    """Fold events; a record that nothing happens to need not be made anew."""
+    return fold(record, [events]) if events else record
 
 
 def _choose(settings: Settings, seen: Inspection, now: datetime, *, must_proceed: bool) -> Decision:

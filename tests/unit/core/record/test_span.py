@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -15,14 +17,19 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+from langgraph_om.core.actor.gaps import find_gaps
+from langgraph_om.core.actor.head import track_head
+from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.config.settings import Identity
+from langgraph_om.core.content.bound_reasoning import mark_other_view
 from langgraph_om.core.record.chunks import digest_entries, digest_run
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.span import Span, find_safe_cuts
-from langgraph_om.core.record.window import open_window
+from langgraph_om.core.record.views.traits import NO_TRAITS
+from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.inspect import Inspection, count_and_collect
-from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.core.wire import Head, MemoryRecord
 from langgraph_om.runtime.state import MAX_SPANS, Spans
 from support.examples import examples
 from support.flows import NOW, setup
@@ -54,6 +61,24 @@ def observed(record: MemoryRecord, seen: Inspection, stop: int) -> MemoryRecord:
     )
 
 
+class View(NamedTuple):
+    """What the Actor is shown, and the head that is kept of it."""
+
+    head: Head
+    messages: list[BaseMessage]
+
+
+def view(
+    record: MemoryRecord, messages: list[BaseMessage], window: Window, limit: int | None
+) -> View:
+    settings = replace(SETTINGS, max_input_tokens=limit, gap_markers=True)
+    head = track_head(settings, record, messages, window, NOW)
+    gaps = find_gaps(settings, record, window)
+    stepped = fold(record, [{"type": "stepped", "request": None, "step": 0, "head": head}])
+    shown = assemble(stepped, messages, window, today=NOW.date(), max_input_tokens=limit, gaps=gaps)
+    return View(head, shown)
+
+
 class Story:
     """A conversation that goes on, is observed, and is tampered with."""
 
@@ -81,6 +106,19 @@ class Story:
     def say(self) -> None:
         self.messages = [*self.messages, HumanMessage(f"said {self.number}", id=self.key())]
         self.messages = [*self.messages, AIMessage(f"answer {self.number}", id=self.key())]
+
+    def return_late(self) -> None:
+        said = {"created_at": (NOW + timedelta(hours=2 * self.number)).isoformat()}
+        late = HumanMessage("late", id=self.key(), additional_kwargs=said)
+        self.messages = [*self.messages, late]
+
+    def think(self) -> None:
+        blocks = [{"type": "thinking", "thinking": "Hm.", "signature": "s"}, {"text": "x"}]
+        self.messages = [*self.messages, AIMessage(blocks[: self.number % 2 + 1], id=self.key())]
+
+    def try_again(self) -> None:
+        answer = mark_other_view(AIMessage(f"shorter {self.number}", id=self.key()))
+        self.messages = [*self.messages, answer]
 
     def call(self) -> None:
         call_id = self.data.draw(st.sampled_from(["1", "2"]))
@@ -141,7 +179,7 @@ class Story:
 ACTS = st.sampled_from(
     [
         *["say"] * 8,
-        *("call", "call", "result", "result"),
+        *("call", "call", "result", "result", "return_late", "think", "think", "try_again"),
         *("instruct", "rewrite", "change_in_place", "name_in_place", "remove", "insert", "load"),
         *("go_back", "forget_counts", "recount"),
     ]
@@ -162,7 +200,12 @@ def test_a_window_is_the_same_with_what_an_earlier_look_has_read(
         assert (seen.window, seen.events) == (fresh.window, fresh.events)
         assert seen.record == fresh.record
         check_span(seen.window.span)
-        story.former, story.record, span = story.record, seen.record, seen.window.span
+        limit = data.draw(st.sampled_from([None, None, 10, 40]))
+        shown = view(seen.record, story.messages, seen.window, limit)
+        assert shown == view(fresh.record, story.messages, fresh.window, limit)
+        stepped = {"type": "stepped", "request": seen.window.request, "step": 0, "head": shown.head}
+        story.former, span = story.record, seen.window.span
+        story.record = fold(seen.record, [stepped])
         for is_counted in (False, True):
             anew = open_window(story.record, story.messages, Words(), is_counted=is_counted)
             known = open_window(
@@ -255,6 +298,7 @@ def check_span(span: Span) -> None:
     entries = span.entries
     assert span.cuts == find_safe_cuts(entries)
     assert span.places == {entry.key: at for at, entry in enumerate(entries)}
+    assert span.traits == NO_TRAITS.extend(entry.message for entry in entries)
     for (start, stop), digest in span.digests.items():
         assert digest == digest_entries(entries[start:stop])
     for stop in range(len(entries) + 1):
