@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import (
     Connection,
     Engine,
+    Insert,
     Table,
+    Update,
     func,
     select,
 )
@@ -62,6 +64,15 @@ def insert_into(connection: Connection, table: Table) -> sqlite.Insert | postgre
     if connection.dialect.name == "sqlite":
         return sqlite.insert(table)
     return postgresql.insert(table)
+
+
+def execute_many(
+    connection: Connection, statement: Insert | Update, rows: Sequence[Mapping[str, Any]]
+) -> None:
+    """Execute a statement for each row; nothing where there is none."""
+    if rows:
+        # A list of one would be sent as a batch, which takes more of the driver.
+        connection.execute(statement, rows if len(rows) > 1 else rows[0])
 
 
 # --- Beginning -----------------------------------------------------------------------------------

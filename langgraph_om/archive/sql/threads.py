@@ -5,9 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from sqlalchemy import Connection, Select, and_, delete, exists, func, or_, select, update
+from sqlalchemy import (
+    Connection,
+    Select,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    update,
+)
 
 from langgraph_om.archive.protocol import ArchivedThread, Deleted, ThreadEnd
 from langgraph_om.archive.sql.database import Database, insert_into
@@ -30,6 +41,13 @@ from langgraph_om.errors import ConfigurationError
 
 Row: TypeAlias = Any
 """A row of some columns, whose type differs between versions of SQLAlchemy."""
+
+_IS_THREAD: Final = thread_rows.c.id == bindparam("of_thread")
+_READ: Final = select(thread_rows).where(_IS_THREAD)
+_LOCK: Final = _READ.with_for_update(key_share=True)
+_TOUCH: Final = update(thread_rows).where(_IS_THREAD).values(updated=bindparam("to_updated"))
+_NAME: Final = _TOUCH.values(title=bindparam("to_title"))
+"""Statements of each step, built once: to build one takes longer than to run it."""
 
 _CHUNK = 500
 """How many values one statement names; databases have a limit of some thousands."""
@@ -54,9 +72,8 @@ def lock_thread(
     Raises:
         ConfigurationError: When it belongs to another resource.
     """
-    locked = select(thread_rows).where(thread_rows.c.id == thread_id)
-    locked = locked.with_for_update(key_share=True)
-    found = connection.execute(locked).one_or_none()
+    whose = {"of_thread": thread_id}
+    found = connection.execute(_LOCK, whose).one_or_none()
     if found is None:
         new = insert_into(connection, thread_rows).values(
             id=thread_id, resource_id=resource_id, created=now, updated=now, parent=parent
@@ -64,7 +81,7 @@ def lock_thread(
         # Of one that somebody else has just made, an update that changes nothing locks the row.
         same = {"updated": thread_rows.c.updated}
         connection.execute(new.on_conflict_do_update(index_elements=["id"], set_=same))
-        found = connection.execute(locked).one()
+        found = connection.execute(_LOCK, whose).one()
     if resource_id is not None and found.resource_id != resource_id:
         if found.resource_id is not None:
             msg = (
@@ -83,11 +100,16 @@ def lock_thread(
     return found
 
 
-def touch(connection: Connection, locked: Row, now: datetime, **values: Any) -> None:
+def touch(connection: Connection, locked: Row, now: datetime) -> None:
     """Note that something is new in a thread, whose row is locked; time never goes back."""
-    values["updated"] = max(locked.updated, now)
-    is_it = thread_rows.c.id == locked.id
-    connection.execute(update(thread_rows).where(is_it).values(**values))
+    if now > locked.updated:
+        connection.execute(_TOUCH, {"of_thread": locked.id, "to_updated": now})
+
+
+def name_thread(connection: Connection, locked: Row, now: datetime, title: str | None) -> None:
+    """Name a thread, whose row is locked; time never goes back."""
+    values = {"to_updated": max(locked.updated, now), "to_title": title}
+    connection.execute(_NAME, {"of_thread": locked.id, **values})
 
 
 class SQLThreads:
@@ -101,13 +123,12 @@ class SQLThreads:
         with self._database.write("set a title") as connection:
             row = connection.execute(_select_for_update(thread_id)).one_or_none()
             if row is not None and row.title != title:
-                touch(connection, row, now, title=title)
+                name_thread(connection, row, now, title)
 
     def thread(self, thread_id: str) -> ArchivedThread | None:
         """Return a thread."""
         with self._database.read("read a thread") as connection:
-            query = select(thread_rows).where(thread_rows.c.id == thread_id)
-            row = connection.execute(query).one_or_none()
+            row = connection.execute(_READ, {"of_thread": thread_id}).one_or_none()
         return None if row is None else _read_thread(row)
 
     def threads(

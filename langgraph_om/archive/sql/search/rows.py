@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 from langchain_core.messages import BaseMessage, HumanMessage
 from sqlalchemy import Connection, Insert, bindparam, delete, exists, select, update
 
-from langgraph_om.archive.sql.database import insert_into
+from langgraph_om.archive.sql.database import execute_many, insert_into
 from langgraph_om.archive.sql.schema import (
     group_rows,
     message_rows,
@@ -269,10 +269,7 @@ def _build_rows(
 
 def _put_rows(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
     """Keep rows, in the place of those that a message left which came back after it was lost."""
-    if not rows:
-        return
-    # A list of one would be sent as a batch, which takes more of the driver.
-    connection.execute(_build_put(connection), rows if len(rows) > 1 else rows[0])
+    execute_many(connection, _build_put(connection), rows)
 
 
 _PUTS: Final[dict[str, Insert]] = {}
