@@ -15,13 +15,13 @@ from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from langchain_core.messages import BaseMessage
-from sqlalchemy import Connection, Select, bindparam, insert, literal, select, update
+from sqlalchemy import Connection, bindparam, insert, literal, select, update
 
-from langgraph_om.archive.sql.database import execute_many
+from langgraph_om.archive.sql.driver.prepared import Change, Query
 from langgraph_om.archive.sql.schema import message_rows
 from langgraph_om.archive.sql.threads import Row, split_into_chunks
 
-# --- Statements, built once: to build one takes longer than to run it ----------------------------
+# --- Statements ----------------------------------------------------------------------------------
 
 Columns: TypeAlias = Literal["key", "content", "place", "tree"]
 """What is read of messages: their keys, what they say, or where they stand."""
@@ -32,8 +32,9 @@ _OF_KEY: Final = (_OF_THREAD, message_rows.c.key == bindparam("of_key"))
 _POSITION: Final = message_rows.c.position
 
 _PLACE: Final = (message_rows.c.key, message_rows.c.parent, _POSITION, message_rows.c.is_current)
-_LAST: Final = select(*_PLACE).where(*_ON_BRANCH).order_by(_POSITION.desc()).limit(1)
-_NEWEST: Final = _LAST.with_only_columns(_POSITION).correlate(None).scalar_subquery()
+_FROM_END: Final = select(*_PLACE).where(*_ON_BRANCH).order_by(_POSITION.desc()).limit(1)
+_LAST: Final = Query(_FROM_END)
+_NEWEST: Final = _FROM_END.with_only_columns(_POSITION).correlate(None).scalar_subquery()
 """The position of the last message of the current branch."""
 
 _COLUMNS: Final[Mapping[Columns, tuple[Any, ...]]] = {
@@ -51,31 +52,31 @@ _COLUMNS: Final[Mapping[Columns, tuple[Any, ...]]] = {
 
 
 @lru_cache(maxsize=64)
-def _select_some(columns: Columns, size: int) -> Select[Any]:
+def _select_some(columns: Columns, size: int) -> Query:
     """Select the messages of a thread that have one of so many keys."""
     names = (bindparam(f"key_{at}", type_=message_rows.c.key.type) for at in range(size))
-    return select(*_COLUMNS[columns]).where(_OF_THREAD, message_rows.c.key.in_([*names]))
+    return Query(select(*_COLUMNS[columns]).where(_OF_THREAD, message_rows.c.key.in_([*names])))
 
 
-_OFF_BRANCH: Final = select(*_PLACE).where(_OF_THREAD, ~message_rows.c.is_current)
-_BEFORE: Final = (
+_OFF_BRANCH: Final = Query(select(*_PLACE).where(_OF_THREAD, ~message_rows.c.is_current))
+_BEFORE: Final = Query(
     select(message_rows.c.key)
     .where(*_ON_BRANCH, message_rows.c.position < bindparam("base"))
     .order_by(_POSITION)
 )
-_TAKE_OFF: Final = (
+_TAKE_OFF: Final = Change(
     update(message_rows)
     .where(*_ON_BRANCH, message_rows.c.position >= bindparam("base"))
     .values(is_current=False)
 )
-_INSERT: Final = insert(message_rows)
-_MOVE: Final = (
+_INSERT: Final = Change(insert(message_rows))
+_MOVE: Final = Change(
     update(message_rows)
     .where(*_OF_KEY)
     .values({name: bindparam(name) for name in ("position", "parent", "is_current")})
 )
-_DATE: Final = update(message_rows).where(*_OF_KEY).values(written=bindparam("at"))
-_REPLACE: Final = (
+_DATE: Final = Change(update(message_rows).where(*_OF_KEY).values(written=bindparam("at")))
+_REPLACE: Final = Change(
     update(message_rows)
     .where(*_OF_KEY)
     .values(
@@ -110,13 +111,13 @@ def select_by_keys(
         size = 1 << (len(some) - 1).bit_length()
         padded = some + some[-1:] * (size - len(some))
         named = {f"key_{at}": key for at, key in enumerate(padded)}
-        rows += connection.execute(_select_some(columns, size), {"of_thread": thread_id, **named})
+        rows += _select_some(columns, size).fetch(connection, {"of_thread": thread_id, **named})
     return rows
 
 
 def select_last(connection: Connection, thread_id: str) -> Row | None:
     """Return the place of the last message of the current branch."""
-    return connection.execute(_LAST, {"of_thread": thread_id}).one_or_none()
+    return next(iter(_LAST.fetch(connection, {"of_thread": thread_id})), None)
 
 
 class Changes(NamedTuple):
@@ -215,7 +216,7 @@ def _trace_lineage(
         (row,) = select_by_keys(connection, thread_id, [after], "place")
     lineage: list[str] = []
     if not row.is_current:
-        rows = connection.execute(_OFF_BRANCH, {"of_thread": thread_id})
+        rows = _OFF_BRANCH.fetch(connection, {"of_thread": thread_id})
         parents = {each.key: each.parent for each in rows}
         key: str | None = after
         while key is not None and key in parents:
@@ -228,13 +229,13 @@ def _trace_lineage(
 
 
 def _select_branch_before(connection: Connection, thread_id: str, position: int) -> list[str]:
-    found = connection.execute(_BEFORE, {"of_thread": thread_id, "base": position})
-    return list(found.scalars())
+    rows = _BEFORE.fetch(connection, {"of_thread": thread_id, "base": position})
+    return [row.key for row in rows]
 
 
 def _take_off_branch(connection: Connection, thread_id: str, base: int) -> None:
     """Take what stands at or behind a position off the current branch."""
-    connection.execute(_TAKE_OFF, {"of_thread": thread_id, "base": base})
+    _TAKE_OFF.run(connection, [{"of_thread": thread_id, "base": base}])
 
 
 def _insert_messages(
@@ -257,7 +258,7 @@ def _insert_messages(
         }
         for key, place in places.items()
     ]
-    execute_many(connection, _INSERT, rows)
+    _INSERT.run(connection, rows)
 
 
 def _move_messages(
@@ -266,13 +267,13 @@ def _move_messages(
     """Put known messages on the current branch."""
     whose = {"of_thread": thread_id, "is_current": True}
     rows = [{**whose, "of_key": key, **place} for key, place in places.items()]
-    execute_many(connection, _MOVE, rows)
+    _MOVE.run(connection, rows)
 
 
 def _add_times(connection: Connection, thread_id: str, times: Mapping[str, datetime]) -> None:
     """Give known messages the times that they lack."""
     rows = [{"of_thread": thread_id, "of_key": key, "at": at} for key, at in times.items()]
-    execute_many(connection, _DATE, rows)
+    _DATE.run(connection, rows)
 
 
 def _replace_contents(
@@ -289,4 +290,4 @@ def _replace_contents(
         }
         for key, entry in changed.items()
     ]
-    execute_many(connection, _REPLACE, rows)
+    _REPLACE.run(connection, rows)

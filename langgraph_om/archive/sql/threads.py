@@ -22,6 +22,7 @@ from sqlalchemy import (
 
 from langgraph_om.archive.protocol import ArchivedThread, Deleted, ThreadEnd
 from langgraph_om.archive.sql.database import Database, insert_into
+from langgraph_om.archive.sql.driver.prepared import Change, Query
 from langgraph_om.archive.sql.schema import (
     deletion_rows,
     group_rows,
@@ -43,11 +44,12 @@ Row: TypeAlias = Any
 """A row of some columns, whose type differs between versions of SQLAlchemy."""
 
 _IS_THREAD: Final = thread_rows.c.id == bindparam("of_thread")
-_READ: Final = select(thread_rows).where(_IS_THREAD)
-_LOCK: Final = _READ.with_for_update(key_share=True)
-_TOUCH: Final = update(thread_rows).where(_IS_THREAD).values(updated=bindparam("to_updated"))
-_NAME: Final = _TOUCH.values(title=bindparam("to_title"))
-"""Statements of each step, built once: to build one takes longer than to run it."""
+_SELECT: Final = select(thread_rows).where(_IS_THREAD)
+_READ: Final = Query(_SELECT)
+_LOCK: Final = Query(_SELECT.with_for_update(key_share=True))
+_UPDATE: Final = update(thread_rows).where(_IS_THREAD).values(updated=bindparam("to_updated"))
+_TOUCH: Final = Change(_UPDATE)
+_NAME: Final = Change(_UPDATE.values(title=bindparam("to_title")))
 
 _CHUNK = 500
 """How many values one statement names; databases have a limit of some thousands."""
@@ -73,7 +75,7 @@ def lock_thread(
         ConfigurationError: When it belongs to another resource.
     """
     whose = {"of_thread": thread_id}
-    found = connection.execute(_LOCK, whose).one_or_none()
+    found = next(iter(_LOCK.fetch(connection, whose)), None)
     if found is None:
         new = insert_into(connection, thread_rows).values(
             id=thread_id, resource_id=resource_id, created=now, updated=now, parent=parent
@@ -81,7 +83,7 @@ def lock_thread(
         # Of one that somebody else has just made, an update that changes nothing locks the row.
         same = {"updated": thread_rows.c.updated}
         connection.execute(new.on_conflict_do_update(index_elements=["id"], set_=same))
-        found = connection.execute(_LOCK, whose).one()
+        (found,) = _LOCK.fetch(connection, whose)
     if resource_id is not None and found.resource_id != resource_id:
         if found.resource_id is not None:
             msg = (
@@ -103,13 +105,13 @@ def lock_thread(
 def touch(connection: Connection, locked: Row, now: datetime) -> None:
     """Note that something is new in a thread, whose row is locked; time never goes back."""
     if now > locked.updated:
-        connection.execute(_TOUCH, {"of_thread": locked.id, "to_updated": now})
+        _TOUCH.run(connection, [{"of_thread": locked.id, "to_updated": now}])
 
 
 def name_thread(connection: Connection, locked: Row, now: datetime, title: str | None) -> None:
     """Name a thread, whose row is locked; time never goes back."""
     values = {"to_updated": max(locked.updated, now), "to_title": title}
-    connection.execute(_NAME, {"of_thread": locked.id, **values})
+    _NAME.run(connection, [{"of_thread": locked.id, **values}])
 
 
 class SQLThreads:
@@ -128,8 +130,8 @@ class SQLThreads:
     def thread(self, thread_id: str) -> ArchivedThread | None:
         """Return a thread."""
         with self._database.read("read a thread") as connection:
-            row = connection.execute(_READ, {"of_thread": thread_id}).one_or_none()
-        return None if row is None else _read_thread(row)
+            rows = _READ.fetch(connection, {"of_thread": thread_id})
+        return _read_thread(rows[0]) if rows else None
 
     def threads(
         self,
