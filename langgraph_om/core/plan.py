@@ -110,7 +110,7 @@ def plan_the_rest(record: MemoryRecord, window: Window, thresholds: Thresholds) 
         return Decision("activate", "observation", len(ready), "request")
     removed = [total - window.span.sums[0] for total in window.span.sums]
     cuts = [cut for cut in window.span.cuts if cut <= stop]
-    count = _fit_batch(cuts, removed, thresholds.message_tokens)
+    count = _fit_batch(cuts, removed, thresholds.messages_at(log_tokens(record)))
     if window.strays.messages:
         count = min(count, window.strays.run)
     if count:
@@ -136,7 +136,7 @@ def plan_pause(record: MemoryRecord, window: Window, thresholds: Thresholds) -> 
         window,
         count_covered(select_live_chunks(record, window)),
         interval=1,
-        most=thresholds.message_tokens,
+        most=thresholds.messages_at(log_tokens(record)),
         stop=window.count_before_turns(thresholds.keep_turns),
     )
     return Decision("buffer", "observation", end) if end else PROCEED
@@ -325,7 +325,7 @@ def _count_to_observe(record: MemoryRecord, window: Window, thresholds: Threshol
         window,
         keep=thresholds.keep_tokens,
         limit=limit,
-        max_tokens=thresholds.message_tokens,
+        max_tokens=limit,
         stop=window.count_before_turns(thresholds.keep_turns),
     )
     return min(count, window.strays.run) if strays else count
@@ -388,8 +388,8 @@ def _decide_buffering(
         end = find_chunk_end(
             window,
             count_covered(live),
-            interval=thresholds.buffer_tokens or 0,
-            most=thresholds.message_tokens,
+            interval=thresholds.interval_at(log) or 0,
+            most=thresholds.messages_at(log),
             stop=window.count_before_turns(thresholds.keep_turns),
         )
         if end:

@@ -74,7 +74,7 @@ class Given:
     enabled: Flag
     scope: Annotated[Scope, one_of(Scope)]
     token_budget: Annotated[Tokens | None, Hint("a whole number of tokens, 1 or more, or None")]
-    share_token_budget: Flag
+    share_token_budget: Annotated[Flag | None, Hint("True, False or None")]
     retrieval: Annotated[
         bool | InstanceOf[RetrievalConfig] | Mapping[Any, Any],
         Hint("True, False, a RetrievalConfig or a mapping"),

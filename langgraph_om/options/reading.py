@@ -125,11 +125,13 @@ def read_options(**options: Any) -> Options:
 
 def _read_settings(given: Given, retrieval: RetrievalConfig | None, hooks: Hooks) -> Settings:
     """Resolve what a turn and its cycles need to know."""
-    observation = as_config(ObservationConfig, "observation", given.observation)
+    observation = _with_prompt_switch(
+        as_config(ObservationConfig, "observation", given.observation)
+    )
     reflection = as_config(ReflectionConfig, "reflection", given.reflection)
     resolve = partial(
         resolve_thresholds,
-        share_token_budget=given.share_token_budget,
+        share_token_budget=_shares_room(given),
         cache_seconds=float(given.cache_seconds),
     )
     if given.token_budget is not None:
@@ -143,7 +145,7 @@ def _read_settings(given: Given, retrieval: RetrievalConfig | None, hooks: Hooks
         thresholds=resolve(observation, reflection),
         counter=counter,
         timezone=read_zone(given.timezone),
-        observation=_with_prompt_switch(observation),
+        observation=observation,
         reflection=reflection,
         scope=given.scope,
         on_error=given.on_error,
@@ -163,6 +165,13 @@ def _read_settings(given: Given, retrieval: RetrievalConfig | None, hooks: Hooks
         archives=given.archive is not None,
         evicts=given.evict,
     )
+
+
+def _shares_room(given: Given) -> bool:
+    """Return whether log and window share their room: where said so, or else with one budget."""
+    if given.share_token_budget is None:
+        return given.token_budget is not None
+    return given.share_token_budget
 
 
 def _find_observed_form(
@@ -190,7 +199,7 @@ def _choose_models(given: Given, settings: Settings) -> ModelPool:
         given={
             "scope": given.scope == "resource",
             "token_budget": given.token_budget is not None,
-            "share_token_budget": given.share_token_budget,
+            "share_token_budget": given.share_token_budget is True,
             "retrieval": given.retrieval is not False,
             "observation": given.observation is not None,
             "reflection": given.reflection is not None,

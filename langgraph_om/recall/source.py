@@ -168,8 +168,12 @@ def drop_unlike(hits: Sequence[RecallHit]) -> list[RecallHit]:
     return [hit for hit in hits if hit.score >= least]
 
 
+_MEANING_WEIGHT: Final = 0.5
+"""What the ranking by meaning counts beside that by words; see `FUSION` for what was measured."""
+
+
 def join_hits(by_words: Sequence[RecallHit], by_meaning: Sequence[RecallHit]) -> list[RecallHit]:
-    """Join two rankings of the same texts; what both put in front comes first.
+    """Join two rankings of the same texts; what both put in front comes first, then mostly words.
 
     A hit of both has the greater score of the two: each says how well it matches, from 0 to 1.
     """
@@ -179,7 +183,8 @@ def join_hits(by_words: Sequence[RecallHit], by_meaning: Sequence[RecallHit]) ->
         other = known.setdefault(name, hit)
         if hit.score > other.score:
             known[name] = replace(other, score=hit.score)
-    names = fuse([[_name(hit) for hit in hits] for hits in (by_words, by_meaning)])
+    rankings = [[_name(hit) for hit in hits] for hits in (by_words, by_meaning)]
+    names = fuse(rankings, [1.0, _MEANING_WEIGHT])
     return [known[name] for name in names]
 
 

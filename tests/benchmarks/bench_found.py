@@ -1,10 +1,11 @@
 """In how many questions about a conversation a message that answers it is among the first hits.
 
-    python tests/benchmarks/bench_found.py CONVERSATION.json [...]
+    python tests/benchmarks/bench_found.py CONVERSATION.json [...] [--vectors VECTORS.json]
 
 A file holds `messages` (`id`, `role`, `name`, `content`, `created_at`) and `questions` (`question`,
 `evidence`: ids of messages, `category`), such as LoCoMo's, reshaped. By words is the search of an
-archive; by meaning stands a small embedding that is the same everywhere: hashed word pieces.
+archive; by meaning stands a small embedding that is the same everywhere, hashed word pieces, or
+that of a model, if a file maps each text and question to its vector of length 1.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import argparse
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,7 +39,16 @@ NEAR = 20
 THREAD = RecallThread("t")
 
 
-def embed(text: str) -> dict[int, float]:
+Embed = Callable[[str], dict[int, float]]
+
+
+def read_vectors(path: Path) -> Embed:
+    """What a model made of the texts, from a file."""
+    vectors: dict[str, list[float]] = json.loads(path.read_text(encoding="utf-8"))
+    return lambda text: dict(enumerate(vectors[text]))
+
+
+def hash_pieces(text: str) -> dict[int, float]:
     """A vector of length 1 of the pieces of words, each of four characters."""
     counts: Counter[int] = Counter()
     for word in split_words(text):
@@ -55,7 +65,9 @@ def to_message(entry: dict[str, Any]) -> BaseMessage:
     return kind(entry["content"], id=entry["id"])
 
 
-def read_rankings(path: Path) -> tuple[list[dict[str, Any]], list[tuple[list[str], ...]]]:
+def read_rankings(
+    path: Path, embed: Embed
+) -> tuple[list[dict[str, Any]], list[tuple[list[str], ...]]]:
     """The questions of a file, and per question what is found by words, by meaning and by both."""
     data = json.loads(path.read_text(encoding="utf-8"))
     rows = [(entry["id"], to_message(entry), True) for entry in data["messages"]]
@@ -67,16 +79,19 @@ def read_rankings(path: Path) -> tuple[list[dict[str, Any]], list[tuple[list[str
     questions = [each for each in data["questions"] if each["evidence"]]
     with closing(SQLAlchemyArchive("sqlite://")) as archive:
         archive.append("t", "r", rows, after=None, now=datetime.now(UTC), times=times)
-        return questions, [_rank(archive, each["question"], vectors) for each in questions]
+        asked = [(each["question"], embed(each["question"])) for each in questions]
+        return questions, [_rank(archive, *each, vectors) for each in asked]
 
 
 def _rank(
-    archive: SQLAlchemyArchive, question: str, vectors: dict[str, dict[int, float]]
+    archive: SQLAlchemyArchive,
+    question: str,
+    asked: dict[int, float],
+    vectors: dict[str, dict[int, float]],
 ) -> tuple[list[str], ...]:
     by_words = [
         to_hit(hit.found, THREAD) for hit in archive.search(question, thread_id="t", limit=NEAR)
     ]
-    asked = embed(question)
     likeness = {
         key: sum(weight * vector.get(place, 0.0) for place, weight in asked.items())
         for key, vector in vectors.items()
@@ -92,9 +107,12 @@ def _rank(
 def main() -> None:
     parser = argparse.ArgumentParser(description="How often the search finds what answers.")
     parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--vectors", type=Path, help="vectors of a model, by text")
+    given = parser.parse_args()
+    embed = hash_pieces if given.vectors is None else read_vectors(given.vectors)
     found: dict[str, list[Sequence[bool]]] = {}
-    for path in parser.parse_args().files:
-        questions, rankings = read_rankings(path)
+    for path in given.files:
+        questions, rankings = read_rankings(path, embed)
         for question, ranked in zip(questions, rankings, strict=True):
             evidence = set(question["evidence"])
             hits = [bool(evidence & set(keys)) for keys in ranked]

@@ -85,7 +85,7 @@ def annotate(text: str, today: date, previous: date | None = None) -> tuple[str,
             continue
         day = observation_date(line)
         if day is None:
-            lines.append(_annotate_marks(line, today))
+            lines.append(_annotate_marks(line, today, said=previous))
             continue
         gap = write_gap(previous, day) if previous else None
         if gap:
@@ -152,8 +152,14 @@ def track_fence(line: str, fence: int) -> int:
     return 0 if ticks >= fence and not info else fence
 
 
-def _annotate_marks(line: str, today: date) -> str:
-    """Return the line with relative time in each mark that has a date."""
+def _annotate_marks(line: str, today: date, *, said: date | None) -> str:
+    """Return the line with relative time in each mark that has a date.
+
+    Args:
+        line: A line of the log.
+        today: The current day.
+        said: The day that it stands under; a date before it is no plan's, whatever the words.
+    """
     pieces: list[str] = []
     done = 0
     for mark in _MARK.finditer(line):
@@ -161,7 +167,8 @@ def _annotate_marks(line: str, today: date) -> str:
         if not phrase:
             continue
         end = mark.start(1) + len(mark[1].rstrip())
-        past_plan = phrase.last < today and _states_plan(line[done : mark.start()])
+        was_ahead = said is None or phrase.last >= said
+        past_plan = was_ahead and phrase.last < today and _states_plan(line[done : mark.start()])
         note = f" - {_describe_phrase(phrase, today)}" + ", likely done by now" * past_plan
         pieces += [line[done:end], note, line[end : mark.end()]]
         done = mark.end()

@@ -1,4 +1,4 @@
-"""One budget for window and log: the thresholds with which both stay under it together."""
+"""One budget for window and log: what both stay under together, with what is asked for it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,17 @@ tenth of room is enough, and what is more would stay empty.
 _LEAST = 10
 """Fewer tokens are no threshold to work with."""
 USUAL_INTERVAL = 1_500
-"""Tokens of messages worth a question of their own, whose rules are about twice as many."""
+"""Tokens of messages worth a question of their own, whose rules are about as many."""
+LOG_START = 0.9
+"""The part of a budget's log at which its reflection begins.
+
+A small log reaches its limit some turns later; each reflection reads all of it once more.
+"""
+SMALL_WINDOW = 3_000
+"""A window of fewer tokens is observed by the shorter rules, unless `observation.prompt` is given.
+
+The full ones are 2600 tokens, and would be most of what the Observer reads.
+"""
 
 Resolve = Callable[[ObservationConfig, ReflectionConfig], Thresholds]
 """Resolves thresholds from both configs."""
@@ -39,8 +49,9 @@ def split_budget(
 
     What counts is where a turn waits, `block_after` with buffering: until then, window and log
     grow beyond their thresholds. A threshold that is given stays, and the other one gets the rest;
-    a `block_after` in tokens gives the threshold that stands beside it. Of a small window,
-    three quarters or 1500 tokens are observed at a time, unless `buffer_tokens` says otherwise.
+    a `block_after` in tokens gives the threshold that stands beside it. What a small window costs
+    is kept low where nothing else is said: three quarters of it, or 1500 tokens, are observed at a
+    time, by the shorter rules, and reflection begins late.
 
     Args:
         budget: Tokens of window and log together.
@@ -60,6 +71,8 @@ def split_budget(
     found = resolve(observation, reflection)
     if found.buffer_tokens is not None and reflection.block_after is None:
         reflection = replace(reflection, block_after=LOG_BLOCK_AFTER)
+        if is_default(reflection.buffer_activation):
+            reflection = replace(reflection, buffer_activation=LOG_START)
         found = resolve(observation, reflection)
     log_room = round(budget * LOG_PART)
     if not is_default(observation.message_tokens):
@@ -75,6 +88,8 @@ def split_budget(
         _refuse_too_little(budget, "reflection.observation_tokens", log)
         reflection = replace(reflection, observation_tokens=log)
     observation = _widen_interval(observation, resolve(observation, reflection))
+    if is_default(observation.prompt) and observation.message_tokens < SMALL_WINDOW:
+        observation = replace(observation, prompt="condensed")
     _refuse_too_much(budget, resolve(observation, reflection))
     return observation, reflection
 
@@ -86,7 +101,8 @@ def _widen_interval(observation: ObservationConfig, found: Thresholds) -> Observ
     interval = max(found.buffer_tokens, min(USUAL_INTERVAL, found.message_tokens * 3 // 4))
     if interval == found.buffer_tokens:
         return observation
-    return replace(observation, buffer_tokens=interval)
+    # A part of the window, so that it grows with the room that the log leaves.
+    return replace(observation, buffer_tokens=interval / found.message_tokens)
 
 
 def _refuse_too_little(budget: int, option: str, tokens: int) -> None:

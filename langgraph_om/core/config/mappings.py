@@ -93,7 +93,8 @@ class ObservationOptions(TypedDict, total=False):
     """Whether the Observer is shown what is attached to messages: all of it, none, what matches
     MIME patterns such as `["image/*", "application/pdf"]`, or (`"auto"`) what its model takes."""
     prompt: PromptVariant
-    """Which of the Observer's prompts is used."""
+    """Which of the Observer's prompts is used; left out, a `token_budget` with a small window
+    chooses `"condensed"`."""
 
 
 class ReflectionOptions(TypedDict, total=False):

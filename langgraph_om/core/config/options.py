@@ -39,6 +39,7 @@ _MESSAGE_TOKENS: Final = DefaultCount(30_000)
 _OBSERVATION_TOKENS: Final = DefaultCount(40_000)
 _INTERVAL: Final = DefaultNumber(0.2)
 _REFLECTION_START: Final = DefaultNumber(0.5)
+_PROMPT: Final[Any] = DefaultText("default")
 _WIDEST: Final[Any] = DefaultText("resource")
 
 
@@ -123,7 +124,8 @@ class ObservationConfig:
         observe_attachments: Whether the Observer is shown what is attached to messages: all of it,
             none, what matches MIME patterns such as `["image/*", "application/pdf"]`, or (`"auto"`)
             what its model takes.
-        prompt: Which of the Observer's prompts is used.
+        prompt: Which of the Observer's prompts is used; left out, a `token_budget` with a small
+            window chooses `"condensed"`.
     """
 
     model: Any = None
@@ -177,7 +179,7 @@ class ObservationConfig:
             "True, False, 'auto' or a list of MIME patterns such as ['image/*', 'application/pdf']"
         ),
     ] = "auto"
-    prompt: Annotated[PromptVariant, one_of(PromptVariant)] = "default"
+    prompt: Annotated[PromptVariant, one_of(PromptVariant)] = _PROMPT
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,6 +45,8 @@ class Thresholds:
     """The pause, in seconds, after which what was made ahead of need is activated; `None`: none."""
     activate_on_provider_change: bool = False
     """Whether that is done when another provider answers, too."""
+    scales_interval: bool = False
+    """Whether the interval is a part of the window's threshold beside the log as it is."""
 
     def without_buffering(self) -> Thresholds:
         """Return the same limits for a memory that starts nothing in the background."""
@@ -55,6 +57,12 @@ class Thresholds:
         if self.total_tokens is None:
             return self.message_tokens
         return max(self.message_tokens, self.total_tokens - log_tokens)
+
+    def interval_at(self, log_tokens: int) -> int | None:
+        """Tell the growth of the window that starts an observation beside a log of `log_tokens`."""
+        if self.buffer_tokens is None or not self.scales_interval:
+            return self.buffer_tokens
+        return self.buffer_tokens * self.messages_at(log_tokens) // self.message_tokens
 
     @property
     def largest_tokens(self) -> int:
@@ -131,6 +139,7 @@ def resolve_thresholds(
         keep_turns=observation.keep_turns,
         activate_after=_read_pause(observation.activate_after_idle, cache_seconds),
         activate_on_provider_change=observation.activate_on_provider_change,
+        scales_interval=share_token_budget and 0 < observation.buffer_tokens < 1,
     )
 
 

@@ -194,11 +194,12 @@ def _mark_gaps(items: Sequence[_Item], kept: Container[int]) -> str:
             left_out += len(item.lines)
             continue
         if left_out:
-            out.append(f"[{left_out} earlier line{_plural(left_out)} left out]")
+            out.append(_tell_of_gap(left_out))
         out += item.lines
         left_out = 0
-    return "\n".join([*out, f"[{left_out} lines left out]"] if left_out else out)
+    return "\n".join([*out, _tell_of_gap(left_out)] if left_out else out)
 
 
-def _plural(count: int) -> str:
-    return "" if count == 1 else "s"
+def _tell_of_gap(left_out: int) -> str:
+    """Return the line for so many lines, as the Observer's rules name it."""
+    return f"[{left_out} earlier line{'' if left_out == 1 else 's'} left out]"

@@ -44,12 +44,18 @@ _DAY_NAMES: Final = (
 )
 _SHORT_NAMES: Final = frozenset({"sept", "tues", "thur", "thurs"})
 _RELATIVE_DAYS: Final = frozenset({"today", "tomorrow", "tonight", "yesterday"})
-_MONTH: Final = r"(?P<month>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_MONTH: Final = (
+    r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    r"|sep(?:t|tember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)(?![^\W\d_])\.?"
+)
+"""A month and no longer word: "on May 3 Maria left" names no third of March."""
 _MONTH_DAY: Final = re.compile(rf"\b{_MONTH} ?(?P<day>\d{{1,2}})(?!\d)", re.IGNORECASE)
 _DAY_MONTH: Final = re.compile(
-    rf"(?<!\d)(?P<day>\d{{1,2}})(?:st|nd|rd|th)? (?:of )?{_MONTH}\b", re.IGNORECASE
+    rf"(?<!\d)(?P<day>\d{{1,2}})(?:st|nd|rd|th)? (?:of )?{_MONTH}", re.IGNORECASE
 )
-_MONTH_YEAR: Final = re.compile(rf"\b{_MONTH}(?: \d{{1,2}}\b)?,? (?P<day>\d{{4}})\b", re.IGNORECASE)
+_MONTH_YEAR: Final = re.compile(
+    rf"\b{_MONTH}(?: \d{{1,2}}\b(?: ?(?:-|to) ?\d{{1,2}}\b)?)?,? (?P<day>\d{{4}})\b", re.IGNORECASE
+)
 _ENDING: Final = r"(?:st|nd|rd|th)?"
 _YEAR: Final = r"(?:,? (?P<year>\d{4}))?"
 _DAYS: Final = (
@@ -207,7 +213,7 @@ def _find_dates(text: str, words: list[str], lower: list[str]) -> Iterator[str]:
     """Yield months and weekdays, each month with the day or the year that it stands with."""
     for form in (_MONTH_DAY, _DAY_MONTH, _MONTH_YEAR):
         for found in form.finditer(text):
-            yield f"{found['month'].casefold()} {int(found['day'])}"
+            yield f"{found['month'][:3].casefold()} {int(found['day'])}"
     yield from (day for word in words if (day := _name_day(word)) is not None)
     yield from (word for word in lower if word in _RELATIVE_DAYS)
 

@@ -16,8 +16,13 @@ SATURATION: Final = 1.2
 """BM25's k1: how soon a word that comes again says nothing more."""
 LENGTH_SHARE: Final = 0.4
 """BM25's b: how much a long text has to hold more than a short one."""
-FUSION: Final = 60
-"""The constant of reciprocal rank fusion, as in its paper."""
+FUSION: Final = 5
+"""The constant of reciprocal rank fusion (Cormack and others, 2009, who take 60).
+
+Measured: of 495 questions about three long conversations, words alone found an answer to 61 % among
+the first 8 hits, and together with a small embedding model 59 % with 60 and equal weights, 63 %
+with 5 and half a weight for meaning.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +94,15 @@ def rank_texts(query: Sequence[str], texts: Sequence[Sequence[str]]) -> list[flo
     ]
 
 
-def fuse(rankings: Sequence[Sequence[str]]) -> list[str]:
+def fuse(rankings: Sequence[Sequence[str]], weights: Sequence[float]) -> list[str]:
     """Join rankings by reciprocal rank fusion: what several of them put in front comes first.
 
     Args:
         rankings: Names, the best first.
+        weights: How much each ranking counts.
     """
     scores: dict[str, float] = {}
-    for ranking in rankings:
+    for ranking, weight in zip(rankings, weights, strict=True):
         for place, name in enumerate(dict.fromkeys(ranking), start=1):
-            scores[name] = scores.get(name, 0.0) + 1 / (FUSION + place)
+            scores[name] = scores.get(name, 0.0) + weight / (FUSION + place)
     return sorted(scores, key=lambda name: -scores[name])

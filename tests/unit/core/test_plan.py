@@ -226,6 +226,12 @@ def test_a_shared_budget_lends_the_window_what_the_log_leaves(
     assert decide(remembering(log), talk(size), shared)[0] == expected
 
 
+def test_a_shared_budget_is_observed_in_pieces_as_large_as_the_window_may_be() -> None:
+    shared = limits(share_token_budget=True)
+    assert decide(remembering(0), talk(*[500] * 6), shared) == ("observe", 5)
+    assert decide(remembering(1500), talk(*[500] * 6), shared) == ("observe", 3)
+
+
 @pytest.mark.parametrize(
     ("log", "size", "expected"),
     [(2000, 10, "proceed"), (2965, 10, "proceed"), (2966, 10, "reflect"), (2500, 476, "reflect")],

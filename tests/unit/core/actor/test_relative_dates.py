@@ -306,6 +306,12 @@ def test_a_plan_has_passed_when_its_last_day_has(when: str, passed_on: str) -> N
     assert "likely done by now)" in annotate(text, first_day_after)[0]
 
 
+@pytest.mark.parametrize(("said", "is_plan"), [(11, True), (12, True), (13, False)])
+def test_what_had_happened_when_it_was_said_is_no_plan(said: int, *, is_plan: bool) -> None:
+    text = f"Date: Dec {said}, 2025\n* 🔴 moved by the need to give back (meaning Dec 12, 2025)"
+    assert ("likely done" in annotate(text, TODAY)[0]) == is_plan
+
+
 def test_a_plan_belongs_to_the_next_mark_on_its_line() -> None:
     text = (
         "saw it (meaning Dec 1, 2025), will buy (meaning Dec 2, 2025), sold (meaning Dec 3, 2025)"

@@ -54,9 +54,9 @@ def limits(budget: int, observation: Row, reflection: Row, **options: Any) -> Th
         (50, {}, {}, 10, 34),
     ],
 )
-@pytest.mark.parametrize("share", [False, True])
+@pytest.mark.parametrize("share", [None, False, True])
 def test_both_thresholds_follow_from_one_budget(
-    budget: int, observation: Row, reflection: Row, window: int, log: int, *, share: bool
+    budget: int, observation: Row, reflection: Row, window: int, log: int, *, share: bool | None
 ) -> None:
     found = limits(budget, observation, reflection, share_token_budget=share)
     assert (found.message_tokens, found.observation_tokens) == (window, log)
@@ -88,12 +88,57 @@ def test_where_a_turn_waits_is_within_the_budget(budget: int, block_after: float
     assert found.reflect_block_after <= budget * LOG_PART + 1
 
 
-def test_a_shared_budget_lends_room_within_it() -> None:
-    found = limits(8_400, {}, {}, share_token_budget=True)
+def test_one_budget_lends_room_within_it() -> None:
+    found = limits(8_400, {}, {})
     for log in range(0, 6_300, 100):
         assert found.block_messages_at(log) + log <= 8_400
     for window in range(0, 2_100, 100):
         assert found.block_observations_at(window) + window <= 8_400
+
+
+def test_messages_use_what_the_log_leaves_of_one_budget_unless_told_otherwise() -> None:
+    assert limits(8_400, {}, {}).messages_at(1_000) == 1_750 + 5_727 - 1_000
+    assert limits(8_400, {}, {}, share_token_budget=False).messages_at(1_000) == 1_750
+
+
+def test_pieces_are_larger_while_the_log_is_short() -> None:
+    found = limits(7_000, {}, {})
+    assert [found.interval_at(log) for log in (0, 3_000, 6_000)] == [4_670, 2_421, 1_093]
+    given = limits(7_000, {"buffer_tokens": 800}, {})
+    assert [given.interval_at(log) for log in (0, 3_000, 6_000)] == [800, 800, 800]
+
+
+@pytest.mark.parametrize(
+    ("budget", "observation", "prompt"),
+    [
+        (7_000, {}, "condensed"),
+        (70_000, {}, "default"),
+        (7_000, {"prompt": "default"}, "default"),
+        (7_000, {"message_tokens": 4_000}, "default"),
+    ],
+)
+def test_a_small_window_is_observed_by_the_shorter_rules(
+    budget: int, observation: Row, prompt: str
+) -> None:
+    memory: ObservationalMemory = ObservationalMemory(
+        MODEL,
+        token_budget=budget,
+        observation=observation,  # type: ignore[arg-type]
+    )
+    assert runner_of(memory).settings.observation.prompt == prompt
+
+
+def test_the_environment_chooses_the_rules_of_a_small_window_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OM_USE_LEGACY_PROMPT", "1")
+    memory = ObservationalMemory(MODEL, token_budget=7_000)
+    assert runner_of(memory).settings.observation.prompt == "legacy"
+
+
+def test_reflection_begins_later_within_one_budget_unless_told_when() -> None:
+    assert limits(8_400, {}, {}).reflect_buffer_at == round(5_727 * 0.9)
+    assert limits(8_400, {}, {"buffer_activation": 0.4}).reflect_buffer_at == round(5_727 * 0.4)
 
 
 @pytest.mark.parametrize(
@@ -122,10 +167,10 @@ def test_other_settings_that_need_a_threshold_are_checked_against_the_new_one() 
 def test_what_the_observer_reads_follows_too() -> None:
     memory = ObservationalMemory(MODEL, token_budget=8_400)
     assert runner_of(memory).settings.observation == ObservationConfig(
-        message_tokens=1_750, buffer_tokens=1_312
+        message_tokens=1_750, buffer_tokens=1_312 / 1_750, prompt="condensed"
     )
     assert runner_of(memory).settings.reflection == ReflectionConfig(
-        observation_tokens=5_727, block_after=1.1
+        observation_tokens=5_727, block_after=1.1, buffer_activation=0.9
     )
 
 

@@ -37,6 +37,7 @@ DEFAULTS = {
     "keep_turns": 0,
     "activate_after": None,
     "activate_on_provider_change": False,
+    "scales_interval": False,
 }
 
 UNBUFFERED = {
@@ -190,6 +191,26 @@ def test_a_shared_budget_blocks_that_much_later_when_it_is_buffered() -> None:
     )
     assert [limits.block_messages_at(log) for log in (0, 400, 5000)] == [2500, 2100, 1500]
     assert [limits.block_observations_at(window) for window in (0, 5000)] == [2200, 1200]
+
+
+@pytest.mark.parametrize(
+    ("interval", "share", "intervals"),
+    [
+        (0.5, True, (1000, 800, 500)),
+        (500, True, (500, 500, 500)),
+        (0.5, False, (500, 500, 500)),
+        (False, True, (None, None, None)),
+    ],
+)
+def test_an_interval_that_is_a_part_of_the_window_grows_with_it(
+    interval: float, *, share: bool, intervals: tuple[int | None, ...]
+) -> None:
+    limits = thresholds(
+        {"message_tokens": 1000, "buffer_tokens": interval},
+        {"observation_tokens": 1000},
+        share_token_budget=share,
+    )
+    assert tuple(limits.interval_at(log) for log in (0, 400, 5000)) == intervals
 
 
 def test_budgets_that_are_not_shared_do_not_move() -> None:

@@ -77,6 +77,14 @@ def test_the_beginning_holds_still_while_the_log_grows() -> None:
     assert kept >= 30, "most questions begin like the one before"
 
 
+def test_each_gap_is_told_in_the_words_that_the_rules_explain() -> None:
+    items = [*(f"* 🟡 said {at} and on" for at in range(60)), f"* 🟡 {'very ' * 300}long"]
+    text = select_previous([group("a", day_log(0, *items, "* 🔴 short"))], 100, Words())
+    assert re.findall(r"^\[.*", text, re.MULTILINE) == ["[61 earlier lines left out]"]
+    text = select_previous([group("a", day_log(0, "* 🔴 short", *items))], 100, Words())
+    assert text.splitlines()[-1] == "[61 earlier lines left out]"
+
+
 def test_details_are_never_shown_without_their_item() -> None:
     items = [f"* 🟡 asked {at}\n  * -> detail one\n  * -> detail two" for at in range(100)]
     text = select_previous([group("a", day_log(0, *items))], 200, Words())

@@ -158,10 +158,25 @@ def test_what_counts_as_invented(text: str, source: str) -> None:
         ("9–12 of e.g. 12", "9-12 of 12"),
         ("red/blue", "red and blue"),
         ("she said “no way…”", "she said 'no way out'"),
+        ("Feb 3 Maria served meals", "Maria served meals on Feb 3"),
+        ("Apr 2 marathon, May 4 decorated", "marathon on Apr 2; decorated May 4"),
+        ("week of Dec 19, 2022", "Dec 19 to 25, 2022"),
     ],
 )
 def test_what_does_not_count_as_invented(text: str, source: str) -> None:
     assert not find_invented(text, [source])
+
+
+@pytest.mark.parametrize(
+    ("text", "source"),
+    [
+        ("Maria left on 4 March", "Maria left on 3 March"),
+        ("3 Mar", "Feb 3 Maria"),
+        ("Dec 19, 2021", "Dec 19 to 25, 2022"),
+    ],
+)
+def test_a_name_that_begins_like_a_month_hides_no_invented_date(text: str, source: str) -> None:
+    assert find_invented(text, [source])
 
 
 def test_whole_logs_are_checked() -> None:

@@ -31,9 +31,14 @@ def test_a_short_text_is_before_a_long_one_and_more_is_better() -> None:
 
 
 def test_what_two_rankings_put_in_front_comes_first() -> None:
-    assert fuse([["a", "b", "c"], ["d", "b", "e"]])[0] == "b"
-    assert fuse([["a", "a"], []]) == ["a"]
-    assert fuse([]) == []
+    assert fuse([["a", "b", "c"], ["d", "b", "e"]], [1, 1])[0] == "b"
+    assert fuse([["a", "a"], []], [1, 1]) == ["a"]
+    assert fuse([], []) == []
+
+
+def test_a_ranking_of_more_weight_comes_first() -> None:
+    assert fuse([["a", "b"], ["x", "y"]], [1, 0.5]) == ["a", "b", "x", "y"]
+    assert fuse([["a", "b"], ["x", "y"]], [0.5, 1]) == ["x", "y", "a", "b"]
 
 
 CALL = {"name": "lookup", "args": {"city": "Ghent"}, "id": "c1"}
