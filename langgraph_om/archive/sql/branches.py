@@ -11,26 +11,83 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from langchain_core.messages import BaseMessage
 from sqlalchemy import Connection, bindparam, insert, literal, select, update
 
+from langgraph_om.archive.sql.driver.prepared import Change, Query
 from langgraph_om.archive.sql.schema import message_rows
 from langgraph_om.archive.sql.threads import Row, split_into_chunks
 
-_PLACE = (
-    message_rows.c.key,
-    message_rows.c.parent,
-    message_rows.c.position,
-    message_rows.c.is_current,
+# --- Statements ----------------------------------------------------------------------------------
+
+Columns: TypeAlias = Literal["key", "content", "place", "tree"]
+"""What is read of messages: their keys, what they say, or where they stand."""
+
+_OF_THREAD: Final = message_rows.c.thread_id == bindparam("of_thread")
+_ON_BRANCH: Final = (_OF_THREAD, message_rows.c.is_current)
+_OF_KEY: Final = (_OF_THREAD, message_rows.c.key == bindparam("of_key"))
+_POSITION: Final = message_rows.c.position
+
+_PLACE: Final = (message_rows.c.key, message_rows.c.parent, _POSITION, message_rows.c.is_current)
+_FROM_END: Final = select(*_PLACE).where(*_ON_BRANCH).order_by(_POSITION.desc()).limit(1)
+_LAST: Final = Query(_FROM_END)
+_NEWEST: Final = _FROM_END.with_only_columns(_POSITION).correlate(None).scalar_subquery()
+"""The position of the last message of the current branch."""
+
+_COLUMNS: Final[Mapping[Columns, tuple[Any, ...]]] = {
+    "key": (message_rows.c.key,),
+    "content": (message_rows.c.key, message_rows.c.body),
+    "place": _PLACE,
+    "tree": (
+        *_PLACE,
+        message_rows.c.is_visible,
+        message_rows.c.digest,
+        message_rows.c.written,
+        _NEWEST.label("newest"),
+    ),
+}
+
+
+@lru_cache(maxsize=64)
+def _select_some(columns: Columns, size: int) -> Query:
+    """Select the messages of a thread that have one of so many keys."""
+    names = (bindparam(f"key_{at}", type_=message_rows.c.key.type) for at in range(size))
+    return Query(select(*_COLUMNS[columns]).where(_OF_THREAD, message_rows.c.key.in_([*names])))
+
+
+_OFF_BRANCH: Final = Query(select(*_PLACE).where(_OF_THREAD, ~message_rows.c.is_current))
+_BEFORE: Final = Query(
+    select(message_rows.c.key)
+    .where(*_ON_BRANCH, message_rows.c.position < bindparam("base"))
+    .order_by(_POSITION)
 )
-_IN_TREE = (
-    *_PLACE,
-    message_rows.c.is_visible,
-    message_rows.c.digest,
-    message_rows.c.written,
+_TAKE_OFF: Final = Change(
+    update(message_rows)
+    .where(*_ON_BRANCH, message_rows.c.position >= bindparam("base"))
+    .values(is_current=False)
 )
+_INSERT: Final = Change(insert(message_rows))
+_MOVE: Final = Change(
+    update(message_rows)
+    .where(*_OF_KEY)
+    .values({name: bindparam(name) for name in ("position", "parent", "is_current")})
+)
+_DATE: Final = Change(update(message_rows).where(*_OF_KEY).values(written=bindparam("at")))
+_REPLACE: Final = Change(
+    update(message_rows)
+    .where(*_OF_KEY)
+    .values(
+        body=bindparam("to_body"),
+        digest=bindparam("to_digest"),
+        is_visible=bindparam("to_visible"),
+        version=message_rows.c.version + literal(1),
+    )
+)
+
+# --- Placing messages ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +102,22 @@ class StoredMessage:
 
 
 def select_by_keys(
-    connection: Connection, thread_id: str, keys: Iterable[str], *columns: Any
+    connection: Connection, thread_id: str, keys: Iterable[str], columns: Columns
 ) -> list[Row]:
     """Return these columns of the messages of a thread that have one of the keys."""
     rows: list[Row] = []
     for some in split_into_chunks(list(dict.fromkeys(keys))):
-        where = (message_rows.c.thread_id == thread_id, message_rows.c.key.in_(some))
-        rows += connection.execute(select(*columns).where(*where))
+        # The last key again and again, so that there are few statements of different sizes.
+        size = 1 << (len(some) - 1).bit_length()
+        padded = some + some[-1:] * (size - len(some))
+        named = {f"key_{at}": key for at, key in enumerate(padded)}
+        rows += _select_some(columns, size).fetch(connection, {"of_thread": thread_id, **named})
     return rows
 
 
 def select_last(connection: Connection, thread_id: str) -> Row | None:
     """Return the place of the last message of the current branch."""
-    return connection.execute(
-        select(*_PLACE)
-        .where(message_rows.c.thread_id == thread_id, message_rows.c.is_current)
-        .order_by(message_rows.c.position.desc())
-        .limit(1)
-    ).one_or_none()
+    return next(iter(_LAST.fetch(connection, {"of_thread": thread_id})), None)
 
 
 class Changes(NamedTuple):
@@ -80,8 +135,7 @@ def store_messages(
 ) -> Changes:
     """Put messages in their places, and return what is new of them."""
     wanted = [*entries] if after is None else [after, *entries]
-    columns = (*_IN_TREE, _select_newest(thread_id).label("newest"))
-    known = {row.key: row for row in select_by_keys(connection, thread_id, wanted, *columns)}
+    known = {row.key: row for row in select_by_keys(connection, thread_id, wanted, "tree")}
     changed = [
         key
         for key, entry in entries.items()
@@ -159,50 +213,29 @@ def _trace_lineage(
         return [], 0, None
     row = known.get(after)
     if row is None:
-        (row,) = select_by_keys(connection, thread_id, [after], *_PLACE)
+        (row,) = select_by_keys(connection, thread_id, [after], "place")
     lineage: list[str] = []
     if not row.is_current:
-        where = (message_rows.c.thread_id == thread_id, ~message_rows.c.is_current)
-        parents = {r.key: r.parent for r in connection.execute(select(*_PLACE).where(*where))}
+        rows = _OFF_BRANCH.fetch(connection, {"of_thread": thread_id})
+        parents = {each.key: each.parent for each in rows}
         key: str | None = after
         while key is not None and key in parents:
             lineage.append(key)
             key = parents.pop(key)
         if key is None:
             return lineage[::-1], 0, None
-        (row,) = select_by_keys(connection, thread_id, [key], *_PLACE)
+        (row,) = select_by_keys(connection, thread_id, [key], "place")
     return lineage[::-1], row.position + 1, row.key
 
 
 def _select_branch_before(connection: Connection, thread_id: str, position: int) -> list[str]:
-    where = (
-        message_rows.c.thread_id == thread_id,
-        message_rows.c.is_current,
-        message_rows.c.position < position,
-    )
-    query = select(message_rows.c.key).where(*where).order_by(message_rows.c.position)
-    return list(connection.execute(query).scalars())
-
-
-def _select_newest(thread_id: str) -> Any:
-    """Select the position of the last message of the current branch."""
-    where = (message_rows.c.thread_id == thread_id, message_rows.c.is_current)
-    position = message_rows.c.position
-    newest = select(position).where(*where).order_by(position.desc()).limit(1)
-    return newest.correlate(None).scalar_subquery()
+    rows = _BEFORE.fetch(connection, {"of_thread": thread_id, "base": position})
+    return [row.key for row in rows]
 
 
 def _take_off_branch(connection: Connection, thread_id: str, base: int) -> None:
     """Take what stands at or behind a position off the current branch."""
-    connection.execute(
-        update(message_rows)
-        .where(
-            message_rows.c.thread_id == thread_id,
-            message_rows.c.is_current,
-            message_rows.c.position >= base,
-        )
-        .values(is_current=False)
-    )
+    _TAKE_OFF.run(connection, [{"of_thread": thread_id, "base": base}])
 
 
 def _insert_messages(
@@ -225,53 +258,31 @@ def _insert_messages(
         }
         for key, place in places.items()
     ]
-    if rows:
-        connection.execute(insert(message_rows), rows)
-
-
-def _match_row(thread_id: str) -> tuple[Any, Any]:
-    return message_rows.c.thread_id == thread_id, message_rows.c.key == bindparam("of_key")
+    _INSERT.run(connection, rows)
 
 
 def _move_messages(
     connection: Connection, thread_id: str, places: Mapping[str, Mapping[str, Any]]
 ) -> None:
     """Put known messages on the current branch."""
-    rows = [{"of_key": key, **place, "is_current": True} for key, place in places.items()]
-    if rows:
-        statement = update(message_rows).where(*_match_row(thread_id))
-        values: dict[str, Any] = {
-            name: bindparam(name) for name in ("position", "parent", "is_current")
-        }
-        connection.execute(statement.values(values), rows)
+    whose = {"of_thread": thread_id, "is_current": True}
+    rows = [{**whose, "of_key": key, **place} for key, place in places.items()]
+    _MOVE.run(connection, rows)
 
 
 def _add_times(connection: Connection, thread_id: str, times: Mapping[str, datetime]) -> None:
     """Give known messages the times that they lack."""
-    rows = [{"of_key": key, "at": at} for key, at in times.items()]
-    if rows:
-        statement = update(message_rows).where(*_match_row(thread_id))
-        connection.execute(statement.values(written=bindparam("at")), rows)
+    rows = [{"of_thread": thread_id, "of_key": key, "at": at} for key, at in times.items()]
+    _DATE.run(connection, rows)
 
 
 def _replace_contents(
     connection: Connection, thread_id: str, changed: Mapping[str, StoredMessage]
 ) -> None:
     """Give known messages new contents."""
-    if not changed:
-        return
-    statement = (
-        update(message_rows)
-        .where(*_match_row(thread_id))
-        .values(
-            body=bindparam("to_body"),
-            digest=bindparam("to_digest"),
-            is_visible=bindparam("to_visible"),
-            version=message_rows.c.version + literal(1),
-        )
-    )
     rows = [
         {
+            "of_thread": thread_id,
             "of_key": key,
             "to_body": entry.body,
             "to_digest": entry.digest,
@@ -279,4 +290,4 @@ def _replace_contents(
         }
         for key, entry in changed.items()
     ]
-    connection.execute(statement, rows)
+    _REPLACE.run(connection, rows)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
+from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import (
@@ -26,7 +26,8 @@ from sqlalchemy.sql.expression import FunctionElement
 from sqlalchemy.types import Float
 
 from langgraph_om.archive.after_fork import begin_anew_after_fork
-from langgraph_om.archive.sql.engine import MAX_WAIT_SECONDS, check_dialect, make_engine
+from langgraph_om.archive.sql.driver.engine import MAX_WAIT_SECONDS, check_dialect, make_engine
+from langgraph_om.archive.sql.driver.prepared import is_direct, run_directly
 from langgraph_om.archive.sql.migrations import VERSION, migrate, read_version
 from langgraph_om.archive.sql.search.index import is_index_in_order
 from langgraph_om.errors import ArchiveError
@@ -148,7 +149,8 @@ class Database:
         Raises:
             ArchiveError: When the database fails.
         """
-        return self._transact(operation, self._begins.read)
+        self._make_ready(operation)
+        return _Transaction(self.engine, self._begins.read, operation)
 
     def write(self, operation: str) -> AbstractContextManager[Connection]:
         """Open a transaction that writes; an exception undoes it.
@@ -159,14 +161,8 @@ class Database:
         Raises:
             ArchiveError: When the database fails.
         """
-        return self._transact(operation, self._begins.write)
-
-    @contextmanager
-    def _transact(self, operation: str, begin: _Begin) -> Iterator[Connection]:
-        with _name_operation(operation):
-            self._make_ready()
-            with self._open_transaction(begin) as connection:
-                yield connection
+        self._make_ready(operation)
+        return _Transaction(self.engine, self._begins.write, operation)
 
     def forget_deleted(self) -> None:
         """Take deleted text out of SQLite's log of changes too, as far as no reader needs it."""
@@ -185,8 +181,7 @@ class Database:
             ArchiveError: When the database fails.
             ConfigurationError: When the tables are of a later version.
         """
-        with _name_operation("be set up"):
-            self._make_ready()
+        self._make_ready("be set up")
 
     def close(self) -> None:
         """Close the connections, unless the engine is the caller's."""
@@ -196,63 +191,115 @@ class Database:
             self._is_ready = False
             self.has_former = True
 
-    @contextmanager
-    def _open_transaction(self, begin: _Begin) -> Iterator[Connection]:
-        with ExitStack() as stack:
-            try:
-                connection = self._begin(stack, begin)
-            except DBAPIError as error:
-                if not error.connection_invalidated:
-                    raise
-                # The server was started anew, or had closed what was idle; nothing is done yet.
-                connection = self._begin(stack, begin)
-            yield connection
-
-    def _begin(self, stack: ExitStack, begin: _Begin) -> Connection:
-        """Begin a transaction that ends with the stack."""
-        with ExitStack() as attempt:
-            connection = attempt.enter_context(self.engine.connect())
-            if begin.level is not None:
-                connection.execution_options(isolation_level=begin.level)
-            attempt.enter_context(connection.begin())
-            # A caller's engine for SQLite may have begun by its own means.
-            raw: Any = connection.connection.dbapi_connection
-            is_begun = connection.dialect.name == "sqlite" and raw.in_transaction
-            if begin.statement is not None and not is_begun:
-                connection.exec_driver_sql(begin.statement)
-            stack.push(attempt.pop_all())
-        return connection
-
-    def _make_ready(self) -> None:
+    def _make_ready(self, operation: str) -> None:
         if self._is_ready:
             return
         with self._lock:
             if not self._is_ready:
-                if not self._is_current():
-                    self._migrate()
+                try:
+                    if not self._is_current():
+                        self._migrate()
+                except SQLAlchemyError as error:
+                    raise _name_operation(operation, error) from error
                 self._is_ready = True
 
     def _is_current(self) -> bool:
-        with self._open_transaction(self._begins.read) as connection:
+        with _Transaction(self.engine, self._begins.read) as connection:
             return read_version(connection) == VERSION and is_index_in_order(connection)
 
     def _migrate(self) -> None:
-        with self._open_transaction(self._begins.write) as connection:
+        with _Transaction(self.engine, self._begins.write) as connection:
             if connection.dialect.name != "sqlite":  # where the writer is alone
                 connection.execute(select(func.pg_advisory_xact_lock(_SETUP_LOCK)))
             migrate(connection)  # which looks again: another process may have been faster
 
 
-@contextmanager
-def _name_operation(operation: str) -> Iterator[None]:
-    """Turn a failure of the database into an error that names the operation.
+class _Transaction(AbstractContextManager[Connection, None]):
+    """A transaction; it ends with the block, and an exception undoes it.
 
-    Raises:
-        ArchiveError: When the database fails.
+    A class, as a generator for each part of it takes longer than SQLite does.
+
+    Args:
+        engine: What connects to the database.
+        begin: How it begins.
+        operation: What it is for; a failure of the database is then an `ArchiveError` that says so.
     """
+
+    __slots__ = ("_begin", "_connection", "_engine", "_operation")
+    _connection: Connection
+
+    def __init__(self, engine: Engine, begin: _Begin, operation: str = "") -> None:
+        self._engine, self._begin, self._operation = engine, begin, operation
+
+    def __enter__(self) -> Connection:
+        try:
+            try:
+                self._connection = self._open()
+            except DBAPIError as error:
+                if not error.connection_invalidated:
+                    raise
+                # The server was started anew, or had closed what was idle; nothing is done yet.
+                self._connection = self._open()
+        except SQLAlchemyError as error:
+            self._name(error)
+            raise
+        return self._connection
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        connection = self._connection
+        try:
+            if error is None:
+                _commit(connection)
+            else:
+                connection.rollback()
+        except SQLAlchemyError as failure:
+            self._name(failure)
+            raise
+        finally:
+            connection.close()
+        if isinstance(error, SQLAlchemyError):
+            self._name(error)
+
+    def _open(self) -> Connection:
+        connection, begin = self._engine.connect(), self._begin
+        try:
+            if begin.level is not None:
+                connection.execution_options(isolation_level=begin.level)
+            connection.begin()
+            if begin.statement is not None:
+                _execute_first(connection, begin.statement)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _name(self, error: SQLAlchemyError) -> None:
+        if self._operation:
+            raise _name_operation(self._operation, error) from error
+
+
+def _name_operation(operation: str, error: SQLAlchemyError) -> ArchiveError:
+    reason = error.orig if isinstance(error, DBAPIError) else error
+    return ArchiveError(f"the archive could not {operation}: {reason}")
+
+
+def _execute_first(connection: Connection, statement: str) -> None:
+    raw: Any = connection.connection.dbapi_connection
+    if is_direct(connection):
+        run_directly(connection, statement)
+    elif connection.dialect.name != "sqlite" or not raw.in_transaction:
+        # A caller's engine for SQLite may have begun by its own means.
+        connection.exec_driver_sql(statement)
+
+
+def _commit(connection: Connection) -> None:
     try:
-        yield
-    except SQLAlchemyError as error:
-        reason = error.orig if isinstance(error, DBAPIError) else error
-        msg = f"the archive could not {operation}: {reason}"
-        raise ArchiveError(msg) from error
+        connection.commit()
+    except BaseException:
+        connection.rollback()  # or else it would be open for whoever has the connection next
+        raise

@@ -19,7 +19,7 @@ from langgraph_om.archive.sql.branches import (
 from langgraph_om.archive.sql.database import Database
 from langgraph_om.archive.sql.schema import message_rows, thread_rows
 from langgraph_om.archive.sql.search.rows import date_texts, index_messages
-from langgraph_om.archive.sql.threads import Row, lock_thread, touch
+from langgraph_om.archive.sql.threads import Row, lock_thread, name_thread, touch
 from langgraph_om.archive.sql.values import (
     check_count,
     check_name,
@@ -70,7 +70,7 @@ class SQLMessages:
                 owner = thread.resource_id if resource_id is None else resource_id
                 is_new = _store(connection, thread_id, owner, entries, after)
             if title is not None and title != thread.title:
-                touch(connection, thread, now, title=title)
+                name_thread(connection, thread, now, title)
             elif is_new:
                 touch(connection, thread, now)
 
@@ -138,17 +138,13 @@ class SQLMessages:
     def contains(self, thread_id: str, keys: Sequence[str]) -> set[str]:
         """Return which of these messages are safely kept, on whatever branch."""
         with self._database.read("look for messages") as connection:
-            return {
-                row.key for row in select_by_keys(connection, thread_id, keys, message_rows.c.key)
-            }
+            return {row.key for row in select_by_keys(connection, thread_id, keys, "key")}
 
     def branch(self, thread_id: str, keys: Sequence[str]) -> list[BaseMessage]:
         """Return messages in the order of their keys; those that are not there are left out."""
-        columns = (message_rows.c.key, message_rows.c.body)
         with self._database.read("read messages") as connection:
-            bodies = {
-                row.key: row.body for row in select_by_keys(connection, thread_id, keys, *columns)
-            }
+            rows = select_by_keys(connection, thread_id, keys, "content")
+        bodies = {row.key: row.body for row in rows}
         return [decode_message(key, bodies[key]) for key in keys if key in bodies]
 
 

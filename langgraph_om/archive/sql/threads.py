@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from sqlalchemy import Connection, Select, and_, delete, exists, func, or_, select, update
+from sqlalchemy import (
+    Connection,
+    Select,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    update,
+)
 
 from langgraph_om.archive.protocol import ArchivedThread, Deleted, ThreadEnd
 from langgraph_om.archive.sql.database import Database, insert_into
+from langgraph_om.archive.sql.driver.prepared import Change, Query
 from langgraph_om.archive.sql.schema import (
     deletion_rows,
     group_rows,
@@ -30,6 +42,14 @@ from langgraph_om.errors import ConfigurationError
 
 Row: TypeAlias = Any
 """A row of some columns, whose type differs between versions of SQLAlchemy."""
+
+_IS_THREAD: Final = thread_rows.c.id == bindparam("of_thread")
+_SELECT: Final = select(thread_rows).where(_IS_THREAD)
+_READ: Final = Query(_SELECT)
+_LOCK: Final = Query(_SELECT.with_for_update(key_share=True))
+_UPDATE: Final = update(thread_rows).where(_IS_THREAD).values(updated=bindparam("to_updated"))
+_TOUCH: Final = Change(_UPDATE)
+_NAME: Final = Change(_UPDATE.values(title=bindparam("to_title")))
 
 _CHUNK = 500
 """How many values one statement names; databases have a limit of some thousands."""
@@ -54,9 +74,8 @@ def lock_thread(
     Raises:
         ConfigurationError: When it belongs to another resource.
     """
-    locked = select(thread_rows).where(thread_rows.c.id == thread_id)
-    locked = locked.with_for_update(key_share=True)
-    found = connection.execute(locked).one_or_none()
+    whose = {"of_thread": thread_id}
+    found = next(iter(_LOCK.fetch(connection, whose)), None)
     if found is None:
         new = insert_into(connection, thread_rows).values(
             id=thread_id, resource_id=resource_id, created=now, updated=now, parent=parent
@@ -64,7 +83,7 @@ def lock_thread(
         # Of one that somebody else has just made, an update that changes nothing locks the row.
         same = {"updated": thread_rows.c.updated}
         connection.execute(new.on_conflict_do_update(index_elements=["id"], set_=same))
-        found = connection.execute(locked).one()
+        (found,) = _LOCK.fetch(connection, whose)
     if resource_id is not None and found.resource_id != resource_id:
         if found.resource_id is not None:
             msg = (
@@ -83,11 +102,16 @@ def lock_thread(
     return found
 
 
-def touch(connection: Connection, locked: Row, now: datetime, **values: Any) -> None:
+def touch(connection: Connection, locked: Row, now: datetime) -> None:
     """Note that something is new in a thread, whose row is locked; time never goes back."""
-    values["updated"] = max(locked.updated, now)
-    is_it = thread_rows.c.id == locked.id
-    connection.execute(update(thread_rows).where(is_it).values(**values))
+    if now > locked.updated:
+        _TOUCH.run(connection, [{"of_thread": locked.id, "to_updated": now}])
+
+
+def name_thread(connection: Connection, locked: Row, now: datetime, title: str | None) -> None:
+    """Name a thread, whose row is locked; time never goes back."""
+    values = {"to_updated": max(locked.updated, now), "to_title": title}
+    _NAME.run(connection, [{"of_thread": locked.id, **values}])
 
 
 class SQLThreads:
@@ -101,14 +125,13 @@ class SQLThreads:
         with self._database.write("set a title") as connection:
             row = connection.execute(_select_for_update(thread_id)).one_or_none()
             if row is not None and row.title != title:
-                touch(connection, row, now, title=title)
+                name_thread(connection, row, now, title)
 
     def thread(self, thread_id: str) -> ArchivedThread | None:
         """Return a thread."""
         with self._database.read("read a thread") as connection:
-            query = select(thread_rows).where(thread_rows.c.id == thread_id)
-            row = connection.execute(query).one_or_none()
-        return None if row is None else _read_thread(row)
+            rows = _READ.fetch(connection, {"of_thread": thread_id})
+        return _read_thread(rows[0]) if rows else None
 
     def threads(
         self,

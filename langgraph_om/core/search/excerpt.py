@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from langchain_core.messages import BaseMessage
@@ -27,7 +27,12 @@ def read_text(message: BaseMessage) -> str:
     Reasoning is left out, which is not what was said, and so is what `recall` was asked and
     answered, which would be found in the place of what it repeats.
     """
-    return "\n".join(text for part in parts_of(message) if (text := _read(part)))
+    return read_parts(parts_of(message))
+
+
+def read_parts(parts: Iterable[Part]) -> str:
+    """Do the same as `read_text` for a message whose parts are at hand."""
+    return "\n".join(text for part in parts if (text := _read(part)))
 
 
 def _read(part: Part) -> str:

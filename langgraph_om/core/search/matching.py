@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.content.parts import ROLES, call_names, parts_of, role_of
+from langgraph_om.core.content.parts import ROLES, Part, call_names, parts_of, role_of
 from langgraph_om.core.search.excerpt import read_text
 from langgraph_om.core.search.ranking import rank_texts
 from langgraph_om.core.search.words import query_words, split_pieces, split_words
@@ -77,8 +77,13 @@ def tools_of(message: BaseMessage, calls: Mapping[str, str]) -> set[str]:
         message: The message.
         calls: The tools of calls, by their ids; a result often has the id alone.
     """
+    return tools_in(parts_of(message), calls)
+
+
+def tools_in(parts: Iterable[Part], calls: Mapping[str, str]) -> set[str]:
+    """Do the same as `tools_of` for a message whose parts are at hand."""
     found: set[str] = set()
-    for part in parts_of(message):
+    for part in parts:
         if part.kind.startswith("tool-"):
             named = {"" if part.name == "tool" else part.name, calls.get(part.call_id, "")}
             found |= named - {""} or {part.name} - {""}

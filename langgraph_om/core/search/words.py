@@ -65,15 +65,13 @@ _REMEMBERED_CHARACTERS: Final = 32
 
 def split_words(text: str) -> list[str]:
     """Return the words of a text in their order, those that come again too."""
-    return [word for _, _, words in find_words(text) for word in words]
+    return [word for chunk in _CHUNK.findall(text) for word in _read(chunk)]
 
 
 def find_words(text: str) -> Iterator[tuple[int, int, tuple[str, ...]]]:
     """Yield where a stretch of words begins and ends in a text, and its words."""
     for match in _CHUNK.finditer(text):
-        chunk = match[0]
-        read = _read_often if len(chunk) <= _REMEMBERED_CHARACTERS else _read_chunk
-        if words := read(chunk):
+        if words := _read(match[0]):
             yield match.start(), match.end(), words
 
 
@@ -122,6 +120,10 @@ def _strip_marks(text: str) -> str:
 
 def _is_unspaced(word: str) -> bool:
     return not word.isascii() and all(match[1] for match in _RUN.finditer(word))
+
+
+def _read(chunk: str) -> tuple[str, ...]:
+    return _read_often(chunk) if len(chunk) <= _REMEMBERED_CHARACTERS else _read_chunk(chunk)
 
 
 def _read_chunk(chunk: str) -> tuple[str, ...]:

@@ -14,9 +14,10 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 
 from langchain_core.messages import BaseMessage, HumanMessage
-from sqlalchemy import Connection, Insert, bindparam, delete, exists, select, update
+from sqlalchemy import Connection, bindparam, delete, exists, select, update
 
 from langgraph_om.archive.sql.database import insert_into
+from langgraph_om.archive.sql.driver.prepared import Change
 from langgraph_om.archive.sql.schema import (
     group_rows,
     message_rows,
@@ -26,9 +27,9 @@ from langgraph_om.archive.sql.schema import (
 )
 from langgraph_om.archive.sql.search.index import MARK
 from langgraph_om.archive.sql.values import decode_message
-from langgraph_om.core.content.parts import role_of
-from langgraph_om.core.search.excerpt import read_text
-from langgraph_om.core.search.matching import Kind, name_calls, read_role, tools_of
+from langgraph_om.core.content.parts import parts_of, role_of
+from langgraph_om.core.search.excerpt import read_parts
+from langgraph_om.core.search.matching import Kind, name_calls, read_role, tools_in
 from langgraph_om.core.search.words import split_pieces, split_words
 from langgraph_om.errors import ArchiveError
 
@@ -103,8 +104,9 @@ def index_messages(
             continue
         role, marks = role_of(entry.message), _scope(thread_id, resource_id)
         marks += [] if role is None else [mark_role(role)]
-        marks += sorted(map(mark_tool, tools_of(entry.message, calls)))
-        text = read_text(entry.message)
+        parts = [*parts_of(entry.message)]
+        marks += sorted(map(mark_tool, tools_in(parts, calls)))
+        text = read_parts(parts)
         rows += _build_rows((thread_id, "message", key), entry.written, marks, text)
     _put_rows(connection, rows)
 
@@ -269,17 +271,14 @@ def _build_rows(
 
 def _put_rows(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
     """Keep rows, in the place of those that a message left which came back after it was lost."""
-    if not rows:
-        return
-    # A list of one would be sent as a batch, which takes more of the driver.
-    connection.execute(_build_put(connection), rows if len(rows) > 1 else rows[0])
+    _build_put(connection).run(connection, rows)
 
 
-_PUTS: Final[dict[str, Insert]] = {}
-"""Per dialect, the statement that keeps rows; to build it takes as long as to run it."""
+_PUTS: Final[dict[str, Change]] = {}
+"""Per dialect, the statement that keeps rows."""
 
 
-def _build_put(connection: Connection) -> Insert:
+def _build_put(connection: Connection) -> Change:
     dialect = connection.dialect.name
     if dialect not in _PUTS:
         new = insert_into(connection, text_rows)
@@ -288,7 +287,7 @@ def _build_put(connection: Connection) -> Insert:
         columns: dict[str, Any] = {name: bindparam(name) for name in (*place, *rest)}
         kept = new.values(columns).on_conflict_do_update(index_elements=place, set_=anew)
         # The id is not asked for.
-        _PUTS[dialect] = kept.inline()
+        _PUTS[dialect] = Change(kept.inline())
     return _PUTS[dialect]
 
 

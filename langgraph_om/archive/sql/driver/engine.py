@@ -12,6 +12,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import QueuePool
 
+from langgraph_om.archive.sql.driver.prepared import IS_DIRECT
 from langgraph_om.errors import ConfigurationError
 
 MAX_WAIT_SECONDS = 30
@@ -60,7 +61,10 @@ def _choose_server_options(url: URL) -> dict[str, Any]:
 
 def _choose_sqlite_options(url: URL) -> dict[str, Any]:
     arguments: dict[str, Any] = {} if "timeout" in url.query else {"timeout": MAX_WAIT_SECONDS}
-    options: dict[str, Any] = {"connect_args": arguments}
+    options: dict[str, Any] = {
+        "connect_args": arguments,
+        "execution_options": {IS_DIRECT: True},
+    }
     if url.database in {None, "", ":memory:"} or url.query.get("mode") == "memory":
         # A database in memory lives in its connection; threads take turns.
         arguments["check_same_thread"] = False

@@ -1,0 +1,1 @@
+"""What connects to the database, and the statements that are given to it again and again."""
