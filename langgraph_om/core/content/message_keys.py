@@ -64,7 +64,7 @@ _PLAIN_HEADS: Final[Mapping[type[BaseMessage], bytes]] = {
 
 
 def _digest_head(fields: Mapping[str, Any]) -> bytes:
-    if fields.get("type") == "tool" and _is_plain(fields):
+    if fields.get("type") == "tool" and is_plain(fields):
         call_id, status = fields.get("tool_call_id"), fields.get("status")
         if (
             isinstance(call_id, str)
