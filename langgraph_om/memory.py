@@ -93,7 +93,7 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, metaclass=NoMiddlewa
             at most. Both thresholds follow from it; one that is given stays, and the other gets the
             rest. `None`: as the thresholds say.
         share_token_budget: Whether messages may use the room that observations leave, and the other
-            way round. `None`: with a `token_budget`, but not without.
+            way round. `None`: with a `token_budget` alone, not beside a threshold that is given.
         retrieval: Whether the Actor gets the tool `recall`, with which it reads the messages behind
             its observations: a flag, a `RetrievalConfig` or a mapping. Without an archive it reads
             the current thread; with one, all threads of the resource. With `{"inject": True}` each

@@ -35,6 +35,7 @@ from itertools import chain
 from typing import Literal
 
 from langgraph_om.core.config.thresholds import Thresholds
+from langgraph_om.core.content.bound_reasoning import holds_bound_reasoning
 from langgraph_om.core.content.provider import has_provider_changed
 from langgraph_om.core.items.protect import is_protected
 from langgraph_om.core.record.chunks import (
@@ -110,7 +111,7 @@ def plan_the_rest(record: MemoryRecord, window: Window, thresholds: Thresholds) 
         return Decision("activate", "observation", len(ready), "request")
     removed = [total - window.span.sums[0] for total in window.span.sums]
     cuts = [cut for cut in window.span.cuts if cut <= stop]
-    count = _fit_batch(cuts, removed, thresholds.messages_at(log_tokens(record)))
+    count = _fit_batch(cuts, removed, thresholds.piece_at(log_tokens(record)))
     if window.strays.messages:
         count = min(count, window.strays.run)
     if count:
@@ -136,7 +137,7 @@ def plan_pause(record: MemoryRecord, window: Window, thresholds: Thresholds) -> 
         window,
         count_covered(select_live_chunks(record, window)),
         interval=1,
-        most=thresholds.messages_at(log_tokens(record)),
+        most=thresholds.piece_at(log_tokens(record)),
         stop=window.count_before_turns(thresholds.keep_turns),
     )
     return Decision("buffer", "observation", end) if end else PROCEED
@@ -188,10 +189,12 @@ def is_reasoning_under_way(window: Window) -> bool:
 
     A change of the log would take the reasoning of the whole round away.
     """
-    bound = window.span.traits.bound
-    if not bound:
-        return False
-    return all(entry.message.type != "human" for entry in window.entries[bound[-1] :])
+    for entry in reversed(window.entries):
+        if entry.message.type == "human":
+            return False
+        if holds_bound_reasoning(entry.message):
+            return True
+    return False
 
 
 # --- Failures ------------------------------------------------------------------------------------
@@ -323,7 +326,7 @@ def _count_to_observe(record: MemoryRecord, window: Window, thresholds: Threshol
         window,
         keep=thresholds.keep_tokens,
         limit=limit,
-        max_tokens=limit,
+        max_tokens=thresholds.piece_at(log),
         stop=window.count_before_turns(thresholds.keep_turns),
     )
     return min(count, window.strays.run) if strays else count
@@ -393,7 +396,7 @@ def _decide_buffering(
             window,
             count_covered(live),
             interval=thresholds.interval_at(log) or 0,
-            most=thresholds.messages_at(log),
+            most=thresholds.piece_at(log),
             stop=window.count_before_turns(thresholds.keep_turns),
         )
         if end:

@@ -218,12 +218,12 @@ class InspectedBefore:
     """For an Actor's node behind `om_status`: all is in the state already."""
 
     def enter(self, state: State) -> Entered:
-        """Return the state as it is."""
+        """Return the state as it is, and nothing to write."""
         return state, {}
 
     async def aenter(self, state: State) -> Entered:
-        """Return the state as it is."""
-        return state, {}
+        """Do the same as `enter`."""
+        return self.enter(state)
 
 
 class IdleStep:

@@ -31,8 +31,8 @@ class PlainNode(Runnable[Any, Any]):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:  # noqa: A002, the name is the base class's
         """Return what the function makes of the state."""
         del options
-        # A router is not the first of its node's steps, for which alone LangGraph does this.
         if config is not None and config is var_child_runnable_config.get():
-            return self._function(input)
+            return self._function(input)  # LangGraph has set the context for a node's first step
+        # A router is not the first one.
         with set_config_context(ensure_config(config)) as context:
             return context.run(self._function, input)

@@ -18,6 +18,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph_om.archive import MessageArchive
 from langgraph_om.core.config.budget import split_budget
 from langgraph_om.core.config.checks import check_fields
+from langgraph_om.core.config.defaults import is_default
 from langgraph_om.core.config.mappings import PromptVariant
 from langgraph_om.core.config.options import (
     ObservationConfig,
@@ -131,7 +132,7 @@ def _read_settings(given: Given, retrieval: RetrievalConfig | None, hooks: Hooks
     reflection = as_config(ReflectionConfig, "reflection", given.reflection)
     resolve = partial(
         resolve_thresholds,
-        share_token_budget=_shares_room(given),
+        share_token_budget=_shares_room(given, observation, reflection),
         cache_seconds=float(given.cache_seconds),
     )
     if given.token_budget is not None:
@@ -167,11 +168,17 @@ def _read_settings(given: Given, retrieval: RetrievalConfig | None, hooks: Hooks
     )
 
 
-def _shares_room(given: Given) -> bool:
-    """Return whether log and window share their room: where said so, or else with one budget."""
-    if given.share_token_budget is None:
-        return given.token_budget is not None
-    return given.share_token_budget
+def _shares_room(
+    given: Given, observation: ObservationConfig, reflection: ReflectionConfig
+) -> bool:
+    """Return whether log and window share their room: where said so, or else with one budget.
+
+    A threshold that is given stays, where nothing else is said.
+    """
+    if given.share_token_budget is not None:
+        return given.share_token_budget
+    limits = (observation.message_tokens, reflection.observation_tokens)
+    return given.token_budget is not None and all(map(is_default, limits))
 
 
 def _find_observed_form(

@@ -76,7 +76,7 @@ def annotate(text: str, today: date, previous: date | None = None) -> tuple[str,
         The annotated text, and what to pass as `previous` with the next text.
     """
     lines: list[str] = []
-    fence = 0
+    fence, said = 0, previous
     for line in text.split("\n"):
         fenced = fence > 0
         fence = track_fence(line, fence)
@@ -85,14 +85,15 @@ def annotate(text: str, today: date, previous: date | None = None) -> tuple[str,
             continue
         day = observation_date(line)
         if day is None:
-            lines.append(_annotate_marks(line, today, said=previous))
+            said = None if line.lstrip("#* ").startswith("Date:") else said
+            lines.append(_annotate_marks(line, today, said=said))
             continue
         gap = write_gap(previous, day) if previous else None
         if gap:
             lines.append(gap + "\r" * line.endswith("\r"))
         content = line.rstrip()
         lines.append(f"{content} ({describe_day(day, today)}){line[len(content) :]}")
-        previous = day
+        previous = said = day
     return "\n".join(lines), previous
 
 

@@ -13,7 +13,10 @@ from typing import NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from langgraph_om.core.actor.gaps import write_gap_message
-from langgraph_om.core.content.bound_reasoning import without_bound_reasoning
+from langgraph_om.core.content.bound_reasoning import (
+    holds_bound_reasoning,
+    without_bound_reasoning,
+)
 from langgraph_om.core.record.span import Entry, Span
 from langgraph_om.core.record.views.traits import NO_TRAITS
 from langgraph_om.core.record.window import Window
@@ -88,7 +91,8 @@ def write_messages(
     """
     entries, gaps = shown.entries, gaps or {}
     stop = _count_unbound(record, shown) if with_reasoning else len(entries)
-    stripped = {at for at in _list_bound(shown) if at < stop}
+    # Looked at anew: what a message holds may be changed in place.
+    stripped = {at for at in range(stop) if holds_bound_reasoning(entries[at].message)}
     found = [shown.request, *map(shown.find, gaps)]
     places = {*stripped, *(at for at in found if at is not None)}
     out = [*asides] if shown.request is None else []
@@ -191,12 +195,6 @@ def _collect_exchanges(
 
 
 # --- Reasoning -----------------------------------------------------------------------------------
-
-
-def _list_bound(shown: Shown) -> list[int]:
-    """List the messages that hold reasoning which is valid behind one prefix alone."""
-    bound = shown.span.traits.bound
-    return [at - shown.dropped for at in bound if at >= shown.dropped]
 
 
 def _count_unbound(record: MemoryRecord, shown: Shown) -> int:

@@ -20,23 +20,21 @@ beside 2500 of messages, and 185 from one of 5200 beside 1800.
 LOG_BLOCK_AFTER = 1.1
 """Where waiting for the Reflector begins, as a multiple of the log's threshold.
 
-A log grows by some hundred tokens at a time, and its reflection begins at half of the threshold: a
-tenth of room is enough, and what is more would stay empty.
+A log grows by some hundred tokens at a time, and a reflection takes a turn or two: a tenth of room
+is enough, and what is more would stay empty.
 """
 _LEAST = 10
 """Fewer tokens are no threshold to work with."""
 USUAL_INTERVAL = 1_500
-"""Tokens of messages worth a question of their own, whose rules are about as many."""
+"""Tokens of messages worth a question of their own: as many as the shorter rules have."""
 LOG_START = 0.9
 """The part of a budget's log at which its reflection begins.
 
 A small log reaches its limit some turns later; each reflection reads all of it once more.
 """
 SMALL_WINDOW = 3_000
-"""A window of fewer tokens is observed by the shorter rules, unless `observation.prompt` is given.
-
-The full ones are 2600 tokens, and would be most of what the Observer reads.
-"""
+"""A window of fewer tokens beside a full log is observed by the shorter rules, unless
+`observation.prompt` is given: the full ones have 2600 tokens, and are half of a question there."""
 
 Resolve = Callable[[ObservationConfig, ReflectionConfig], Thresholds]
 """Resolves thresholds from both configs."""

@@ -15,6 +15,9 @@ DEFAULT_BLOCK_AFTER = 1.2
 """Where waiting begins, as a multiple of a threshold."""
 PREVIOUS_PART = 0.07
 MAX_PREVIOUS_TOKENS = 2000
+LARGEST_PIECE = 30_000
+"""Of a window that uses the log's room, no more is observed at once, unless its own threshold is
+larger: as much as by default."""
 OTHERS_PART = 0.2
 """How much of the window's threshold the unobserved messages of other threads may take."""
 
@@ -46,7 +49,7 @@ class Thresholds:
     activate_on_provider_change: bool = False
     """Whether that is done when another provider answers, too."""
     scales_interval: bool = False
-    """Whether the interval is a part of the window's threshold beside the log as it is."""
+    """Whether the interval is a part of what is observed at once beside the log as it is."""
 
     def without_buffering(self) -> Thresholds:
         """Return the same limits for a memory that starts nothing in the background."""
@@ -58,11 +61,15 @@ class Thresholds:
             return self.message_tokens
         return max(self.message_tokens, self.total_tokens - log_tokens)
 
+    def piece_at(self, log_tokens: int) -> int:
+        """Tell how much is observed at once, at most, beside a log of `log_tokens`."""
+        return max(self.message_tokens, min(self.messages_at(log_tokens), LARGEST_PIECE))
+
     def interval_at(self, log_tokens: int) -> int | None:
         """Tell the growth of the window that starts an observation beside a log of `log_tokens`."""
         if self.buffer_tokens is None or not self.scales_interval:
             return self.buffer_tokens
-        return self.buffer_tokens * self.messages_at(log_tokens) // self.message_tokens
+        return self.buffer_tokens * self.piece_at(log_tokens) // self.message_tokens
 
     @property
     def largest_tokens(self) -> int:

@@ -27,9 +27,6 @@ _LEVELS: Final = 3
 _OTHER_VIEW: Final = "om_other_view"
 """In the response metadata of an answer to a view that only its own call was given."""
 
-_UNKNOWN: Final = ("thinking", _OTHER_VIEW)
-"""Stands for what a message does not have."""
-
 
 def holds_bound_reasoning(message: BaseMessage) -> bool:
     """Return whether an answer holds reasoning that is valid behind one prefix alone."""
@@ -41,19 +38,6 @@ def holds_bound_reasoning(message: BaseMessage) -> bool:
     blocks = content if isinstance(content, list) else []
     is_signed = any(map(_is_signed, blocks)) or _is_signed_value(thinking)  # as in ChatBedrock
     return is_signed and _may_be_claude(message)
-
-
-def is_unbound_text(message: BaseMessage) -> bool:
-    """Return whether a message is text that nothing here is about, which is seen at once.
-
-    Nearly all are. Of others, `holds_bound_reasoning` and `answers_other_view` tell.
-    """
-    fields = vars(message)
-    return (
-        isinstance(fields.get("content"), str)
-        and "thinking" not in fields.get("additional_kwargs", _UNKNOWN)
-        and _OTHER_VIEW not in fields.get("response_metadata", _UNKNOWN)
-    )
 
 
 def without_bound_reasoning(message: BaseMessage) -> BaseMessage | None:

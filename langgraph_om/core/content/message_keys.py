@@ -42,7 +42,9 @@ def content_digest(message: BaseMessage) -> str:
 
 
 def is_plain(fields: Mapping[str, Any]) -> bool:
-    """Return whether a message has nothing beside its content; nearly all have, and are read often.
+    """Return whether a message has no calls and no reasoning that would count beside its content.
+
+    Nearly all are so, and are read often. Other extras may be there.
 
     Args:
         fields: The fields of the message.

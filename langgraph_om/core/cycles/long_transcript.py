@@ -20,6 +20,9 @@ MAX_QUESTIONS: Final = 8
 MIN_QUESTIONS: Final = 2
 _SLACK: Final = 1.25
 """How much longer than the limit a transcript may be before it is worth another question."""
+_SURE: Final = 1.1
+"""The same for what a transcript counts at most by its messages, which may be some percent too low
+where thousands of letters stand without a space."""
 _LABEL_TOKENS: Final = 40
 """Set aside for the label of a part."""
 _BREAK_WITHIN: Final = 0.2
@@ -53,7 +56,7 @@ def split_transcript(
     text, most_tokens = transcript.text, transcript.most_tokens
     if len(text) * MAX_TOKENS_PER_CHARACTER <= tokens:
         return SplitTranscript([transcript])
-    is_bounded = most_tokens is not None and most_tokens <= tokens * _SLACK
+    is_bounded = most_tokens is not None and most_tokens <= tokens * _SURE
     if is_bounded or count(text) <= tokens * _SLACK:
         return SplitTranscript([transcript])
     texts = list(_pack(_LEFT_EDGE.split(text), tokens, count))

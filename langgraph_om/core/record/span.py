@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
-from operator import attrgetter
+from operator import attrgetter, is_
 from typing import NamedTuple, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -89,11 +89,8 @@ class Span:
 
     def holds(self, messages: list[BaseMessage]) -> bool:
         """Return whether these are its messages, whatever was changed in them."""
-        if not messages or not self.messages:
-            return len(messages) == len(self.messages)
-        # The comparison is quick for the same objects, and slow for equal ones.
-        is_likely = messages[0] is self.messages[0] and messages[-1] is self.messages[-1]
-        return is_likely and messages == self.messages
+        # Of equal ones, the view may differ: to pydantic, `1` and `True` are the same.
+        return len(messages) == len(self.messages) and all(map(is_, messages, self.messages))
 
     def is_unchanged(self, messages: list[BaseMessage]) -> bool:
         """Return whether these are its messages still, of which none was changed in place."""

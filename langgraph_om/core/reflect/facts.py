@@ -45,10 +45,13 @@ _DAY_NAMES: Final = (
 _SHORT_NAMES: Final = frozenset({"sept", "tues", "thur", "thurs"})
 _RELATIVE_DAYS: Final = frozenset({"today", "tomorrow", "tonight", "yesterday"})
 _MONTH: Final = (
-    r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
-    r"|sep(?:t|tember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)(?![^\W\d_])\.?"
+    r"(?P<month>jan(?:uary?|uari|vier|eiro)?|feb(?:ruary?|ruari|rero|braio)?|mar(?:ch|s|ts|zo)?"
+    r"|apr(?:ile?)?|mayo?|jun(?:e|io?)?|jul(?:y|io?)?|aug(?:ust|usti|ustus)?"
+    r"|sep(?:t|tember|tembre|tiembre)?|oct(?:ober|obre|ubre)?|nov(?:ember|embre|iembre)?"
+    r"|dec(?:ember|embre)?)(?![^\W\d_])\.?"
 )
-"""A month and no longer word: "on May 3 Maria left" names no third of March."""
+"""A month, in languages that begin it alike, and no longer word: "on May 3 Maria left" names no
+third of March."""
 _MONTH_DAY: Final = re.compile(rf"\b{_MONTH} ?(?P<day>\d{{1,2}})(?!\d)", re.IGNORECASE)
 _DAY_MONTH: Final = re.compile(
     rf"(?<!\d)(?P<day>\d{{1,2}})(?:st|nd|rd|th)? (?:of )?{_MONTH}", re.IGNORECASE
@@ -234,7 +237,7 @@ def _without_days(text: str, days: Collection[date]) -> str:
     def drop(found: re.Match[str]) -> str:
         parts = found.groupdict()
         is_one = any(
-            _MONTH_NAMES[day.month - 1].startswith(parts["month"].casefold())
+            _MONTH_NAMES[day.month - 1].startswith(parts["month"][:3].casefold())
             and int(parts.get("day") or day.day) == day.day
             and int(parts.get("year") or day.year) == day.year
             for day in days

@@ -92,8 +92,9 @@ def _stretches(text: str) -> Iterator[str]:
 
 _JOINT: Final = 3
 """More than a line break or a space counts together with what it changes: a mark before a word
-becomes a piece of its own, a number gets a token, and counts are rounded. A piece more at most is
-where a long text is cut into stretches, of which two are longer than one can be.
+becomes a piece of its own, a number gets a token, and counts are rounded. A piece more is where a
+long text is cut into stretches, of which two are longer than one can be; only where thousands of
+letters stand without a space are all pieces behind a cut others, and the sum some percent more.
 """
 
 # --- Costs ---------------------------------------------------------------------------------------

@@ -535,3 +535,28 @@ def test_an_archive_that_nobody_closes_leaves_no_connection_open(tmp_path: Path)
     del archive
     gc.collect()
     assert closed
+
+
+def test_a_database_that_fails_between_two_rows_is_an_error_of_the_archive(tmp_path: Path) -> None:
+    with closing(SQLAlchemyArchive(f"sqlite:///{tmp_path / 'archive.db'}")) as archive:
+        keys = [f"k{at}" for at in range(200)]
+        rows = [(key, HumanMessage("x" * 3000, id=key), True) for key in keys]
+        archive.append("t", "r", rows, after=None, now=NOW)
+        raw: Any = archive._database.engine.raw_connection().dbapi_connection
+        steps = iter(range(10_000))
+        raw.set_progress_handler(lambda: next(steps) > 40, 50)
+        with pytest.raises(ArchiveError, match="could not read messages: interrupted"):
+            archive.branch("t", keys)
+        raw.set_progress_handler(None, 0)
+        assert len(archive.branch("t", keys)) == len(keys)
+
+
+def test_what_cannot_be_stored_is_an_error_of_the_archive(tmp_path: Path) -> None:
+    with closing(SQLAlchemyArchive(f"sqlite:///{tmp_path / 'archive.db'}")) as archive:
+        wrong: Any = 5
+        with pytest.raises(ArchiveError):
+            archive.contains("t", [wrong])
+        with pytest.raises(ArchiveError):
+            archive.append("t", "r", [("k", HumanMessage("x", id="k"), wrong)], after=None, now=NOW)
+        archive.append("t", "r", [("k", HumanMessage("x", id="k"), True)], after=None, now=NOW)
+        assert archive.contains("t", ["k"]) == {"k"}

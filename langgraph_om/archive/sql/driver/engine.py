@@ -61,10 +61,9 @@ def _choose_server_options(url: URL) -> dict[str, Any]:
 
 def _choose_sqlite_options(url: URL) -> dict[str, Any]:
     arguments: dict[str, Any] = {} if "timeout" in url.query else {"timeout": MAX_WAIT_SECONDS}
-    options: dict[str, Any] = {
-        "connect_args": arguments,
-        "execution_options": {IS_DIRECT: True},
-    }
+    options: dict[str, Any] = {"connect_args": arguments}
+    if url.get_driver_name() == "pysqlite":  # whose connections are those of `sqlite3`
+        options["execution_options"] = {IS_DIRECT: True}
     if url.database in {None, "", ":memory:"} or url.query.get("mode") == "memory":
         # A database in memory lives in its connection; threads take turns.
         arguments["check_same_thread"] = False

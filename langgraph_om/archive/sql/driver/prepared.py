@@ -8,6 +8,7 @@ statements somebody listens to.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import make_dataclass
 from functools import cached_property
@@ -15,7 +16,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Select
 from sqlalchemy.dialects import sqlite
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.types import TypeEngine
 
@@ -26,6 +27,8 @@ StatementT = TypeVar("StatementT", Select[Any], UpdateBase)
 IS_DIRECT: Final = "om_is_direct"
 """The option of an engine whose statements need nothing of SQLAlchemy."""
 _DIALECT: Final = sqlite.dialect()
+_LOGGER: Final = logging.getLogger("sqlalchemy.engine.Engine")
+"""Where SQLAlchemy writes its statements, if somebody wants to read them."""
 
 
 class _Form(NamedTuple):
@@ -36,7 +39,15 @@ class _Form(NamedTuple):
     """Per `?`, what takes from the values what stands there, as it is stored."""
 
     def bind(self, values: Values) -> list[Any]:
-        return [take(values) for take in self.takes]
+        """Return what stands for the question marks.
+
+        Raises:
+            StatementError: When a value cannot be stored.
+        """
+        try:
+            return [take(values) for take in self.takes]
+        except Exception as error:
+            raise StatementError(str(error), self.sql, None, error, hide_parameters=True) from error
 
 
 class _Prepared(Generic[StatementT]):
@@ -51,14 +62,14 @@ class _Prepared(Generic[StatementT]):
 
 
 class Query(_Prepared[Select[Any]]):
-    """A query of each step."""
+    """A query that is built once and run in each step."""
 
     def fetch(self, connection: Connection, values: Values) -> list[Any]:
         """Return the rows."""
         if not is_direct(connection):
             return list(connection.execute(self.statement, values))
-        cursor = run_directly(connection, self._form.sql, self._form.bind(values))
-        return [self._read(row) for row in cursor.fetchall()]
+        rows = run_directly(connection, self._form.sql, self._form.bind(values))
+        return [self._read(row) for row in rows]
 
     @cached_property
     def _read(self) -> Callable[[Sequence[Any]], Any]:
@@ -73,7 +84,7 @@ class Query(_Prepared[Select[Any]]):
 
 
 class Change(_Prepared[UpdateBase]):
-    """A change of each step."""
+    """A change that is built once and made in each step."""
 
     def run(self, connection: Connection, rows: Sequence[Values]) -> None:
         """Make the change for each row; nothing where there is none."""
@@ -92,18 +103,21 @@ def is_direct(connection: Connection) -> bool:
     if not connection.get_execution_options().get(IS_DIRECT):
         return False
     hears = connection.engine.dispatch
-    return not (hears.before_cursor_execute or hears.after_cursor_execute)
+    is_heard = hears.before_cursor_execute or hears.after_cursor_execute or hears.before_execute
+    return not is_heard and not _LOGGER.isEnabledFor(logging.INFO)
 
 
-def run_directly(connection: Connection, sql: str, *rows: Sequence[Any]) -> Any:
-    """Run a statement of SQLite, once for each row of values, and return its cursor.
+def run_directly(connection: Connection, sql: str, *values: Sequence[Any]) -> list[Any]:
+    """Run a statement of SQLite, once for each row of values, and return the rows that it finds.
 
     Raises:
         DBAPIError: When the database fails.
     """
     raw: Any = connection.connection.dbapi_connection
     try:
-        return raw.executemany(sql, rows) if len(rows) > 1 else raw.execute(sql, *rows)
+        # Rows are read here: the database may fail at each of them.
+        many = len(values) > 1
+        return (raw.executemany(sql, values) if many else raw.execute(sql, *values)).fetchall()  # type: ignore[no-any-return]
     except connection.dialect.loaded_dbapi.Error as error:
         raise DBAPIError(sql, None, error, hide_parameters=True) from error
 

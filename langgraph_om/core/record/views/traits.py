@@ -1,4 +1,4 @@
-"""What a view depends on beside the texts of its messages: calls, results and bound reasoning."""
+"""What a view depends on beside the texts of its messages: calls, results, other views."""
 
 from __future__ import annotations
 
@@ -7,11 +7,7 @@ from dataclasses import dataclass
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langgraph_om.core.content.bound_reasoning import (
-    answers_other_view,
-    holds_bound_reasoning,
-    is_unbound_text,
-)
+from langgraph_om.core.content.bound_reasoning import answers_other_view
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +16,6 @@ class Traits:
 
     count: int = 0
     """How many messages were looked at."""
-    bound: tuple[int, ...] = ()
-    """The answers with reasoning that is valid behind one prefix alone."""
     other_view: int = -1
     """The last answer to a view that later views do not continue; -1 for none."""
     calls: frozenset[str] = frozenset()
@@ -31,20 +25,18 @@ class Traits:
 
     def extend(self, messages: Iterable[BaseMessage]) -> Traits:
         """Return what is found with the messages that come next."""
-        bound, other_view, at = [*self.bound], self.other_view, self.count - 1
+        other_view, at = self.other_view, self.count - 1
         calls, missing = set(self.calls), set(self.missing)
         for at, message in enumerate(messages, self.count):
             if type(message) is HumanMessage:  # a check by class takes longer
                 continue
             if isinstance(message, AIMessage):
-                if not is_unbound_text(message):
-                    bound += [at] if holds_bound_reasoning(message) else []
-                    other_view = at if answers_other_view(message) else other_view
+                other_view = at if answers_other_view(message) else other_view
                 if message.tool_calls:
                     calls.update(str(call["id"]) for call in message.tool_calls)
             elif isinstance(message, ToolMessage) and message.tool_call_id not in calls:
                 missing.add(message.tool_call_id)
-        return Traits(at + 1, tuple(bound), other_view, frozenset(calls), frozenset(missing))
+        return Traits(at + 1, other_view, frozenset(calls), frozenset(missing))
 
 
 NO_TRAITS = Traits()

@@ -312,6 +312,11 @@ def test_what_had_happened_when_it_was_said_is_no_plan(said: int, *, is_plan: bo
     assert ("likely done" in annotate(text, TODAY)[0]) == is_plan
 
 
+def test_what_was_said_on_no_known_day_may_be_a_plan() -> None:
+    text = "Date: Dec 14, 2025\nDate: unknown\n* 🔴 plans to move (meaning Dec 12, 2025)"
+    assert "likely done" in annotate(text, TODAY)[0]
+
+
 def test_a_plan_belongs_to_the_next_mark_on_its_line() -> None:
     text = (
         "saw it (meaning Dec 1, 2025), will buy (meaning Dec 2, 2025), sold (meaning Dec 3, 2025)"

@@ -101,6 +101,23 @@ def test_messages_use_what_the_log_leaves_of_one_budget_unless_told_otherwise() 
     assert limits(8_400, {}, {}, share_token_budget=False).messages_at(1_000) == 1_750
 
 
+@pytest.mark.parametrize(
+    ("observation", "reflection"),
+    [({"message_tokens": 500}, {}), ({}, {"observation_tokens": 500})],
+)
+def test_a_threshold_that_is_given_stays(observation: Row, reflection: Row) -> None:
+    found = limits(3_000, observation, reflection)
+    assert found.messages_at(0) == found.message_tokens
+    assert found.observations_at(0) == found.observation_tokens
+    assert limits(3_000, observation, reflection, share_token_budget=True).messages_at(0) > 500
+
+
+def test_no_more_is_observed_at_once_than_by_default() -> None:
+    assert limits(100_000, OFF, {}).piece_at(0) == 30_000
+    assert limits(1_000_000, {}, {}).piece_at(0) == limits(1_000_000, {}, {}).message_tokens
+    assert limits(100_000, {}, {}).interval_at(0) == 6_000
+
+
 def test_pieces_are_larger_while_the_log_is_short() -> None:
     found = limits(7_000, {}, {})
     assert [found.interval_at(log) for log in (0, 3_000, 6_000)] == [4_670, 2_421, 1_093]
