@@ -321,3 +321,29 @@ def test_a_digest_is_worked_out_once() -> None:
     window = look(blank_record(), messages).window
     assert digest_run(window, 0, 2) is digest_run(window, 0, 2)
     assert digest_run(window, 0, 2) == digest_entries(window.entries)
+
+
+def calling(value: object) -> AIMessage:
+    call = {"name": "f", "args": {"x": value}, "id": "c"}
+    return AIMessage("", id="a", tool_calls=[call])
+
+
+def test_a_message_that_is_replaced_by_an_equal_one_is_the_new_one() -> None:
+    said = [HumanMessage("q", id="q"), calling(1), ToolMessage("r", tool_call_id="c", id="r")]
+    first = look(blank_record(), said)
+    said[1] = calling(True)  # noqa: FBT003 equal to 1, and another argument
+    then = look(first.record, said, first.window.span)
+    assert then.window.entries[1].message is said[1]
+    assert then.window.entries[1].digest != first.window.entries[1].digest
+
+
+def test_reasoning_that_is_added_in_place_does_not_stay_behind_another_head() -> None:
+    said = [HumanMessage("q", id="q"), AIMessage("a", id="a"), HumanMessage("z", id="z")]
+    said[1].response_metadata = {"model": "claude"}
+    first = look(blank_record(), said)
+    said[1].additional_kwargs["thinking"] = {"signature": "s"}
+    then = look(first.record, said, first.window.span)
+    head = {**view(then.record, said, then.window, None).head, "after": "z", "seen": "z"}
+    record = fold(then.record, [{"head": head}])
+    shown = view(record, said, then.window, None).messages
+    assert all(not message.additional_kwargs for message in shown if message.type == "ai")
