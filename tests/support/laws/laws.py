@@ -52,6 +52,8 @@ class Told:
     """Per message of any branch, the one before it."""
     edited: set[str] = field(default_factory=set)
     """Ids of what was changed on any branch."""
+    replaced: set[str] = field(default_factory=set)
+    """The labels of requests in place of which an edit put other words, on any branch."""
 
     def learn(self, messages: Iterable[BaseMessage]) -> None:
         """Take note of what a state shows."""
@@ -61,7 +63,8 @@ class Told:
                 self.messages[str(message.id)] = message
 
     def copy(self) -> Told:
-        return Told(dict(self.messages), set(self.taken_back), self.former, self.edited)
+        said = dict(self.messages), set(self.taken_back)
+        return Told(*said, self.former, self.edited, self.replaced)
 
     def within(self, first: str, last: str) -> range:
         """Places of the messages from one to another, which may be one of another branch."""
@@ -375,6 +378,7 @@ def others_among_own(now: Moment) -> list[str]:
 def kept_of_others(now: Moment) -> list[str]:
     """Requests in the working memory that were never made in this conversation."""
     told = {label_of(message).partition(".")[0] for message in now.told.messages.values()}
+    told |= now.told.replaced  # what was kept of the former words may stay
     return [f"{label} was not said here, and is kept" for label in _kept(now) if label not in told]
 
 

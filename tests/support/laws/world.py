@@ -42,6 +42,7 @@ from support.laws.cast import (
     HeldBuffering,
     Oracle,
     TurnWithoutEnd,
+    label_of,
     request,
 )
 from support.laws.doors import actor_node, build, last_node
@@ -436,15 +437,22 @@ class World:
             values = worker.graph.get_state(thread.config).values
             outcomes.append(
                 {
-                    "record": values["om"],
+                    "record": self._drop_unsteady(values["om"]),
                     "messages": dumped(values["messages"]),
                     "prompt": dumped(thread.last.prompt) if thread.last else None,
                 }
             )
         for gate, is_patient in zip(gates, patience, strict=True):
             gate.is_patient = is_patient
+        if self.archive is not None and self.archive.away:
+            return  # what leaves the state depends on what was known of it before
         for key in outcomes[0]:
             assert outcomes[0][key] == outcomes[1][key], f"two forks differ in their {key}"
+
+    def _drop_unsteady(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a record without what depends on when a job is heard of, not on the branch."""
+        unsteady = {"usage"} if self.served is None else {"usage", "attempts"}
+        return {key: value for key, value in record.items() if key not in unsteady}
 
     def _go_back(self, thread: Thread, worker: Worker, point: Point) -> None:
         state = worker.graph.get_state(point.config).values
@@ -462,6 +470,7 @@ class World:
         self._update(thread, worker, {"messages": [edited]})
         thread.told.messages[key] = edited
         thread.told.edited.add(key)
+        thread.told.replaced.add(label_of(old).partition(".")[0])
 
     def take_back(self, thread: Thread, worker: Worker, keys: Sequence[str]) -> None:
         """Remove messages."""
