@@ -105,13 +105,11 @@ def plan_the_rest(record: MemoryRecord, window: Window, thresholds: Thresholds) 
         To activate all chunks, to observe a batch of messages, to bring the log below its
         threshold, or to proceed where nothing is left to do.
     """
-    stop = window.count_before_turns(thresholds.keep_turns)
     ready = select_ready_chunks(select_live_chunks(record, window), window, thresholds)
     if ready:
         return Decision("activate", "observation", len(ready), "request")
-    removed = [total - window.span.sums[0] for total in window.span.sums]
-    cuts = [cut for cut in window.span.cuts if cut <= stop]
-    count = _fit_batch(cuts, removed, thresholds.piece_at(log_tokens(record)))
+    last = bisect_right(window.span.cuts, window.count_before_turns(thresholds.keep_turns))
+    count = _fit_batch(window, last, thresholds.piece_at(log_tokens(record)))
     if window.strays.messages:
         count = min(count, window.strays.run)
     if count:
@@ -340,24 +338,28 @@ def _choose_batch(window: Window, *, keep: int, limit: int, max_tokens: int, sto
     is taken in batches of at most `max_tokens`; a larger exchange is a batch of its own. Behind
     `stop` nothing is taken.
     """
-    cuts, sums = window.span.cuts, window.span.sums
-    last = bisect_right(cuts, stop)
-
-    def count_cuts(tokens: int) -> int:
-        """Count the cuts before which there are so many tokens at most; no count is negative."""
-        return bisect_right(cuts, sums[0] + tokens, hi=last, key=sums.__getitem__)
-
-    goal = count_cuts(window.tokens - keep)
-    removed = sums[cuts[goal - 1]] - sums[0] if goal else 0
+    last = bisect_right(window.span.cuts, stop)
+    goal = _count_cuts(window, last, window.tokens - keep)
+    removed = window.weight(0, window.span.cuts[goal - 1]) if goal else 0
     if window.tokens - removed >= limit:
         goal = min(goal + 1, last)
-    fitting = min(goal, count_cuts(max_tokens))
-    return cuts[max(fitting, 1) - 1] if goal else 0
+    return _fit_batch(window, goal, max_tokens)
 
 
-def _fit_batch(cuts: Sequence[int], removed: Sequence[int], max_tokens: int) -> int:
-    fitting = [cut for cut in cuts if removed[cut] <= max_tokens]
-    return fitting[-1] if fitting else (cuts[0] if cuts else 0)
+def _fit_batch(window: Window, last: int, max_tokens: int) -> int:
+    """Return the longest prefix of the window that fits and ends at one of its first `last` cuts.
+
+    Without one that fits, it is the first exchange.
+    """
+    fitting = max(1, _count_cuts(window, last, max_tokens))
+    return window.span.cuts[fitting - 1] if last else 0
+
+
+def _count_cuts(window: Window, last: int, tokens: int) -> int:
+    """Count, of the first `last` cuts, those before which there are so many tokens at most."""
+    cuts, sums = window.span.cuts, window.span.sums
+    # No count is negative, so that the sums are in order.
+    return bisect_right(cuts, sums[0] + tokens, hi=last, key=sums.__getitem__)
 
 
 def _are_others_due(record: MemoryRecord, window: Window) -> bool:
