@@ -20,7 +20,7 @@ from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.events import to_part
 from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.record import complete_record
-from langgraph_om.core.step.inspect import Inspection
+from langgraph_om.core.step.inspect import Inspection, goes_on
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import InlineBuffering, ParallelBuffering
@@ -98,8 +98,9 @@ class MemoryNodes:
     def _status(self, state: Mapping[str, Any]) -> RunFlow[Update]:
         found = yield from self.inspect(state, must_proceed=_must_proceed(state))
         seen = found.seen
-        goes_on = seen is not None and self._goes_on(seen.decision)
-        return {**found.update, **self._told()} if goes_on else found.update
+        if seen is None or not goes_on(seen.decision, buffering_waits=self.buffering_waits):
+            return found.update
+        return {**found.update, **self._told()}
 
     def inspect(self, state: Mapping[str, Any], *, must_proceed: bool) -> RunFlow[Inspected]:
         """Inspect the state before a call of the Actor's model."""
@@ -123,12 +124,6 @@ class MemoryNodes:
         events = only_folding([*seen.events, *noted])
         update = {**self._update(events), **self._removals(seen.evicted), **working.changes}
         return Inspected(update, seen, noted)
-
-    def _goes_on(self, decision: Decision) -> bool:
-        """Return whether the Actor's node is next, or beside or behind `om_buffer`."""
-        return decision.kind == "proceed" or (
-            decision.kind == "buffer" and not self.buffering_waits
-        )
 
     def _told(self) -> Update:
         return {STATED: True} if self.tells_actor else {}

@@ -104,7 +104,7 @@ def inspect(
     if is_final:
         return found
     decision = _choose(settings, found, now, must_proceed=must_proceed)
-    if not _goes_on(decision, buffering_waits=buffering_waits):
+    if not goes_on(decision, buffering_waits=buffering_waits):
         return _build_pause(found, decision, now)
     recalled = yield from search_for_request(
         settings, found.record, messages, found.window, identity=identity, now=now, working=working
@@ -246,7 +246,7 @@ def _choose(settings: Settings, seen: Inspection, now: datetime, *, must_proceed
     return PROCEED if must_proceed and decision.kind != "abort" else decision
 
 
-def _goes_on(decision: Decision, *, buffering_waits: bool) -> bool:
+def goes_on(decision: Decision, *, buffering_waits: bool) -> bool:
     """Return whether the Actor is called next."""
     return decision.kind == "proceed" or (decision.kind == "buffer" and not buffering_waits)
 
