@@ -8,7 +8,13 @@ from __future__ import annotations
 import re
 from datetime import date
 
-from langgraph_om.core.content.dates import PATTERN_FLAGS, Phrase, find_phrase, observation_date
+from langgraph_om.core.content.dates import (
+    PATTERN_FLAGS,
+    Phrase,
+    find_phrase,
+    is_date_heading,
+    observation_date,
+)
 
 _DAYS_PER_WEEK = 7
 _DAYS_PER_MONTH = 30
@@ -85,7 +91,7 @@ def annotate(text: str, today: date, previous: date | None = None) -> tuple[str,
             continue
         day = observation_date(line)
         if day is None:
-            said = None if line.lstrip("#* ").startswith("Date:") else said
+            said = None if is_date_heading(line) else said
             lines.append(_annotate_marks(line, today, said=said))
             continue
         gap = write_gap(previous, day) if previous else None

@@ -86,6 +86,11 @@ class Phrase:
     """Where in the text it ends."""
 
 
+def is_date_heading(line: str) -> bool:
+    """Return whether a line of a log is a date heading, with a day or without."""
+    return _HEADING.match(line.strip()) is not None
+
+
 def observation_date(line: str) -> date | None:
     """Return the day of a date heading, such as `Date: Dec 4, 2025` or `## Date: 2025-12-04`.
 
