@@ -174,7 +174,7 @@ def _digest_view(
     """Digest a view up to the messages that the last one had too, and all of it."""
     known = shown.span.view
     if known is None or known.count > seen or not known.begins(parts, lines, shown.dropped):
-        known = ViewDigest(parts, lines, shown.dropped)
+        known = ViewDigest.begin(parts, lines, shown.dropped)
     before = known.extend(shown.entries[known.count : seen])
     shown.span.view = whole = before.extend(shown.entries[seen:])
     return before.text, whole.text

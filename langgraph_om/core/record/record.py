@@ -109,7 +109,7 @@ def complete_record(value: object) -> MemoryRecord:
         msg = f"`om` is {type(value).__name__}; it must be a memory record (a mapping) or absent"
         raise ConfigurationError(msg)
     value = upgrade_record(value)
-    unknown = value.keys() - RECORD_KEYS and sorted(set(map(str, value)) - RECORD_KEYS)
+    unknown = sorted(map(str, value.keys() - RECORD_KEYS))
     if unknown:
         msg = f"`om` has the key {unknown[0]!r}, which is no key of a memory record"
         raise ConfigurationError(msg)

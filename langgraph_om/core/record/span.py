@@ -87,12 +87,12 @@ class Span:
             return True
         return all(counts.get(key) == [digest, tokens] for key, _, digest, tokens in self.entries)
 
-    def holds(self, messages: list[BaseMessage]) -> bool:
+    def holds(self, messages: Sequence[BaseMessage]) -> bool:
         """Return whether these are its messages, whatever was changed in them."""
-        # Of equal ones, the view may differ: to pydantic, `1` and `True` are the same.
+        # The same objects: of equal ones the view may differ, as pydantic takes `1` for `True`.
         return len(messages) == len(self.messages) and all(map(is_, messages, self.messages))
 
-    def is_unchanged(self, messages: list[BaseMessage]) -> bool:
+    def is_unchanged(self, messages: Sequence[BaseMessage]) -> bool:
         """Return whether these are its messages still, of which none was changed in place."""
         return (
             self.holds(messages)
@@ -228,7 +228,7 @@ def go_on(
     if cursor and not _ends_at(cursor, messages, start):
         return None
     span = before.drop(dropped)
-    seen = [*messages[start:stop]]
+    seen = messages[start:stop]
     is_same = span.holds(seen) if is_counted else span.is_unchanged(seen)
     return span if is_same and span.is_counted_in(counts) else None
 
