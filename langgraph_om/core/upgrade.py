@@ -70,7 +70,9 @@ def _check_version(what: str, version: object) -> None:
 
 
 def _is_former_chunk(chunk: object) -> bool:
-    return isinstance(chunk, Mapping) and "groups" not in chunk and chunk.keys() >= {*_OF_GROUP}
+    if not isinstance(chunk, dict) and not isinstance(chunk, Mapping):  # a dict is told quickly
+        return False
+    return "groups" not in chunk and chunk.keys() >= {*_OF_GROUP}
 
 
 def _upgrade_chunk(chunk: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import partial
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, SystemMessage
-from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.runnables import Runnable
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.config import get_stream_writer
 from langgraph.graph import END, START, StateGraph
@@ -34,7 +33,6 @@ from langgraph_om.integrations.state_graph import (
     ObservationalMemoryState,
     PlainMemoryState,
     add_memory_nodes,
-    add_observational_memory,
 )
 from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
@@ -76,8 +74,7 @@ def create_memory_agent(
         store: A LangGraph store for the tools and for semantic search.
         name: The graph's name.
         delta: Whether a checkpoint holds only what changed. With `False` each one holds the whole
-            conversation and memory, which `checkpointer.prune(..., strategy="keep_latest")` needs;
-            `om_status` then runs only in steps in which something is due.
+            conversation and memory, which `checkpointer.prune(..., strategy="keep_latest")` needs.
 
     Raises:
         ConfigurationError: When the model cannot be used, or two prompts are given.
@@ -96,48 +93,22 @@ def create_memory_agent(
     actor, reader = _bind_tools(chat, all_tools, memory)
     schema = ObservationalMemoryState if delta else PlainMemoryState
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(schema, context_schema=MemoryContext)
-    build = partial(_build_actor_node, actor, reader, memory, prompt or system_prompt)
-    draw_way_in = _add_actor(builder, memory, build, is_delta=delta)
-    draw_way_in(START)
+    nodes, view = add_memory_nodes(builder, memory, "agent", tells_actor=True)
+    entry = IdleStep(nodes)
+    node = _build_actor_node(actor, reader, memory, prompt or system_prompt, entry)
+    builder.add_node("agent", node, input_schema=view)
+    entry.draw_edge(builder, START)
     leave = FINISH if runner_of(memory).has_last_step else END
     if all_tools:
         builder.add_node("tools", ToolNode(all_tools))
         ways: dict[Hashable, str] = {"tools": "tools", END: leave}
         builder.add_conditional_edges("agent", tools_condition, ways)
-        draw_way_in("tools")
+        entry.draw_edge(builder, "tools")
     else:
         builder.add_edge("agent", leave)
     return builder.compile(
         checkpointer=checkpointer, store=store, name=name, transformers=[MemoryTransformer]
     )
-
-
-def _add_actor(
-    builder: StateGraph[Any, Any, Any, Any],
-    memory: ObservationalMemory,
-    build: Callable[[InspectedBefore | IdleStep], Runnable[Any, Any]],
-    *,
-    is_delta: bool,
-) -> Callable[[str], object]:
-    """Add the Actor's node and the memory nodes.
-
-    Args:
-        builder: The graph.
-        memory: The memory.
-        build: Makes the Actor's node.
-        is_delta: Whether the channels are kept as deltas, so that a superstep costs little.
-
-    Returns:
-        What draws the edge from a node after which the Actor is next.
-    """
-    if is_delta:
-        builder.add_node("agent", build(InspectedBefore()))
-        status = add_observational_memory(builder, memory, before="agent")
-        return partial(builder.add_edge, end_key=status)
-    nodes, view = add_memory_nodes(builder, memory, "agent", tells_actor=True)
-    idle = IdleStep(nodes)
-    builder.add_node("agent", build(idle), input_schema=view)
-    return partial(idle.draw_edge, builder)
 
 
 def _bind_tools(
@@ -156,8 +127,8 @@ def _build_actor_node(
     reader: Runnable[Any, BaseMessage],
     memory: ObservationalMemory,
     prompt: str | SystemMessage | None,
-    entry: InspectedBefore | IdleStep,
-) -> RunnableLambda[Any, Any]:
+    entry: IdleStep,
+) -> PlainNode:
     """Build the node that calls the Actor, once more with less when its provider refuses that.
 
     Args:
@@ -197,7 +168,7 @@ def _build_actor_node(
             answer = await choose().ainvoke(ask_with(known, error))
             return _add_answer(update, mark_other_view(answer))
 
-    return RunnableLambda(agent, aagent, name="agent")
+    return PlainNode(agent, name="agent", afunction=aagent)
 
 
 def _check_tools(tools: object) -> Sequence[Any]:
@@ -214,24 +185,13 @@ Entered = tuple[State, Update]
 """The state that the Actor is called with, and what is to be written of it beside the answer."""
 
 
-class InspectedBefore:
-    """For an Actor's node behind `om_status`: all is in the state already."""
-
-    def enter(self, state: State) -> Entered:
-        """Return the state as it is, and nothing to write."""
-        return state, {}
-
-    async def aenter(self, state: State) -> Entered:
-        """Do the same as `enter`."""
-        return self.enter(state)
-
-
 class IdleStep:
-    """For an Actor's node that inspects the state itself, unless `om_status` has just done so.
+    """Inspects the state, unless `om_status` has just done so.
 
-    With plain channels each superstep stores the whole conversation. So `om_status` runs only where
-    work is due, or something has happened that is to be kept even when the Actor's model fails. The
-    edges tell that ahead; what has come up in between is left to the next step.
+    A superstep takes time and a checkpoint, which in plain channels holds the whole conversation.
+    So `om_status` runs only where work is due, or something has happened that is to be kept even
+    when the Actor's model fails. The edges tell that ahead; what has come up in between is left to
+    the next step.
 
     Args:
         nodes: The memory nodes of the graph.
@@ -264,7 +224,7 @@ class IdleStep:
 
     def _show(self, state: State, found: Inspected) -> State:
         """Return the state as it is once an inspection is written."""
-        after, seen = {**state, **found.update}, found.seen
+        after, seen = {**state, **found.update, "om": state.get("om")}, found.seen
         if seen is None:
             return after
         runner = self._nodes.runner

@@ -1,11 +1,11 @@
-"""The ready agent in plain channels: an idle step is inspected within the Actor's node."""
+"""The ready agent: an idle step is inspected within the Actor's node."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 from langchain_core.exceptions import ContextOverflowError
@@ -19,9 +19,10 @@ from langgraph.graph import END
 from langgraph.store.memory import InMemoryStore
 
 from langgraph_om import InlineBuffering, WorkingMemory, create_memory_agent
-from langgraph_om.integrations.state_graph import PlainMemoryState
+from langgraph_om.integrations.state_graph import ObservationalMemoryState, PlainMemoryState
 from langgraph_om.testing import ExtractiveObserver
 from support.agents import (
+    READY,
     SYSTEM,
     Agent,
     Graph,
@@ -55,8 +56,17 @@ READING = on_thread(om_read_only=True)
 both_ways = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 
 
-def plain(saver: BaseCheckpointSaver[Any] | None = None, **options: Any) -> Agent:
-    return make_agent("agent-plain", saver if saver is not None else InMemorySaver(), **options)
+class Ready(Protocol):
+    def __call__(self, saver: BaseCheckpointSaver[Any] | None = None, **options: Any) -> Agent:
+        """Build the ready agent."""
+
+
+@pytest.fixture(params=READY)
+def ready(request: pytest.FixtureRequest) -> Ready:
+    def build(saver: BaseCheckpointSaver[Any] | None = None, **options: Any) -> Agent:
+        return make_agent(request.param, saver if saver is not None else InMemorySaver(), **options)
+
+    return build
 
 
 def failing(*failures: BaseException) -> Callable[[list[BaseMessage]], AIMessage]:
@@ -105,8 +115,10 @@ def nothing_lost(agent: Agent) -> bool:
 
 
 @both_ways
-async def test_an_idle_turn_has_no_more_checkpoints_than_without_memory(*, is_async: bool) -> None:
-    bare, agent = bare_agent(InMemorySaver()), plain(**IDLE)
+async def test_an_idle_turn_has_no_more_checkpoints_than_without_memory(
+    ready: Ready, *, is_async: bool
+) -> None:
+    bare, agent = bare_agent(InMemorySaver()), ready(**IDLE)
     talk(bare, CONFIG, turns(2))
     talk(agent.graph, CONFIG, turns(2))
     before = [checkpoints(graph) for graph in (bare, agent.graph)]
@@ -122,8 +134,10 @@ async def test_an_idle_turn_has_no_more_checkpoints_than_without_memory(*, is_as
 
 
 @pytest.mark.parametrize("config", [OFF, READING], ids=["off", "read-only"])
-def test_a_run_in_which_memory_writes_nothing_has_no_step_of_memory(config: Any) -> None:
-    agent = plain(**DUE)
+def test_a_run_in_which_memory_writes_nothing_has_no_step_of_memory(
+    ready: Ready, config: Any
+) -> None:
+    agent = ready(**DUE)
     talk(agent.graph, CONFIG, turns(6))
     before = record_of(agent.graph, CONFIG)
     given = {"messages": [turn(6, "1")]}
@@ -136,7 +150,7 @@ def test_a_run_in_which_memory_writes_nothing_has_no_step_of_memory(config: Any)
     assert nothing_lost(agent)
 
 
-def test_a_job_that_is_under_way_costs_no_step() -> None:
+def test_a_job_that_is_under_way_costs_no_step(ready: Ready) -> None:
     let_go = threading.Event()
 
     def observe(messages: list[BaseMessage]) -> str:
@@ -144,7 +158,7 @@ def test_a_job_that_is_under_way_costs_no_step() -> None:
         return ExtractiveObserver().reply(messages)
 
     model = scripted(observer=observe)
-    agent = plain(model=model, messages=4000, observation={"buffer_tokens": 80})
+    agent = ready(model=model, messages=4000, observation={"buffer_tokens": 80})
     with agent.memory:
         parts = talk(agent.graph, CONFIG, turns(2))
         (start,) = of_kind(parts, "buffering-start")
@@ -180,22 +194,25 @@ def test_working_memory_is_read_in_the_same_step(scope: Any) -> None:
 
 def test_what_was_observed_in_the_last_turn_is_evicted_without_a_step_of_its_own() -> None:
     states = []
-    for door in ("agent", "agent-plain"):
+    for door in READY:
         agent = make_agent(door, InMemorySaver(), archive="sqlite://", evict=True, log=5000)
         talk(agent.graph, CONFIG, [turn(0, ",".join("1" * 13))])
         updates = [*agent.graph.stream({"messages": [turn(1)]}, CONFIG, stream_mode="updates")]
         archive: Any = agent.memory.archive
         archived = [each.key for each in archive.messages("t", limit=1000)]
         states.append((outcome(values(agent.graph, CONFIG)), archived))
-    assert nodes_of(updates) == ["agent", "om_finish"]
-    assert [message.type for message in updates[0]["agent"]["messages"]][-2:] == ["remove", "ai"]
+        assert nodes_of(updates) == ["agent", "om_finish"]
+        answer = updates[0]["agent"]["messages"]
+        assert [message.type for message in answer][-2:] == ["remove", "ai"]
     assert states[0] == states[1]
 
 
 @both_ways
-async def test_a_prompt_that_is_refused_is_asked_again_with_less(*, is_async: bool) -> None:
+async def test_a_prompt_that_is_refused_is_asked_again_with_less(
+    ready: Ready, *, is_async: bool
+) -> None:
     refusal = ContextOverflowError("too long")
-    agent = plain(model=scripted(actor=failing(refusal)), **IDLE)
+    agent = ready(model=scripted(actor=failing(refusal)), **IDLE)
     talk(agent.graph, CONFIG, turns(8))
     parts, updates = await run(agent, {"messages": [NOW]}, is_async=is_async)
     assert nodes_of(updates) == ["agent"]
@@ -211,9 +228,9 @@ async def test_a_prompt_that_is_refused_is_asked_again_with_less(*, is_async: bo
 
 @both_ways
 async def test_due_work_is_done_in_the_nodes_and_the_actor_always_answers(
-    *, is_async: bool
+    ready: Ready, *, is_async: bool
 ) -> None:
-    agent = plain(**DUE)
+    agent = ready(**DUE)
     talk(agent.graph, CONFIG, turns(6))
     parts, updates = await run(agent, {"messages": [turn(6, "2,1")]}, is_async=is_async)
     nodes = nodes_of(updates)
@@ -222,15 +239,17 @@ async def test_due_work_is_done_in_the_nodes_and_the_actor_always_answers(
     answers = [update["agent"]["messages"] for update in updates if "agent" in update]
     assert [message[-1].type for message in answers] == ["ai"] * 3
     assert len(of_kind(parts, "status")) == 3
-    usual = make_agent("agent", InMemorySaver(), **DUE)
+    usual = make_agent("plain", InMemorySaver(), **DUE)
     talk(usual.graph, CONFIG, turns(6))
     assert parts == say(usual.graph, CONFIG, turn(6, "2,1"))
     assert outcome(values(agent.graph, CONFIG)) == outcome(values(usual.graph, CONFIG))
 
 
 @both_ways
-async def test_a_person_who_grants_each_call_is_asked_once_for_each(*, is_async: bool) -> None:
-    agent = plain(**DUE)
+async def test_a_person_who_grants_each_call_is_asked_once_for_each(
+    ready: Ready, *, is_async: bool
+) -> None:
+    agent = ready(**DUE)
     talk(agent.graph, CONFIG, turns(6))
     given: Any = {"messages": [turn(6, "1")]}
     asked, parts = 0, []
@@ -243,9 +262,9 @@ async def test_a_person_who_grants_each_call_is_asked_once_for_each(*, is_async:
     assert nothing_lost(agent)
 
 
-def test_an_aborted_turn_ends_without_the_actor() -> None:
+def test_an_aborted_turn_ends_without_the_actor(ready: Ready) -> None:
     observer = [ConnectionError("away")] * 20
-    agent = plain(model=scripted(observer=observer), on_error="abort", **DUE)
+    agent = ready(model=scripted(observer=observer), on_error="abort", **DUE)
     parts = talk(agent.graph, CONFIG, turns(4))
     (tripwire,) = of_kind(parts, "tripwire")[:1]
     assert tripwire["operationType"] == "observation"
@@ -257,7 +276,9 @@ def test_an_aborted_turn_ends_without_the_actor() -> None:
 
 
 @pytest.mark.parametrize("memory_is", [DUE, IDLE], ids=["due", "idle"])
-def test_it_answers_within_as_few_supersteps_as_the_usual_agent(memory_is: dict[str, Any]) -> None:
+def test_it_answers_within_fewer_supersteps_than_a_hand_made_agent(
+    memory_is: dict[str, Any],
+) -> None:
     def needs(door: str) -> int:
         for limit in range(1, 20):
             agent = make_agent(door, InMemorySaver(), **memory_is)
@@ -270,14 +291,14 @@ def test_it_answers_within_as_few_supersteps_as_the_usual_agent(memory_is: dict[
                 return limit
         raise AssertionError
 
-    assert needs("agent-plain") < needs("agent")
+    assert needs("agent") == needs("agent-plain") < needs("plain")
 
 
 # --- When the Actor's model fails ----------------------------------------------------------------
 
 
-def undisturbed(said: list[HumanMessage], **options: Any) -> Mapping[str, Any]:
-    agent = plain(**options)
+def undisturbed(ready: Ready, said: list[HumanMessage], **options: Any) -> Mapping[str, Any]:
+    agent = ready(**options)
     talk(agent.graph, CONFIG, said)
     return outcome(values(agent.graph, CONFIG))
 
@@ -285,26 +306,26 @@ def undisturbed(said: list[HumanMessage], **options: Any) -> Mapping[str, Any]:
 @both_ways
 @pytest.mark.parametrize("limits", [DUE, IDLE], ids=["due", "idle"])
 async def test_a_run_that_failed_in_the_model_goes_on(
-    limits: dict[str, Any], *, is_async: bool
+    ready: Ready, limits: dict[str, Any], *, is_async: bool
 ) -> None:
     saver = InMemorySaver()
-    agent = plain(saver, model=scripted(actor=failing(ConnectionError("down"))), **limits)
+    agent = ready(saver, model=scripted(actor=failing(ConnectionError("down"))), **limits)
     talk(agent.graph, CONFIG, turns(6))
     with pytest.raises(ConnectionError, match="down"):
         await run(agent, {"messages": [NOW]}, is_async=is_async)
     asked = agent.asked("observer") + agent.asked("reflector")
-    again = plain(saver, model=agent.model, **limits)
+    again = ready(saver, model=agent.model, **limits)
     parts, _ = await run(again, None, is_async=is_async)
     # A step that was stated before it failed is not stated again.
     assert len(of_kind(parts, "status")) == (limits is IDLE)
     assert of_kind(parts, "observation-start") == []
     assert agent.asked("observer") + agent.asked("reflector") == asked
-    assert outcome(values(again.graph, CONFIG)) == undisturbed([*turns(6), NOW], **limits)
+    assert outcome(values(again.graph, CONFIG)) == undisturbed(ready, [*turns(6), NOW], **limits)
     assert nothing_lost(again)
 
 
-def test_a_message_after_a_run_that_failed_is_answered_and_nothing_is_lost() -> None:
-    agent = plain(model=scripted(actor=failing(ConnectionError("down"))), **DUE)
+def test_a_message_after_a_run_that_failed_is_answered_and_nothing_is_lost(ready: Ready) -> None:
+    agent = ready(model=scripted(actor=failing(ConnectionError("down"))), **DUE)
     talk(agent.graph, CONFIG, turns(3))
     with pytest.raises(ConnectionError, match="down"):
         say(agent.graph, CONFIG, NOW)
@@ -314,9 +335,9 @@ def test_a_message_after_a_run_that_failed_is_answered_and_nothing_is_lost() -> 
     assert nothing_lost(agent)
 
 
-def test_a_job_that_began_before_the_model_failed_is_not_begun_again() -> None:
+def test_a_job_that_began_before_the_model_failed_is_not_begun_again(ready: Ready) -> None:
     model = scripted(actor=failing(ConnectionError("down"), ConnectionError("down")))
-    agent = plain(model=model, messages=4000, observation={"buffer_tokens": 80})
+    agent = ready(model=model, messages=4000, observation={"buffer_tokens": 80})
     with agent.memory:
         talk(agent.graph, CONFIG, turns(1))
         with pytest.raises(ConnectionError, match="down"):
@@ -331,8 +352,8 @@ def test_a_job_that_began_before_the_model_failed_is_not_begun_again() -> None:
         assert len(record_of(agent.graph, CONFIG)["chunks"]) == 1
 
 
-def test_what_a_person_did_is_told_once_also_where_the_model_fails() -> None:
-    agent = plain(model=scripted(actor=failing(ConnectionError("down"))), **IDLE)
+def test_what_a_person_did_is_told_once_also_where_the_model_fails(ready: Ready) -> None:
+    agent = ready(model=scripted(actor=failing(ConnectionError("down"))), **IDLE)
     talk(agent.graph, CONFIG, turns(2))
     noted = agent.memory.remember("Ana is allergic to nuts.")
     agent.graph.update_state(CONFIG, {"om": noted}, as_node="agent")
@@ -381,8 +402,8 @@ def test_what_comes_in_is_kept_where_a_function_of_the_user_fails(text: str) -> 
 # --- From outside --------------------------------------------------------------------------------
 
 
-def test_an_answer_that_a_person_writes_leads_on_as_the_actors_would() -> None:
-    agent = plain(**DUE)
+def test_an_answer_that_a_person_writes_leads_on_as_the_actors_would(ready: Ready) -> None:
+    agent = ready(**DUE)
     talk(agent.graph, CONFIG, turns(6))
     call = {"name": "search", "args": {"query": "museum"}, "id": "h6.0.0"}
     written = [turn(6, "1"), AIMessage("", id="h6-calls-0", tool_calls=[call])]
@@ -398,8 +419,10 @@ def test_an_answer_that_a_person_writes_leads_on_as_the_actors_would() -> None:
 
 
 @pytest.mark.parametrize("as_node", ["__start__", "tools", "om_status", "om_observe"])
-def test_a_message_that_is_written_into_the_state_is_inspected_once(as_node: str) -> None:
-    agent = plain(**DUE)
+def test_a_message_that_is_written_into_the_state_is_inspected_once(
+    ready: Ready, as_node: str
+) -> None:
+    agent = ready(**DUE)
     talk(agent.graph, CONFIG, turns(4))
     agent.graph.update_state(CONFIG, {"messages": [turn(30)]}, as_node=as_node)
     parts = [*agent.graph.stream(None, CONFIG, stream_mode="custom")]
@@ -408,8 +431,13 @@ def test_a_message_that_is_written_into_the_state_is_inspected_once(as_node: str
     assert nothing_lost(agent)
 
 
+@pytest.mark.parametrize(
+    ("door", "schema"), [("agent", ObservationalMemoryState), ("agent-plain", PlainMemoryState)]
+)
 @pytest.mark.parametrize("stops", [["agent"], ["om_status"], ["om_observe"], ["om_buffer"]])
-def test_a_run_that_the_former_version_began_goes_on(stops: list[str]) -> None:
+def test_a_run_that_the_former_version_began_goes_on(
+    door: str, schema: Any, stops: list[str]
+) -> None:
     """There, `om_status` was before each call of the Actor, as in a graph that is wired by hand."""
     options = {
         **DUE,
@@ -417,7 +445,7 @@ def test_a_run_that_the_former_version_began_goes_on(stops: list[str]) -> None:
         "buffering": InlineBuffering(),
     }
     saver, model, clock = InMemorySaver(), scripted(), Clock()
-    former = wire(PlainMemoryState, remembering(model, clock, **options), model)
+    former = wire(schema, remembering(model, clock, **options), model)
     graph = former.compile(checkpointer=saver)
     talk(graph, CONFIG, turns(2))
     for number in range(2, 30):
@@ -426,7 +454,7 @@ def test_a_run_that_the_former_version_began_goes_on(stops: list[str]) -> None:
             break
     paused = graph.get_state(CONFIG)
     assert set(paused.next) <= {*stops}
-    agent = plain(saver, model=model, clock=clock, **options)
+    agent = make_agent(door, saver, model=model, clock=clock, **options)
     agent.graph.invoke(None, CONFIG)
     talk(agent.graph, CONFIG, turns(6, start=40))
     assert values(agent.graph, CONFIG)["messages"][-1].id == "h45-answer"
@@ -437,12 +465,12 @@ def say_until(graph: Graph, message: HumanMessage, stops: list[str]) -> None:
     graph.invoke({"messages": [message]}, CONFIG, interrupt_before=stops)
 
 
-def test_the_drawing_shows_both_ways() -> None:
-    drawing = plain(**DUE).graph.get_graph()
+def test_the_drawing_shows_both_ways(ready: Ready) -> None:
+    drawing = ready(**DUE).graph.get_graph()
     ways = {(edge.source, edge.target) for edge in drawing.edges}
     assert ways >= {("__start__", "agent"), ("__start__", "om_status"), ("om_status", "agent")}
     assert ways >= {("tools", "agent"), ("tools", "om_status"), ("agent", END)}
-    assert set(plain(**DUE).graph.get_input_jsonschema()["properties"]) == {"messages"}
+    assert set(ready(**DUE).graph.get_input_jsonschema()["properties"]) == {"messages"}
 
 
 def test_the_output_has_the_conversation_and_the_memory_alone() -> None:

@@ -109,9 +109,9 @@ def complete_record(value: object) -> MemoryRecord:
         msg = f"`om` is {type(value).__name__}; it must be a memory record (a mapping) or absent"
         raise ConfigurationError(msg)
     value = upgrade_record(value)
-    unknown = sorted(map(str, value.keys() - RECORD_KEYS))
-    if unknown:
-        msg = f"`om` has the key {unknown[0]!r}, which is no key of a memory record"
+    if not value.keys() <= RECORD_KEYS:
+        unknown = min(map(str, value.keys() - RECORD_KEYS))
+        msg = f"`om` has the key {unknown!r}, which is no key of a memory record"
         raise ConfigurationError(msg)
     if value.keys() >= _FIRST_KEYS:
         return cast("MemoryRecord", value)

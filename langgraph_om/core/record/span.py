@@ -11,7 +11,12 @@ from typing import NamedTuple, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from langgraph_om.core.content.message_keys import Keyed, content_digest, is_conversation, key_of
+from langgraph_om.core.content.message_keys import (
+    Keyed,
+    content_digest,
+    is_conversation,
+    key_of,
+)
 from langgraph_om.core.record.cursor import begins_at_first, is_tail_at
 from langgraph_om.core.record.strays import has_strays
 from langgraph_om.core.record.views.digest import ViewDigest
@@ -81,11 +86,21 @@ class Span:
         ids = [*map(_get_id, self.messages)]
         return len(ids) == len(self.entries) and ids == self.names
 
-    def is_counted_in(self, counts: Mapping[str, TokenCount]) -> bool:
-        """Return whether a record counts all entries as they were counted here."""
+    def count_known(self, counts: Mapping[str, TokenCount]) -> int | None:
+        """Count the first entries that a record counts as they were counted here.
+
+        Returns:
+            `None` when it counts one of the others too, in another way or behind one it lacks.
+        """
         if self.counted_in is counts or self.counted_in == counts:
-            return True
-        return all(counts.get(key) == [digest, tokens] for key, _, digest, tokens in self.entries)
+            return len(self.entries)
+        known = 0
+        for key, _, digest, tokens in self.entries:
+            if counts.get(key) != [digest, tokens]:
+                break
+            known += 1
+        is_new = all(entry.key not in counts for entry in self.entries[known:])
+        return known if is_new else None
 
     def holds(self, messages: Sequence[BaseMessage]) -> bool:
         """Return whether these are its messages, whatever was changed in them."""
@@ -99,6 +114,32 @@ class Span:
             and [*map(_get_id, messages)] == self.names
             and [*map(_get_content, messages)] == self.contents
         )
+
+    def count_unchanged(self, messages: Sequence[BaseMessage]) -> int:
+        """Count the first messages that are still its own, and were not changed in place."""
+        if self.is_unchanged(messages):
+            return len(messages)
+        for at, (message, own) in enumerate(zip(messages, self.messages, strict=False)):
+            is_read = message.id == self.names[at] and message.content == self.contents[at]
+            if message is not own or not is_read:
+                return at
+        return min(len(messages), len(self.messages))
+
+    def first(self, count: int) -> Span:
+        """Return the span of its first entries, behind which other messages stand now."""
+        if count == len(self.entries):
+            return self
+        rest = Span(
+            self.start,
+            self.names[:count],
+            self.messages[:count],
+            self.contents[:count],
+            self.entries[:count],
+            self.sums[: count + 1],
+        )
+        rest.is_plain = True
+        rest.take_over(self)
+        return rest
 
     def drop(self, count: int) -> Span:
         """Return the span without its first entries, which were observed."""
@@ -216,8 +257,12 @@ def go_on(
     counts: Mapping[str, TokenCount],
     *,
     is_counted: bool,
-) -> Span | None:
-    """Return what of an earlier span is in the window still; `None` when anything is unusual."""
+) -> tuple[Span, int] | None:
+    """Return what of an earlier span is in the window still, and how many of it are counted.
+
+    Returns:
+        `None` when anything is unusual.
+    """
     if before is None or not before.is_plain or has_strays(record):
         return None
     cursor = record["cursor"]
@@ -227,10 +272,15 @@ def go_on(
         return None
     if cursor and not _ends_at(cursor, messages, start):
         return None
-    span = before.drop(dropped)
-    seen = messages[start:stop]
-    is_same = span.holds(seen) if is_counted else span.is_unchanged(seen)
-    return span if is_same and span.is_counted_in(counts) else None
+    span, seen = before.drop(dropped), messages[start:stop]
+    if is_counted and span.holds(seen) and span.count_known(counts) == len(span.entries):
+        return span, len(span.entries)
+    unchanged = span.count_unchanged(seen)
+    if span.entries and not unchanged:
+        return None
+    span = span.first(unchanged)
+    known = span.count_known(counts)
+    return (span, known) if known is not None else None
 
 
 def _ends_at(cursor: Sequence[str], messages: Sequence[BaseMessage], start: int) -> bool:

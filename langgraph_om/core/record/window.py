@@ -146,13 +146,13 @@ def _read_unobserved(
 
     Returns:
         The messages as a span, those of them that stand before the cursor, and how many entries
-        the earlier look had.
+        of the earlier look the record counts.
     """
-    span = go_on(before, record, messages, counts, is_counted=is_counted)
-    if span is not None:
-        known = len(span.entries)
-        new = messages[span.start + known :]
-        span = extend_span(span, record["cursor"], new, counts, counter, is_counted=is_counted)
+    gone_on = go_on(before, record, messages, counts, is_counted=is_counted)
+    if gone_on is not None:
+        rest, known = gone_on
+        new = messages[rest.start + len(rest.entries) :]
+        span = extend_span(rest, record["cursor"], new, counts, counter, is_counted=is_counted)
         if span is not None:
             return span, NO_STRAYS, known
     keyed, start = find_cursor(record, messages)

@@ -24,6 +24,7 @@ from langgraph.types import Command, interrupt
 
 from langgraph_om import ObservationalMemory, create_memory_agent
 from support.agents import (
+    READY,
     Agent,
     Graph,
     actor,
@@ -451,13 +452,13 @@ def test_run_again_from_here(door: str, as_node: str, following: set[str]) -> No
     agent.graph.update_state(CONFIG, {"messages": [edited]}, as_node=as_node)
     waiting = agent.graph.get_state(CONFIG).next
     assert len(waiting) == 1
-    assert set(waiting) <= following | ({"agent"} if door == "agent-plain" else set())
+    assert set(waiting) <= following | ({"agent"} if door in READY else set())
     again = make_agent(door, saver, **LIMITS)
     parts = list(again.graph.stream(None, CONFIG, stream_mode="custom"))
     assert again.graph.get_state(CONFIG).values["messages"][-1].id == "h30-answer"
     assert uncovered(again.memory, values(again.graph, CONFIG)) == []
-    # With plain channels the ready agent's own node inspects what no other has.
-    assert len(of_kind(parts, "status")) == (as_node != "om_status" or door == "agent-plain")
+    # The ready agent's own node inspects what no other has.
+    assert len(of_kind(parts, "status")) == (as_node != "om_status" or door in READY)
 
 
 @pytest.mark.parametrize("door", CHANNELS)

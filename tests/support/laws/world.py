@@ -32,8 +32,9 @@ from langgraph_om import InlineBuffering, ObservationalMemory, ParallelBuffering
 from langgraph_om.core.record.chunks import MIN_REMAINING
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.window import open_window
+from langgraph_om.integrations.nodes import STATED
 from langgraph_om.memory import runner_of
-from support.agents import Graph, Part, Saver, dumped, of_kind
+from support.agents import READY, Graph, Part, Saver, dumped, of_kind
 from support.clock import Clock
 from support.laws.cast import (
     Actor,
@@ -379,7 +380,13 @@ class World:
     ) -> list[Moment]:
         """The calls of the Actor, each with the state that was given to it."""
         node = actor_node(self.rules.door)
-        states = [state.values for state in steps if node in state.next]
+        ends: list[StateSnapshot | None] = [*steps[1:], None]
+        enters = self.rules.door in READY
+        states = [
+            _as_entered(step, end) if enters else step.values
+            for step, end in zip(steps, ends, strict=True)
+            if node in step.next
+        ]
         trimmed = _trimmed(parts)
         assert len(states) == len(prompts) == len(trimmed)
         moments = []
@@ -623,6 +630,19 @@ def turns(messages: Sequence[BaseMessage]) -> list[list[str]]:
 async def _collect(graph: Graph, given: Any, config: RunnableConfig, parts: list[Part]) -> None:
     async for part in graph.astream(given, config, stream_mode="custom"):
         parts.append(part)  # noqa: PERF401 what came before a fall counts
+
+
+def _as_entered(before: StateSnapshot, after: StateSnapshot | None) -> Mapping[str, Any]:
+    """The state that the Actor's model was called with by the ready agent.
+
+    Its node may have inspected by itself, and what that came to is written with the answer.
+    """
+    state = before.values
+    if after is None or state.get(STATED):
+        return state
+    kept = {message.id for message in after.values["messages"]}
+    left = [message for message in state["messages"] if message.id in kept]
+    return {**state, "messages": left, "om": after.values["om"]}
 
 
 def _trimmed(parts: Sequence[Part]) -> list[int]:
