@@ -1,7 +1,8 @@
 """Turns of four steps on a long thread in SQLite: with memory, with an archive too, with neither.
 
-The agents take turns on the same machine in the same run, so that their ratio counts. What a turn
-costs is the least that one took: everything else is the machine's other work.
+The agents take turns on the same machine in the same run, so that their ratio counts: the machine's
+speed changes from second to second, and the same for all. Of the ratios the median is taken, of the
+bare agent's turns the least.
 """
 
 from __future__ import annotations
@@ -30,10 +31,13 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.prebuilt import ToolNode
+from report import median
 
 from langgraph_om import create_memory_agent
 
 STEPS = 4
+TIMED = 10
+"""How many turns of a round are timed: a thread is little longer at the last one."""
 SHOWN = 90
 """How many messages the agent without memory shows its model: about as many as a window has."""
 
@@ -69,7 +73,13 @@ def bare_agent(model: TimedModel, saver: SqliteSaver, *, delta: bool) -> Graph:
 
 
 def time_turns(
-    messages: list[Any], record: Any, kinds: tuple[str, ...], turns: int, *, delta: bool = True
+    messages: list[Any],
+    record: Any,
+    kinds: tuple[str, ...],
+    turns: int,
+    *,
+    rounds: int = 1,
+    delta: bool = True,
 ) -> dict[str, dict[str, float]]:
     """Own seconds and bytes of a turn, per kind of agent: "bare", "memory" or "archive".
 
@@ -77,30 +87,51 @@ def time_turns(
         messages: The thread so far.
         record: What is remembered of it.
         kinds: The agents.
-        turns: How many turns each takes; the first one is not counted.
+        turns: How many turns each takes for the bytes; the first one is not counted.
+        rounds: How often the agents begin anew; the first turns of all rounds are timed.
         delta: Whether the channels are kept as deltas.
     """
-    with ExitStack() as stack:
-        agents = {
-            kind: stack.enter_context(_agent(kind, messages, record, turns, delta=delta))
-            for kind in kinds
-        }
-        before: dict[str, int] = {}
-        for turn in range(turns + 1):
-            for kind, (graph, saver, watch) in agents.items():
-                if turn == 1:
-                    before[kind] = stored_bytes(saver.conn)["all"]
-                said = HumanMessage("And what next?", id=f"{kind}-{turn}")
-                gc.collect()
-                with watch.lap():
-                    graph.invoke({"messages": [said]}, on_thread())
-        return {
-            kind: {
-                "seconds": min(watch.laps[1:]),
-                "bytes": (stored_bytes(saver.conn)["all"] - before[kind]) / turns,
+    laps: dict[str, list[float]] = {kind: [] for kind in kinds}
+    stored: dict[str, float] = {}
+    for number in range(rounds):
+        count = turns if number == 0 else min(turns, TIMED)
+        with ExitStack() as stack:
+            agents = {
+                kind: stack.enter_context(_agent(kind, messages, record, count, delta=delta))
+                for kind in kinds
             }
-            for kind, (_, saver, watch) in agents.items()
-        }
+            before = _take_turns(agents, count)
+            for kind, (_, saver, watch) in agents.items():
+                laps[kind] += watch.laps[1 : TIMED + 1]
+                if number == 0:
+                    grown = stored_bytes(saver.conn)["all"] - before[kind]
+                    stored[kind] = grown / count
+    figures: dict[str, dict[str, float]] = {}
+    taken = min(laps[kinds[0]])
+    for kind, base in zip(kinds, [kinds[0], *kinds], strict=False):
+        taken *= median([own / others for own, others in zip(laps[kind], laps[base], strict=True)])
+        figures[kind] = {"seconds": taken, "bytes": stored[kind]}
+    return figures
+
+
+Agents = dict[str, tuple[Graph, SqliteSaver, Stopwatch]]
+
+
+def _take_turns(agents: Agents, turns: int) -> dict[str, int]:
+    """Take a turn with each agent, then the ones that count; return the bytes in between."""
+    before: dict[str, int] = {}
+    order = list(agents)
+    for turn in range(turns + 1):
+        order = [*order[1:], order[0]]
+        for kind in order:
+            graph, saver, watch = agents[kind]
+            if turn == 1:
+                before[kind] = stored_bytes(saver.conn)["all"]
+            said = HumanMessage("And what next?", id=f"{kind}-{turn}")
+            gc.collect()
+            with watch.lap():
+                graph.invoke({"messages": [said]}, on_thread())
+    return before
 
 
 @contextmanager

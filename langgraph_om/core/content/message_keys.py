@@ -174,7 +174,8 @@ WORKING_ID = "om-working-memory"
 RECALLED_ID = "om-recalled"
 """Id of what shows the Actor earlier messages that a search for its request has found."""
 
-_OWN_IDS: Final = frozenset({CONTINUATION_ID, OTHERS_ID, GAP_ID, WORKING_ID, RECALLED_ID})
+OWN_IDS: Final = frozenset({CONTINUATION_ID, OTHERS_ID, GAP_ID, WORKING_ID, RECALLED_ID})
+"""The ids of all that memory shows the Actor as messages."""
 
 _OPENING, _CLOSING = "<system-reminder>", "</system-reminder>"
 """What our reminders begin and end with."""
@@ -197,7 +198,7 @@ def is_conversation(message: BaseMessage) -> bool:
 
     Instructions were not, nor was our reminder, nor a request to remove a message.
     """
-    if type(message) in SPEAKERS and message.id not in _OWN_IDS:  # nearly all are
+    if type(message) in SPEAKERS and message.id not in OWN_IDS:  # nearly all are
         return True
     return not (message.type == "remove" or is_instruction(message) or is_reminder(message))
 
@@ -211,7 +212,7 @@ def is_instruction(message: BaseMessage) -> bool:
 
 def is_reminder(message: BaseMessage) -> bool:
     """Return whether a message is one of ours: by its id and its text, as users choose ids too."""
-    if message.id not in _OWN_IDS or not isinstance(message, HumanMessage):
+    if message.id not in OWN_IDS or not isinstance(message, HumanMessage):
         return False
     text = message.content
     if message.id == GAP_ID:

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.content.message_keys import Keyed, is_conversation, key_of, keyed_messages
+from langgraph_om.core.content.message_keys import (
+    OWN_IDS,
+    Keyed,
+    is_conversation,
+    key_of,
+    keyed_messages,
+)
+from langgraph_om.core.content.speakers import SPEAKERS
 from langgraph_om.core.record.record import CURSOR_TAIL, select_own_groups
 from langgraph_om.core.wire import MemoryRecord
+
+_get_id = attrgetter("id")
 
 
 def find_cursor(record: MemoryRecord, messages: Sequence[BaseMessage]) -> tuple[Keyed, int]:
@@ -50,8 +60,21 @@ def walk_back(cursor: Sequence[str], messages: Sequence[BaseMessage]) -> tuple[K
     return None
 
 
+def names_all(cursor: Sequence[str], tail: Sequence[BaseMessage]) -> bool:
+    """Return whether a cursor names just these messages, by their ids; `False` where in doubt."""
+    return (
+        [*map(_get_id, tail)] == cursor
+        and SPEAKERS.issuperset(map(type, tail))
+        and OWN_IDS.isdisjoint(cursor)
+    )
+
+
 def is_tail_at(cursor: Sequence[str], messages: Sequence[BaseMessage], at: int) -> bool:
     """Return whether the messages up to `at` are the cursor's tail, not just one of the same id."""
+    if len(cursor) == CURSOR_TAIL and names_all(
+        cursor, messages[max(0, at + 1 - CURSOR_TAIL) : at + 1]
+    ):
+        return True
     wanted = len(cursor) - 1
     while at >= 0 and wanted >= 0:
         if is_conversation(messages[at]):

@@ -16,7 +16,7 @@ from langgraph_om.core.content.message_keys import (
     is_reminder,
     key_of,
 )
-from langgraph_om.core.record.cursor import find_cursor, walk_back
+from langgraph_om.core.record.cursor import find_cursor, names_all, walk_back
 from langgraph_om.core.record.record import CURSOR_TAIL, select_valid_counts
 from langgraph_om.core.record.span import Entry, Span, extend_span, go_on, read_entry, read_span
 from langgraph_om.core.record.strays import NO_STRAYS, Strays, has_strays, select_strays
@@ -123,7 +123,7 @@ def open_window(
         request=request_key,
         request_message=pinned,
         request_tokens=pinned_tokens,
-        observed=_collect_before(messages, start),
+        observed=_collect_before(record["cursor"], messages, start),
         last_key=span.names[-1] if span.names else (key_of(messages[-1]) if messages else None),
         start=start,
         strays=strays,
@@ -201,7 +201,9 @@ def find_newest_human(messages: Sequence[BaseMessage], request: str | None = Non
 
 
 def _collect_before(
-    messages: Sequence[BaseMessage], start: int
+    cursor: Sequence[str], messages: Sequence[BaseMessage], start: int
 ) -> tuple[tuple[str, BaseMessage], ...]:
     tail = messages[max(0, start - CURSOR_TAIL) : start]
+    if names_all(cursor, tail):  # as it is, but for messages without ids and the like
+        return tuple(zip(cursor, tail, strict=True))
     return tuple((key_of(message), message) for message in tail if is_conversation(message))
