@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from langgraph_om.core.observe.non_answers import says_nothing_to_note
 from langgraph_om.core.observe.parse_answer import (
     MAX_LINE_CHARS,
     Parsed,
@@ -447,6 +448,7 @@ def has_tags_in_a_row(text: str) -> bool:
 def test_parsing_undoes_rendering(parsed: Parsed) -> None:
     texts = (parsed.observations, parsed.current_task, parsed.suggested_response)
     assume(not any(has_tags_in_a_row(text) for text in texts if text))
+    assume(not says_nothing_to_note(parsed.observations))  # as "none `<observations>`." does
     assert parse_output(render_output(parsed)) == parsed
 
 
