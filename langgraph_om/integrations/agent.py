@@ -7,7 +7,7 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, SystemMessage
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, run_in_executor
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.config import get_stream_writer
 from langgraph.graph import END, START, StateGraph
@@ -38,7 +38,7 @@ from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.models.providers import chat_model, check_model
 from langgraph_om.recall.tool import refuse_second_recall_tool
-from langgraph_om.runtime.drivers import adrive, drive
+from langgraph_om.runtime.drivers import drive
 from langgraph_om.runtime.flows.context import RunFlow
 from langgraph_om.runtime.foresight import is_idle
 from langgraph_om.runtime.run import MemoryContext
@@ -205,8 +205,8 @@ class IdleStep:
         return drive(self._enter(state), self._nodes.runner.context(emit=emit)).result
 
     async def aenter(self, state: State) -> Entered:
-        """Inspect the state without blocking the event loop."""
-        return (await adrive(self._enter(state), self._nodes.runner.context(emit=emit))).result
+        """Inspect the state in a thread, as `om_status` does: functions of the user may block."""
+        return await run_in_executor(None, self.enter, state)
 
     def draw_edge(self, builder: StateGraph[Any, Any, Any, Any], source: str) -> None:
         """Draw the edge from a node after which the Actor is next, past `om_status` where idle."""
@@ -217,7 +217,7 @@ class IdleStep:
         return "idle" if is_idle(self._nodes.runner, state) else "due"
 
     def _enter(self, state: State) -> RunFlow[Entered]:
-        if state.get(STATED):
+        if state.get(STATED) or "om" not in state:  # of a state that has none, the view tells
             return state, {}
         found = yield from self._nodes.inspect(state, must_proceed=True)
         return self._show(state, found), found.update

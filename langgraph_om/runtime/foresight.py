@@ -71,8 +71,7 @@ def _only_counts(
         jobs=dict.fromkeys(record["pending"], "running"),
         before=runner.spans.recall(record["id"]),
     )
-    if not found.window.known:  # read anew: the inspection that follows need not be
-        runner.spans.keep(record["id"], found.window.span)
+    runner.spans.keep(record["id"], found.window.span)  # the inspection goes on from it
     if not _COUNTING.issuperset(event["type"] for event in found.events):
         return False
     if describe_title(settings, found.record, messages, now) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -45,6 +46,7 @@ from support.agents import (
     wire,
 )
 from support.clock import Clock
+from support.windows import Words
 
 CONFIG = on_thread()
 DUE: dict[str, Any] = {"messages": 300, "log": 200}
@@ -169,6 +171,39 @@ def test_a_job_that_is_under_way_costs_no_step(ready: Ready) -> None:
         assert agent.memory.flush(250)
         parts = say(agent.graph, CONFIG, HumanMessage("Thanks.", id="h3"))
         assert of_kind(parts, "buffering-end")[0]["cycleId"] == start["cycleId"]
+
+
+def test_what_is_new_is_counted_once(ready: Ready) -> None:
+    counter = Words()
+    agent = ready(token_counter=counter, **IDLE)
+    talk(agent.graph, CONFIG, turns(2))
+    counter.counted.clear()
+    say(agent.graph, CONFIG, turn(2, "2,1"))
+    # The Actor's last answer comes with the next turn.
+    new = [message.id for message in values(agent.graph, CONFIG)["messages"]][-7:-1]
+    assert [key for key in counter.counted if key in new] == new
+
+
+async def test_functions_of_the_user_are_called_beside_the_event_loop(ready: Ready) -> None:
+    def is_blocked() -> bool:
+        with suppress(RuntimeError):
+            return asyncio.get_running_loop().is_running()
+        return False
+
+    blocked: list[bool] = []
+
+    def find_resource(_: object) -> str:
+        blocked.append(is_blocked())
+        return "ana"
+
+    def tell_time(_: object) -> None:
+        blocked.append(is_blocked())
+
+    agent = ready(resource_id=find_resource, message_time=tell_time, **IDLE)
+    for message in turns(3):
+        await agent.graph.ainvoke({"messages": [message]}, CONFIG)
+    assert blocked
+    assert not any(blocked)
 
 
 @pytest.mark.parametrize("scope", ["thread", "resource"])

@@ -64,6 +64,8 @@ class Span:
     """The digest of the view that was made of it last, which the next one goes on from."""
     rendered: Rendered | None = None
     """The log as the view shows it."""
+    shorter: Span | None = None
+    """What it was extended from."""
 
     @cached_property
     def places(self) -> dict[str, int]:
@@ -129,6 +131,9 @@ class Span:
         """Return the span of its first entries, behind which other messages stand now."""
         if count == len(self.entries):
             return self
+        known = self.shorter
+        if known is not None and len(known.entries) <= count:
+            return known.extend(self.entries[len(known.entries) : count])
         rest = Span(
             self.start,
             self.names[:count],
@@ -181,7 +186,9 @@ class Span:
             digests=dict(self.digests),
             view=self.view,
             rendered=self.rendered,
+            shorter=self,
         )
+        self.shorter = None
         whole.is_plain = True
         if "traits" in vars(self):
             whole.traits = self.traits.extend(entry.message for entry in entries)
@@ -250,6 +257,16 @@ def read_span(
     return span
 
 
+class Continued(NamedTuple):
+    """What of an earlier span is in the window still."""
+
+    span: Span
+    known: int
+    """How many of its first entries the record counts."""
+    read: Mapping[str, TokenCount]
+    """The counts of what was read behind it, for the case that it only came in another object."""
+
+
 def go_on(
     before: Span | None,
     record: MemoryRecord,
@@ -257,12 +274,8 @@ def go_on(
     counts: Mapping[str, TokenCount],
     *,
     is_counted: bool,
-) -> tuple[Span, int] | None:
-    """Return what of an earlier span is in the window still, and how many of it are counted.
-
-    Returns:
-        `None` when anything is unusual.
-    """
+) -> Continued | None:
+    """Return what of an earlier span is in the window still; `None` when anything is unusual."""
     if before is None or not before.is_plain or has_strays(record):
         return None
     cursor = record["cursor"]
@@ -274,13 +287,14 @@ def go_on(
         return None
     span, seen = before.drop(dropped), messages[start:stop]
     if is_counted and span.holds(seen) and span.count_known(counts) == len(span.entries):
-        return span, len(span.entries)
+        return Continued(span, len(span.entries), {})
     unchanged = span.count_unchanged(seen)
     if span.entries and not unchanged:
         return None
+    read = {entry.key: [entry.digest, entry.tokens] for entry in span.entries[unchanged:]}
     span = span.first(unchanged)
     known = span.count_known(counts)
-    return (span, known) if known is not None else None
+    return Continued(span, known, read) if known is not None else None
 
 
 def _ends_at(cursor: Sequence[str], messages: Sequence[BaseMessage], start: int) -> bool:

@@ -150,9 +150,10 @@ def _read_unobserved(
     """
     gone_on = go_on(before, record, messages, counts, is_counted=is_counted)
     if gone_on is not None:
-        rest, known = gone_on
+        rest, known, read = gone_on
         new = messages[rest.start + len(rest.entries) :]
-        span = extend_span(rest, record["cursor"], new, counts, counter, is_counted=is_counted)
+        usable = counts if is_counted or not read else {**read, **counts}
+        span = extend_span(rest, record["cursor"], new, usable, counter, is_counted=is_counted)
         if span is not None:
             return span, NO_STRAYS, known
     keyed, start = find_cursor(record, messages)
