@@ -294,7 +294,8 @@ def index_groups(index: StoreIndex, store: BaseStore, size: Size) -> float:
     for number in range(size.groups // GROUPS_PER_THREAD):
         log = [group_of(number, at, said) for at in range(GROUPS_PER_THREAD)]
         who = Identity(thread_name(number), resource_of(number, size))
-        index.add(fold(None, [{"log": log}]), [], store, who)
+        record = fold(None, [{"log": log, "thread_id": who.thread_id}])
+        index.add(record, [], store, who)
         index.flush()
     return time.perf_counter() - started
 
