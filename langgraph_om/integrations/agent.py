@@ -224,7 +224,8 @@ class IdleStep:
 
     def _show(self, state: State, found: Inspected) -> State:
         """Return the state as it is once an inspection is written."""
-        after, seen = {**state, **found.update, "om": state.get("om")}, found.seen
+        # What is written to `om` are events, or nothing, and not the record.
+        after, seen = {**state, **found.update, "om": state["om"]}, found.seen
         if seen is None:
             return after
         runner = self._nodes.runner

@@ -11,12 +11,7 @@ from typing import NamedTuple, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from langgraph_om.core.content.message_keys import (
-    Keyed,
-    content_digest,
-    is_conversation,
-    key_of,
-)
+from langgraph_om.core.content.message_keys import Keyed, content_digest, is_conversation, key_of
 from langgraph_om.core.record.cursor import begins_at_first, is_tail_at
 from langgraph_om.core.record.strays import has_strays
 from langgraph_om.core.record.views.digest import ViewDigest
@@ -134,36 +129,31 @@ class Span:
         known = self.shorter
         if known is not None and len(known.entries) <= count:
             return known.extend(self.entries[len(known.entries) : count])
-        rest = Span(
-            self.start,
-            self.names[:count],
-            self.messages[:count],
-            self.contents[:count],
-            self.entries[:count],
-            self.sums[: count + 1],
-        )
-        rest.is_plain = True
-        rest.take_over(self)
-        return rest
+        return self._cut(0, count)
 
     def drop(self, count: int) -> Span:
         """Return the span without its first entries, which were observed."""
         if not count:
             return self
-        rest = Span(
-            self.start + count,
-            self.names[count:],
-            self.messages[count:],
-            self.contents[count:],
-            self.entries[count:],
-            self.sums[count:],
-            counted_in=self.counted_in,
-        )
-        rest.is_plain = True
-        rest.take_over(self)
+        rest = self._cut(count, len(self.entries))
+        rest.counted_in = self.counted_in
         cuts = vars(self).get("cuts", ())
         if count in cuts:  # no exchange goes across
             rest.cuts = [cut - count for cut in cuts if cut > count]
+        return rest
+
+    def _cut(self, start: int, stop: int) -> Span:
+        """Return the span of the entries from `start` up to `stop`."""
+        rest = Span(
+            self.start + start,
+            self.names[start:stop],
+            self.messages[start:stop],
+            self.contents[start:stop],
+            self.entries[start:stop],
+            self.sums[start : stop + 1],
+        )
+        rest.is_plain = True
+        rest.take_over(self)
         return rest
 
     def take_over(self, before: Span) -> None:
