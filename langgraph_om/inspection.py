@@ -24,6 +24,7 @@ from langgraph_om.core.page.words import (
     Window,
     describe_ahead,
     describe_sizes,
+    describe_unread,
     list_failures,
     list_hints,
     list_windows,
@@ -264,6 +265,8 @@ class MemoryView:
         ]
         failures = [(f"last failure of {name}", said) for name, said in list_failures(self.record)]
         lines += [f"{name}: {value}" for name, value in [*failures, *list_hints(self.record)]]
+        if unread := describe_unread(self.record):
+            lines.append(f"not read: {unread}")
         lines += ["", write_log(self.record["log"]) or "(no observations yet)"]
         lines += [_write_value(value) for value in list_values(self.record)]
         return "\n".join(lines)

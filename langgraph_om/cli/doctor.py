@@ -14,7 +14,7 @@ from langgraph_om.core.actor.prompt import choose_reminder, render_memory, write
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.items.listing import LogItem, list_items
-from langgraph_om.core.page.words import list_failures
+from langgraph_om.core.page.words import describe_unread, list_failures
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import MemoryRecord
@@ -83,6 +83,7 @@ def diagnose(
         *_advise_on_size(record, thresholds),
         *_advise_on_dates(record),
         *_advise_on_messages(window, thresholds),
+        *_advise_on_unread(record),
     ]
     hits_share = None if hits is None else hits[1] / max(1, hits[2])
     return Diagnosis(_measure_sections(record, window, counter, now), hits_share, advice)
@@ -136,6 +137,16 @@ def _advise_on_failures(record: MemoryRecord) -> Iterator[Advice]:
             "tripwire",
             f"the last turn was ended without an answer: {trip['reason']}. With "
             f'on_error="continue" the agent goes on with raw messages',
+        )
+
+
+def _advise_on_unread(record: MemoryRecord) -> Iterator[Advice]:
+    unread = describe_unread(record)
+    if unread:
+        yield Advice(
+            "unread",
+            f"{unread}; their beginnings and ends were. `recall` reads the rest; raise "
+            f"`observation.message_tokens` or `observation.max_tokens_per_batch` to have more read",
         )
 
 

@@ -45,7 +45,7 @@ from langgraph_om.core.record.chunks import (
     find_chunk_end,
     select_live_chunks,
 )
-from langgraph_om.core.record.record import log_tokens
+from langgraph_om.core.record.record import count_failures, log_tokens
 from langgraph_om.core.record.reflections import place_reflection
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import Excerpt, MemoryRecord, Operation, Trigger
@@ -109,7 +109,7 @@ def plan_the_rest(record: MemoryRecord, window: Window, thresholds: Thresholds) 
     if ready:
         return Decision("activate", "observation", len(ready), "request")
     last = bisect_right(window.span.cuts, window.count_before_turns(thresholds.keep_turns))
-    count = _fit_batch(window, last, thresholds.piece_at(log_tokens(record)))
+    count = _fit_batch(window, last, _limit_piece(record, thresholds))
     if window.strays.messages:
         count = min(count, window.strays.run)
     if count:
@@ -135,7 +135,7 @@ def plan_pause(record: MemoryRecord, window: Window, thresholds: Thresholds) -> 
         window,
         count_covered(select_live_chunks(record, window)),
         interval=1,
-        most=thresholds.piece_at(log_tokens(record)),
+        most=_limit_piece(record, thresholds),
         stop=window.count_before_turns(thresholds.keep_turns),
     )
     return Decision("buffer", "observation", end) if end else PROCEED
@@ -324,10 +324,19 @@ def _count_to_observe(record: MemoryRecord, window: Window, thresholds: Threshol
         window,
         keep=thresholds.keep_tokens,
         limit=limit,
-        max_tokens=thresholds.piece_at(log),
+        max_tokens=_limit_piece(record, thresholds),
         stop=window.count_before_turns(thresholds.keep_turns),
     )
     return min(count, window.strays.run) if strays else count
+
+
+def _limit_piece(record: MemoryRecord, thresholds: Thresholds) -> int:
+    """Return how many tokens of messages are observed at once: half as many after each failure.
+
+    What takes longer than a cycle may, or is more than a model reads, would fail for ever.
+    """
+    piece = thresholds.piece_at(log_tokens(record))
+    return max(thresholds.message_tokens, piece >> count_failures(record, "observation"))
 
 
 def _choose_batch(window: Window, *, keep: int, limit: int, max_tokens: int, stop: int) -> int:
@@ -398,7 +407,7 @@ def _decide_buffering(
             window,
             count_covered(live),
             interval=thresholds.interval_at(log) or 0,
-            most=thresholds.piece_at(log),
+            most=_limit_piece(record, thresholds),
             stop=window.count_before_turns(thresholds.keep_turns),
         )
         if end:

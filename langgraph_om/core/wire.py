@@ -217,6 +217,8 @@ class Usage(TypedDict, total=False):
     calls: int
     inputTokens: int
     outputTokens: int
+    leftOutTokens: int
+    """In the record: about how many tokens of the inside of enormous messages were not read."""
 
 
 class TokenCache(TypedDict):
@@ -615,7 +617,7 @@ class Observed(Written):
     """What an observation wrote."""
 
     left_out_tokens: NotRequired[int]
-    """Only where messages were too long for all questions: about how much none of them showed."""
+    """Only where a message was too long: about how many tokens of its inside no question showed."""
 
 
 class Stated(TypedDict):

@@ -77,9 +77,46 @@ def test_what_is_left_out_is_told_whoever_waits_for_it(how: str) -> None:
     model = ScriptedChatModel(observer=noting)
     memory = remember(model, observation=SETTINGS[how])
     said = [HumanMessage("\n".join(LINES * 6), id=LONG_ID), *SAID[1:], NEXT]
-    end = ends(memory.step(None, said, thread_id="t").events)[0]
+    result = memory.step(None, said, thread_id="t")
+    end = ends(result.events)[0]
     assert end["leftOutTokens"] > 2000
     assert end["usage"]["calls"] == 8
+    told = f"about {end['leftOutTokens']:,} tokens inside enormous messages were not read"
+    view = memory.view({"messages": said, "om": result.record})
+    assert told in str(view)
+    assert told.capitalize() in view.to_html()
+
+
+def told_of(number: int, who: str) -> str:
+    return f"MARK-{who}-{number} " + " ".join(f"word{at}" for at in range(60))
+
+
+@pytest.mark.parametrize("budget", [3000, 8000])
+@pytest.mark.parametrize("down", [range(20, 25), range(20, 35), range(5, 60)])
+def test_an_outage_of_the_observer_covers_nothing_that_was_not_read(
+    budget: int, down: range
+) -> None:
+    read, turn = set[str](), -1
+
+    def observe(messages: list[BaseMessage]) -> str:
+        if turn in down:
+            msg = "503"
+            raise OSError(msg)
+        read.update(re.findall(r"MARK-\w+-\d+", messages[1].text))
+        return noting(messages)
+
+    memory = remember(ScriptedChatModel(observer=observe, reflector=noting), token_budget=budget)
+    said, record = list[BaseMessage](), None
+    for turn in range(70):
+        said.append(HumanMessage(told_of(turn, "user"), id=f"u{turn}"))
+        result = memory.step(record, said, thread_id="t")
+        record = result.record
+        said.append(AIMessage(told_of(turn, "agent"), id=f"a{turn}"))
+    shown = "\n".join(message.text for message in memory.step(record, said).messages)
+    told = set(re.findall(r"MARK-\w+-\d+", "\n".join(message.text for message in said)))
+    assert record is not None
+    assert record["log"]
+    assert {mark for mark in told - read if f"{mark} " not in shown} == set()
 
 
 OTHER = [

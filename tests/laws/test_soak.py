@@ -18,7 +18,7 @@ def test_few_random_turns_break_no_law(scope: str) -> None:
     assert figures.first == ""
     assert figures.counts["turns"] == 50
     assert figures.counts["forks"] > 0
-    assert str(figures).endswith("violations 0, losses 0, doubles 0, uncovered 0")
+    assert str(figures).endswith("violations 0, losses 0, unread 0, doubles 0, uncovered 0")
 
 
 @pytest.mark.slow
@@ -37,7 +37,7 @@ def test_broken_law_is_counted_and_told_with_what_happened(monkeypatch: Any) -> 
     monkeypatch.setattr(world, "broken", lambda *_: problems)
     figures = soak("thread", 5, minutes=2, worlds=2, turns=3)
     counts = figures.counts
-    assert [counts[kind] for kind in Figures.WRONG] == [2, 2, 2, 0]
+    assert [counts[kind] for kind in Figures.WRONG] == [2, 2, 0, 2, 0]
     first = figures.first.splitlines()
     assert first[0].startswith("world 0 of seed 5: Rules(")
     assert first[-2:] == problems

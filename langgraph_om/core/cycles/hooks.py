@@ -36,8 +36,8 @@ def show_messages(
 ) -> EffectFlow[SplitTranscript | None]:
     """Write messages as the Observer reads them, as a hook leaves them.
 
-    After failures less is asked at once, lest what takes longer than a cycle may, or is more than a
-    model takes, fails for ever.
+    After failures a question holds less, and of an enormous message less is read: what takes longer
+    than a cycle may, or is more than a model reads, would fail for ever.
 
     Args:
         cycle: The cycle.

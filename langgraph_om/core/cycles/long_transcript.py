@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.text import MAX_TOKENS_PER_CHARACTER
@@ -16,8 +16,10 @@ from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.observe.transcript import Transcript
 
 MAX_QUESTIONS: Final = 8
-"""How many questions one observation asks at most; what does not fit is left out, and told."""
+"""How many questions the enormous messages of one observation take; the middle of what is longer is
+left out, and told. All other messages are shown whole, in as many questions as that takes."""
 MIN_QUESTIONS: Final = 2
+"""The same for each enormous message, however many there are, and after failures."""
 _SLACK: Final = 1.25
 """How much longer than the limit a transcript may be before it is worth another question."""
 _SURE: Final = 1.1
@@ -39,19 +41,20 @@ class SplitTranscript:
 
     parts: Sequence[Transcript]
     left_out_tokens: int = 0
-    """About how many tokens no question shows."""
+    """About how many tokens of the inside of enormous messages no question shows."""
 
 
 def split_transcript(
     transcript: Transcript, tokens: int, count: Callable[[str], int], most: int = MAX_QUESTIONS
 ) -> SplitTranscript:
-    """Split a transcript into as many parts as it takes to show all of it.
+    """Split a transcript into as many parts as it takes to show each message whole.
 
     Args:
-        transcript: What the Observer is to read.
+        transcript: The messages to read.
         tokens: About how many tokens one question holds.
-        count: Says what a text counts.
-        most: How many parts at most. Of a longer one, the middle is left out.
+        count: Returns the tokens of a text.
+        most: How many questions the messages may take that are longer than one question, together.
+            The middle of a longer one is left out; nothing else ever is.
     """
     text, most_tokens = transcript.text, transcript.most_tokens
     if len(text) * MAX_TOKENS_PER_CHARACTER <= tokens:
@@ -59,27 +62,19 @@ def split_transcript(
     is_bounded = most_tokens is not None and most_tokens <= tokens * _SURE
     if is_bounded or count(text) <= tokens * _SLACK:
         return SplitTranscript([transcript])
-    texts = list(_pack(_LEFT_EDGE.split(text), tokens, count))
-    shown = list(range(len(texts)))
-    left_out = 0
-    if len(texts) > most:
-        last = max(1, most // 4)
-        middle = slice(most - last, len(texts) - last)
-        left_out = sum(count(texts[at]) for at in shown[middle])
-        note = f"[about {left_out:,} tokens of the conversation are left out here]"
-        texts[middle.start - 1] = f"{texts[middle.start - 1]}\n{note}"
-        del shown[middle]
+    lines, left_out = _split_lines(_LEFT_EDGE.split(text), tokens, count, most)
+    texts = list(_pack(lines, tokens))
     places = _find_places(transcript, texts)
     parts = [
         Transcript(
-            texts[at],
+            shown,
             [
                 attachment
                 for attachment, place in zip(transcript.attachments, places, strict=True)
                 if place == at
             ],
         )
-        for at in shown
+        for at, shown in enumerate(texts)
     ]
     return SplitTranscript(parts, left_out)
 
@@ -123,24 +118,62 @@ def _find_places(transcript: Transcript, texts: Sequence[str]) -> list[int]:
     ]
 
 
-def _pack(lines: Sequence[str], tokens: int, count: Callable[[str], int]) -> Iterator[str]:
+class _Line(NamedTuple):
+    """A line of a transcript, or a part of one that is longer than a question."""
+
+    text: str
+    tokens: int
+
+
+def _split_lines(
+    lines: Sequence[str], tokens: int, count: Callable[[str], int], most: int
+) -> tuple[list[_Line], int]:
+    """Split the lines that are longer than a question.
+
+    Returns:
+        All lines and parts, and how many tokens of the inside of long ones are left out.
+    """
+    counted = [_Line(line, 0 if line.startswith(_DAY) else count(line)) for line in lines]
+    long = sum(line.tokens > tokens for line in counted)
+    share = max(MIN_QUESTIONS, most // max(1, long))
+    left_out, found = 0, list[_Line]()
+    for line in counted:
+        if line.tokens <= tokens:
+            found.append(line)
+            continue
+        parts, skipped = _leave_out_middle(_split_line(line.text, tokens, count), share)
+        found += parts
+        left_out += skipped
+    return found, left_out
+
+
+def _leave_out_middle(parts: list[_Line], most: int) -> tuple[list[_Line], int]:
+    """Return the first and the last parts of a line, and the tokens of those between them."""
+    if len(parts) <= most:
+        return parts, 0
+    last = max(1, most // 4)
+    *first, edge = parts[: most - last]
+    left_out = sum(part.tokens for part in parts[most - last : -last])
+    note = f"[about {left_out:,} tokens of this message are left out here]"
+    return [*first, edge._replace(text=f"{edge.text}\n{note}"), *parts[-last:]], left_out
+
+
+def _pack(lines: Sequence[_Line], tokens: int) -> Iterator[str]:
     """Yield texts of about so many tokens, each of which begins with its day."""
     day, packed, size = "", list[str](), 0
-    for line in lines:
+    for line, weight in lines:
         if line.startswith(_DAY):
             day = line
             if packed:
                 packed.append(line)
             continue
-        for part in _split_line(line, tokens, count):
-            weight = count(part)
-            if packed and size + weight > tokens:
-                yield "\n".join(_without_last_day(packed))
-                packed, size = [], 0
-            if not packed and day:
-                packed = [day]
-            packed.append(part)
-            size += weight
+        if packed and size + weight > tokens:
+            yield "\n".join(_without_last_day(packed))
+            packed, size = [], 0
+        if not packed and day:
+            packed = [day]
+        packed.append(line)
+        size += weight
     if packed:
         yield "\n".join(_without_last_day(packed))
 
@@ -150,18 +183,17 @@ def _without_last_day(lines: Sequence[str]) -> Sequence[str]:
     return lines[:-1] if lines[-1].startswith(_DAY) else lines
 
 
-def _split_line(line: str, tokens: int, count: Callable[[str], int]) -> list[str]:
-    """Return a line, or its parts with labels that count them."""
-    if count(line) <= tokens:
-        return [line]
+def _split_line(line: str, tokens: int, count: Callable[[str], int]) -> list[_Line]:
+    """Return the parts of a long line, with labels that count them."""
     label, colon, body = line.partition(": ")
     if not colon:
-        return [line]
+        return [_Line(line, count(line))]
     bodies = split_text(body, max(1, tokens - _LABEL_TOKENS), count)
-    return [
+    texts = (
         f"{label} [part {number} of {len(bodies)}]: {part}"
         for number, part in enumerate(bodies, start=1)
-    ]
+    )
+    return [_Line(text, count(text)) for text in texts]
 
 
 def split_text(text: str, tokens: int, count: Callable[[str], int]) -> list[str]:

@@ -18,6 +18,7 @@ from langgraph_om.core.page.words import (
     count,
     describe_ahead,
     describe_sizes,
+    describe_unread,
     explain_chunks,
     list_failures,
     list_hints,
@@ -126,10 +127,12 @@ def _render_trouble(record: MemoryRecord) -> Html | None:
     trip = record.get("tripwire")
     if trip:
         lines.insert(0, element("p", element("b", "The last turn ended: "), trip["reason"]))
+    unread = describe_unread(record)
+    skipped = element("p", unread.capitalize(), ".") if unread else None
     if not lines:
-        return None
+        return element("div", skipped, class_="card warn", role="status") if skipped else None
     calm = "Nothing is lost: the messages stay in the conversation, and are observed later."
-    return element("div", *lines, element("p", calm), class_="card warn", role="status")
+    return element("div", *lines, element("p", calm), skipped, class_="card warn", role="status")
 
 
 def _render_window(window: Window) -> Html:

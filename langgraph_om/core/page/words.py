@@ -128,6 +128,13 @@ def list_failures(record: MemoryRecord) -> list[tuple[str, str]]:
     ]
 
 
+def describe_unread(record: MemoryRecord) -> str:
+    """Return a sentence on what no question had room for; empty where all was read."""
+    usage: Iterable[Mapping[str, Any]] = record["usage"].values()
+    tokens = sum(spent.get("leftOutTokens", 0) for spent in usage)
+    return f"about {tokens:,} tokens inside enormous messages were not read" if tokens else ""
+
+
 def list_hints(record: MemoryRecord) -> list[tuple[str, str]]:
     """Return the hints that the log ends with."""
     names = {"current_task": "current task", "suggested_response": "suggested response"}

@@ -25,10 +25,11 @@ def log_failures(events: Sequence[Event]) -> None:
             and not event.get("discarded")
         ):
             logger.warning(
-                "thread %r: %s failed (%d in a row), its messages stay as they are: %s",
+                "thread %r: %s failed (%d in a row), its %s stay as they are: %s",
                 event["thread_id"],
                 event["operation"],
                 event["failures"],
+                "observations" if event["operation"] == "reflection" else "messages",
                 event["error"],
             )
 
@@ -59,3 +60,10 @@ def log_cycles(events: Sequence[Event]) -> None:
                 usage.get("inputTokens", 0),
                 usage.get("outputTokens", 0),
             )
+            if left_out := event.get("left_out_tokens"):
+                logger.warning(
+                    "thread %r: about %d tokens inside an enormous message were not read; its "
+                    "beginning and its end were, and `recall` reads the rest",
+                    event["thread_id"],
+                    left_out,
+                )

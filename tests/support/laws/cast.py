@@ -237,6 +237,8 @@ HANGS = "hangs"
 """The mood in which no answer comes before the deadline."""
 SILENT = ("nothing", "two days")
 """The moods in which no value is told."""
+UNUSABLE = ("empty", "prose", "loop", "cut")
+"""The moods in which an answer about one thread is thrown away as a whole."""
 EXTRACTS = load("observer_extract").split("{")[0]
 """How the question about values begins."""
 CONDENSES = "condenses"
@@ -255,6 +257,8 @@ class Oracle:
     """How many calls there may be, until the turn is taken for one without an end."""
     over: threading.Event = field(default_factory=threading.Event)
     """Set once those that hang may end."""
+    shown: set[str] = field(default_factory=set)
+    """Each word that was said and stood in a question that the Observer answered."""
     read: dict[str, set[int]] = field(default_factory=dict)
     """Per mark in an answer, the requests about which the question was."""
 
@@ -285,6 +289,8 @@ class Oracle:
             said: str | AIMessage = _in_sections(mood, sections)
         else:
             said = MOODS.get("short" if mood in SECTION_MOODS else mood, _fails)(seen)
+        if operation != "reflection" and mood not in UNUSABLE:
+            self.shown |= words_in(seen)
         return said if isinstance(said, AIMessage) else AIMessage(said)
 
     def _extract(self, messages: list[BaseMessage]) -> AIMessage:
@@ -296,6 +302,11 @@ class Oracle:
 
 
 _LINES = re.MULTILINE | re.DOTALL
+
+
+def words_in(text: str) -> set[str]:
+    """The words of a text that somebody said; an edited message has one."""
+    return set(re.findall(r"\b(?:u\d[\w.]*|edited):\d+", text))
 
 
 def spoken(text: str) -> set[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import pairwise
@@ -29,7 +30,7 @@ from langgraph_om.core.observe.parse_answer import Parsed, parse_output
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.core.working.state import find_known
 from langgraph_om.testing import Provider, check_message_sequence
-from support.laws.cast import label_of
+from support.laws.cast import label_of, words_in
 from support.reasoning import misplaced, without_thoughts
 from support.rendering import render_output
 
@@ -38,6 +39,7 @@ Record = Mapping[str, Any]
 DOUBLED = "is covered"
 LOST = "left the state uncovered"
 UNCOVERED = "are not shown as they are"
+UNREAD = "is covered, and was read by nobody"
 
 
 @dataclass
@@ -106,6 +108,8 @@ class Moment:
     """Whether the thread went on from an earlier point at some time."""
     is_forked: bool = False
     """Whether the log is shared and knows other branches of the thread too."""
+    read: AbstractSet[str] = frozenset()
+    """Each word that stood in a question which was answered."""
     noted: frozenset[str] = frozenset()
     """Of such a thread, what the shared log ever covered: a reflection over several branches names
     only where the first begins and the last ends."""
@@ -141,6 +145,24 @@ def lost_or_doubled(now: Moment, archive: MessageArchive | None = None) -> list[
         problems.append(f"{lost} {UNCOVERED}, {now.left_out} were said to be")
     gone = [key for key in now.told.standing if key not in present]
     return [*problems, *_not_archived(now, gone, archive)]
+
+
+def covered_unread(now: Moment) -> list[str]:
+    """Covered messages that no answered question showed whole, and that the prompt does not show.
+
+    Only the inside of one that is longer than a question may be left out, and the record says so.
+    """
+    times, shown = times_covered(now), {message.id for message in now.prompt}
+    skips = any(spent.get("leftOutTokens") for spent in now.record["usage"].values())
+    problems = []
+    for key in now.told.standing:
+        if not times[key] or key in shown or key in now.told.edited:
+            continue
+        words = words_in(now.told.messages[key].text)
+        unread = words - now.read
+        if unread and not (skips and len(unread) < len(words)):
+            problems.append(f"{key} {UNREAD}: {len(unread)} of {len(words)} words")
+    return problems
 
 
 def out_of_order(now: Moment) -> list[str]:
@@ -423,6 +445,7 @@ def broken(
         for problem in (
             *lost_or_doubled(now, archive),
             *out_of_order(now),
+            *covered_unread(now),
             *request_not_shown(now),
             *chunks_out_of_place(now),
             *chunks_of_other_words(now),

@@ -23,7 +23,7 @@ from typing import Any
 
 from support.laws.cast import CONDENSES, HANGS, MOODS, SECTION_MOODS
 from support.laws.doors import DOORS
-from support.laws.laws import DOUBLED, LOST, UNCOVERED
+from support.laws.laws import DOUBLED, LOST, UNCOVERED, UNREAD
 from support.laws.served import ENDURED, FATES, REFUSALS, Served
 from support.laws.shares import FAULTS, FLICKERS
 from support.laws.world import (
@@ -41,6 +41,9 @@ from support.real_ids import Naming
 
 ON_A_SERVER = 0.25
 """In which part of the worlds that have an archive jobs are sent to a server."""
+WITH_BUDGET = 0.5
+"""In which part of the worlds window and log have one budget."""
+BUDGETS = (300, 800, 800, 2500)
 TURNS = 60
 """To a world; a longer conversation meets nothing new, and is slower to check."""
 GOOD = ("short", "long", "two days", "day by day", "nothing")
@@ -62,7 +65,7 @@ class Figures:
         *("worlds", "turns", "forks", "restarts", "edits", "removals", "resent"),
         *("faults", "runs"),
     )
-    WRONG = ("violations", "losses", "doubles", "uncovered")
+    WRONG = ("violations", "losses", "unread", "doubles", "uncovered")
 
     def __str__(self) -> str:
         return ", ".join(f"{kind} {self.counts[kind]}" for kind in (*self.KINDS, *self.WRONG))
@@ -83,6 +86,9 @@ class Episode:
         if lot < ON_A_SERVER and self.rules.storage != "checkpoints":
             pauses = self.random.random() < 0.5
             self.rules = replace(self.rules, buffering="server", pauses=pauses)
+        lots = random.Random(f"{scope}:{seed}:{number}:budget")  # noqa: S311
+        if lots.random() < WITH_BUDGET:
+            self.rules = replace(self.rules, token_budget=lots.choice(BUDGETS))
         self.world = World(self.rules)
         self.threads: list[Thread] = list(self.world.threads.values())
         self.trace = [f"world {number} of seed {seed}: {self.rules}"]
@@ -144,7 +150,8 @@ class Episode:
     def _note(self, problems: str) -> None:
         counts = self.figures.counts
         counts["violations"] += 1
-        for kind, mark in (("losses", LOST), ("doubles", DOUBLED), ("uncovered", UNCOVERED)):
+        marks = {"losses": LOST, "unread": UNREAD, "doubles": DOUBLED, "uncovered": UNCOVERED}
+        for kind, mark in marks.items():
             counts[kind] += mark in problems
         self.figures.worlds.append(f"world {self.number}: {problems.strip().splitlines()[-1]}")
         self.figures.first = self.figures.first or "\n".join([*self.trace, problems])

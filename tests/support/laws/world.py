@@ -90,6 +90,8 @@ class Rules:
     buffer_tokens: float = 0.2
     buffer_activation: float = 0.8
     max_input_tokens: int | None = None
+    token_budget: int | None = None
+    """Of window and log together, in the place of `messages`, `log` and `buffer_tokens`."""
     shares_budget: bool = False
     recalls: bool = False
     thinks: bool = False
@@ -203,22 +205,29 @@ class World:
     def _new_memory(self, buffering: Any) -> ObservationalMemory:
         rules = self.rules
         is_off = rules.buffering == "off"
+        sizes: dict[str, Any] = {
+            "message_tokens": rules.messages,
+            "buffer_tokens": False if is_off else rules.buffer_tokens,
+            "buffer_activation": rules.buffer_activation,
+        }
+        budget: dict[str, Any] = {"share_token_budget": rules.shares_budget}
+        if rules.token_budget is not None:
+            sizes = {"buffer_tokens": False} if is_off else {}
+            budget = {"token_budget": rules.token_budget}
         return ObservationalMemory(
             self.oracle.model(),
             scope=rules.scope,  # type: ignore[arg-type]
             observation={
-                "message_tokens": rules.messages,
-                "buffer_tokens": False if is_off else rules.buffer_tokens,
-                "buffer_activation": rules.buffer_activation,
+                **sizes,
                 "keep_turns": rules.keep_turns,
                 "activate_after_idle": rules.activates_after,
                 "activate_on_provider_change": rules.activates_after is not None,
                 "buffer_on_idle": 60 if rules.pauses and self.served is not None else None,
             },
-            reflection={"observation_tokens": rules.log},
+            reflection={} if rules.token_budget else {"observation_tokens": rules.log},
             archive=self.archive,
             evict=rules.storage == "evicting",
-            share_token_budget=rules.shares_budget,
+            **budget,
             retrieval=rules.recalls,
             max_input_tokens=rules.max_input_tokens,
             gap_markers=rules.marks_gaps,
@@ -405,6 +414,7 @@ class World:
                     is_forked=thread.is_forked,
                     keep_turns=self.rules.keep_turns,
                     shows_hints=self.rules.hints,
+                    read=self.oracle.shown,
                 )
             )
         if thread.is_forked and self.shares is not None:
@@ -451,15 +461,20 @@ class World:
             )
         for gate, is_patient in zip(gates, patience, strict=True):
             gate.is_patient = is_patient
-        if self.archive is not None and self.archive.away:
-            return  # what leaves the state depends on what was known of it before
+        is_away = self.archive is not None and self.archive.away
         for key in outcomes[0]:
+            if is_away and key == "messages":
+                continue  # what leaves the state depends on what was known of it before
             assert outcomes[0][key] == outcomes[1][key], f"two forks differ in their {key}"
 
     def _drop_unsteady(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a record without what depends on when a job is heard of, not on the branch."""
+        """Return a record without what depends on when a job, or the archive, is heard of."""
         unsteady = {"usage"} if self.served is None else {"usage", "attempts"}
-        return {key: value for key, value in record.items() if key not in unsteady}
+        kept = dict(record)
+        if self.archive is not None and self.archive.away:
+            unsteady |= {"attempts", "archived", "evicted", "evicted_tokens"}
+            kept["observed"] = {**(record["observed"] or {}), "index": None}
+        return {key: value for key, value in kept.items() if key not in unsteady}
 
     def _go_back(self, thread: Thread, worker: Worker, point: Point) -> None:
         state = worker.graph.get_state(point.config).values

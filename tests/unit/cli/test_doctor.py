@@ -63,6 +63,12 @@ def test_failures() -> None:
     assert kinds(ask(attempts={"observation": attempt(error="lost: restart")})) == []
 
 
+def test_what_was_not_read_of_an_enormous_message() -> None:
+    found = ask(usage={"observation": {"calls": 8, "leftOutTokens": 12_000}})
+    assert kinds(found) == ["unread"]
+    assert "12,000 tokens" in found.advice[0].text
+
+
 def test_a_turn_that_was_ended() -> None:
     trip = {"operation": "observation", "reason": "no key", "last_message": None}
     assert kinds(ask(tripwire=trip)) == ["tripwire"]

@@ -64,7 +64,9 @@ def find_rest(event: CycleEnded | ReflectionActivated) -> Attempt | None:
 
 def add_usage(record: MemoryRecord, event: CycleEnded) -> None:
     """Add what a cycle has cost to what its operation has cost so far."""
-    operation, spent = event["operation"], cast("Mapping[str, int]", event["usage"])
+    operation, spent = event["operation"], dict(cast("Mapping[str, int]", event["usage"]))
+    if left_out := cast("Mapping[str, Any]", event).get("left_out_tokens"):
+        spent["leftOutTokens"] = left_out
     before = cast("Mapping[str, int]", record["usage"].get(operation, {}))
     total = {**before, **{key: before.get(key, 0) + value for key, value in spent.items()}}
     record["usage"] = {**record["usage"], operation: cast("Usage", total)}

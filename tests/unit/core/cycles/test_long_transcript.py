@@ -106,9 +106,19 @@ def test_what_no_question_has_room_for_is_said_in_its_place_and_counted() -> Non
     found = split(messages, 1000, most=4)
     assert len(found.parts) == 4
     assert found.left_out_tokens > 1000
-    said = f"[about {found.left_out_tokens:,} tokens of the conversation are left out here]"
+    said = f"[about {found.left_out_tokens:,} tokens of this message are left out here]"
     assert found.parts[2].text.endswith(said)
     assert found.parts[-1].text.endswith("Assistant (09:00): Noted.")
+
+
+def test_messages_that_fit_a_question_are_all_shown_however_many_questions_that_takes() -> None:
+    giants = [HumanMessage("\n".join(LINES)), AIMessage("\n".join(LINES))]
+    messages = [HumanMessage(f"message {at}: {line}") for at, line in enumerate(LINES)]
+    found = split(timed(giants[0], *messages, giants[1]), 1000, most=2)
+    text = "\n".join(part.text for part in found.parts)
+    assert re.findall(r"User \(09:00\): message (\d+):", text) == [*map(str, range(600))]
+    assert found.left_out_tokens > 1000
+    assert text.count("tokens of this message are left out here]") == len(giants)
 
 
 def test_attachments_go_with_the_part_that_names_them() -> None:
