@@ -7,7 +7,7 @@ from dataclasses import field, is_dataclass, make_dataclass, replace
 from functools import partial
 from typing import Any, cast, get_type_hints
 
-from langgraph.graph import StateGraph
+from langgraph.graph import START, StateGraph
 from pydantic import BaseModel, create_model
 from typing_extensions import TypedDict
 
@@ -72,6 +72,38 @@ def keep_out_of_input(builder: Builder, key: str) -> None:
     )
     builder.schemas[narrowed] = {name: kept for name, kept in known.items() if name != key}
     builder.input_schema = narrowed
+
+
+def keep_updates(builder: Builder, key: str) -> None:
+    """Let `update_state` write a key wherever a run stands; call after `keep_out_of_input`.
+
+    LangGraph takes an update for one of the node that ran last. Before a run, and where the first
+    node has failed, that is `__start__`, which drops the keys that the graph's input lacks. So
+    `__start__` may write this key, and the input of a run is stripped of it.
+    """
+    compile_graph = builder.compile
+
+    def compile_with_key(*args: Any, **options: Any) -> Any:
+        graph, known = compile_graph(*args, **options), builder.schemas[builder.input_schema]
+        start = graph.nodes[START]
+        builder.schemas[builder.input_schema] = {**known, key: builder.channels[key]}
+        try:
+            graph.attach_node(START, None)
+        finally:
+            builder.schemas[builder.input_schema] = known
+        write_keys, *_ = graph.nodes[START].writers
+        graph.nodes[START] = start.copy(
+            {"writers": [write_keys, *start.writers[1:]], "mapper": partial(_drop, key)}
+        )
+        return graph
+
+    builder.compile = compile_with_key  # type: ignore[method-assign]
+
+
+def _drop(key: str, given: Any) -> Any:
+    if not isinstance(given, Mapping) or key not in given:
+        return given
+    return {name: value for name, value in given.items() if name != key}
 
 
 def put_into_input(builder: Builder, channels: Mapping[str, Any]) -> None:

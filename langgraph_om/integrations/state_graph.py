@@ -26,6 +26,7 @@ from langgraph_om.integrations.nodes import FINISH, STATED, STATUS, MemoryNodes
 from langgraph_om.integrations.plain_node import PlainNode
 from langgraph_om.integrations.schemas import (
     keep_out_of_input,
+    keep_updates,
     put_into_input,
     show_channels,
     typed_dict,
@@ -137,6 +138,7 @@ def add_memory_nodes(
     builder.add_node(STATUS, PlainNode(nodes.status, name=STATUS), input_schema=view)
     _add_work(builder, nodes, before, view)
     keep_out_of_input(builder, "om")
+    keep_updates(builder, "om")
     if working is not None and working.scope == "thread":
         put_into_input(builder, {VALUE_KEY: ValueChannel})
     if builder.context_schema is None:
