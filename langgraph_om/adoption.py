@@ -164,15 +164,11 @@ class Adoptable:
                 the thread was imported, and several nodes could have answered last.
 
         Raises:
-            ConfigurationError: When the thread is in the middle of a run, or its state is none.
+            ConfigurationError: When the graph has no memory, the thread is in the middle of a run,
+                or its state is none.
             ArchiveError: When the archive's storage fails.
         """
-        return drive_on_graph(
-            adopt_thread(
-                self._runner, graph.nodes, config, as_node, progress, store=_store_of(graph)
-            ),
-            graph,
-        )
+        return drive_on_graph(adopt_thread(self._runner, graph, config, as_node, progress), graph)
 
     async def aadopt(
         self,
@@ -183,9 +179,7 @@ class Adoptable:
         as_node: str | None = None,
     ) -> AdoptReport:
         """Do the same as `adopt` without blocking the event loop."""
-        flow = adopt_thread(
-            self._runner, graph.nodes, config, as_node, progress, store=_store_of(graph)
-        )
+        flow = adopt_thread(self._runner, graph, config, as_node, progress)
         return await adrive_on_graph(flow, graph)
 
     def observe(
@@ -207,21 +201,17 @@ class Adoptable:
             switched off for this run (`om_enabled`, `om_read_only`), nothing is done.
 
         Raises:
-            ConfigurationError: When the thread is in the middle of a run, or its state is none.
+            ConfigurationError: As for `adopt`.
             ObserverError: When a model fails, with `on_error="raise"`; nothing is kept then.
         """
-        flow = adopt_thread(
-            self._runner, graph.nodes, config, as_node, everything=True, store=_store_of(graph)
-        )
+        flow = adopt_thread(self._runner, graph, config, as_node, everything=True)
         return drive_on_graph(flow, graph)
 
     async def aobserve(
         self, graph: Any, config: RunnableConfig, *, as_node: str | None = None
     ) -> AdoptReport:
         """Do the same as `observe` without blocking the event loop."""
-        flow = adopt_thread(
-            self._runner, graph.nodes, config, as_node, everything=True, store=_store_of(graph)
-        )
+        flow = adopt_thread(self._runner, graph, config, as_node, everything=True)
         return await adrive_on_graph(flow, graph)
 
     def observe_messages(
@@ -258,8 +248,25 @@ class Adoptable:
         return (await adrive(flow, runner.context(config))).result
 
 
-def _store_of(graph: Any) -> Any:
-    return getattr(graph, "store", None)
+def check_graph(graph: Any, messages_key: str, config: RunnableConfig) -> None:
+    """Refuse a graph whose state has no place for a memory, or for the conversation.
+
+    Only the outermost graph of this process is looked at: a namespace names a graph inside of it.
+
+    Raises:
+        ConfigurationError: When it has none; it says which channel is missing.
+    """
+    channels = getattr(graph, "channels", None)
+    if channels is None or config.get("configurable", {}).get("checkpoint_ns"):
+        return
+    missing = [name for name in ("om", messages_key) if name not in channels]
+    if missing:
+        msg = (
+            f"`graph` is {graph.name!r}, whose state has no {missing[0]!r}, so memory cannot be "
+            f"kept there; pass a graph with this memory: from `create_memory_agent`, from "
+            f"`create_agent` with the middleware, or built with `add_observational_memory`"
+        )
+        raise ConfigurationError(msg)
 
 
 def check_idle(state: Any) -> None:
@@ -279,29 +286,30 @@ def check_idle(state: Any) -> None:
 
 def adopt_thread(
     runner: StepRunner,
-    nodes: Iterable[str],
+    graph: Any,
     config: RunnableConfig,
     as_node: str | None,
     progress: Progress | None = None,
     *,
     everything: bool = False,
-    store: Any = None,
 ) -> GraphFlow[AdoptReport]:
     """Observe a graph's thread outside of its turns, and write what that came to into its state.
 
     Args:
         runner: The memory's.
-        nodes: The graph's nodes by name.
+        graph: The agent's graph, which is only looked at; the driver calls it.
         config: The thread.
         as_node: The node that writes; `None`: the one that ran last, or the one that answers.
         progress: Told of each batch that was observed.
         everything: Whether all of it is observed, or only what does not fit the window.
-        store: The graph's store, where it can be reached.
 
     Raises:
-        ConfigurationError: When no thread is named, it is in the middle of a run, or its state is
-            none.
+        ConfigurationError: When the graph has no memory, no thread is named, it is in the middle of
+            a run, or its state is none.
     """
+    is_on = may_write(runner, config)
+    if is_on:
+        check_graph(graph, runner.messages_key, config)
     identity = runner.identity(config)
     if not identity.thread_id:
         msg = (
@@ -312,19 +320,18 @@ def adopt_thread(
     state = yield GraphCall("get_state", (config,))
     check_idle(state)
     messages = runner.conversation(state)
-    is_on = may_write(runner, config)
     record = runner.record(state)
     adoption = Adoption(runner, record, messages, identity, progress, everything, is_on)
     context = replace(runner.context(config), emit=adoption.watch)
     outcome = (yield Drive(adoption.flow(), context)).result
-    changes = yield from keep_working(runner, state, outcome, config, store)
+    changes = yield from keep_working(runner, state, outcome, config, getattr(graph, "store", None))
     if adoption.has_changed(outcome):
         update = {**build_update(outcome, runner.messages_key), **changes}
         yield GraphCall("update_state", (config, update), as_node)
         if as_node is None and not is_kept((yield GraphCall("get_state", (config,))), outcome):
             # An imported thread has run no node: whose update it is has to be said.
             update = {"om": outcome.record}
-            yield GraphCall("update_state", (config, update), choose_node(nodes))
+            yield GraphCall("update_state", (config, update), choose_node(graph.nodes))
     return adoption.report(outcome)
 
 

@@ -110,6 +110,25 @@ def test_a_thread_in_the_middle_of_a_run_is_refused() -> None:
         agent.memory.adopt(agent.graph, on_thread())
 
 
+@pytest.mark.parametrize("method", ["adopt", "observe"])
+def test_a_graph_without_memory_is_refused_before_a_model_is_asked(method: str) -> None:
+    saver = InMemorySaver()
+    agent = make_agent("plain", saver)
+    bare = bare_agent(saver)
+    talk(bare, on_thread(), turns(16))
+    with pytest.raises(ConfigurationError, match="whose state has no 'om'"):
+        getattr(agent.memory, method)(bare, on_thread())
+    assert agent.asked("observer") == 0
+
+
+def test_a_memory_that_is_off_leaves_a_graph_without_memory_alone() -> None:
+    saver = InMemorySaver()
+    agent = make_agent("plain", saver, enabled=False)
+    bare = bare_agent(saver)
+    talk(bare, on_thread(), turns(16))
+    assert agent.memory.adopt(bare, on_thread()).calls == 0
+
+
 def test_a_configuration_without_a_thread_is_refused() -> None:
     agent = make_agent("agent", InMemorySaver())
     with pytest.raises(ConfigurationError, match="`config` names no thread"):
