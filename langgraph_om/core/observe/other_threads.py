@@ -59,6 +59,13 @@ class OtherThread:
         """Tokens of `entries`."""
         return sum(entry.tokens for entry in self.entries)
 
+    @property
+    def rest_tokens(self) -> int:
+        """About how many tokens the rest has, by its newest messages."""
+        if not self.newest:
+            return 0
+        return sum(entry.tokens for entry in self.newest) * self.rest // len(self.newest)
+
 
 def build_excerpts(
     threads: Sequence[OtherThread],
@@ -155,7 +162,7 @@ def count_to_observe(threads: Sequence[OtherThread], shares: Shares) -> dict[str
     """
     ordered = sorted(threads, key=_age_key)
     counts = {thread.thread_id: 0 for thread in ordered}
-    left = {thread.thread_id: thread.tokens for thread in ordered}
+    left = {thread.thread_id: thread.tokens + thread.rest_tokens for thread in ordered}
     cuts: dict[str, _Cuts] = {}
 
     def take(thread: OtherThread, *, is_whole: bool) -> None:
@@ -165,8 +172,8 @@ def count_to_observe(threads: Sequence[OtherThread], shares: Shares) -> dict[str
         left[key] = size.left_after(counts[key])
 
     for thread in ordered:
-        if thread.rest or left[thread.thread_id] >= shares.limit_of(thread):
-            take(thread, is_whole=bool(thread.rest))
+        if left[thread.thread_id] >= shares.limit_of(thread):
+            take(thread, is_whole=False)
     alone = [thread for thread in ordered if not shares.leaves_alone(thread)]
     behind = [thread for thread in alone if thread.is_behind]
     if shares.has_waited(behind):
@@ -190,9 +197,9 @@ class _Cuts:
     """Where a thread's unobserved messages can be cut, and what would be left."""
 
     def __init__(self, thread: OtherThread) -> None:
-        self._entries = thread.entries
+        self._messages = [*thread.entries, *thread.newest]
         self._cuts = [0, *_find_turn_ends(thread.entries)]
-        self._left = [sum(entry.tokens for entry in thread.entries)]
+        self._left = [thread.tokens + thread.rest_tokens]
         for entry in thread.entries:
             self._left.append(self._left[-1] - entry.tokens)
 
@@ -205,7 +212,7 @@ class _Cuts:
 
     def choose(self, shares: Shares) -> int:
         """Choose the longest part that leaves the floor; more where a limit would be left."""
-        stop = _find_start_of_turns(self._entries, shares.keep_turns)
+        stop = _find_start_of_turns(self._messages, shares.keep_turns)
         cuts = [cut for cut in self._cuts if cut <= stop]
         at = max((at for at, cut in enumerate(cuts) if self._left[cut] >= shares.keep), default=0)
         if self._left[cuts[at]] >= shares.limit:

@@ -325,20 +325,24 @@ def test_a_copied_thread_keeps_what_it_had_observed(
 # --- Much of it ----------------------------------------------------------------------------------
 
 
-def test_a_very_long_backlog_of_small_messages_is_observed_in_the_end(
-    files: SQLAlchemyArchive,
+@pytest.mark.parametrize("buffering", [False, 0.2])
+def test_a_backlog_of_many_small_messages_is_observed_at_its_threshold(
+    files: SQLAlchemyArchive, buffering: Any
 ) -> None:
-    from langgraph_om.core.cycles.shared import read_threads as module  # noqa: PLC0415
-
     many = [(f"m{n}", HumanMessage(f"I say {n}", id=f"m{n}"), True) for n in range(500)]
-    memory = sharing(files, observation={"message_tokens": 60_000})
+    memory = sharing(files, observation={"message_tokens": 60_000, "buffer_tokens": buffering})
     files.append("long", "ada", many, after=None, now=runner_of(memory).clock())
-    assert len(many) > module.MAX_MESSAGES
     agent = Agent(memory, InMemorySaver())
     agent.say("work")
     [shown] = agent.state("work")[0]["others"]
     assert "I say 499" in agent.prompt(), "the newest, not the oldest, are shown"
-    assert shown["messages"] <= module.MAX_MESSAGES
+    assert (shown["messages"], shown["observable"]) == (500, 0)
+    assert agent.state("work")[0]["log"] == []
+    memory = sharing(files, observation={"message_tokens": 2_000, "buffer_tokens": False})
+    agent = Agent(memory, InMemorySaver())
+    agent.say("home")
+    [group] = [group for group in agent.state("home")[0]["log"] if group["thread_id"] == "long"]
+    assert group["ranges"][0][0] == "m0"
 
 
 def test_news_of_a_thread_is_seen_whatever_the_clocks_say(files: SQLAlchemyArchive) -> None:
