@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import operator
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -28,6 +29,7 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from langgraph_om.core.content.bound_reasoning import mark_other_view
+from langgraph_om.core.content.parts import is_summary
 from langgraph_om.core.record.fold import fold, fold_one
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.window import select_needed
@@ -253,6 +255,9 @@ _WorkGraph = CompiledStateGraph[Any, Any, Any, Any]
 _READ = "__pregel_read"
 """Where LangGraph keeps, in a node's configuration, what reads the state's channels."""
 
+_SUMMARISES = re.compile(r"branch:to:\w*summar\w*\.", re.IGNORECASE).match
+"""Finds the channel that leads to a summarisation: it is named after the middleware's node."""
+
 _SHOWN_AND_KEPT = ["custom", "values"]
 
 
@@ -332,11 +337,18 @@ def _check_removal(messages_key: str) -> None:
     Raises:
         ConfigurationError: When they cannot.
     """
+    channel = _read_channels().get(messages_key)
+    if channel is not None:
+        check_removal(channel, messages_key)
+
+
+def _read_channels() -> Mapping[str, BaseChannel[Any, Any, Any]]:
+    """Return the channels of the agent's graph by name; empty where LangGraph does not say."""
     read = get_config().get("configurable", {}).get(_READ)
     for value in read.args if isinstance(read, partial) else ():
-        channel = value.get(messages_key) if isinstance(value, Mapping) else None
-        if isinstance(channel, BaseChannel):
-            check_removal(channel, messages_key)
+        if isinstance(value, Mapping) and any(isinstance(v, BaseChannel) for v in value.values()):
+            return value
+    return {}
 
 
 class _WorkState(TypedDict):
@@ -368,7 +380,7 @@ class _Neighbours:
         self._warned = False
 
     def look_at(self, state: Mapping[str, Any]) -> None:
-        """Warn when a summary stands in the conversation, or may come to stand there."""
+        """Warn when a middleware of this agent has put a summary in the place of messages."""
         if self._warned or not _is_summarised(state):
             return
         self._warned = True
@@ -382,4 +394,5 @@ def _is_summarised(state: Mapping[str, Any]) -> bool:
     if state.get("_summarization_event"):
         return True
     first = next(iter(state.get("messages") or []), None)
-    return first is not None and first.additional_kwargs.get("lc_source") == "summarization"
+    # One that is left of before says nothing of the agent as it is now.
+    return first is not None and is_summary(first) and any(map(_SUMMARISES, _read_channels()))

@@ -27,7 +27,7 @@ from langgraph_om.testing.sections import (
 
 _SMALL_LOG = 400  # Characters: observations as short as this are not made shorter.
 _TOOL_WEIGHT = 2
-_KINDS = r"(?P<kind>User|Assistant|Tool call|Tool result|Tool error)"
+_KINDS = r"(?P<kind>User|Assistant|Earlier summary|Tool call|Tool result|Tool error)"
 _HEAD = re.compile(
     _KINDS + r"(?: (?P<name>[^:]{1,120}?))??(?: \((?P<time>\d{1,2}:\d\d)\))?"
     r"(?P<reasoning> reasoning)?(?: \[[^\]]{0,200}\])?:(?: (?P<text>.*))?",
@@ -196,6 +196,8 @@ class ExtractiveObserver(OfflineChatModel):
                 line.text[:MAX_CHARACTERS_READ]
             )
             return _write_stamped("🟢", line, f"{line.label}: {quote}") if is_worth_it else ""
+        if line.kind == "Earlier summary":
+            return _write_stamped("🟢", line, f"{line.label}: {quote}")
         if line.kind == "Tool call":
             return f"-> called {line.name} {quote}"
         return f"-> {line.name} failed: {quote}" if line.kind == "Tool error" else ""

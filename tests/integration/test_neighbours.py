@@ -552,6 +552,28 @@ def test_summaries_beside_memory_are_warned_of_once(
     assert refusals(agent.prompts()) == []
 
 
+def test_a_summary_of_before_is_observed_as_one_and_not_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    agent = beside(limits={"messages": 300, "log": 20_000})
+    former: Graph = create_agent(
+        scripted(),
+        [search],
+        middleware=[summarising(8, 4)],
+        checkpointer=agent.graph.checkpointer,
+    )
+    talk(former, CONFIG, turns(8))
+    summary = values(former, CONFIG)["messages"][0]
+    assert "SUMMARY" in summary.text
+    with caplog.at_level(logging.WARNING, "langgraph_om"):
+        talk(agent.graph, CONFIG, [turn(20 + n) for n in range(8)])
+    assert values(agent.graph, CONFIG)["messages"][0].id == summary.id
+    assert caplog.records == []
+    assert "\nEarlier summary: Here is a summary" in observed_text(agent.model)
+    noted = [group["text"] for group in record_of(agent.graph, CONFIG)["log"]]
+    assert "Earlier summary: Here is a summary" in noted[0]
+
+
 def test_memory_that_is_off_does_not_warn(caplog: pytest.LogCaptureFixture) -> None:
     agent = beside(summarising(8, 4), limits={"enabled": False})
     with caplog.at_level(logging.WARNING, "langgraph_om"):

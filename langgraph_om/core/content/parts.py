@@ -57,6 +57,8 @@ ROLES: Final[Mapping[str, str]] = {
     "ai": "assistant",
     "assistant": "assistant",
 }
+SUMMARY: Final = "earlier summary"
+"""The role of what a summarisation put in the place of messages: nobody said it."""
 
 
 ReadT = TypeVar("ReadT")
@@ -177,11 +179,11 @@ def role_of(message: BaseMessage) -> str | None:
     """Tell whose words a message holds; None when it is no part of the conversation."""
     known = _ROLES_OF_TYPES.get(type(message))
     if known is not None:  # the common case, without a look at all kinds
-        return None if is_reminder(message) else known
+        return None if is_reminder(message) else SUMMARY if is_summary(message) else known
     if isinstance(message, SystemMessage | RemoveMessage) or is_reminder(message):
         return None
     if isinstance(message, HumanMessage):
-        return "user"
+        return SUMMARY if is_summary(message) else "user"
     if isinstance(message, AIMessage):
         return "assistant"
     if isinstance(message, ToolMessage | FunctionMessage):
@@ -189,6 +191,11 @@ def role_of(message: BaseMessage) -> str | None:
     role = as_label(message.role if isinstance(message, ChatMessage) else message.type)
     lowered = role.casefold()
     return None if lowered in UNHEARD_ROLES else ROLES.get(lowered, role or "participant")
+
+
+def is_summary(message: BaseMessage) -> bool:
+    """Return whether a summarisation of LangChain or deepagents wrote a message, by their mark."""
+    return message.additional_kwargs.get("lc_source") == "summarization"
 
 
 _ROLES_OF_TYPES: Final[Mapping[type[BaseMessage], str]] = {
