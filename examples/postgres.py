@@ -110,8 +110,7 @@ def main(stack: ExitStack, url: str) -> None:
     said = [each.message.text for each in kept if each.message.type == "human"]
     print(f"lost:           {len([text for text in TALK if said.count(text) != 1])} of {len(TALK)}")
     print(f"in order:       {said == TALK}")
-    memory.delete_thread(thread)
-    saver.delete_thread(thread)
+    memory.delete_thread(thread, checkpointer=saver)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from langchain_core.tools import BaseTool
 from pydantic import TypeAdapter
 
 from langgraph_om.adoption import Adoptable
-from langgraph_om.archive import MessageArchive
+from langgraph_om.archive import MessageArchive, StoreUse
 from langgraph_om.core.config.checks import check_count
 from langgraph_om.core.config.mappings import (
     ObservationOptions,
@@ -39,6 +39,7 @@ from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.status import build_status
 from langgraph_om.core.tokens.counter import TokenCounter, count_messages
 from langgraph_om.core.wire import MemoryRecord, StatusData
+from langgraph_om.deletion import Deletable
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.inspection import (
     MemoryView,
@@ -76,7 +77,7 @@ _NO_STATUS = (
 )
 
 
-class ObservationalMemory(Searchable, Adoptable, Steerable, metaclass=NoMiddleware):
+class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass=NoMiddleware):
     """Long-term memory for an agent's conversation.
 
     Args:
@@ -195,7 +196,7 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, metaclass=NoMiddlewa
         ):
             self.buffering.share(self.archive)
         retrieving, settings = options.retrieval, options.settings
-        index = StoreIndex() if retrieving and retrieving.vector else None
+        index = StoreIndex(self.archive) if retrieving and retrieving.vector else None
         self._runner = StepRunner(
             settings,
             options.models,
@@ -208,6 +209,7 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, metaclass=NoMiddlewa
             enabled=options.enabled,
             archive=options.archive,
             index=index,
+            store_uses=_list_store_uses(retrieving, options.working_memory),
             recalling=(
                 Recalling(retrieving, settings, options.archive, settings.hides_ids, index)
                 if retrieving
@@ -455,64 +457,6 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, metaclass=NoMiddlewa
         step = max(0, record["turn"]["step"])
         return build_status(record, window, self.thresholds, step=step)
 
-    # --- Deletion --------------------------------------------------------------------------------
-
-    def delete_thread(
-        self, thread_id: str, *, resource_id: str | None = None, store: Any = None
-    ) -> None:
-        """Delete what is kept of a thread outside of its checkpoints, which stay the caller's.
-
-        Messages, observation groups, jobs and search entries are gone then, and a job that is at
-        work for the thread cannot keep its result any more. Runs on a server that wait for it, or
-        for a pause of it, are deleted there, last of all.
-
-        Args:
-            thread_id: The thread.
-            resource_id: Whose it is, where no archive knows.
-            store: The graph's store, where recall searches.
-
-        Raises:
-            ArchiveError: When the archive's storage fails.
-            Exception: Whatever the client of `ServerBuffering` raises where it is not reached; ask
-                again then. A run that is left does nothing.
-        """
-        runner, owner = self._runner, resource_id
-        runner.spans.clear()
-        if runner.writer is not None:
-            owner = runner.writer.delete_thread(thread_id, resource_id, runner.clock)
-        if store is not None:
-            (runner.index or StoreIndex()).delete_thread(thread_id, owner, store)
-        runner.forget(thread_id=thread_id)
-
-    def delete_resource(self, resource_id: str, *, store: Any = None) -> None:
-        """Delete what is kept of all threads of a resource outside of their checkpoints.
-
-        Args:
-            resource_id: The resource.
-            store: The graph's store, where recall searches.
-
-        Raises:
-            ArchiveError: When the archive's storage fails.
-            Exception: As `delete_thread`.
-        """
-        writer = self._runner.writer
-        self._runner.spans.clear()
-        if writer is not None:
-            writer.delete_resource(resource_id)
-        if store is not None:
-            (self._runner.index or StoreIndex()).delete_resource(resource_id, store)
-        self._runner.forget(resource_id=resource_id)
-
-    async def adelete_thread(
-        self, thread_id: str, *, resource_id: str | None = None, store: Any = None
-    ) -> None:
-        """Do the same as `delete_thread` without blocking the event loop."""
-        await asyncio.to_thread(self.delete_thread, thread_id, resource_id=resource_id, store=store)
-
-    async def adelete_resource(self, resource_id: str, *, store: Any = None) -> None:
-        """Do the same as `delete_resource` without blocking the event loop."""
-        await asyncio.to_thread(self.delete_resource, resource_id, store=store)
-
     # --- Without a graph -------------------------------------------------------------------------
 
     def step(
@@ -655,3 +599,14 @@ def check_memory(value: object) -> ObservationalMemory:
         return value
     msg = f"`memory` is {value!r}; pass an ObservationalMemory(...)"
     raise ConfigurationError(msg)
+
+
+def _list_store_uses(
+    retrieving: RetrievalConfig | None, working: WorkingMemory | None
+) -> frozenset[StoreUse]:
+    uses: set[StoreUse] = set()
+    if retrieving is not None and retrieving.vector:
+        uses.add("index")
+    if working is not None and working.scope == "resource":
+        uses.add("working")
+    return frozenset(uses)

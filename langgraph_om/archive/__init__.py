@@ -14,6 +14,8 @@ from langgraph_om.archive.protocol import (
     Claim,
     JobView,
     MessageArchive,
+    StoreNotingArchive,
+    StoreUse,
     ThreadEnd,
     ThreadEndsArchive,
 )
@@ -31,6 +33,8 @@ __all__ = [
     "MessageArchive",
     "SQLAlchemyArchive",
     "SearchableArchive",
+    "StoreNotingArchive",
+    "StoreUse",
     "ThreadEnd",
     "ThreadEndsArchive",
 ]

@@ -26,6 +26,10 @@ Deleted: TypeAlias = Literal["thread", "resource"]
 """What can be deleted."""
 
 
+StoreUse: TypeAlias = Literal["index", "working"]
+"""What a LangGraph store has of threads: their texts, for search by meaning, or working memory."""
+
+
 @dataclass(frozen=True, slots=True)
 class ArchivedThread:
     """One conversation."""
@@ -93,6 +97,17 @@ class ThreadEndsArchive(Protocol):
             limit: How many threads at most.
             behind: Begin with the thread that comes behind this one, as it was when it was read.
         """
+
+
+@runtime_checkable
+class StoreNotingArchive(Protocol):
+    """An archive that remembers what a store has, for deletions by whoever does not know of it."""
+
+    def note_store(self, use: StoreUse) -> None:
+        """Note that a LangGraph store has texts of threads, too."""
+
+    def noted_stores(self) -> set[StoreUse]:
+        """Return for what a store was ever used."""
 
 
 @runtime_checkable

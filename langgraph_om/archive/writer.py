@@ -16,15 +16,15 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
-from langgraph_om.archive import MessageArchive
+from langgraph_om.archive import MessageArchive, StoreNotingArchive, StoreUse
 from langgraph_om.archive.after_fork import begin_anew_after_fork
 from langgraph_om.core.content.message_keys import Keyed, find_parent_thread
 from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.content.text import LARGE_INTEGER_BITS, write_repr, write_short_json
-from langgraph_om.core.record.shared_log import without_thread
+from langgraph_om.core.record.shared_log import complete_log, without_thread
 from langgraph_om.core.step.archiving.archive import ThreadMemory
 from langgraph_om.core.wire import Group
-from langgraph_om.errors import ConfigurationError
+from langgraph_om.errors import ArchiveError, ConfigurationError
 
 MAX_LEVELS = 50
 """How deep values stay as they are in a message that is no JSON value."""
@@ -42,11 +42,18 @@ MAX_GROUPS_REMEMBERED = 10_000
 """
 
 
+MAX_DELETIONS = 5
+"""How often a thread is deleted that others write to meanwhile."""
+
+
 @dataclass(eq=False)
 class ArchiveWriter:
     """Writes one memory's threads into its archive."""
 
     archive: MessageArchive
+    store_uses: frozenset[StoreUse] = frozenset()
+    """For what the memory uses the graph's store; noted in the archive with the first messages."""
+    _has_noted_uses: bool = field(default=False, repr=False)
     _groups: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict, repr=False)
     _threads: OrderedDict[str, None] = field(default_factory=OrderedDict, repr=False)
     _lost: OrderedDict[str, None] = field(default_factory=OrderedDict, repr=False)
@@ -127,6 +134,7 @@ class ArchiveWriter:
             ArchiveError: When the storage fails.
             ConfigurationError: When the thread belongs to another resource.
         """
+        self._note_uses()
         rows = _to_rows(entries)
         options: dict[str, Any] = {"after": after, "now": now, "title": title}
         if times:
@@ -140,6 +148,13 @@ class ArchiveWriter:
             plain = [(key, _make_plain(message), seen) for key, message, seen in rows]
             self.archive.append(thread_id, resource_id, plain, **options)
         self._is_away = False
+
+    def _note_uses(self) -> None:
+        if self._has_noted_uses or not isinstance(self.archive, StoreNotingArchive):
+            return
+        for use in self.store_uses:
+            self.archive.note_store(use)
+        self._has_noted_uses = True
 
     def add_new_groups(
         self, thread_id: str, resource_id: str | None, groups: Sequence[Group], now: datetime
@@ -180,13 +195,24 @@ class ArchiveWriter:
         known = self.archive.thread(thread_id)
         owner = known.resource_id if known is not None else resource_id
         change = partial(without_thread, thread_id=thread_id)
-        if owner is not None:
-            self.archive.rewrite_records(owner, change, clock())
-        self.archive.delete_thread(thread_id)
-        if owner is not None:  # what was at work on it may have come to the log meanwhile
-            self.archive.rewrite_records(owner, change, clock())
         self._forget(thread_id)
-        return owner
+        for _ in range(MAX_DELETIONS):
+            if owner is not None:
+                self.archive.rewrite_records(owner, change, clock())
+            self.archive.delete_thread(thread_id)
+            # What was at work on it may have come to the log meanwhile.
+            if owner is None or not self._tells_of(owner, thread_id):
+                return owner
+        msg = (
+            f"the log of {owner!r} still tells of the thread {thread_id!r}, which is deleted: "
+            f"somebody writes to it all the time; delete once more"
+        )
+        raise ArchiveError(msg)
+
+    def _tells_of(self, resource_id: str, thread_id: str) -> bool:
+        """Return whether the newest generations of a log have something of a thread."""
+        logs = [entry["record"] for entry in self.archive.record_history(resource_id, limit=3)]
+        return any(without_thread(log, thread_id) != complete_log(log) for log in logs)
 
     def delete_resource(self, resource_id: str) -> None:
         """Delete a resource with all of its threads.

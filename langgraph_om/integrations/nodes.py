@@ -120,7 +120,7 @@ class MemoryNodes:
             buffering_waits=self.buffering_waits,
             working=working.block,
         )
-        make_searchable(runner, who, seen.record, messages)
+        make_searchable(runner, who, seen, messages)
         events = only_folding([*seen.events, *noted])
         update = {**self._update(events), **self._removals(seen.evicted), **working.changes}
         return Inspected(update, seen, noted)
@@ -133,7 +133,9 @@ class MemoryNodes:
         if not runner.is_on() or runner.is_read_only():
             return self._update([])
         record, messages = self._record(state), runner.conversation(state)
-        seen = yield from runner.inspect(record, messages, runner.identity(), is_final=True)
+        who = runner.identity()
+        seen = yield from runner.inspect(record, messages, who, is_final=True)
+        make_searchable(runner, who, seen, messages)
         return self._update(only_folding(seen.events)) | self._removals(seen.evicted)
 
     def route(self, state: Mapping[str, Any]) -> str | list[str]:
@@ -219,12 +221,12 @@ def _must_proceed(state: Mapping[str, Any]) -> bool:
 def make_searchable(
     runner: StepRunner,
     identity: Identity,
-    record: MemoryRecord,
+    seen: Inspection,
     messages: Sequence[BaseMessage],
 ) -> None:
-    """Hand what is new in the log to the run's store, when recall searches it."""
+    """Hand what is new to the run's store, when recall searches it."""
     if runner.index is not None:
-        runner.make_searchable(record, messages, get_store(), identity)
+        runner.make_searchable(seen, messages, get_store(), identity)
 
 
 def emit(event: Event) -> None:

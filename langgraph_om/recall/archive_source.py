@@ -63,7 +63,7 @@ class IndexedStateSource(StateSource):
         by_words = super().search(asked)
         if self.find_groups is None or asked.thread_id not in {None, self.thread_id}:
             return by_words
-        own = self.find_groups(asked.query, max(asked.most, MOST_BY_MEANING))
+        own = self.find_groups(asked.query, _count_near(asked))
         near = [hit for hit in own if hit.thread.id == self.thread_id]
         return _join(self, by_words, near, asked)
 
@@ -163,7 +163,7 @@ class ArchiveSource:
         by_words = self._search_words(asked)
         if self.find_groups is None:
             return by_words
-        near = self.find_groups(asked.query, max(asked.most, MOST_BY_MEANING))
+        near = self.find_groups(asked.query, _count_near(asked))
         return _join(self, by_words, near, asked)
 
     def _search_words(self, asked: SearchRequest) -> list[RecallHit]:
@@ -267,6 +267,11 @@ class ArchiveSource:
         ]
 
 
+def _count_near(asked: SearchRequest) -> int:
+    """Return how many texts to look for by meaning; those that are hidden are among them."""
+    return max(asked.most, MOST_BY_MEANING) + len(asked.hidden)
+
+
 def _join(
     source: StateSource | ArchiveSource,
     by_words: list[RecallHit],
@@ -276,15 +281,15 @@ def _join(
     """Join what was found by words with what was found by meaning and may be seen."""
     kept: list[RecallHit] = []
     current = source.thread_id if isinstance(source, StateSource) else source.who.thread_id
-    for hit in drop_unlike(near):
-        if is_hidden(hit, asked, current):
-            continue
+    for hit in drop_unlike([hit for hit in near if not is_hidden(hit, asked, current)]):
         thread = source.thread(hit.thread.id) or (
             hit.thread if isinstance(source, StateSource) else None
         )
         if thread is None or asked.thread_id not in {None, thread.id}:
             continue
         found = source.find(hit.cursor, thread.id) if hit.kind == "message" else None
+        if found is None and hit.kind == "message":
+            continue  # it was removed from its conversation
         role = None if found is None else role_of(found.message)
         at = hit.updated if found is None else found.at
         if asked.wanted.is_empty or _passes(asked.wanted, found, at, role):

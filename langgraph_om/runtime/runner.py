@@ -17,7 +17,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
 
-from langgraph_om.archive import MessageArchive
+from langgraph_om.archive import MessageArchive, StoreUse
 from langgraph_om.archive.log_cache import LogCache
 from langgraph_om.archive.writer import ArchiveWriter
 from langgraph_om.core.actor.gaps import find_gaps
@@ -44,6 +44,7 @@ from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.models.ask import Calls
 from langgraph_om.models.pool import ModelPool
 from langgraph_om.recall.inject import Injecting
+from langgraph_om.recall.meaning.items import list_messages
 from langgraph_om.recall.meaning.search import StoreIndex
 from langgraph_om.recall.tool import Recalling
 from langgraph_om.runtime.drivers import POLL_SECONDS, drive
@@ -87,6 +88,8 @@ class StepRunner:
     archive: MessageArchive | None = None
     index: StoreIndex | None = None
     """What recall searches; `None` without search."""
+    store_uses: frozenset[StoreUse] = frozenset()
+    """For what the graph's store is used."""
     recalling: Recalling | None = None
     """What answers recall; `None` without it."""
     beside: object | None = None
@@ -105,7 +108,8 @@ class StepRunner:
         if self.recalling is not None and self.settings.inject is not None:
             self.injecting = Injecting(self.recalling, self.settings.inject)
         if self.archive is not None:
-            self.writer, self.log_cache = ArchiveWriter(self.archive), LogCache(self.archive)
+            self.writer = ArchiveWriter(self.archive, self.store_uses)
+            self.log_cache = LogCache(self.archive)
 
     # --- The run ---------------------------------------------------------------------------------
 
@@ -459,18 +463,22 @@ class StepRunner:
 
     def make_searchable(
         self,
-        record: MemoryRecord,
+        seen: Inspection,
         messages: Sequence[BaseMessage],
         store: Any,
         identity: Identity,
     ) -> None:
-        """Make what is new in the log searchable, beside the run.
+        """Make what an inspection found new searchable by meaning, beside the run.
 
         Raises:
             ConfigurationError: When the run has no store that can be searched.
         """
-        if self.index is not None:
-            self.index.add(record, messages, store, identity)
+        if self.index is None:
+            return
+        record, archives = seen.record, self.archive is not None and bool(identity.thread_id)
+        said = list_messages(record, messages, archives=archives)
+        time_of = partial(self.settings.time_of, stamps=record["stamps"])
+        self.index.add(record, said, store, identity, edited=seen.changed, time_of=time_of)
 
     # --- Background work -------------------------------------------------------------------------
 

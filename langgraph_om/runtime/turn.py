@@ -19,8 +19,8 @@ from langgraph_om.core.wire import Event, MemoryRecord, Part
 from langgraph_om.runtime.flows.context import RunFlow, Work
 from langgraph_om.runtime.runner import StepRunner
 
-Index = Callable[[MemoryRecord, Sequence[BaseMessage]], None]
-"""Makes what is new in a log searchable."""
+Index = Callable[[Inspection, Sequence[BaseMessage]], None]
+"""Makes what an inspection found new searchable."""
 
 
 class WorkingSource(Protocol):
@@ -100,7 +100,7 @@ def turn(
         identity: Whose conversation it is.
         config: The run's configuration, where it is not found around the call.
         is_final: Whether the Actor has answered; nothing is carried out then.
-        index: Called after each inspection, with the memory and the conversation.
+        index: Called after each inspection, with what it found and the conversation.
         working: The working memory of the run, if there is one.
     """
     outcome, is_stuck = Outcome(record, list(messages)), False
@@ -117,7 +117,7 @@ def turn(
             config=config,
         )
         if index is not None:
-            index(seen.record, outcome.messages)
+            index(seen, outcome.messages)
         outcome.take_inspection(seen)
         outcome.fold(noted)
         decision = seen.decision

@@ -515,5 +515,5 @@ def test_what_was_deleted_is_not_found() -> None:
     index.delete_thread("a1", "ana", store)
     assert threads_left() == {"a2", "b1", "n1"}
     index.delete_thread("n1", None, store)
-    index.delete_resource("ana", store)
+    index.delete_resource("ana", ["a2"], store)
     assert threads_left() == {"b1"}

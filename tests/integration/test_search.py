@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
-from langgraph_om import ConfigurationError, ObservationalMemory, SearchHit
+from langgraph_om import ConfigurationError, InlineBuffering, ObservationalMemory, SearchHit
 from langgraph_om.archive import MessageArchive, SearchableArchive, SQLAlchemyArchive
 from langgraph_om.archive.sql.search import index
-from support.agents import on_thread, remembering, say, scripted, talk, turns, values
+from support.agents import (
+    on_thread,
+    record_of,
+    remembering,
+    say,
+    scripted,
+    talk,
+    turn,
+    turns,
+    values,
+)
 from support.clock import Clock
-from support.recalling import WALNUTS, index_of, recalled, recalling, system_text, three_threads
+from support.recalling import (
+    WALNUTS,
+    embed,
+    index_of,
+    recalled,
+    recalling,
+    system_text,
+    three_threads,
+)
 
 NOON = datetime(2026, 3, 15, 12, tzinfo=UTC)
 SAID: list[BaseMessage] = [
@@ -85,6 +105,114 @@ def test_a_search_looks_in_one_conversation_where_one_is_named() -> None:
             assert "[work]" not in found["results"]
         hidden = recalled(agent, "work", "ana", mode="search", query="4711", threadId="bobs")
         assert "no such conversation" in hidden["error"]
+
+
+# --- By meaning: what is indexed, and when -------------------------------------------------------
+
+CAR = "My automobile is red and stands in the second street."
+
+
+class Counting:
+    """A store in which words for a car are near each other, and what it has embedded how often."""
+
+    def __init__(self) -> None:
+        self.seen: Counter[str] = Counter()
+        self.store = InMemoryStore(index=index_of(self.embed))
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        self.seen.update(texts)
+        return embed([text.replace("automobile", "vehicle") for text in texts])
+
+    def texts(self, kind: str) -> list[str]:
+        """Return what is in the store."""
+        items = self.store.search(("langgraph_om",), limit=1000)
+        return [item.value["text"] for item in items if item.namespace[-1] == kind]
+
+
+@pytest.mark.parametrize("door", ["agent", "middleware"])
+def test_short_chats_are_found_by_meaning_before_anything_is_observed(door: str) -> None:
+    found, wide = Counting(), {"messages": 30_000, "log": 40_000}
+    retrieval = {"vector": True, "inject": {"message_range": 0, "top_k": 2}}
+    with closing(SQLAlchemyArchive("sqlite://")) as archive:
+        given: Any = {"archive": archive, "store": found.store, "retrieval": retrieval}
+        agent = recalling(door, **given, **wide)
+        for chat in range(10):
+            said = [turn(number, "1" if number == 2 else "") for number in range(chat, chat + 3)]
+            red = [HumanMessage(CAR, id="car")] if chat == 3 else []
+            talk(agent.graph, on_thread(f"chat{chat}", resource_id="ana"), [*said, *red])
+        assert agent.memory.flush(60)
+        assert record_of(agent.graph, on_thread("chat3"))["log"] == []
+        asks = HumanMessage("Vehicle?", id="ask")
+        (part,) = [
+            part
+            for part in say(agent.graph, on_thread("new", resource_id="ana"), asks)
+            if part["type"] == "data-om-recalled"
+        ]
+        assert {hit["id"] for hit in part["data"]["hits"]} == {"car", "car-answer"}
+        found_hits = recalled(agent, "new", "ana", mode="search", query="vehicle")
+        assert "cursor car" in found_hits["results"]
+        assert agent.memory.flush(60)
+
+
+def test_observations_are_searchable_while_they_are_buffered() -> None:
+    found = Counting()
+    agent = recalling(
+        store=found.store,
+        retrieval={"vector": True},
+        messages=2000,
+        observation={"buffer_tokens": 0.1},
+        buffering=InlineBuffering(),
+    )
+    talk(agent.graph, on_thread(), turns(6))
+    record = record_of(agent.graph, on_thread())
+    assert record["log"] == []
+    buffered = [group["text"] for chunk in record["chunks"] for group in chunk["groups"]]
+    talk(agent.graph, on_thread(), turns(24, start=6))  # they are activated, and indexed once
+    assert agent.memory.flush(60)
+    assert record_of(agent.graph, on_thread())["log"] != []
+    assert set(buffered) <= set(found.texts("groups"))
+    assert {found.seen[text] for text in buffered} == {1}
+
+
+def test_forks_and_other_processes_embed_nothing_twice() -> None:
+    found, saver = Counting(), InMemorySaver()
+    for start in (0, 4):
+        agent = recalling(saver=saver, store=found.store, retrieval={"vector": True})
+        talk(agent.graph, on_thread(), turns(4, start=start))
+        assert agent.memory.flush(60)
+    fork = [*agent.graph.get_state_history(on_thread())][8].config
+    say(agent.graph, fork, turn(20))
+    assert agent.memory.flush(60)
+    assert set(found.seen.values()) == {1}
+    assert len(found.seen) == len(found.texts("messages")) + len(found.texts("groups"))
+
+
+def test_an_edited_message_is_found_by_its_new_words_alone() -> None:
+    found = Counting()
+    agent = recalling(store=found.store, retrieval={"vector": True}, messages=30_000)
+    long = HumanMessage(f"{CAR} {'It has many scratches. ' * 500}", id="car")
+    talk(agent.graph, on_thread(), [long])
+    say(agent.graph, on_thread(), turn(1))
+    assert agent.memory.flush(60)
+    assert len([text for text in found.texts("messages") if "scratches" in text]) == 3
+    short = HumanMessage("My bicycle is blue and stands in the garage.", id="car")
+    agent.graph.update_state(on_thread(), {"messages": [short]})
+    say(agent.graph, on_thread(), turn(2))
+    assert agent.memory.flush(60)
+    texts = found.texts("messages")
+    assert short.text in texts
+    assert "scratches" not in str(texts)
+
+
+def test_a_message_that_was_removed_is_not_found_by_meaning() -> None:
+    found = Counting()
+    agent = recalling(store=found.store, retrieval={"vector": True}, messages=30_000)
+    talk(agent.graph, on_thread(), [HumanMessage(CAR, id="car"), turn(1)])
+    assert agent.memory.flush(60)
+    removed = [RemoveMessage(id="car"), RemoveMessage(id="car-answer")]
+    agent.graph.update_state(on_thread(), {"messages": removed})
+    answer = recalled(agent, mode="search", query="vehicle")
+    assert "cursor car" not in answer["results"]
 
 
 def test_words_and_meaning_are_joined_and_what_is_unlike_is_left_out() -> None:

@@ -17,7 +17,8 @@ ROOT = Path(__file__).parents[2] / PACKAGE
 
 HOUSE = (
     "errors <- core <- models, archive <- recall <- runtime <- working <- options, inspection, "
-    "steering, adoption, searching <- memory <- integrations <- cli, web <- __init__, __main__"
+    "steering, adoption, searching, deletion <- memory <- integrations <- cli, web "
+    "<- __init__, __main__"
 )
 CORE = (
     "content, wire, prompts, upgrade <- events, tokens, effects, items, search, titles, working "

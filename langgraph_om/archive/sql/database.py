@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
@@ -34,6 +34,14 @@ from langgraph_om.errors import ArchiveError
 
 _SETUP_LOCK = 0x6F6D5F736368656D
 """The key of PostgreSQL's advisory lock for migrations."""
+
+
+_TRACES = (
+    "the archive has deleted the rows, and traces of their text are left in its file and in the "
+    "log beside it (`-wal`), which could not be written anew: {reason}; delete once more"
+)
+_READER_PATIENCE = 5_000
+"""Milliseconds that a deletion waits for readers of SQLite's log, while writers wait for it."""
 
 
 # --- Where the two databases differ --------------------------------------------------------------
@@ -164,15 +172,24 @@ class Database:
         self._make_ready(operation)
         return _Transaction(self.engine, self._begins.write, operation)
 
-    def forget_deleted(self) -> None:
-        """Take deleted text out of SQLite's log of changes too, as far as no reader needs it."""
+    def wipe_deleted(self) -> None:
+        """Take what is left of deleted text out of SQLite's file, and out of its log of changes.
+
+        Pages keep copies of rows that were moved within them, which no setting overwrites: only a
+        file that is written anew has none.
+
+        Raises:
+            ArchiveError: When somebody else needs the database as it was; the rows are gone.
+        """
         if self.engine.dialect.name != "sqlite":
             return
-        with suppress(SQLAlchemyError), self.engine.connect() as connection:
-            patience = connection.exec_driver_sql("PRAGMA busy_timeout").scalar()
-            connection.exec_driver_sql("PRAGMA busy_timeout=1000").close()
-            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").close()
-            connection.exec_driver_sql(f"PRAGMA busy_timeout={patience}").close()
+        try:
+            with self.engine.connect() as connection:
+                is_done = _rewrite_file(connection)
+        except (SQLAlchemyError, self.engine.dialect.loaded_dbapi.Error) as error:
+            raise ArchiveError(_TRACES.format(reason=error)) from error
+        if not is_done:
+            raise ArchiveError(_TRACES.format(reason="somebody else still reads it as it was"))
 
     def setup(self) -> None:
         """Make the tables, or bring them to the present version.
@@ -286,6 +303,21 @@ class _Transaction(AbstractContextManager[Connection, None]):
 def _name_operation(operation: str, error: SQLAlchemyError) -> ArchiveError:
     reason = error.orig if isinstance(error, DBAPIError) else error
     return ArchiveError(f"the archive could not {operation}: {reason}")
+
+
+def _rewrite_file(connection: Connection) -> bool:
+    """Write SQLite's file anew and empty its log; return whether no reader stood in the way."""
+    raw: Any = connection.connection.dbapi_connection  # no transaction is open, nor begun by this
+    if not any(file for _, _, file in raw.execute("PRAGMA database_list").fetchall()):
+        return True  # it is in memory
+    raw.execute("VACUUM").close()
+    patience = raw.execute("PRAGMA busy_timeout").fetchone()[0]
+    raw.execute(f"PRAGMA busy_timeout={min(patience, _READER_PATIENCE)}").close()
+    try:
+        is_busy = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+    finally:
+        raw.execute(f"PRAGMA busy_timeout={patience}").close()
+    return not is_busy
 
 
 def _execute_first(connection: Connection, statement: str) -> None:

@@ -81,11 +81,21 @@ def _add_texts(connection: Connection) -> None:
         connection.exec_driver_sql(statement)
 
 
+def _add_deletion_times(connection: Connection) -> None:
+    """Keep when something was deleted, so that what is known of it can be forgotten by age."""
+    is_sqlite = connection.dialect.name == "sqlite"
+    julian = "(julianday('now') - 2440587.5) * 86400.0"
+    now = julian if is_sqlite else "EXTRACT(EPOCH FROM clock_timestamp())"
+    connection.exec_driver_sql("ALTER TABLE om_deletions ADD COLUMN at DOUBLE PRECISION")
+    connection.exec_driver_sql(f"UPDATE om_deletions SET at = {now}")  # noqa: S608
+
+
 MIGRATIONS: Sequence[Callable[[Connection], None]] = (
     _drop_message_versions,
     _add_deletions,
     _add_times,
     _add_texts,
+    _add_deletion_times,
 )
 """The first brings tables of version 1 to version 2, the next ones follow."""
 

@@ -151,9 +151,11 @@ job_thread_rows = Table(  # what the result of a job is about, beside the thread
 deletion_rows = Table(  # ids only, never a text; no foreign keys, as what they name is gone
     "om_deletions",
     metadata,
-    Column("kind", Text, primary_key=True),  # "thread" or "resource"
+    # "thread" or "resource"; "store": `id` names a use of a store, which deletions have to reach
+    Column("kind", Text, primary_key=True),
     Column("id", EscapedText, primary_key=True),
     Column("resource_id", EscapedText),  # whose a thread was, as far as anything knew
     Column("number", Integer, nullable=False),  # how often it was deleted
+    Column("at", DOUBLE_PRECISION),  # when it was last; seconds since 1970, database's clock
     Index("om_deletions_of_resource", "resource_id"),
 )

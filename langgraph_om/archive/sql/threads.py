@@ -20,8 +20,8 @@ from sqlalchemy import (
     update,
 )
 
-from langgraph_om.archive.protocol import ArchivedThread, Deleted, ThreadEnd
-from langgraph_om.archive.sql.database import Database, insert_into
+from langgraph_om.archive.protocol import ArchivedThread, Deleted, StoreUse, ThreadEnd
+from langgraph_om.archive.sql.database import Database, database_clock, insert_into
 from langgraph_om.archive.sql.driver.prepared import Change, Query
 from langgraph_om.archive.sql.schema import (
     deletion_rows,
@@ -37,7 +37,7 @@ from langgraph_om.archive.sql.schema import (
 )
 from langgraph_om.archive.sql.search.index import sweep_index
 from langgraph_om.archive.sql.search.rows import give_to_resource
-from langgraph_om.archive.sql.values import check_count, check_time
+from langgraph_om.archive.sql.values import check_count, check_seconds, check_time
 from langgraph_om.errors import ConfigurationError
 
 Row: TypeAlias = Any
@@ -50,6 +50,9 @@ _LOCK: Final = Query(_SELECT.with_for_update(key_share=True))
 _UPDATE: Final = update(thread_rows).where(_IS_THREAD).values(updated=bindparam("to_updated"))
 _TOUCH: Final = Change(_UPDATE)
 _NAME: Final = Change(_UPDATE.values(title=bindparam("to_title")))
+
+_STORE: Final = "store"
+"""The kind of the notes of stores, which stand beside those of deletions."""
 
 _CHUNK = 500
 """How many values one statement names; databases have a limit of some thousands."""
@@ -192,7 +195,7 @@ class SQLThreads:
             _delete_threads(connection, [*owners])
             for key, owner in owners.items():
                 _note_deletion(connection, "thread", key, owner)
-        self._database.forget_deleted()
+        self._database.wipe_deleted()
 
     def delete_resource(self, resource_id: str) -> None:
         """Delete a resource's threads with all they hold, its record and history, and its jobs."""
@@ -211,7 +214,7 @@ class SQLThreads:
             for thread_id in threads:
                 _note_deletion(connection, "thread", thread_id, resource_id)
             _note_deletion(connection, "resource", resource_id, resource_id)
-        self._database.forget_deleted()
+        self._database.wipe_deleted()
 
     def deletions(
         self, resource_id: str | None, thread_ids: Sequence[str]
@@ -228,6 +231,29 @@ class SQLThreads:
             for query in queries:
                 found |= {(row.kind, row.id): row.number for row in connection.execute(query)}
         return found
+
+    def prune_deletions(self, *, older_than: float) -> int:
+        """Forget what was deleted more seconds ago than this; return how many ids that were.
+
+        A checkpoint from before a deletion that comes back afterwards is archived again.
+        """
+        check_seconds("older_than", older_than)
+        then = database_clock() - older_than
+        is_old = (deletion_rows.c.kind != _STORE, deletion_rows.c.at < then)
+        with self._database.write("prune deletions") as connection:
+            return connection.execute(delete(deletion_rows).where(*is_old)).rowcount
+
+    def note_store(self, use: StoreUse) -> None:
+        """Note that a LangGraph store has texts of threads, too."""
+        with self._database.write("note a store") as connection:
+            new = insert_into(connection, deletion_rows).values(kind=_STORE, id=use, number=0)
+            connection.execute(new.on_conflict_do_nothing())
+
+    def noted_stores(self) -> set[StoreUse]:
+        """Return for what a store was ever used."""
+        query = select(deletion_rows.c.id).where(deletion_rows.c.kind == _STORE)
+        with self._database.read("read which stores are used") as connection:
+            return set(connection.execute(query).scalars())
 
 
 def _select_threads(resource_id: str) -> Select[Any]:
@@ -264,10 +290,11 @@ def _note_deletion(
 ) -> None:
     """Note that a thread or a resource is deleted, once more if it was before."""
     new = insert_into(connection, deletion_rows).values(
-        kind=kind, id=key, resource_id=resource_id, number=1
+        kind=kind, id=key, resource_id=resource_id, number=1, at=database_clock()
     )
     counted = {
         "number": deletion_rows.c.number + 1,
+        "at": new.excluded.at,
         "resource_id": func.coalesce(new.excluded.resource_id, deletion_rows.c.resource_id),
     }
     connection.execute(new.on_conflict_do_update(index_elements=["kind", "id"], set_=counted))

@@ -46,6 +46,19 @@ def place_reflection(log: Sequence[Group], reflection: BufferedReflection) -> Pl
     return Placed(reflection["group_ids"], reflection["groups"])
 
 
+def drop_misfits(log: Sequence[Group], reflection: BufferedReflection) -> BufferedReflection:
+    """Return edits without those of groups that are not in the log any more."""
+    present = {group["id"] for group in log}
+    together = [ids for ids in reflection.get("together", ()) if present.issuperset(ids)]
+    if len(together) == len(reflection.get("together", ())):
+        return reflection
+    fitting = {group_id for ids in together for group_id in ids}
+    pairs = zip(reflection["group_ids"], reflection["groups"], strict=True)
+    kept = [(group_id, group) for group_id, group in pairs if group_id in fitting]
+    ids, groups = [each for each, _ in kept], [each for _, each in kept]
+    return {**reflection, "group_ids": ids, "groups": groups, "together": together}
+
+
 def place_changes(log: Sequence[Group], changes: Changes, cycle_id: str) -> Placed | None:
     """Return what edits replace in a log: the shortest run with all changes that fit.
 

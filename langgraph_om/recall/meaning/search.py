@@ -1,7 +1,8 @@
-"""Search by meaning: observation groups and their messages, indexed in the run's LangGraph store.
+"""Search by meaning: observations and messages, indexed in the run's LangGraph store.
 
-Items are written in the background, each text once; whatever fails is logged and tried again with
-the next turn. The items of a resource are under its own namespace only.
+Messages are indexed as they are archived, observations as they are buffered. Items are written in
+the background, each text once; whatever fails is logged and tried again with the next turn. The
+items of a resource are under its own namespace only.
 """
 
 from __future__ import annotations
@@ -9,28 +10,38 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from langchain_core.messages import BaseMessage
 from langgraph.config import get_store
-from langgraph.store.base import BaseStore, GetOp, PutOp
+from langgraph.store.base import BaseStore, GetOp, Item, PutOp
 
+from langgraph_om.archive import MessageArchive
 from langgraph_om.archive.after_fork import begin_anew_after_fork
 from langgraph_om.core.config.settings import Identity
+from langgraph_om.core.content.message_keys import Keyed
 from langgraph_om.core.search.matching import Kind
-from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ConfigurationError, ObservationalMemoryError
 from langgraph_om.recall.meaning.items import (
+    ANY,
     IndexTask,
     Namespace,
+    Piece,
+    Said,
     build_group_namespace,
     build_hit,
-    build_items,
     build_namespace,
+    build_pieces,
+    build_resource_prefix,
     find_thread,
+    is_within,
+    list_groups,
+    list_prefixes,
 )
 from langgraph_om.recall.source import RecallHit
 
@@ -39,10 +50,19 @@ logger = logging.getLogger("langgraph_om")
 MAX_WRITTEN_AT_ONCE: Final = 32
 MAX_READ_AT_ONCE: Final = 200
 MAX_WAITING_TASKS: Final = 64
-MAX_KNOWN_GROUPS: Final = 50_000
+MAX_KNOWN_TEXTS: Final = 100_000
 MAX_KNOWN_STORES: Final = 8
-MAX_FOUND: Final = 100
-"""Items that one search reads at most; several of them may be of one group."""
+MAX_FOUND: Final = 300
+"""Items that one search reads at most; several of them may be of one text."""
+
+_WORDS: Final = ("text", "pieces")
+"""What of an item says whether its text is the same."""
+
+_Known = OrderedDict[tuple[Namespace, str], None]
+"""By thread, the groups and messages that are known to be in a store, or on their way there."""
+
+TimeOf = Callable[[str, BaseMessage], datetime | None]
+"""Tells when a message was said, by its key."""
 
 _T = TypeVar("_T")
 
@@ -83,9 +103,14 @@ def find_store() -> BaseStore | None:
 
 
 class StoreIndex:
-    """The index of one memory over any number of stores."""
+    """The index of one memory over any number of stores.
 
-    def __init__(self) -> None:
+    Args:
+        archive: Tells which threads are deleted; `None` where nothing is archived.
+    """
+
+    def __init__(self, archive: MessageArchive | None = None) -> None:
+        self._archive = archive
         self.begin_anew()
         begin_anew_after_fork(self)
 
@@ -97,50 +122,54 @@ class StoreIndex:
         self._waiting: deque[IndexTask] = deque()
         self._is_working = False
         self._has_failed = False
-        self._known: deque[tuple[BaseStore, OrderedDict[tuple[Namespace, str], None]]] = deque(
-            maxlen=MAX_KNOWN_STORES
-        )
+        self._known: deque[tuple[BaseStore, _Known]] = deque(maxlen=MAX_KNOWN_STORES)
 
     # --- Writing ---------------------------------------------------------------------------------
 
     def add(
         self,
         record: MemoryRecord,
-        messages: Sequence[BaseMessage],
+        messages: Keyed,
         store: BaseStore | None,
         who: Identity,
+        *,
+        edited: Collection[str] = (),
+        time_of: TimeOf | None = None,
     ) -> None:
-        """Put the new groups of a log into a store, in the background.
+        """Put what is new of a thread into a store, in the background.
 
         Args:
-            record: The memory of the thread.
-            messages: Its conversation.
+            record: The memory of the thread, with its observations and those of the shared log.
+            messages: What was said in the thread, by key.
             store: The run's store.
             who: The thread and its user.
+            edited: Keys of messages that may have other words than before.
+            time_of: Tells when a message was said, where that is known.
 
         Raises:
             ConfigurationError: When the store cannot be searched.
         """
         store = check_store(store)
         with self._lock:
-            known = self._find_known(store)
-            places = {
-                group["id"]: build_group_namespace(group, record, who) for group in record["log"]
-            }
-            written = (group for group in record["log"] if group["text"])
-            new = [group for group in written if (places[group["id"]], group["id"]) not in known]
-            if not new or len(self._waiting) >= MAX_WAITING_TASKS:
+            if len(self._waiting) >= MAX_WAITING_TASKS:
                 return
-            known.update(dict.fromkeys((places[group["id"]], group["id"]) for group in new))
-            while len(known) > MAX_KNOWN_GROUPS:
+            known, own = self._find_known(store), build_namespace(who)
+            groups: dict[str, list[Group]] = {}
+            for group in list_groups(record):
+                name = (build_group_namespace(group, record, who), group["id"])
+                if name not in known:
+                    known[name] = None
+                    groups.setdefault(find_thread(group, record), []).append(group)
+            new = [each for each in messages if (own, each[0]) not in known or each[0] in edited]
+            known.update(dict.fromkeys((own, key) for key, _ in new))
+            said = [Said(*each, time_of(*each) if time_of else None) for each in new]
+            while len(known) > MAX_KNOWN_TEXTS:
                 known.popitem(last=False)
-            for thread_id in dict.fromkeys(find_thread(group, record) for group in new):
-                groups = [group for group in new if find_thread(group, record) == thread_id]
-                own = list(messages) if thread_id == who.thread_id else []
-                self._waiting.append(
-                    IndexTask(store, replace(who, thread_id=thread_id), groups, own)
-                )
-            if not self._is_working:
+            for thread_id in dict.fromkeys([*([who.thread_id] if said else []), *groups]):
+                of, its = replace(who, thread_id=thread_id), groups.get(thread_id, [])
+                own_said = said if thread_id == who.thread_id else []
+                self._waiting.append(IndexTask(store, of, its, own_said))
+            if self._waiting and not self._is_working:
                 self._is_working = True
                 threading.Thread(target=self._write_waiting, name="om_index", daemon=True).start()
 
@@ -156,12 +185,11 @@ class StoreIndex:
         with self._lock:
             return self._lock.wait_for(lambda: not self._is_working, timeout)
 
-    def _find_known(self, store: BaseStore) -> OrderedDict[tuple[Namespace, str], None]:
-        """Return the groups that are known to be in a store, or on their way there."""
+    def _find_known(self, store: BaseStore) -> _Known:
         for other, known in self._known:
             if other is store:
                 return known
-        fresh: OrderedDict[tuple[Namespace, str], None] = OrderedDict()
+        fresh: _Known = OrderedDict()
         self._known.append((store, fresh))
         return fresh
 
@@ -182,25 +210,46 @@ class StoreIndex:
                 self._has_failed = False
 
     def _write(self, task: IndexTask) -> None:
-        """Put those texts of a task into the store that it does not have yet."""
-        for items in _split_batches(build_items(task), MAX_READ_AT_ONCE):
+        """Put those texts of a task into the store that it does not have yet, or has otherwise."""
+        deletions = self._count_deletions(task)
+        for pieces in _split_batches(build_pieces(task), MAX_READ_AT_ONCE):
+            gets = [GetOp(piece.put.namespace, piece.put.key) for piece in pieces]
             with self._store_lock:
-                there = task.store.batch([GetOp(item.namespace, item.key) for item in items])
-            new = [item for item, found in zip(items, there, strict=True) if found is None]
-            for batch in _split_without_repeats(new):
+                there = cast("list[Item | None]", task.store.batch(gets))
+            changes = [*_list_changes(pieces, there)]
+            for batch in _split_without_repeats(changes):
                 with self._store_lock:
                     task.store.batch(batch)
+            if changes and (deletions is None or self._count_deletions(task) != deletions):
+                # The deletion may have emptied the store before this was written.
+                with self._store_lock:
+                    task.store.batch([PutOp(put.namespace, put.key, None) for put in changes])
+                self._forget(task)
+                return
 
-    def _note_failure(self, task: IndexTask, error: Exception) -> None:
-        """Log a failure, and forget the groups so that the next turn adds them again."""
+    def _count_deletions(self, task: IndexTask) -> int | None:
+        """Return how often a thread was deleted; `None` for one that the archive does not have."""
+        archive, thread_id, resource_id = self._archive, task.who.thread_id, task.who.resource_id
+        if archive is None or not thread_id:
+            return 0
+        if archive.thread(thread_id) is None:
+            return None
+        return sum(archive.deletions(resource_id, [thread_id]).values())
+
+    def _forget(self, task: IndexTask) -> None:
+        """Let the next turn add the texts of a task again."""
         place = build_namespace(task.who)
         with self._lock:
             known = self._find_known(task.store)
-            for group in task.groups:
-                known.pop((place, group["id"]), None)
+            for key in (*(group["id"] for group in task.groups), *(s.key for s in task.messages)):
+                known.pop((place, key), None)
+
+    def _note_failure(self, task: IndexTask, error: Exception) -> None:
+        """Log a failure, and let the next turn add the texts again."""
+        self._forget(task)
         if not self._has_failed:
             logger.warning(
-                "thread %r: observations could not be made searchable, they are tried again with "
+                "thread %r: its texts could not be made searchable, they are tried again with "
                 "the next turn: %s: %s",
                 task.who.thread_id,
                 type(error).__name__,
@@ -220,16 +269,16 @@ class StoreIndex:
         in_resource: bool,
         finds_messages: bool = False,
     ) -> list[RecallHit]:
-        """Return the best match of each group nearest in meaning, the best first.
+        """Return the best match of each text nearest in meaning, the best first.
 
         Args:
             store: The run's store.
             query: What to look for.
-            limit: How many groups at most.
+            limit: How many texts at most.
             who: The current thread and its user.
             in_resource: Whether all threads of the resource are searched instead of the current
                 one; without a resource it is the current one.
-            finds_messages: Whether the best match of each message is returned instead.
+            finds_messages: Whether observations are left out.
 
         Raises:
             ConfigurationError: When the store cannot be searched.
@@ -238,7 +287,7 @@ class StoreIndex:
         store, place = check_store(store), build_namespace(who)
         prefix = place[:2] if in_resource and who.resource_id else place
         wanted = min(MAX_FOUND, max(3 * limit, 20))
-        best: dict[tuple[str, str], RecallHit] = {}
+        best: dict[tuple[str, Kind, str], RecallHit] = {}
         try:
             with self._store_lock:
                 found = store.search(prefix, query=query, limit=wanted)
@@ -252,7 +301,7 @@ class StoreIndex:
             hit = build_hit(item.value, item.score, kind)
             if hit is None or (finds_messages and kind != "message"):
                 continue
-            key = (hit.thread.id, hit.cursor if finds_messages else hit.group_id)
+            key = (hit.thread.id, kind, hit.cursor if kind == "message" else hit.group_id)
             if key not in best or hit.score > best[key].score:
                 best[key] = hit
         return sorted(best.values(), key=lambda hit: -hit.score)[:limit]
@@ -260,28 +309,73 @@ class StoreIndex:
     # --- Deletion --------------------------------------------------------------------------------
 
     def delete_thread(self, thread_id: str, resource_id: str | None, store: BaseStore) -> None:
-        """Delete the items of a thread, once all waiting tasks are written."""
-        self._delete(build_namespace(Identity(thread_id, resource_id)), store)
+        """Delete the items of a thread, and of what runs within it.
 
-    def delete_resource(self, resource_id: str, store: BaseStore) -> None:
-        """Delete the items of all threads of a resource."""
-        self._delete(build_namespace(Identity("", resource_id))[:2], store)
+        Args:
+            thread_id: The thread.
+            resource_id: Whose it is; `None` where nobody knows: anybody's.
+            store: Where the items are.
+        """
+        self._delete(list_prefixes(thread_id, resource_id), store)
 
-    def _delete(self, prefix: Namespace, store: BaseStore) -> None:
+    def delete_resource(
+        self, resource_id: str, thread_ids: Iterable[str], store: BaseStore
+    ) -> None:
+        """Delete all items of a resource.
+
+        Args:
+            resource_id: The resource.
+            thread_ids: Its threads; they may have items from before it was known whose they are.
+            store: Where the items are.
+        """
+        threads = [prefix for key in thread_ids for prefix in list_prefixes(key, resource_id)]
+        own = build_resource_prefix(resource_id)
+        self._delete([own, *(prefix for prefix in threads if not is_within(prefix, own))], store)
+
+    def _delete(self, prefixes: Sequence[Namespace], store: BaseStore) -> None:
+        """Delete all items under some namespaces, once what is at work is written."""
+
+        def is_it(namespace: Namespace) -> bool:
+            return any(is_within(namespace, prefix) for prefix in prefixes)
+
         with self._lock:
-            kept = [
-                task for task in self._waiting if build_namespace(task.who)[: len(prefix)] != prefix
-            ]
+            kept = [task for task in self._waiting if not is_it(build_namespace(task.who))]
             self._waiting.clear()
             self._waiting.extend(kept)
         self.flush()
         with self._store_lock:
-            while found := store.search(prefix, limit=MAX_READ_AT_ONCE):
-                store.batch([PutOp(item.namespace, item.key, None) for item in found])
+            for namespace in [
+                each for prefix in prefixes for each in _list_namespaces(store, prefix)
+            ]:
+                while items := store.search(namespace, limit=MAX_READ_AT_ONCE):
+                    store.batch([PutOp(item.namespace, item.key, None) for item in items])
         with self._lock:
             known = self._find_known(store)
-            for key in [key for key in known if key[0][: len(prefix)] == prefix]:
+            for key in [key for key in known if is_it(key[0])]:
                 del known[key]
+
+
+def _list_namespaces(store: BaseStore, prefix: Namespace) -> list[Namespace]:
+    """Return the namespaces that a prefix stands for: itself, or those that there are for `ANY`."""
+    found: list[Namespace] = [] if ANY in prefix else [prefix]
+    size, has_more = MAX_READ_AT_ONCE, ANY in prefix
+    while has_more:
+        depth, offset = len(prefix), len(found)
+        page = store.list_namespaces(prefix=prefix, max_depth=depth, limit=size, offset=offset)
+        found += page
+        has_more = len(page) == size
+    return found
+
+
+def _list_changes(pieces: Sequence[Piece], there: Sequence[Item | None]) -> Iterator[PutOp]:
+    """Yield the puts of pieces that are new or were edited, and what is left of longer texts."""
+    for (put, further), found in zip(pieces, there, strict=True):
+        value = put.value or {}
+        if found is None:
+            yield put
+        elif any(found.value.get(name, value[name]) != value[name] for name in _WORDS):
+            yield put
+            yield from (PutOp(put.namespace, key, None) for key in further)
 
 
 def _split_without_repeats(items: Sequence[PutOp]) -> Iterator[list[PutOp]]:
@@ -289,12 +383,13 @@ def _split_without_repeats(items: Sequence[PutOp]) -> Iterator[list[PutOp]]:
     batch: list[PutOp] = []
     texts = set[str]()
     for item in items:
-        text = item.value["text"] if item.value else ""
+        text = item.value["text"] if item.value else None
         if len(batch) == MAX_WRITTEN_AT_ONCE or text in texts:
             yield batch
             batch, texts = [], set()
         batch.append(item)
-        texts.add(text)
+        if text is not None:
+            texts.add(text)
     if batch:
         yield batch
 

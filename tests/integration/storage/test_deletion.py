@@ -10,7 +10,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import BackgroundBuffering
 from langgraph_om.archive import SQLAlchemyArchive
-from support.agents import make_agent, on_thread, say, talk, turn, turns, values
+from support.agents import make_agent, on_thread, say, talk, turn, turns
 from support.shared_world import Agent as SharingAgent
 from support.shared_world import sharing
 
@@ -82,13 +82,6 @@ def test_deleting_what_is_not_there_is_no_error(agent: Any, archive: SQLAlchemyA
     agent.memory.delete_thread("nowhere")
     agent.memory.delete_resource("nobody")
     assert kept(archive, "trip") == before
-
-
-def test_without_an_archive_there_is_nothing_to_delete() -> None:
-    agent = make_agent("agent", InMemorySaver())
-    talk(agent.graph, ANA, turns(2))
-    agent.memory.delete_thread("trip")
-    assert len(values(agent.graph, ANA)["messages"]) == 4
 
 
 def test_job_at_work_does_not_bring_a_deleted_thread_back(archive: SQLAlchemyArchive) -> None:

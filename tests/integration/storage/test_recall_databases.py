@@ -17,7 +17,7 @@ from langgraph.store.postgres.aio import AsyncPostgresStore
 from langgraph.store.sqlite import SqliteStore
 
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.content.message_keys import hidden_id
+from langgraph_om.core.content.message_keys import hidden_id, keyed_messages
 from langgraph_om.memory import runner_of
 from support.agents import (
     asay,
@@ -220,7 +220,8 @@ def test_any_id_names_a_place_in_a_store(name: str, store: BaseStore) -> None:
     record = memory.step(None, said, thread_id=name).record
     config = on_thread(name, resource_id=name)
     runner = runner_of(memory)
-    runner.make_searchable(record, said, store, runner.identity(config))
+    assert runner.index is not None
+    runner.index.add(record, keyed_messages(said), store, runner.identity(config))
     assert memory.flush(60)
     state = {"messages": said, "om": record}
     found = memory.recall(state, config, store=store, mode="search", query="walnuts")

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from langgraph_om.core.record.record import HINTS, blank_record, select_own_groups
 from langgraph_om.core.record.reducers.draft import Draft, add_to_outbox, set_hints
+from langgraph_om.core.record.reflections import drop_misfits
 from langgraph_om.core.wire import (
     Attempt,
     DeletionFound,
@@ -67,6 +68,8 @@ def take_over_log(record: MemoryRecord, event: Synced) -> None:
     """Take over the shared log; the changes that it has taken in or refused are done."""
     bodies = {group["id"]: group for group in [*record["log"], *event["groups"]]}
     record["log"] = [bodies[key] for key in event["order"] if key in bodies]
+    if record["reflection"] is not None:  # what it says of a deleted thread is not kept
+        record["reflection"] = drop_misfits(record["log"], record["reflection"])
     record["outbox"] = [change for change in record["outbox"] if change["id"] not in event["sent"]]
     record["generation"], record["revision"] = event["generation"], event["revision"]
     record["cursor"] = event["cursor"]

@@ -1,0 +1,270 @@
+"""Delete what is known of a thread or a user, wherever memory, or LangGraph for it, keeps that.
+
+Where something would be left that a call cannot reach, it raises, and says what; the order is such
+that the same call can be made again: checkpoints go first, as the archive knows the threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from langgraph_om.archive import MessageArchive, StoreNotingArchive, StoreUse
+from langgraph_om.errors import ConfigurationError
+from langgraph_om.recall.meaning.search import StoreIndex
+from langgraph_om.runtime.jobs.protocol import ForgettingExecutor
+from langgraph_om.runtime.runner import StepRunner
+
+PAGE: Final = 200
+"""How many threads, or checkpoints, are asked for at once."""
+
+_KEPT: Final[dict[StoreUse, str]] = {
+    "index": "the texts that search by meaning has put into the graph's store",
+    "working": "the working memory in the graph's store",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Ask:
+    """What a deletion asks of the checkpointer."""
+
+    method: Literal["delete", "list"]
+    name: str
+    """The thread to delete; or the resource whose checkpoints to list."""
+    limit: int = 0
+
+
+_Flow: TypeAlias = Generator[_Ask, list[str] | None, list[str]]
+"""Yields what is asked of the checkpointer, is sent the threads that it listed, and returns those
+whose checkpoints are left."""
+
+
+class Deletable:
+    """The methods of a memory with which an application deletes."""
+
+    _runner: StepRunner
+    archive: MessageArchive | None
+
+    def delete_thread(
+        self,
+        thread_id: str,
+        *,
+        resource_id: str | None = None,
+        store: Any = None,
+        checkpointer: Any = None,
+    ) -> list[str]:
+        """Delete a thread: its messages, observations, titles, search entries and jobs.
+
+        From the archive, from the store, and from the checkpointer where that is passed. A job that
+        is at work for the thread cannot keep its result any more. Runs on a server that wait for
+        it, or for a pause of it, are deleted there, last of all.
+
+        Args:
+            thread_id: The thread.
+            resource_id: Whose it is, where no archive knows.
+            store: The graph's store; needed where search by meaning (`retrieval.vector`) has put
+                texts there.
+            checkpointer: The graph's checkpointer, to delete the thread's checkpoints too.
+
+        Returns:
+            The threads whose checkpoints are left and may hold words of it: itself without a
+            `checkpointer`, and others of its resource where they share a log, or are shown what was
+            said in it (`inject`). Their newest checkpoint has these words until their next turn,
+            former ones for good.
+
+        Raises:
+            ConfigurationError: When the call cannot reach what it would leave behind. Nothing is
+                deleted then.
+            ArchiveError: When the archive's storage fails, or keeps traces; call again then.
+            Exception: Whatever checkpointer and store raise, and the client of `ServerBuffering`
+                where it is not reached; call again then. A run that is left does nothing.
+        """
+        flow = self._delete_thread(thread_id, resource_id, store, checkpointer)
+        return _drive(flow, checkpointer)
+
+    def delete_resource(
+        self, resource_id: str, *, store: Any = None, checkpointer: Any = None
+    ) -> list[str]:
+        """Delete all threads of a resource, as `delete_thread` does, and its working memory.
+
+        With a `checkpointer` these are also threads that only it knows, such as those from before
+        there was memory: all with this `resource_id` in a run's `configurable`. A thread that
+        belongs to another resource in the archive stays.
+
+        Args:
+            resource_id: The resource.
+            store: The graph's store; needed where it has texts of search by meaning, or working
+                memory.
+            checkpointer: The graph's checkpointer, to delete the threads' checkpoints too.
+
+        Returns:
+            The threads whose checkpoints are left and may hold words of it: those that the archive
+            knew without a `checkpointer`, those of another resource with one.
+
+        Raises:
+            ConfigurationError: As `delete_thread`.
+            ArchiveError: As `delete_thread`.
+            Exception: As `delete_thread`.
+        """
+        return _drive(self._delete_resource(resource_id, store, checkpointer), checkpointer)
+
+    async def adelete_thread(
+        self,
+        thread_id: str,
+        *,
+        resource_id: str | None = None,
+        store: Any = None,
+        checkpointer: Any = None,
+    ) -> list[str]:
+        """Do the same as `delete_thread` without blocking the event loop."""
+        flow = self._delete_thread(thread_id, resource_id, store, checkpointer)
+        return await _adrive(flow, checkpointer)
+
+    async def adelete_resource(
+        self, resource_id: str, *, store: Any = None, checkpointer: Any = None
+    ) -> list[str]:
+        """Do the same as `delete_resource` without blocking the event loop."""
+        return await _adrive(self._delete_resource(resource_id, store, checkpointer), checkpointer)
+
+    def _delete_thread(
+        self, thread_id: str, resource_id: str | None, store: Any, checkpointer: Any
+    ) -> _Flow:
+        runner, owner = self._runner, resource_id
+        self._check_reach(store, checkpointer, {"index"})
+        if checkpointer is not None:
+            yield _Ask("delete", thread_id)
+        runner.spans.clear()
+        if runner.writer is not None:
+            owner = runner.writer.delete_thread(thread_id, resource_id, runner.clock)
+        if store is not None:
+            self._index.delete_thread(thread_id, owner, store)
+        runner.forget(thread_id=thread_id)
+        others = self._list_archived(owner) if owner and self._is_shown_in_others(owner) else []
+        return others if checkpointer is not None else [thread_id, *others]
+
+    def _delete_resource(self, resource_id: str, store: Any, checkpointer: Any) -> _Flow:
+        runner = self._runner
+        self._check_reach(store, checkpointer, {"index", "working"})
+        threads, left = self._list_archived(resource_id), list[str]()
+        if checkpointer is not None:
+            for thread_id in threads:
+                yield _Ask("delete", thread_id)
+            found, left = yield from self._delete_unarchived(resource_id)
+            threads += found
+        else:
+            left = [*threads]
+        runner.spans.clear()
+        if runner.writer is not None:
+            runner.writer.delete_resource(resource_id)
+        if store is not None:
+            self._index.delete_resource(resource_id, threads, store)
+        runner.forget(resource_id=resource_id)
+        return left
+
+    def _delete_unarchived(
+        self, resource_id: str
+    ) -> Generator[_Ask, list[str] | None, tuple[list[str], list[str]]]:
+        """Delete threads that only the checkpointer knows; return these, and those that stay."""
+        done, left, limit = list[str](), list[str](), PAGE
+        while True:
+            listed = (yield _Ask("list", resource_id, limit)) or []
+            new = [key for key in dict.fromkeys(listed) if key not in done and key not in left]
+            if not new and len(listed) < limit:
+                return done, left
+            limit *= 1 if new else 2  # those that stay are listed again
+            for thread_id in new:
+                known = self.archive.thread(thread_id) if self.archive is not None else None
+                if known is not None and known.resource_id not in {None, resource_id}:
+                    left.append(thread_id)
+                    continue
+                yield _Ask("delete", thread_id)
+                done.append(thread_id)
+                if known is not None and self._runner.writer is not None:  # it is nobody's there
+                    self._runner.writer.delete_thread(thread_id, None, self._runner.clock)
+
+    def _is_shown_in_others(self, resource_id: str) -> bool:
+        """Return whether what is known of a thread is shown in others of its resource, too."""
+        has_log = self.archive is not None and self.archive.record_revision(resource_id) > 0
+        return has_log or self._runner.injecting is not None
+
+    def _list_archived(self, resource_id: str) -> list[str]:
+        """Return the threads of a resource that the archive knows."""
+        threads, page, has_more = list[str](), 0, self.archive is not None
+        while self.archive is not None and has_more:
+            found, has_more = self.archive.threads(resource_id, page=page, limit=PAGE)
+            threads += [thread.id for thread in found]
+            page += 1
+        return threads
+
+    @property
+    def _index(self) -> StoreIndex:
+        return self._runner.index or StoreIndex()
+
+    def _check_reach(self, store: Any, checkpointer: Any, wanted: set[StoreUse]) -> None:
+        """Check that a deletion reaches what there is.
+
+        Raises:
+            ConfigurationError: When something would be left, or nothing can be reached at all.
+        """
+        runner, archive = self._runner, self.archive
+        used = set(runner.store_uses)
+        if archive is not None and isinstance(archive, StoreNotingArchive):
+            used |= archive.noted_stores()
+        kept = [_KEPT[use] for use in sorted(used & wanted)]
+        if store is None and kept:
+            msg = (
+                f"`store` is missing, and {' and '.join(kept)} would be left; nothing is deleted "
+                f"yet: pass the graph's store, `store=...`"
+            )
+            raise ConfigurationError(msg)
+        has_jobs = (
+            isinstance(runner.buffering, ForgettingExecutor)
+            or runner.settings.observation.buffer_on_idle is not None
+        )
+        if archive is None and store is None and checkpointer is None and not has_jobs:
+            msg = (
+                "there is nothing that this call can reach: without an `archive`, all that memory "
+                "knows is in the threads' checkpoints; pass the graph's checkpointer, "
+                "`checkpointer=...`"
+            )
+            raise ConfigurationError(msg)
+
+
+def _drive(flow: _Flow, checkpointer: Any) -> list[str]:
+    listed: list[str] | None = None
+    while True:
+        ask, left = _go_on(flow, listed)
+        if ask is None:
+            return left
+        if ask.method == "delete":
+            checkpointer.delete_thread(ask.name)
+        else:
+            found = checkpointer.list(None, filter={"resource_id": ask.name}, limit=ask.limit)
+            listed = [_thread_of(each) for each in found]
+
+
+async def _adrive(flow: _Flow, checkpointer: Any) -> list[str]:
+    listed: list[str] | None = None
+    while True:
+        ask, left = await asyncio.to_thread(_go_on, flow, listed)
+        if ask is None:
+            return left
+        if ask.method == "delete":
+            await checkpointer.adelete_thread(ask.name)
+        else:
+            found = checkpointer.alist(None, filter={"resource_id": ask.name}, limit=ask.limit)
+            listed = [_thread_of(each) async for each in found]
+
+
+def _go_on(flow: _Flow, listed: list[str] | None) -> tuple[_Ask | None, list[str]]:
+    """Return what a flow asks for next, or its end."""
+    try:
+        return flow.send(listed), []
+    except StopIteration as end:
+        return None, end.value
+
+
+def _thread_of(checkpoint: Any) -> str:
+    return str(checkpoint.config["configurable"]["thread_id"])
