@@ -21,7 +21,7 @@ import pytest
 from langgraph_sdk import get_client, get_sync_client
 from langgraph_sdk.client import LangGraphClient, SyncLangGraphClient
 
-COMPLAINTS = re.compile(r"Blocking call|Traceback \(most recent call last\)")
+COMPLAINTS = re.compile(r"Blocking call|UserWarning|Traceback \(most recent call last\)")
 
 
 @dataclass(frozen=True)

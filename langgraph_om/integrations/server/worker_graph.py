@@ -117,7 +117,19 @@ def build_worker(
     builder = StateGraph(WorkerState, input_schema=WorkerInput, output_schema=WorkerOutput)
     builder.add_node(CARRY_OUT, RunnableLambda(carry_out, afunc=acarry_out, name=CARRY_OUT))
     builder.add_edge(START, CARRY_OUT)
-    return builder.compile(name="om_worker")
+    return _WorkerGraph(**vars(builder.compile(name="om_worker")))
+
+
+class _WorkerGraph(CompiledStateGraph[Any, Any, Any, Any]):
+    """Leaves out `durability` where nothing is checkpointed.
+
+    A server gives it to each run, even to one without a checkpointer, and LangGraph then warns.
+    """
+
+    def astream(self, *args: Any, **options: Any) -> Any:
+        if self.checkpointer is None:
+            options.pop("durability", None)
+        return super().astream(*args, **options)
 
 
 def _tell(state: WorkerInput, outcome: str) -> dict[str, str]:
