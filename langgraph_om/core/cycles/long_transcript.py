@@ -141,21 +141,10 @@ def _split_lines(
         if line.tokens <= tokens:
             found.append(line)
             continue
-        parts, skipped = _leave_out_middle(_split_line(line.text, tokens, count), share)
+        parts, skipped = _split_line(line, tokens, count, share)
         found += parts
         left_out += skipped
     return found, left_out
-
-
-def _leave_out_middle(parts: list[_Line], most: int) -> tuple[list[_Line], int]:
-    """Return the first and the last parts of a line, and the tokens of those between them."""
-    if len(parts) <= most:
-        return parts, 0
-    last = max(1, most // 4)
-    *first, edge = parts[: most - last]
-    left_out = sum(part.tokens for part in parts[most - last : -last])
-    note = f"[about {left_out:,} tokens of this message are left out here]"
-    return [*first, edge._replace(text=f"{edge.text}\n{note}"), *parts[-last:]], left_out
 
 
 def _pack(lines: Sequence[_Line], tokens: int) -> Iterator[str]:
@@ -183,17 +172,40 @@ def _without_last_day(lines: Sequence[str]) -> Sequence[str]:
     return lines[:-1] if lines[-1].startswith(_DAY) else lines
 
 
-def _split_line(line: str, tokens: int, count: Callable[[str], int]) -> list[_Line]:
-    """Return the parts of a long line, with labels that count them."""
-    label, colon, body = line.partition(": ")
+def _split_line(
+    line: _Line, tokens: int, count: Callable[[str], int], most: int
+) -> tuple[list[_Line], int]:
+    """Return the parts of a long line, with labels that count them.
+
+    No more than `most`, the first and the last ones, and nothing between these is counted: a line
+    may be a whole book.
+
+    Returns:
+        The parts, and about how many tokens are left out between them.
+    """
+    label, colon, body = line.text.partition(": ")
     if not colon:
-        return [_Line(line, count(line))]
-    bodies = split_text(body, max(1, tokens - _LABEL_TOKENS), count)
-    texts = (
-        f"{label} [part {number} of {len(bodies)}]: {part}"
-        for number, part in enumerate(bodies, start=1)
-    )
-    return [_Line(text, count(text)) for text in texts]
+        return [line], 0
+    room, last = max(1, tokens - _LABEL_TOKENS), max(1, most // 4)
+    slices = _slice(body, room, line.tokens)
+    skipped = max(0, len(slices) - most)
+    behind = slices[len(slices) - last :] if skipped else []
+    before = slices[: most - last] if skipped else slices
+    first = [part for each in before for part in split_text(each, room, count)]
+    rest = [part for each in behind for part in split_text(each, room, count)]
+    total = len(first) + skipped + len(rest)
+    numbered = [*enumerate(first, 1), *enumerate(rest, total - len(rest) + 1)]
+    is_whole = total <= most
+    shown = numbered if is_whole else [*numbered[: most - last], *numbered[-last:]]
+    texts = [f"{label} [part {number} of {total}]: {part}" for number, part in shown]
+    parts = [_Line(text, count(text)) for text in texts]
+    if is_whole:
+        return parts, 0
+    left_out = max(1, line.tokens - sum(part.tokens for part in parts))
+    note = f"[about {left_out:,} tokens of this message are left out here]"
+    edge = parts[most - last - 1]
+    parts[most - last - 1] = edge._replace(text=f"{edge.text}\n{note}")
+    return parts, left_out
 
 
 def split_text(text: str, tokens: int, count: Callable[[str], int]) -> list[str]:
@@ -207,13 +219,20 @@ def split_text(text: str, tokens: int, count: Callable[[str], int]) -> list[str]
     total = count(text)
     if total <= tokens or len(text) < 2:  # noqa: PLR2004 a character is not split
         return [text]
+    return [
+        part for piece in _slice(text, tokens, total) for part in split_text(piece, tokens, count)
+    ]
+
+
+def _slice(text: str, tokens: int, total: int) -> list[str]:
+    """Cut a text that counts too much into pieces of about so many tokens."""
     step = max(1, min(len(text) - 1, len(text) * tokens // total))
     pieces, start = list[str](), 0
     while start < len(text):
         stop = _find_break(text, start, min(len(text), start + step))
         pieces.append(text[start:stop])
         start = stop
-    return [part for piece in pieces for part in split_text(piece, tokens, count)]
+    return pieces
 
 
 def _find_break(text: str, start: int, stop: int) -> int:

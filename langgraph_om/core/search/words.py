@@ -30,6 +30,8 @@ JOINERS: Final = "_-./:@#+&',"
 
 MAX_WORD_CHARACTERS: Final = 64
 """A longer word is cut, where it is kept and where it is asked for."""
+MAX_GROWTH: Final = 2
+"""One character may stand for eighteen; of stretches that become longer, the end is not read."""
 BEGINNING: Final = 5
 MAX_QUERY_WORDS: Final = 32
 """Of a longer query the longest words are looked for, which are seldom the frequent ones."""
@@ -128,10 +130,11 @@ def _read(chunk: str) -> tuple[str, ...]:
 
 def _read_chunk(chunk: str) -> tuple[str, ...]:
     plain = _strip_marks(chunk).replace("\\", "/").replace("’", "'")
+    plain = plain[: MAX_GROWTH * len(chunk) + MAX_WORD_CHARACTERS]
     words: list[str] = []
     for run in _RUN.finditer(plain):
         if run[1] is None:
-            words += _read_joined(run[0].strip(JOINERS))
+            words += _read_word(run[0].strip(JOINERS))
         else:
             words += run[1]
             words += (run[1][at : at + 2] for at in range(len(run[1]) - 1))
@@ -141,10 +144,14 @@ def _read_chunk(chunk: str) -> tuple[str, ...]:
 _read_often = lru_cache(maxsize=20_000)(_read_chunk)
 
 
-def _read_joined(whole: str) -> list[str]:
+def _read_word(word: str) -> tuple[str, ...]:
+    return _read_joined_often(word) if len(word) <= _REMEMBERED_CHARACTERS else _read_joined(word)
+
+
+def _read_joined(whole: str) -> tuple[str, ...]:
     """Return a word as it is written, and what it is put together of."""
     if not whole:
-        return []
+        return ()
     words = dict.fromkeys([whole])
     parts = [part for part in _PARTS.split(whole) if part]
     words |= dict.fromkeys(parts)
@@ -152,7 +159,10 @@ def _read_joined(whole: str) -> list[str]:
         if part.isascii() and not (part.islower() or part.isupper() or part.isdigit()):
             words |= dict.fromkeys(_HUMPS.findall(part))
     folded = dict.fromkeys(word.casefold()[:MAX_WORD_CHARACTERS] for word in words)
-    return list(dict.fromkeys([*folded, *map(find_beginning, folded)]))
+    return tuple(dict.fromkeys([*folded, *map(find_beginning, folded)]))
+
+
+_read_joined_often = lru_cache(maxsize=20_000)(_read_joined)
 
 
 def find_beginning(word: str) -> str:

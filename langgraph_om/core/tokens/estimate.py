@@ -47,6 +47,7 @@ _PIECES = re.compile(
     r"|\s*[\r\n]+|\s+(?!\S)"
 )
 _STRETCH: Final = 1 << 12  # a few letters that are not ASCII slow down no more than this
+_MOST_READ: Final = 1 << 20
 
 
 class EstimatingCounter(MessageCounter):
@@ -64,18 +65,38 @@ class EstimatingCounter(MessageCounter):
     identity: str = "estimate/1"
 
     def count_text(self, text: str) -> int:
-        """Return the estimated tokens of a text, 0 only for an empty one."""
-        cost = 0
-        for stretch in [text] if len(text) <= _STRETCH else _stretches(text):
-            pieces = _ASCII_PIECES if stretch.isascii() else _PIECES
-            cost += sum(map(_COSTS.__getitem__, pieces.findall(stretch)))
+        """Return the estimated tokens of a text, 0 only for an empty one.
+
+        Of more than a million characters a part is read, taken evenly from all of the text.
+        """
+        if len(text) <= _STRETCH:
+            cost = _cost_stretch(text)
+        elif len(text) <= _MOST_READ:
+            cost = sum(map(_cost_stretch, _stretches(text)))
+        else:
+            cost = sum(map(_cost_stretch, _sample(text))) * len(text) // _MOST_READ
         return max((cost + _TOKEN // 2) // _TOKEN, 1 if text else 0)
 
     def bound_joined(self, tokens: int, parts: int, indents: int, characters: int) -> int | None:
         """Return what a text counts at most that was joined of parts; see `BoundingCounter`."""
         if type(self) is not EstimatingCounter:  # it may count in another way
             return None
+        if characters > _MOST_READ:
+            return None
         return tokens + _JOINT * (parts + indents) + 2 * characters // _STRETCH
+
+
+def _cost_stretch(text: str) -> int:
+    pieces = _ASCII_PIECES if text.isascii() else _PIECES
+    return sum(map(_COSTS.__getitem__, pieces.findall(text)))
+
+
+def _sample(text: str) -> Iterator[str]:
+    """Yield stretches of a long text, as far from each other as they fill what is read."""
+    count = _MOST_READ // _STRETCH
+    for number in range(count):
+        start = len(text) * number // count
+        yield text[start : start + _STRETCH]
 
 
 def _stretches(text: str) -> Iterator[str]:

@@ -111,6 +111,24 @@ def test_what_no_question_has_room_for_is_said_in_its_place_and_counted() -> Non
     assert found.parts[-1].text.endswith("Assistant (09:00): Noted.")
 
 
+def test_what_no_question_shows_is_not_read() -> None:
+    counted: list[int] = []
+
+    def count(text: str) -> int:
+        counted.append(min(len(text), 1 << 20))  # no more of it is read
+        return COUNTER.count_text(text)
+
+    messages = timed(HumanMessage("\n".join(LINES * 400)), AIMessage("Noted."))
+    transcript = transcribe(messages, timezone=UTC, counter=COUNTER)
+    assert len(transcript.text) > 8_000_000
+    found = split_transcript(transcript, 1000, count)
+    assert sum(counted) < 3_000_000
+    numbers = re.findall(r"\[part (\d+) of (\d+)\]", "\n".join(part.text for part in found.parts))
+    total = int(numbers[0][1])
+    assert [int(at) for at, _ in numbers] == [*range(1, 7), total - 1, total]
+    assert found.left_out_tokens == pytest.approx(COUNTER.count_text(transcript.text), rel=0.02)
+
+
 def test_messages_that_fit_a_question_are_all_shown_however_many_questions_that_takes() -> None:
     giants = [HumanMessage("\n".join(LINES)), AIMessage("\n".join(LINES))]
     messages = [HumanMessage(f"message {at}: {line}") for at, line in enumerate(LINES)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
@@ -16,6 +17,7 @@ from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.tokens.counters import TokenxCounter
 from langgraph_om.core.tokens.estimate import _ASCII_PIECES, _PIECES, EstimatingCounter
 from support.examples import examples
+from support.growth import check_growth
 
 COUNTER = EstimatingCounter()
 DATA = Path(__file__).parents[3] / "data"
@@ -208,3 +210,19 @@ def test_big_texts_are_counted_in_linear_time(unit: str) -> None:
     small = COUNTER.count_text(unit * (size // 10 // len(unit)))
     large = COUNTER.count_text(unit * (size // len(unit)))
     assert large == pytest.approx(10 * small, rel=0.1, abs=9)
+
+
+def test_of_a_giant_text_a_part_is_read_from_all_of_it() -> None:
+    prose, code = "The ferry to Bergen leaves at noon. ", 'if x["a"][0] != {"b": 1.5}: return\n'
+    parts = [unit * (900_000 // len(unit)) for unit in (prose, code, prose, code)]
+    count = COUNTER.count_text("".join(parts))
+    assert count == pytest.approx(sum(map(COUNTER.count_text, parts)), rel=0.02)
+    assert COUNTER.bound_joined(count, 4, 0, 3_600_000) is None
+
+
+def test_a_text_of_any_length_is_counted_in_the_same_time() -> None:
+    def prepare(size: int) -> Callable[[], object]:
+        text = "".join(f"{at:x}word " for at in range(size // 10))
+        return lambda: COUNTER.count_text(text)
+
+    check_growth(prepare, 2_000_000, times=4, most=2)
