@@ -952,6 +952,8 @@ class Synced(TypedDict):
     """Ids of the changes in the outbox that the log took in or refused."""
     rest: NotRequired[Attempt | None]
     """What the log's next reflection waits for; former versions did not say."""
+    gone_acts: NotRequired[list[str]]
+    """Ids of what persons did here to items of threads that the log has no more."""
     current_task: NotRequired[str | None]
     """This and what follows only where another thread observed messages of this one."""
     suggested_response: NotRequired[str | None]

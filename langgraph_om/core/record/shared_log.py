@@ -36,6 +36,7 @@ from langgraph_om.core.wire import (
     Replacement,
     SharedLog,
     SharedThread,
+    SteeredItem,
     Steering,
     Synced,
     Titling,
@@ -128,9 +129,17 @@ def diff_record(
         "sent": [change["id"] for change in sent],
         "rest": shared.get("rest"),
     }
+    known = {None, record["thread_id"], *shared["threads"]}
+    acts = [act for act in record.get("steered", ()) if not known.issuperset(_threads_of(act))]
+    if acts:
+        event["gone_acts"] = [act["id"] for act in acts]
     if own and cursor != record["cursor"]:  # another thread observed messages of this one
         event.update(cast("Synced", own["hints"]))
     return event
+
+
+def _threads_of(act: SteeredItem) -> set[str | None]:
+    return {item["thread_id"] for item in (act["before"], act["after"]) if item is not None}
 
 
 def lacks_groups(shared: SharedLog, revision: int, record: MemoryRecord) -> bool:

@@ -32,6 +32,7 @@ from langgraph_om.recall.meaning.search import StoreIndex
 from support.agents import on_thread, say, scripted, search, turn, turns
 from support.clock import START, Clock
 from support.recalling import WALNUTS, embed, index_of, recalling
+from support.shared_world import Agent, config, sharing
 
 WORD = "zanzibarquux"
 ANA, ANAS_OTHER = on_thread("trip", resource_id="ana"), on_thread("work", resource_id="ana")
@@ -76,10 +77,10 @@ class Home:
     def talk(self, *threads: Any, times: int = 10) -> None:
         """Say the secret in the first thread, and other things in the others, by turns."""
         for number in range(times):
-            for at, config in enumerate(threads):
+            for at, thread in enumerate(threads):
                 lookups = "1" if number % 4 == 1 else ""
                 said = turn(number + 100 * at, lookups) if at else secret(number, lookups)
-                say(self.graph, config, said)
+                say(self.graph, thread, said)
             assert self.memory.flush(60)
 
     def find(self, word: str = WORD) -> dict[str, int]:
@@ -186,6 +187,25 @@ async def test_no_byte_of_a_deleted_user_is_left(home: Home, *, is_async: bool) 
     assert left == []
     assert home.find() == {}
     assert {each.config["configurable"]["thread_id"] for each in home.saver.list(None)} == {"ben"}
+
+
+def test_what_a_person_did_elsewhere_to_an_item_of_a_deleted_thread_goes_too(
+    archive: SQLAlchemyArchive,
+) -> None:
+    memory = sharing(archive)
+    agent = Agent(memory, InMemorySaver())
+    for _ in range(8):
+        agent.say("trips")
+        agent.say("work")
+    for name in ("trips-001", "work-001"):
+        agent.graph.update_state(config("work"), {"om": memory.forget(name)})
+    agent.say("work")
+    assert "trips-001" in str(agent.state("work")[0].get("steered"))
+    memory.delete_thread("trips")
+    agent.say("work")
+    record, _ = agent.state("work")
+    assert "trips-" not in str(record)
+    assert "work-001" in str(record.get("steered"))  # which can still be undone
 
 
 # --- What a call cannot reach --------------------------------------------------------------------

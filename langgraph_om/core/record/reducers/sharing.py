@@ -68,6 +68,9 @@ def take_over_log(record: MemoryRecord, event: Synced) -> None:
     """Take over the shared log; the changes that it has taken in or refused are done."""
     bodies = {group["id"]: group for group in [*record["log"], *event["groups"]]}
     record["log"] = [bodies[key] for key in event["order"] if key in bodies]
+    gone = event.get("gone_acts")
+    if gone:
+        record["steered"] = [act for act in record.get("steered", ()) if act["id"] not in gone]
     if record["reflection"] is not None:  # what it says of a deleted thread is not kept
         record["reflection"] = drop_misfits(record["log"], record["reflection"])
     record["outbox"] = [change for change in record["outbox"] if change["id"] not in event["sent"]]
