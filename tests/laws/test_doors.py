@@ -90,6 +90,7 @@ SETTINGS.append(
     Rules(buffering="inline", thinks=True, keep_turns=2, marks_gaps=True, hints=False, knows=True)
 )
 SETTINGS.append(Rules(buffering="inline", thinks=True, activates_after=300))
+SETTINGS.append(Rules(buffering="inline", token_budget=300))
 
 
 TALKED = [

@@ -43,6 +43,7 @@ RULES = st.builds(
     buffer_tokens=st.sampled_from([0.2, 0.1, 0.5]),
     buffer_activation=st.sampled_from([0.8, 0.3, 1.0]),
     max_input_tokens=st.sampled_from([None, None, None, 900]),
+    token_budget=st.sampled_from([None, None, None, 300, 800]),
     shares_budget=st.sampled_from([False, False, True]),
     recalls=st.booleans(),
     thinks=st.booleans(),

@@ -148,6 +148,10 @@ class Conversations(RuleBasedStateMachine):
         assert set(self.simulation.coverage()) <= {1}
 
     @invariant()
+    def every_observed_message_was_read(self) -> None:
+        assert self.simulation.unread() == []
+
+    @invariant()
     def live_request_is_in_the_prompt(self) -> None:
         humans = [m for m in self.simulation.messages if isinstance(m, HumanMessage)]
         if humans:

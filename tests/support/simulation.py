@@ -6,6 +6,7 @@ latency; a restart forgets all jobs; a fork goes back to an earlier state of rec
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -90,6 +91,8 @@ class Simulation:
     """Reasoning that the Actor was shown behind another prefix than that of its own call."""
     kept: int = 0
     """How much reasoning the Actor was shown."""
+    read: set[str] = field(default_factory=set)
+    """The last word of each message that stood in a cycle which came to something."""
     naming: Naming = field(default_factory=Naming)
 
     # --- The conversation ---
@@ -139,7 +142,7 @@ class Simulation:
         self.made += 1
 
     def _text(self, words: int) -> str:
-        return " ".join(["word"] * words)
+        return " ".join([*["word"] * (words - 1), f"w{self.made}"])
 
     # --- Memory ---
 
@@ -193,9 +196,12 @@ class Simulation:
         self.events.append(job.start)
 
     def _run(self, flow: EffectFlow[None], *, blocking: bool) -> list[dict[str, Any]]:
+        asked: list[AskModel] = []
+
         def answer(effect: AskModel | WaitForJob) -> ModelReply | JobState:
             if isinstance(effect, WaitForJob):
                 return self._state(effect.cycle_id)
+            asked.append(effect)
             self.blocking_calls += blocking
             said = self.answers(effect)
             usage = {"inputTokens": 10, "outputTokens": 1}
@@ -203,7 +209,11 @@ class Simulation:
                 return ModelReply(self.now, error=said, usage=usage)
             return ModelReply(self.now, text=said, usage=usage)
 
-        return drive(flow, answer).events
+        found = drive(flow, answer)
+        if any(event["type"].endswith("-end") for event in found.events):
+            shown = "".join(call.messages[1].text for call in asked)
+            self.read |= set(re.findall(r"\bw\d+\b", shown))
+        return found.events
 
     # --- What happens to processes and threads ---
 
@@ -229,6 +239,16 @@ class Simulation:
     def coverage(self) -> list[int]:
         """Count how often each message is covered: by a range of the log, or by the window."""
         return coverage(self.record, self.messages, self.window)
+
+    def unread(self) -> list[str]:
+        """Return the messages that are observed and were in no cycle that came to something."""
+        waiting = {entry.key for entry in self.window.entries}
+        return [
+            str(message.id)
+            for message in self.messages
+            if message.id not in waiting
+            and not set(re.findall(r"\bw\d+\b", message.text)) <= self.read
+        ]
 
 
 def coverage(record: MemoryRecord, messages: Sequence[BaseMessage], window: Window) -> list[int]:

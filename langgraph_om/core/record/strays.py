@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from operator import itemgetter
 
 from langchain_core.messages import BaseMessage
 
@@ -168,14 +169,20 @@ def _find_uncovered(record: MemoryRecord, keys: Sequence[str]) -> list[str]:
     A range whose first or last message is gone may cover whatever stands on that side of it.
     """
     positions = {key: at for at, key in enumerate(keys)}
-    uncovered: list[str] = []
-    reached, is_sure = 0, True
+    # Observations of strays were joined with those of what stands behind them: in any order.
+    placed: list[tuple[int, list[str]]] = []
     for group in record["log"]:
         for ends in group["ranges"]:
-            first, last = (positions.get(end) for end in ends)
-            if first is not None and is_sure:
-                uncovered += keys[reached:first]
-            known = [at for at in (first, last) if at is not None]
-            reached = max([reached, *(at + 1 for at in known)])
-            is_sure = last is not None
+            before = placed[-1][0] if placed else 0
+            at = next((positions[end] for end in ends if end in positions), before)
+            placed.append((at, ends))
+    uncovered: list[str] = []
+    reached, is_sure = 0, True
+    for _, ends in sorted(placed, key=itemgetter(0)):
+        first, last = (positions.get(end) for end in ends)
+        if first is not None and is_sure:
+            uncovered += keys[reached:first]
+        known = [at for at in (first, last) if at is not None]
+        reached = max([reached, *(at + 1 for at in known)])
+        is_sure = last is not None
     return [*uncovered, *keys[reached:]] if is_sure else uncovered

@@ -12,7 +12,7 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -28,6 +28,7 @@ from pydantic import Field, PrivateAttr
 from langgraph_om import BackgroundBuffering
 from langgraph_om.core.content.message_keys import hidden_id
 from langgraph_om.core.effects import JobState
+from langgraph_om.core.observe.thread_sections import parse_sections
 from langgraph_om.core.prompts import load
 from langgraph_om.core.wire import Event
 from langgraph_om.testing import ExtractiveReflector
@@ -257,8 +258,10 @@ class Oracle:
     """How many calls there may be, until the turn is taken for one without an end."""
     over: threading.Event = field(default_factory=threading.Event)
     """Set once those that hang may end."""
-    shown: set[str] = field(default_factory=set)
-    """Each word that was said and stood in a question that the Observer answered."""
+    shown: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    """Per cycle, and thread where it is about several: the words of its usable questions."""
+    landed: set[str] = field(default_factory=set)
+    """The cycles that ended well, as the world was told."""
     read: dict[str, set[int]] = field(default_factory=dict)
     """Per mark in an answer, the requests about which the question was."""
 
@@ -283,15 +286,35 @@ class Oracle:
             return AIMessage(ExtractiveReflector().reply(messages))
         seen = "\n".join(message.text for message in messages)
         sections = _sections(seen)
+        cycle_id = config.get("metadata", {})["om_cycle_id"]
+        asked = {(cycle_id, key): text for key, text in sections or [("", seen)]}
         for text in (seen, *(text for _, text in sections)):
             self.read[_mark(text)] = spoken(text)
         if sections and mood not in ("prose", "empty", "loop"):
             said: str | AIMessage = _in_sections(mood, sections)
         else:
             said = MOODS.get("short" if mood in SECTION_MOODS else mood, _fails)(seen)
-        if operation != "reflection" and mood not in UNUSABLE:
-            self.shown |= words_in(seen)
-        return said if isinstance(said, AIMessage) else AIMessage(said)
+        answer = said if isinstance(said, AIMessage) else AIMessage(said)
+        if operation != "reflection" and not self.hangs:
+            self._note_shown(asked, answer, is_usable=mood not in UNUSABLE)
+        return answer
+
+    def _note_shown(
+        self, asked: Mapping[tuple[str, str], str], answer: AIMessage, *, is_usable: bool
+    ) -> None:
+        """Note the words of a question, or of those threads of which an answer can be used."""
+        names = [name for _, name in asked if name]
+        is_cut = "finish_reason" in answer.response_metadata
+        usable = parse_sections(answer.text, names, cut_off=is_cut).threads if names else {}
+        for part, text in asked.items():
+            if part[1] in usable or (is_usable and not names):
+                self.shown.setdefault(part, set()).update(words_in(text))
+
+    def unread(self, words: set[str]) -> set[str]:
+        """The words of a message that no cycle was shown, of the cycle that was shown most."""
+        shown = [*self.shown.items()]
+        found = (words - seen for (cycle_id, _), seen in shown if cycle_id in self.landed)
+        return min(found, key=len, default=words)
 
     def _extract(self, messages: list[BaseMessage]) -> AIMessage:
         """Tell which requests were read, as far as the mood allows."""
@@ -305,8 +328,14 @@ _LINES = re.MULTILINE | re.DOTALL
 
 
 def words_in(text: str) -> set[str]:
-    """The words of a text that somebody said; an edited message has one."""
-    return set(re.findall(r"\b(?:u\d[\w.]*|edited):\d+", text))
+    """The words that somebody said, and the labels of calls; an edited message has one word."""
+    return set(re.findall(r'\b(?:u\d[\w.]*|edited):\d+|"label": ?"[^"]+"', text))
+
+
+def words_of(message: BaseMessage) -> set[str]:
+    """The same of a message."""
+    calls = message.tool_calls if isinstance(message, AIMessage) else []
+    return words_in(message.text) | {f'"label": "{call["args"]["label"]}"' for call in calls}
 
 
 def spoken(text: str) -> set[int]:

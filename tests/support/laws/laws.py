@@ -8,8 +8,7 @@ memory never touches.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import pairwise
@@ -30,7 +29,7 @@ from langgraph_om.core.observe.parse_answer import Parsed, parse_output
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.core.working.state import find_known
 from langgraph_om.testing import Provider, check_message_sequence
-from support.laws.cast import label_of, words_in
+from support.laws.cast import label_of, words_of
 from support.reasoning import misplaced, without_thoughts
 from support.rendering import render_output
 
@@ -39,7 +38,7 @@ Record = Mapping[str, Any]
 DOUBLED = "is covered"
 LOST = "left the state uncovered"
 UNCOVERED = "are not shown as they are"
-UNREAD = "is covered, and was read by nobody"
+UNREAD = "was read by nobody, and is noted"
 
 
 @dataclass
@@ -56,6 +55,8 @@ class Told:
     """Ids of what was changed on any branch."""
     replaced: set[str] = field(default_factory=set)
     """The labels of requests in place of which an edit put other words, on any branch."""
+    removed: set[str] = field(default_factory=set)
+    """Ids of what the user removed on any branch."""
 
     def learn(self, messages: Iterable[BaseMessage]) -> None:
         """Take note of what a state shows."""
@@ -66,7 +67,7 @@ class Told:
 
     def copy(self) -> Told:
         said = dict(self.messages), set(self.taken_back)
-        return Told(*said, self.former, self.edited, self.replaced)
+        return Told(*said, self.former, self.edited, self.replaced, self.removed)
 
     def within(self, first: str, last: str) -> range:
         """Places of the messages from one to another, which may be one of another branch."""
@@ -108,8 +109,10 @@ class Moment:
     """Whether the thread went on from an earlier point at some time."""
     is_forked: bool = False
     """Whether the log is shared and knows other branches of the thread too."""
-    read: AbstractSet[str] = frozenset()
-    """Each word that stood in a question which was answered."""
+    unread: Callable[[set[str]], set[str]] = lambda words: words - words
+    """Returns those of a message's words that the Observer did not read."""
+    longest: int = 0
+    """Words of a message that is always read whole; of a longer one the inside may be left out."""
     noted: frozenset[str] = frozenset()
     """Of such a thread, what the shared log ever covered: a reflection over several branches names
     only where the first begins and the last ends."""
@@ -147,20 +150,31 @@ def lost_or_doubled(now: Moment, archive: MessageArchive | None = None) -> list[
     return [*problems, *_not_archived(now, gone, archive)]
 
 
-def covered_unread(now: Moment) -> list[str]:
-    """Covered messages that no answered question showed whole, and that the prompt does not show.
+def covered_unread(now: Moment, before: Moment | None) -> list[str]:
+    """Messages covered since that no cycle was shown whole, and that the prompt does not show.
 
     Only the inside of one that is longer than a question may be left out, and the record says so.
     """
     times, shown = times_covered(now), {message.id for message in now.prompt}
-    skips = any(spent.get("leftOutTokens") for spent in now.record["usage"].values())
+    known = set[str]()
+    if before is not None:
+        stood = {message.id for message in before.prompt}
+        known = {key for key, count in times_covered(before).items() if count and key not in stood}
+    skips = now.is_shared or any(
+        spent.get("leftOutTokens") for spent in now.record["usage"].values()
+    )
     problems = []
     for key in now.told.standing:
-        if not times[key] or key in shown or key in now.told.edited:
+        if not times[key] or key in known or key in shown:
             continue
-        words = words_in(now.told.messages[key].text)
-        unread = words - now.read
-        if unread and not (skips and len(unread) < len(words)):
+        if now.is_shared and key in now.told.edited:  # other threads read what the archive has
+            continue
+        if now.is_forked and key in now.told.removed:  # the other branch was observed without it
+            continue
+        words = words_of(now.told.messages[key])
+        unread = now.unread(words)
+        is_cut = skips and len(words) > now.longest and len(unread) < len(words)
+        if unread and not is_cut:
             problems.append(f"{key} {UNREAD}: {len(unread)} of {len(words)} words")
     return problems
 
@@ -445,7 +459,6 @@ def broken(
         for problem in (
             *lost_or_doubled(now, archive),
             *out_of_order(now),
-            *covered_unread(now),
             *request_not_shown(now),
             *chunks_out_of_place(now),
             *chunks_of_other_words(now),
@@ -457,6 +470,11 @@ def broken(
             *hints_shown(now),
             *kept_of_others(now),
         )
+    ]
+    problems += [
+        problem
+        for earlier, now in zip([before, *moments], moments, strict=False)
+        for problem in covered_unread(now, earlier)
     ]
     line = [before, *moments] if before is not None else [*moments]
     for earlier, later in pairwise(line):

@@ -59,6 +59,8 @@ MAX_QUESTIONS = 1000
 """More than the Observer and the Reflector are asked in any turn of a world that ends."""
 SHORT, LONG = 0.1, 60.0
 """Deadlines in seconds: for a model that hangs, and for one that answers."""
+LABEL_WORDS = 10
+"""More than a line of a transcript has beside its message."""
 COMMITTED = ("observation-end", "observation-failed", "activation", "buffering-end")
 """Events that may come again after a crash, and count once."""
 
@@ -347,6 +349,8 @@ class World:
             assert dumped(got[0]) == dumped(thread.last.prompt), "a resumed turn has its own prompt"
         moments = self._moments(thread, steps, got[1:] if is_resumed else got, parts)
         thread.told.learn(steps[-1].values["messages"])
+        ended = [*of_kind(parts, "observation-end"), *of_kind(parts, "buffering-end")]
+        self.oracle.landed.update(part["cycleId"] for part in ended)
         with self.archive.reached() if self.archive is not None else nullcontext():
             problems = broken(moments, thread.last, self.archive)
         problems += self._folded_otherwise(thread, steps)
@@ -414,7 +418,8 @@ class World:
                     is_forked=thread.is_forked,
                     keep_turns=self.rules.keep_turns,
                     shows_hints=self.rules.hints,
-                    read=self.oracle.shown,
+                    unread=self.oracle.unread,
+                    longest=self.workers[0].memory.thresholds.message_tokens - LABEL_WORDS,
                 )
             )
         if thread.is_forked and self.shares is not None:
@@ -498,6 +503,7 @@ class World:
         """Remove messages."""
         self._update(thread, worker, {"messages": [RemoveMessage(id=key) for key in keys]})
         thread.told.taken_back.update(keys)
+        thread.told.removed.update(keys)
 
     def _update(self, thread: Thread, worker: Worker, values: Mapping[str, Any]) -> None:
         node = last_node(self.rules.door, worker.memory)

@@ -12,7 +12,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.strays import find_left_behind
+from langgraph_om.core.record.record import blank_record
+from langgraph_om.core.record.strays import check_observed, find_left_behind
 from langgraph_om.testing import ScriptedChatModel
 from support.clock import Clock
 from support.examples import examples
@@ -222,6 +223,21 @@ def test_what_is_removed_or_no_part_of_the_conversation_is_no_stray(
         talk.say(10)
     assert caplog.records == []
     assert talk.result.record["observed"]["strays"] == []
+
+
+def test_a_message_in_front_is_found_though_the_ranges_behind_it_are_in_another_order() -> None:
+    """An older stray was observed after the ones before it, and a reflection joined them."""
+    ranges = [["old1", "old1"], ["old0", "old0"], ["m0", "m1"]]
+    messages = [HumanMessage(key, id=key) for key in ("new", "old0", "old1", "m0", "m1")]
+    observed = {"last": "m1", "index": 3, "count": 4, "strays": []}
+    record: Any = {
+        **blank_record(),
+        "log": [{**group("g", "* said"), "ranges": ranges}],
+        "observed": observed,
+    }
+    found, overlooked = check_observed(record, messages, len(messages))
+    assert found is not None
+    assert (found["strays"], overlooked) == (["new"], 0)
 
 
 @examples(25)
