@@ -1,4 +1,4 @@
-"""The options as a whole, read from what the user set, with the environment's say.
+"""The options as a whole, read from what the user set.
 
 The rules of single options are those of `Given`; what relates several is checked here.
 """
@@ -6,8 +6,7 @@ The rules of single options are those of `Given`; what relates several is checke
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -19,7 +18,6 @@ from langgraph_om.archive import MessageArchive
 from langgraph_om.core.config.budget import split_budget
 from langgraph_om.core.config.checks import check_fields
 from langgraph_om.core.config.defaults import is_default
-from langgraph_om.core.config.mappings import PromptVariant
 from langgraph_om.core.config.options import (
     ObservationConfig,
     ReflectionConfig,
@@ -53,13 +51,6 @@ from langgraph_om.working.memory import WorkingMemory
 from langgraph_om.working.tool import UPDATE_TOOL
 
 logger = logging.getLogger("langgraph_om")
-
-_PROMPT_SWITCHES: Mapping[str, PromptVariant] = {
-    "OM_USE_CONDENSED_PROMPT": "condensed",
-    "OM_USE_LEGACY_PROMPT": "legacy",
-}
-"""Environment variables that choose the Observer's prompt when the setting is left at its default.
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,9 +117,7 @@ def read_options(**options: Any) -> Options:
 
 def _read_settings(given: Given, retrieval: RetrievalConfig | None, hooks: Hooks) -> Settings:
     """Resolve what a turn and its cycles need to know."""
-    observation = _with_prompt_switch(
-        as_config(ObservationConfig, "observation", given.observation)
-    )
+    observation = as_config(ObservationConfig, "observation", given.observation)
     reflection = as_config(ReflectionConfig, "reflection", given.reflection)
     resolve = partial(
         resolve_thresholds,
@@ -216,14 +205,6 @@ def _choose_models(given: Given, settings: Settings) -> ModelPool:
         counter=settings.counter,
         titles=settings.titles,
     )
-
-
-def _with_prompt_switch(config: ObservationConfig) -> ObservationConfig:
-    """Let the environment choose the prompt where the setting is left at its default."""
-    if config.prompt != "default":
-        return config
-    switched = (prompt for name, prompt in _PROMPT_SWITCHES.items() if os.environ.get(name) == "1")
-    return replace(config, prompt=next(switched, config.prompt))
 
 
 def _refuse_in_place(given: Given, seconds: float) -> None:

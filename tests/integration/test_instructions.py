@@ -42,7 +42,7 @@ def asked(agent: Agent, role: str) -> list[str]:
 @pytest.mark.parametrize("observer", ["plain", "stumbling"])
 @pytest.mark.parametrize(
     ("prompt", "buffers"),
-    [("default", False), ("default", True), ("condensed", False), ("legacy", True)],
+    [("default", False), ("default", True), ("condensed", True)],
 )
 def test_instructions_reach_every_question(observer: str, prompt: str, *, buffers: bool) -> None:
     reply = stumbling() if observer == "stumbling" else ExtractiveObserver().reply

@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 from langgraph_om.core.config.checks import Hint, Tokens
 
 Scope = Literal["thread", "resource"]
-PromptVariant = Literal["default", "condensed", "legacy"]
+PromptVariant = Literal["default", "condensed"]
 ReflectionForm = Literal["edits", "rewrite"]
 
 

@@ -39,7 +39,7 @@ THREADS_HINTS = {
 }
 OBSERVER_FORM = fill("observer_output", thread_title_section=load("observer_title"), **HINTS)
 REFLECTOR_FORM = fill("observer_output", thread_title_section="", **HINTS)
-OBSERVER_RULES = fill("observer_legacy", output_format="", custom="")
+OBSERVER_RULES = fill("observer_condensed", output_format="", custom="")
 
 SAMPLES: dict[str, dict[str, str]] = {
     "actor_instructions": {},
@@ -56,7 +56,6 @@ SAMPLES: dict[str, dict[str, str]] = {
     },
     "observer_condensed": {"output_format": OBSERVER_FORM, "custom": CUSTOM},
     "observer_default": {"output_format": OBSERVER_FORM, "custom": CUSTOM},
-    "observer_legacy": {"output_format": OBSERVER_FORM, "custom": CUSTOM},
     "observer_hints": {},
     "observer_hints_example": {},
     "observer_threads_hints": {},
@@ -149,7 +148,6 @@ MAX_TOKENS = {  # of the file alone, its slots open
     "other_conversations": 100,
     "observer_condensed": 1200,
     "observer_default": 3000,
-    "observer_legacy": 500,
     "observer_hints": 100,
     "observer_hints_example": 100,
     "observer_threads_hints": 100,
@@ -255,7 +253,7 @@ def test_slots_stand_alone_on_their_line_unless_they_are_a_few_words(name: str) 
 
 
 def test_rules_without_form_and_custom_text_are_what_the_reflector_quotes() -> None:
-    for variant in ("default", "condensed", "legacy"):
+    for variant in ("default", "condensed"):
         rules = fill(f"observer_{variant}", output_format="", custom="")
         assert rules.startswith("You are the Observer.")
         assert "Form of the answer" not in rules

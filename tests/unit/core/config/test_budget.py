@@ -145,14 +145,6 @@ def test_a_small_window_is_observed_by_the_shorter_rules(
     assert runner_of(memory).settings.observation.prompt == prompt
 
 
-def test_the_environment_chooses_the_rules_of_a_small_window_too(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("OM_USE_LEGACY_PROMPT", "1")
-    memory = ObservationalMemory(MODEL, token_budget=7_000)
-    assert runner_of(memory).settings.observation.prompt == "legacy"
-
-
 def test_reflection_begins_later_within_one_budget_unless_told_when() -> None:
     assert limits(8_400, {}, {}).reflect_buffer_at == round(5_727 * 0.9)
     assert limits(8_400, {}, {"buffer_activation": 0.4}).reflect_buffer_at == round(5_727 * 0.4)

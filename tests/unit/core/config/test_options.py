@@ -408,40 +408,6 @@ def test_a_missing_package_is_named_with_how_to_install_it(
     assert f"langgraph-om[{extra}]" in str(caught.value)
 
 
-# --- The environment -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("variables", "prompt", "expected"),
-    [
-        ({}, None, "default"),
-        ({"OM_USE_CONDENSED_PROMPT": "1"}, None, "condensed"),
-        ({"OM_USE_LEGACY_PROMPT": "1"}, None, "legacy"),
-        ({"OM_USE_LEGACY_PROMPT": "0"}, None, "default"),
-        ({"OM_USE_CONDENSED_PROMPT": ""}, None, "default"),
-        ({"OM_USE_CONDENSED_PROMPT": "1"}, "legacy", "legacy"),
-        ({"OM_USE_LEGACY_PROMPT": "1"}, "condensed", "condensed"),
-    ],
-)
-def test_the_environment_chooses_the_prompt_that_is_left_open(
-    monkeypatch: pytest.MonkeyPatch,
-    variables: dict[str, str],
-    prompt: str | None,
-    expected: str,
-) -> None:
-    for name in ("OM_USE_CONDENSED_PROMPT", "OM_USE_LEGACY_PROMPT"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    options = {**OFF, **({"prompt": prompt} if prompt else {})}
-    memory = ObservationalMemory(MODEL, observation=options)
-    assert runner_of(memory).settings.observation.prompt == expected
-    monkeypatch.setenv("OM_USE_LEGACY_PROMPT", "1")
-    assert runner_of(memory).settings.observation.prompt == expected, (
-        "it is read once, at construction"
-    )
-
-
 def test_retrieval_without_an_archive_says_what_it_reaches(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

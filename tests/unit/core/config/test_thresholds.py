@@ -95,7 +95,7 @@ RESOLVED: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ({}, {"buffer_activation": 0.25}, {"reflect_buffer_at": 10_000}),
     ({}, {"block_after": 1.1}, {"reflect_block_after": 44_000}),
     ({}, {"block_after": 40_001}, {"reflect_block_after": 40_001}),
-    ({"previous_observer_tokens": 0, "prompt": "legacy"}, {}, {}),
+    ({"previous_observer_tokens": 0}, {}, {}),
     ({"previous_observer_tokens": False, "prompt": "condensed"}, {}, {}),
     ({"observe_attachments": ["image/*"], "instruction": "x", "thread_title": True}, {}, {}),
     ({"observe_attachments": False, "model_settings": {}}, {"model_settings": {}}, {}),

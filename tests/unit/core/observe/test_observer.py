@@ -168,9 +168,9 @@ def test_a_title_is_asked_for_only_where_titles_are_on() -> None:
 
 def test_each_prompt_is_another_one() -> None:
     systems: list[str] = []
-    for prompt in ("default", "condensed", "legacy"):
+    for prompt in ("default", "condensed"):
         talk = Talk([GOOD])
         talk.run(observe(replace(REQUEST, prompt=prompt)))
         systems.append(texts(talk.calls[0])[0])
-    assert len(set(systems)) == 3
+    assert len(set(systems)) == 2
     assert all("You are the Observer." in system for system in systems)

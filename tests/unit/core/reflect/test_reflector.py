@@ -116,11 +116,11 @@ def test_one_question_may_be_all() -> None:
 
 def test_the_reflector_is_told_the_rules_the_log_was_written_by() -> None:
     systems: list[str] = []
-    for prompt in ("default", "condensed", "legacy"):
+    for prompt in ("default", "condensed"):
         talk = Talk([dense(10)])
         talk.run(reflect(replace(LOG, prompt=prompt), Words()))
         systems.append(texts(talk.calls[0])[0])
-    assert len(set(systems)) == 3
+    assert len(set(systems)) == 2
     assert all("<thread-title>" not in system for system in systems)
 
 
