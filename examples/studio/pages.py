@@ -7,4 +7,4 @@ from graphs import memory
 
 from langgraph_om.web import memory_app
 
-app = memory_app(memory)  # whoever reaches the server reads them; `authorize=` asks who it is
+app = memory_app(memory)  # under localhost alone; `authorize=` says who may see them elsewhere

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote
 
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -39,6 +42,17 @@ _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
 }
 
+_LOCAL_HOST: Final = re.compile(
+    r"(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]*)?", re.IGNORECASE
+)
+"""A `Host` by which a machine reaches itself. Any other name may be one that a foreign site has
+pointed at this machine, to read the pages from a browser that runs on it (DNS rebinding)."""
+
+_FOREIGN_HOST: Final = (
+    "These pages answer under localhost alone. To serve them under another name, pass "
+    "`authorize=...`, which says who may see them, or `allowed_hosts=[...]` to `memory_app`."
+)
+
 Authorize = Callable[[Request, str | None], bool | Awaitable[bool]]
 """Told a request and the thread it is about, `None` for the list: whether it may be answered."""
 
@@ -50,13 +64,15 @@ def memory_app(
     client: Any = None,
     edit: bool = False,
     authorize: Authorize | None = None,
+    allowed_hosts: Sequence[str] | None = None,
     limit: int = 50,
 ) -> Starlette:
     """Return an application with the pages `/memory` and `/memory/{thread}`.
 
     For `"http": {"app": "./file.py:app"}` in a server's `langgraph.json`, and for
-    `fastapi_app.mount("/", memory_app(...))`. Whoever reaches the pages reads all of the threads
-    that `authorize` does not refuse.
+    `fastapi_app.mount("/", memory_app(...))`. The pages answer under local names alone
+    (`localhost`, `127.0.0.1`, `[::1]`) until `authorize` or `allowed_hosts` is given. They show
+    all threads that `authorize` does not refuse.
 
     Args:
         memory: The agent's memory.
@@ -66,21 +82,37 @@ def memory_app(
         edit: Whether the pages let a person change what is remembered. Forms are taken only from
             these pages themselves, as browsers say by `Sec-Fetch-Site` or `Origin`.
         authorize: Whether a request may be answered, given the thread, or `None` for the list; sync
-            or async. `None`: each may.
+            or async. `None`: each may that names an allowed host.
+        allowed_hosts: The hosts under which the pages answer, such as `"memory.example.com"`, as
+            Starlette's `TrustedHostMiddleware` takes them; `["*"]` for each. `None`: local names
+            alone, and with `authorize` each host.
         limit: How many threads the list names at most.
 
     Raises:
-        ConfigurationError: When `graph` and `client` are both given, or the graph has no
-            checkpointer.
+        ConfigurationError: When `graph` and `client` are both given, the graph has no checkpointer,
+            or `allowed_hosts` is a text.
     """
+    if isinstance(allowed_hosts, str):
+        msg = f"`allowed_hosts` is {allowed_hosts!r}; pass a list of hosts"
+        raise ConfigurationError(msg)
+    if authorize is None and allowed_hosts is None:
+        authorize = _is_local
     pages = _Pages(check_memory(memory), _choose_threads(graph, client), edit, authorize, limit)
+    hosts = ["*"] if allowed_hosts is None else [*allowed_hosts]
     methods = ["GET", "POST"] if edit else ["GET"]
     return Starlette(
         routes=[
             Route("/memory", pages.list),
             Route("/memory/{thread:path}", pages.thread, methods=methods),
-        ]
+        ],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)],
     )
+
+
+def _is_local(request: Request, thread: str | None) -> bool:
+    """Return whether the request names this machine as its host."""
+    del thread
+    return _LOCAL_HOST.fullmatch(request.headers.get("host", "")) is not None
 
 
 def _choose_threads(graph: Any, client: Any) -> Threads:
@@ -117,11 +149,12 @@ class _Pages:
     ) -> None:
         self._memory, self._threads, self._edit = memory, threads, edit
         self._authorize, self._limit = authorize, limit
+        self._refusal = _FOREIGN_HOST if authorize is _is_local else "You may not see this."
 
     async def list(self, request: Request) -> Response:
         """Answer with the list of threads."""
         if not await self._may(request, None):
-            return _refuse("You may not see this.", 403)
+            return _refuse(self._refusal, 403)
         names = await self._threads.names(self._limit)
         items = [
             element("li", element("a", title or name, href=f"memory/{quote(name, safe='')}"))
@@ -134,7 +167,7 @@ class _Pages:
         """Answer with the memory of a thread, or change it."""
         thread = request.path_params["thread"]
         if not await self._may(request, thread):
-            return _refuse("You may not see this.", 403)
+            return _refuse(self._refusal, 403)
         state = await self._threads.state(thread)
         if request.method == "POST":
             return await self._change(request, thread, state)

@@ -64,7 +64,7 @@ def questions(of: Agent) -> list[str]:
 
 
 def client(app: Any) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://memory.test")
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
 
 
 def title_of(of: Agent, thread: Any = CONFIG) -> str | None:

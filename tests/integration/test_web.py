@@ -26,8 +26,8 @@ def agent() -> Agent:
     return agent
 
 
-def client(app: Any) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://memory.test")
+def client(app: Any, host: str = "localhost:2024") -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=f"http://{host}")
 
 
 async def test_a_page_for_each_thread(agent: Agent) -> None:
@@ -103,8 +103,9 @@ async def test_a_person_names_a_thread(agent: Agent) -> None:
     [
         ({"sec-fetch-site": "same-origin"}, 303),
         ({"sec-fetch-site": "cross-site"}, 403),
-        ({"sec-fetch-site": "same-site", "origin": "http://memory.test"}, 403),
-        ({"origin": "http://memory.test"}, 303),
+        ({"sec-fetch-site": "same-site", "origin": "http://localhost:2024"}, 403),
+        ({"origin": "http://localhost:2024"}, 303),
+        ({"origin": "http://localhost:3000"}, 403),
         ({"origin": "http://evil.test"}, 403),
         ({"origin": "null"}, 403),
         ({}, 403),
@@ -119,6 +120,59 @@ async def test_a_form_of_another_site_changes_nothing(
         answer = await web.post(f"/memory/{THREAD}", data=form, headers=headers)
     assert answer.status_code == code
     assert (values(agent.graph, on_thread(THREAD))["om"] == before) is (code == 403)
+
+
+@pytest.mark.parametrize(
+    ("host", "code"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:2024", 200),
+        ("127.0.0.1:8000", 200),
+        ("127.1.2.3", 200),
+        ("[::1]:8000", 200),
+        ("evil.test", 403),
+        ("localhost.evil.test", 403),
+        ("127.0.0.1.evil.test:80", 403),
+        ("evil.test:127", 403),
+        ("192.168.0.2", 403),
+        ("", 403),
+    ],
+)
+async def test_a_name_that_points_at_this_machine_reads_and_changes_nothing(
+    agent: Agent, host: str, code: int
+) -> None:
+    async with client(memory_app(agent.memory, graph=agent.graph, edit=True)) as web:
+        asked = {"host": host}
+        for place in ("/memory", f"/memory/{THREAD}"):
+            answer = await web.get(place, headers=asked)
+            assert answer.status_code == code
+            assert ("trip" in answer.text) is (code == 200)
+        before = values(agent.graph, on_thread(THREAD))["om"]
+        form = {"action": "remember", "text": "x"}
+        answer = await web.post(f"/memory/{THREAD}", data=form, headers={**OURS, **asked})
+        assert answer.status_code == (303 if code == 200 else 403)
+        assert (values(agent.graph, on_thread(THREAD))["om"] == before) is (code == 403)
+
+
+async def test_other_hosts_are_allowed_by_name_or_by_who_asks(agent: Agent) -> None:
+    hosts = ["memory.test", "*.team.test"]
+    app = memory_app(agent.memory, graph=agent.graph, allowed_hosts=hosts)
+    for host, code in (
+        ("memory.test:8000", 200),
+        ("ana.team.test", 200),
+        ("evil.test", 400),
+        ("localhost", 400),
+    ):
+        async with client(app, host) as web:
+            assert (await web.get("/memory")).status_code == code
+    app = memory_app(agent.memory, graph=agent.graph, authorize=lambda *_: True)
+    async with client(app, "memory.test") as web:
+        assert (await web.get("/memory")).status_code == 200
+    app = memory_app(agent.memory, graph=agent.graph, allowed_hosts=[])
+    async with client(app) as web:
+        assert (await web.get("/memory")).status_code == 400
+    with pytest.raises(ConfigurationError, match="pass a list of hosts"):
+        memory_app(agent.memory, graph=agent.graph, allowed_hosts="memory.test")
 
 
 async def test_who_may_see_what_is_asked_for_each_request(agent: Agent) -> None:
