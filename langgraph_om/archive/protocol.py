@@ -64,7 +64,7 @@ class ArchivedMessage:
     message: BaseMessage
     is_visible: bool
     is_current: bool
-    """Whether it is on the thread's current branch."""
+    """Whether it is on the branch that was asked about, or else on the thread's current one."""
     at: datetime | None = None
     """When it was written or first seen, as `append` was told; `None` where nobody knew."""
 
@@ -140,28 +140,37 @@ class MessageArchive(Protocol):
         title: str | None = None,
         times: Mapping[str, datetime] | None = None,
         parent: str | None = None,
-    ) -> None:
+        branch: str | None = None,
+    ) -> str | None:
         """Add messages to a thread, and the thread if it is new.
 
         The current branch then ends with these messages, unless it holds all of them already, in
         this order and in this place: then it stays as it is. What stood in their place stays
-        reachable by key.
+        reachable by key, and by the name of its branch.
 
-        A known key is not added again; when its content differs, the newest replaces the former.
-        Appending a branch that was current before makes it current again.
+        A known key is not added again. When its content differs, the newest replaces the former on
+        this branch, and no other branch changes. Appending a branch that was current before makes
+        it current again.
 
         Args:
             thread_id: The thread. It belongs to the resource that it was first written with.
             resource_id: The resource; `None` for none, or to leave it as it is.
             messages: Per message its key, the message, and whether users may see it.
             after: The key of the message before the first one, `None` when they start the
-                conversation. One that is unknown stands for the end of the current branch.
+                conversation. One that is unknown stands for the end of the branch.
             now: The current time, noted if something is new.
             title: The thread's new title.
             times: By key, when a message was written or first seen, where that is known. The first
                 time that is given for a message stays.
             parent: The thread within which this one runs, as a subagent's does. It is then deleted
                 with that one, and not listed beside it.
+            branch: The name of the branch that goes on, as the last call for it returned it.
+                `None`, and one that is unknown: the current branch.
+
+        Returns:
+            The name of the branch that the messages are on: it ends with the last of them, or,
+            where `branch` held all of them, with what follows them there. Whoever reads with this
+            name reads this branch, whichever is current. Without messages it is `branch`.
 
         Raises:
             ConfigurationError: When the thread belongs to another resource, which the error does
@@ -196,16 +205,23 @@ class MessageArchive(Protocol):
         """
 
     def find(
-        self, key: str, *, thread_id: str | None = None, resource_id: str | None = None
+        self,
+        key: str,
+        *,
+        thread_id: str | None = None,
+        resource_id: str | None = None,
+        branch: str | None = None,
     ) -> ArchivedMessage | None:
         """Return the message of this key in a thread or resource, on whatever branch.
 
-        A key in several threads of a resource stands for that of the newest updated thread.
+        A key in several threads of a resource stands for that of the newest updated thread; one on
+        several branches for that of `branch`, else of the current one.
 
         Args:
             key: The message.
             thread_id: The thread to look in.
             resource_id: The resource to look in; with `thread_id`, whose the thread has to be.
+            branch: With `thread_id`, the name of a branch; see `append`.
 
         Raises:
             ConfigurationError: When neither is given.
@@ -221,8 +237,9 @@ class MessageArchive(Protocol):
         newest_first: bool = False,
         offset: int = 0,
         visible_only: bool = True,
+        branch: str | None = None,
     ) -> list[ArchivedMessage]:
-        """Return messages of the current branch, always in the order of the conversation.
+        """Return messages of a branch, always in the order of the conversation.
 
         Args:
             thread_id: The thread.
@@ -232,6 +249,8 @@ class MessageArchive(Protocol):
             newest_first: Whether `limit` and `offset` count from the end.
             offset: How many to leave out at that end.
             visible_only: Whether messages that users may not see are left out.
+            branch: The name of the branch; see `append`. `None`, and one that is unknown: the
+                current branch.
         """
 
     def last_position(self, thread_id: str) -> int | None:
@@ -240,8 +259,16 @@ class MessageArchive(Protocol):
     def contains(self, thread_id: str, keys: Sequence[str]) -> set[str]:
         """Return which of these messages are safely kept, on whatever branch."""
 
-    def branch(self, thread_id: str, keys: Sequence[str]) -> list[BaseMessage]:
-        """Return messages in the order of their keys; those that are not there are left out."""
+    def branch(
+        self, thread_id: str, keys: Sequence[str], *, branch: str | None = None
+    ) -> list[BaseMessage]:
+        """Return messages in the order of their keys; those that are not there are left out.
+
+        Args:
+            thread_id: The thread.
+            keys: The messages.
+            branch: The name of the branch whose words are wanted, as for `find`.
+        """
 
     # --- Observation groups ----------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ An archive that cannot search is read, newest first as far as `MAX_READ`, and ra
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -46,8 +46,9 @@ class SearchableArchive(Protocol):
         tool_name: str | None = None,
         limit: int = 8,
         offset: int = 0,
+        branches: Mapping[str, str] | None = None,
     ) -> list[ArchivedHit]:
-        """Return messages of current branches, and groups, that hold words of a query, best first.
+        """Return messages of branches, and groups, that hold words of a query, best first.
 
         The query is text: nothing in it is an operator, and nothing raises.
 
@@ -61,6 +62,8 @@ class SearchableArchive(Protocol):
             tool_name: Only calls of this tool and its results.
             limit: How many to return at most.
             offset: How many to leave out before.
+            branches: By thread id, the names of branches (see `MessageArchive.append`) that are
+                searched; of other threads the current ones are.
 
         Raises:
             ConfigurationError: When neither thread nor resource is given.
@@ -77,6 +80,7 @@ def search_archive(
     resource_id: str | None,
     limit: int,
     offset: int = 0,
+    branches: Mapping[str, str] | None = None,
 ) -> list[ArchivedHit]:
     """Search any archive by words; the best hits first.
 
@@ -88,6 +92,7 @@ def search_archive(
         resource_id: The resource to look in; with `thread_id`, whose the thread has to be.
         limit: How many to return at most.
         offset: How many to leave out before.
+        branches: By thread id, the names of branches that are searched instead of current ones.
 
     Raises:
         ConfigurationError: When neither thread nor resource is given.
@@ -102,6 +107,7 @@ def search_archive(
             "after": wanted.after,
             "role": wanted.role,
             "tool_name": wanted.tool_name,
+            "branches": branches,
         }
         return archive.search(
             query,
@@ -111,22 +117,22 @@ def search_archive(
             offset=offset,
             **options,
         )
-    return _search_by_reading(archive, query, wanted, thread_id, resource_id)[
-        offset : offset + limit
-    ]
+    threads = _list_threads(archive, thread_id, resource_id)
+    found = _search_by_reading(archive, query, wanted, threads, branches or {})
+    return found[offset : offset + limit]
 
 
 def _search_by_reading(
     archive: MessageArchive,
     query: str,
     wanted: Filter,
-    thread_id: str | None,
-    resource_id: str | None,
+    threads: Iterable[str],
+    branches: Mapping[str, str],
 ) -> list[ArchivedHit]:
     hits: list[ArchivedHit] = []
     room = MAX_READ
-    for thread in _list_threads(archive, thread_id, resource_id):
-        messages = [*islice(_read_back(archive, thread), room)][::-1]
+    for thread in threads:
+        messages = [*islice(_read_back(archive, thread, branches.get(thread)), room)][::-1]
         room -= len(messages)
         groups = cast("list[Group]", archive.groups(thread_id=thread, limit=MAX_GROUPS_READ))
         rows = [(each.key, each.message, each.at) for each in messages]
@@ -152,9 +158,13 @@ def _list_threads(
         page += 1
 
 
-def _read_back(archive: MessageArchive, thread_id: str) -> Iterator[ArchivedMessage]:
+def _read_back(
+    archive: MessageArchive, thread_id: str, branch: str | None
+) -> Iterator[ArchivedMessage]:
     """Yield the visible messages of a thread, the newest first."""
     stop: int | None = None
-    while rows := archive.messages(thread_id, stop=stop, limit=PAGE, newest_first=True):
+    while rows := archive.messages(
+        thread_id, stop=stop, limit=PAGE, newest_first=True, branch=branch
+    ):
         yield from reversed(rows)
         stop = rows[0].position

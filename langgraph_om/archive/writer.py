@@ -118,7 +118,8 @@ class ArchiveWriter:
         now: datetime,
         title: str | None = None,
         times: Mapping[str, datetime] | None = None,
-    ) -> None:
+        branch: str | None = None,
+    ) -> str | None:
         """Append messages to a thread; what of them is no JSON value is written as text.
 
         Args:
@@ -129,6 +130,10 @@ class ArchiveWriter:
             now: The current time.
             title: The thread's title.
             times: By key, when messages were written or first seen.
+            branch: The name of the branch that they belong to; `None` for the current one.
+
+        Returns:
+            The name of their branch, for the next call; see `MessageArchive.append`.
 
         Raises:
             ArchiveError: When the storage fails.
@@ -136,18 +141,19 @@ class ArchiveWriter:
         """
         self._note_uses()
         rows = _to_rows(entries)
-        options: dict[str, Any] = {"after": after, "now": now, "title": title}
+        options: dict[str, Any] = {"after": after, "now": now, "title": title, "branch": branch}
         if times:
             options["times"] = times
         parent = find_parent_thread(thread_id)
         if parent is not None:
             options["parent"] = parent
         try:
-            self.archive.append(thread_id, resource_id, rows, **options)
+            name = self.archive.append(thread_id, resource_id, rows, **options)
         except ConfigurationError:  # a message that is no JSON, or a thread of somebody else
             plain = [(key, _make_plain(message), seen) for key, message, seen in rows]
-            self.archive.append(thread_id, resource_id, plain, **options)
+            name = self.archive.append(thread_id, resource_id, plain, **options)
         self._is_away = False
+        return name
 
     def _note_uses(self) -> None:
         if self._has_noted_uses or not isinstance(self.archive, StoreNotingArchive):

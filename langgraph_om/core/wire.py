@@ -514,6 +514,9 @@ class MemoryRecord(TypedDict, total=False):
     """`None` in normal operation."""
     archived: str | None
     """The last message that the archive has; `None` without an archive."""
+    branch: str
+    """The archive's name for the conversation as this record knows it, which no other branch
+    changes; missing before something is archived."""
     evicted: str | None
     """The last message that was removed from the conversation because the archive has it."""
     evicted_tokens: int
@@ -913,6 +916,8 @@ class Archived(TypedDict):
 
     type: Literal["archived"]
     last: str
+    branch: NotRequired[str | None]
+    """The archive's name for the conversation up to there; former versions did not say."""
 
 
 class Evicted(TypedDict):

@@ -81,6 +81,9 @@ class ArchiveSource:
     find_groups: FindGroups | None = None
     stamps: Mapping[str, str] = field(default_factory=dict)
     """When messages of the current thread were first seen, as its record knows it."""
+    branch: str | None = None
+    """The archive's name for the current thread as who asks knows it; `None`: as it went on last.
+    """
 
     def thread(self, thread_id: str) -> RecallThread | None:
         """Return a thread; None for one that does not exist and for one of another user."""
@@ -114,6 +117,8 @@ class ArchiveSource:
             return None
         if thread_id is None and self._is_shared:
             found = self.archive.find(key, resource_id=self.who.resource_id)
+            if found is not None and found.thread_id == self.who.thread_id:
+                found = self._find_in(found.thread_id, key)
         else:
             found = self._find_in(self.who.thread_id if thread_id is None else thread_id, key)
         if found is None:
@@ -146,7 +151,12 @@ class ArchiveSource:
         elif start is None and stop is not None and newest_first:
             last, count = stop + NEIGHBOURS, count + NEIGHBOURS
         found = self.archive.messages(
-            thread_id, start=first, stop=last, limit=count, newest_first=newest_first
+            thread_id,
+            start=first,
+            stop=last,
+            limit=count,
+            newest_first=newest_first,
+            branch=self._find_branch(thread_id),
         )
         timed = self._to_recall_messages(found)
         before = [message for message in timed if start is not None and message.position < start]
@@ -181,6 +191,7 @@ class ArchiveSource:
             # A thread may be read that was stored before its resource was known.
             resource_id=self.who.resource_id if thread_id is None else None,
             limit=asked.most + len(asked.hidden),
+            branches={} if self.branch is None else {self.who.thread_id: self.branch},
         )
         threads = {key: self.thread(key) for key in {hit.thread_id for hit in found}}
         hits = [
@@ -198,16 +209,22 @@ class ArchiveSource:
 
     def _find_in(self, thread_id: str, key: str) -> ArchivedMessage | None:
         """Return a message of a thread that may be read, on any branch."""
-        resource = self.who.resource_id
+        resource, branch = self.who.resource_id, self._find_branch(thread_id)
         if not self._is_in_reach(thread_id):
             return None
         if resource is not None and thread_id not in self._looked_up:
             # One query is enough where the thread is the user's, as it nearly always is.
-            found = self.archive.find(key, thread_id=thread_id, resource_id=resource)
+            found = self.archive.find(key, thread_id=thread_id, resource_id=resource, branch=branch)
             own = None if found is not None else self._find_thread(thread_id)
             if own is None or own.resource_id == resource:
                 return found
-        return self.archive.find(key, thread_id=thread_id) if self._may_read(thread_id) else None
+        if not self._may_read(thread_id):
+            return None
+        return self.archive.find(key, thread_id=thread_id, branch=branch)
+
+    def _find_branch(self, thread_id: str) -> str | None:
+        """Return the branch of a thread that is read."""
+        return self.branch if thread_id == self.who.thread_id else None
 
     def _may_read(self, thread_id: str) -> bool:
         """Return whether the messages of a thread may be read; one that does not exist has none."""

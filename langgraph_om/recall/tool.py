@@ -274,6 +274,7 @@ class Recalling:
                 self.settings.times_of,
                 find_groups,
                 record["stamps"],
+                record.get("branch") if record["thread_id"] == who.thread_id else None,
             )
         keyed = keyed_messages(messages)
         times = self.settings.times_of(keyed, record["stamps"])

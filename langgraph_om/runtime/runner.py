@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
@@ -456,7 +456,9 @@ class StepRunner:
             if who.thread_id and self.archive is not None and not self.is_read_only(config):
                 conversation = self.conversation(values)
                 flow = complete_thread(self.settings, who, record, conversation, self.clock())
-                drive(flow, self.context(config))
+                branch = drive(flow, self.context(config)).result
+                if branch is not None:
+                    record = cast("MemoryRecord", {**record, "branch": branch})
         except ArchiveError as error:
             return self.recalling.unreadable(who, error)
         return self.recalling.answer(arguments, who, record, self.conversation(values), store)

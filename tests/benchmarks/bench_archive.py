@@ -124,14 +124,18 @@ def message_lines(size: Size) -> Iterator[dict[str, Any]]:
             yield {
                 "thread_id": thread_name(number),
                 "key": key,
-                "parent": keys[at - 1] if at else None,
+                "node": digest(key),
+                "parent": digest(keys[at - 1]) if at else None,
                 "position": at,
                 "is_current": True,
                 "is_visible": True,
-                "version": 1,
-                "digest": hashlib.blake2b(key.encode(), digest_size=16).hexdigest(),
+                "digest": digest(key),
                 "body": body.replace(name, key),
             }
+
+
+def digest(text_: str) -> str:
+    return hashlib.blake2b(text_.encode(), digest_size=16).hexdigest()
 
 
 def message_keys(number: int, size: Size) -> list[str]:

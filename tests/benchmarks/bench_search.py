@@ -72,6 +72,10 @@ def thread_lines(messages: int) -> Iterator[dict[str, Any]]:
         yield {"id": f"t{n:06}", "resource_id": whose, "title": f"Talk {n}", **dates}
 
 
+def digest(key: str) -> str:
+    return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
+
+
 def message_lines(messages: int) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Rows of messages and of their texts, as `append` writes them."""
     body = '{"type":"human","data":{"content":"%s","type":"human","id":"%s"}}'
@@ -84,16 +88,22 @@ def message_lines(messages: int) -> Iterator[tuple[dict[str, Any], dict[str, Any
             "key": key,
             "position": at,
             "is_current": True,
-            "parent": f"m{number - 1:07}" if at else None,
+            "node": digest(key),
+            "parent": digest(f"m{number - 1:07}") if at else None,
             "is_visible": True,
-            "version": 1,
             "written": START,
-            "digest": hashlib.blake2b(key.encode(), digest_size=16).hexdigest(),
+            "digest": digest(key),
             "body": body % (said, key),
         }
         marks = (mark_thread(name), mark_resource(owner(thread, users)), mark_role("user"))
         words = " ".join((*marks, *map(vocabulary.split.__getitem__, said.split())))
-        place = {"thread_id": name, "kind": "message", "key": key, "piece": 0}
+        place = {
+            "thread_id": name,
+            "kind": "message",
+            "key": key,
+            "digest": digest(key),
+            "piece": 0,
+        }
         yield message, {**place, "at": START, "words": words}
 
 

@@ -2,17 +2,21 @@
 
 Rules of this file:
 
-1. The positions on the current branch are 0, 1, 2, ... with one message each.
-2. A message that leaves the current branch keeps its row, and the key of the message before it.
+1. A row is a message in its place: what it says, behind all that was said before it. Its node is a
+   digest of both, so that it never changes, and names the branch that ends with it. The same
+   message on two branches that differ before it, or in its words, is two rows.
+2. The positions on the current branch are 0, 1, 2, ... with one message each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from functools import cached_property, lru_cache
+from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import BaseMessage
 from sqlalchemy import Connection, bindparam, insert, literal, select, update
@@ -23,45 +27,48 @@ from langgraph_om.archive.sql.threads import Row, split_into_chunks
 
 # --- Statements ----------------------------------------------------------------------------------
 
-Columns: TypeAlias = Literal["key", "content", "place", "tree"]
-"""What is read of messages: their keys, what they say, or where they stand."""
-
 _OF_THREAD: Final = message_rows.c.thread_id == bindparam("of_thread")
 _ON_BRANCH: Final = (_OF_THREAD, message_rows.c.is_current)
-_OF_KEY: Final = (_OF_THREAD, message_rows.c.key == bindparam("of_key"))
+_OF_NODE: Final = (_OF_THREAD, message_rows.c.node == bindparam("of_node"))
 _POSITION: Final = message_rows.c.position
 
-_PLACE: Final = (message_rows.c.key, message_rows.c.parent, _POSITION, message_rows.c.is_current)
+_PLACE_COLUMNS: Final = ("node", "key", "parent", "position", "is_current", "is_visible", "digest")
+_PLACE: Final = tuple(message_rows.c[name] for name in _PLACE_COLUMNS)
 _FROM_END: Final = select(*_PLACE).where(*_ON_BRANCH).order_by(_POSITION.desc()).limit(1)
 _LAST: Final = Query(_FROM_END)
 _NEWEST: Final = _FROM_END.with_only_columns(_POSITION).correlate(None).scalar_subquery()
 """The position of the last message of the current branch."""
-
-_COLUMNS: Final[Mapping[Columns, tuple[Any, ...]]] = {
-    "key": (message_rows.c.key,),
-    "content": (message_rows.c.key, message_rows.c.body),
-    "place": _PLACE,
-    "tree": (
-        *_PLACE,
-        message_rows.c.is_visible,
-        message_rows.c.digest,
-        message_rows.c.written,
-        _NEWEST.label("newest"),
-    ),
-}
+_TREE: Final = (*_PLACE, message_rows.c.written, _NEWEST.label("newest"))
 
 
 @lru_cache(maxsize=64)
-def _select_some(columns: Columns, size: int) -> Query:
-    """Select the messages of a thread that have one of so many keys."""
+def _select_some(columns: tuple[Any, ...], size: int) -> Query:
+    """Select these columns of the messages of a thread that have one of so many keys."""
     names = (bindparam(f"key_{at}", type_=message_rows.c.key.type) for at in range(size))
-    return Query(select(*_COLUMNS[columns]).where(_OF_THREAD, message_rows.c.key.in_([*names])))
+    return Query(select(*columns).where(_OF_THREAD, message_rows.c.key.in_([*names])))
 
 
-_OFF_BRANCH: Final = Query(select(*_PLACE).where(_OF_THREAD, ~message_rows.c.is_current))
-_BEFORE: Final = Query(
-    select(message_rows.c.key)
-    .where(*_ON_BRANCH, message_rows.c.position < bindparam("base"))
+def _build_back() -> Query:
+    """Select a node, and what is before it as far back as the current branch, with one of that."""
+    first = select(*_PLACE).where(*_OF_NODE).cte("back", recursive=True)
+    rows = message_rows.alias("before")
+    before = (
+        select(*(rows.c[name] for name in _PLACE_COLUMNS))
+        .join(first, rows.c.node == first.c.parent)
+        .where(rows.c.thread_id == bindparam("of_thread"), ~first.c.is_current)
+    )
+    back = first.union(before)
+    return Query(select(*(back.c[name] for name in _PLACE_COLUMNS)))
+
+
+_BACK: Final = _build_back()
+_STRETCH: Final = Query(
+    select(*_PLACE)
+    .where(
+        *_ON_BRANCH,
+        message_rows.c.position >= bindparam("base"),
+        message_rows.c.position <= bindparam("last"),
+    )
     .order_by(_POSITION)
 )
 _TAKE_OFF: Final = Change(
@@ -70,22 +77,124 @@ _TAKE_OFF: Final = Change(
     .values(is_current=False)
 )
 _INSERT: Final = Change(insert(message_rows))
-_MOVE: Final = Change(
-    update(message_rows)
-    .where(*_OF_KEY)
-    .values({name: bindparam(name) for name in ("position", "parent", "is_current")})
-)
-_DATE: Final = Change(update(message_rows).where(*_OF_KEY).values(written=bindparam("at")))
-_REPLACE: Final = Change(
-    update(message_rows)
-    .where(*_OF_KEY)
-    .values(
-        body=bindparam("to_body"),
-        digest=bindparam("to_digest"),
-        is_visible=bindparam("to_visible"),
-        version=message_rows.c.version + literal(1),
+_SAME: Final = ("thread_id", "key", "is_visible", "digest", "body", "written")
+_COPY: Final = Change(
+    insert(message_rows).from_select(
+        ["node", "parent", "position", "is_current", *_SAME],
+        select(
+            bindparam("to_node", type_=message_rows.c.node.type),
+            bindparam("to_parent", type_=message_rows.c.parent.type),
+            bindparam("to_position", type_=message_rows.c.position.type),
+            literal(value=True, type_=message_rows.c.is_current.type),
+            *(message_rows.c[name] for name in _SAME),
+        ).where(*_OF_NODE),
     )
 )
+_MOVE: Final = Change(
+    update(message_rows).where(*_OF_NODE).values(position=bindparam("to_position"), is_current=True)
+)
+_DATE: Final = Change(
+    update(message_rows)
+    .where(
+        _OF_THREAD,
+        message_rows.c.key == bindparam("of_key"),
+        message_rows.c.written.is_(None),
+    )
+    .values(written=bindparam("at"))
+)
+
+# --- Branches ------------------------------------------------------------------------------------
+
+_EVERYWHERE: Final = 2**31 - 1
+"""A position behind all others."""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A path through the tree: a part of the current branch, and what follows it elsewhere."""
+
+    last: int = _EVERYWHERE
+    """The position up to which it is the current branch; -1 when no message of it is there."""
+    off: Sequence[Row] = ()
+    """The places behind that, in order."""
+
+    def find(self, row: Row) -> int | None:
+        """Return the position of a place on it; `None` when that is on another branch."""
+        if row.is_current:
+            return row.position if row.position <= self.last else None
+        return self._positions.get(row.node)
+
+    def choose(self, rows: Iterable[Row]) -> Row | None:
+        """Return that of the places of one message which is on it, or else one that is not."""
+
+        def rank(row: Row) -> tuple[bool, bool, int, str]:
+            return self.find(row) is not None, row.is_current, row.position, row.node
+
+        return max(rows, key=rank, default=None)
+
+    def list_off(self, start: int, stop: int | None) -> list[Row]:
+        """Return the places that are not on the current branch, from `start` to before `stop`."""
+        first = self.last + 1
+        return [*self.off[max(0, start - first) : None if stop is None else max(0, stop - first)]]
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {row.node: at for at, row in enumerate(self.off, start=self.last + 1)}
+
+
+CURRENT: Final = Branch()
+"""The branch that is current."""
+
+
+def find_branch(connection: Connection, thread_id: str, name: str | None) -> Branch:
+    """Return a branch by its name; the current one where there is none of this name."""
+    if name is None:
+        return CURRENT
+    rows = _BACK.fetch(connection, {"of_thread": thread_id, "of_node": name})
+    known = {row.node: row for row in rows}
+    off: list[Row] = []
+    node: str | None = name
+    while node in known:
+        row = known.pop(node)
+        if row.is_current:
+            return Branch(row.position, off[::-1])
+        off.append(row)
+        node = row.parent
+    return Branch(-1, off[::-1]) if off else CURRENT
+
+
+def select_keys(
+    connection: Connection,
+    thread_id: str,
+    keys: Iterable[str],
+    columns: tuple[Any, ...] = (message_rows.c.key,),
+) -> list[Row]:
+    """Return these columns of the messages of a thread that have one of the keys."""
+    rows: list[Row] = []
+    for some in split_into_chunks(list(dict.fromkeys(keys))):
+        # The last key again and again, so that there are few statements of different sizes.
+        size = 1 << (len(some) - 1).bit_length()
+        padded = some + some[-1:] * (size - len(some))
+        named = {f"key_{at}": key for at, key in enumerate(padded)}
+        query = _select_some(columns, size)
+        rows += query.fetch(connection, {"of_thread": thread_id, **named})
+    return rows
+
+
+def select_places(
+    connection: Connection, thread_id: str, keys: Iterable[str]
+) -> dict[str, list[Row]]:
+    """Return by key where messages of a thread stand, on whatever branch."""
+    places: dict[str, list[Row]] = defaultdict(list)
+    for row in select_keys(connection, thread_id, keys, _TREE):
+        places[row.key].append(row)
+    return places
+
+
+def select_last(connection: Connection, thread_id: str) -> Row | None:
+    """Return the place of the last message of the current branch."""
+    return next(iter(_LAST.fetch(connection, {"of_thread": thread_id})), None)
+
 
 # --- Placing messages ----------------------------------------------------------------------------
 
@@ -101,193 +210,247 @@ class StoredMessage:
     written: datetime | None
 
 
-def select_by_keys(
-    connection: Connection, thread_id: str, keys: Iterable[str], columns: Columns
-) -> list[Row]:
-    """Return these columns of the messages of a thread that have one of the keys."""
-    rows: list[Row] = []
-    for some in split_into_chunks(list(dict.fromkeys(keys))):
-        # The last key again and again, so that there are few statements of different sizes.
-        size = 1 << (len(some) - 1).bit_length()
-        padded = some + some[-1:] * (size - len(some))
-        named = {f"key_{at}": key for at, key in enumerate(padded)}
-        rows += _select_some(columns, size).fetch(connection, {"of_thread": thread_id, **named})
-    return rows
-
-
-def select_last(connection: Connection, thread_id: str) -> Row | None:
-    """Return the place of the last message of the current branch."""
-    return next(iter(_LAST.fetch(connection, {"of_thread": thread_id})), None)
-
-
 class Changes(NamedTuple):
     """What storing messages changed."""
 
     new: set[str]
-    edited: list[str]
-    """The keys of those with new content."""
+    """The keys of those that are new, or have new content."""
     dated: dict[str, datetime]
     """The times of those that had none."""
+    branch: str | None
+    """The name of the branch that they are on."""
+
+
+class _Step(NamedTuple):
+    """A message that comes next on a branch."""
+
+    key: str
+    digest: str
+    is_visible: bool
+    former: str | None = None
+    """The node that has its content already; `None` where the content is given."""
 
 
 def store_messages(
-    connection: Connection, thread_id: str, entries: Mapping[str, StoredMessage], after: str | None
-) -> Changes:
-    """Put messages in their places, and return what is new of them."""
-    wanted = [*entries] if after is None else [after, *entries]
-    known = {row.key: row for row in select_by_keys(connection, thread_id, wanted, "tree")}
-    changed = [
-        key
-        for key, entry in entries.items()
-        if key in known
-        and (known[key].digest, known[key].is_visible) != (entry.digest, entry.is_visible)
-    ]
-    _replace_contents(connection, thread_id, {key: entries[key] for key in changed})
-    dated = {
-        key: entry.written
-        for key, entry in entries.items()
-        if entry.written is not None and key in known and known[key].written is None
-    }
-    _add_times(connection, thread_id, dated)
-    new = {key for key in entries if key not in known}
-    path, base, parent = _find_path(connection, thread_id, [*entries], after, known)
-    if path:
-        if all(row.newest is None or row.newest >= base for row in known.values()):
-            _take_off_branch(connection, thread_id, base)
-        places = {
-            key: {"position": base + i, "parent": path[i - 1] if i else parent}
-            for i, key in enumerate(path)
-        }
-        new_places = {key: place for key, place in places.items() if key in new}
-        _insert_messages(connection, thread_id, new_places, entries)
-        known_places = {key: place for key, place in places.items() if key not in new}
-        _move_messages(connection, thread_id, known_places)
-    return Changes(new, changed, dated)
-
-
-def _find_path(
     connection: Connection,
     thread_id: str,
-    keys: list[str],
+    entries: Mapping[str, StoredMessage],
     after: str | None,
-    known: Mapping[str, Row],
-) -> tuple[list[str], int, str | None]:
-    """Return what has to be put on the current branch, its first position, and its parent."""
-    if after is not None and after not in known:
-        after = _find_stand_in(connection, thread_id, keys[0], known)
-    lineage, base, parent = _trace_lineage(connection, thread_id, after, known)
-    given = set(keys)
-    path = [key for key in lineage if key not in given] + keys
-    while path and _is_at(known.get(path[0]), base):
-        parent, base = path.pop(0), base + 1
-    moved = {key for key in path if key in known and known[key].is_current}
-    if any(known[key].position < base for key in moved):
-        before = _select_branch_before(connection, thread_id, base)
-        return [key for key in before if key not in moved] + path, 0, None
-    return path, base, parent
+    name: str | None,
+) -> Changes:
+    """Put messages in their places, and return what is new of them.
+
+    Args:
+        connection: In a transaction that has locked the thread.
+        thread_id: The thread.
+        entries: The messages by key, in order; at least one.
+        after: The key of the message before the first one.
+        name: The branch on which that stands; `None` for the current one.
+    """
+    wanted = [*entries] if after is None else [after, *entries]
+    tree = _Tree(connection, thread_id, select_places(connection, thread_id, wanted))
+    new = {
+        key
+        for key, entry in entries.items()
+        if all(_says(row) != _says(entry) for row in tree.known[key])
+    }
+    dated, times = tree.add_times(entries)
+    named = tree.find_branch(name)
+    branch, at = tree.find_start(named, next(iter(entries)), after)
+    base, steps, is_whole = tree.find_steps(branch, at, entries)
+    nodes = tree.put(branch, base, steps, entries, times)
+    if name is None or not is_whole:
+        last = [*entries][-1]
+        end = nodes.get(last) or next(
+            row.node for row in tree.known[last] if branch.find(row) == at + len(entries)
+        )
+    else:
+        end = [*nodes.values()][-1] if nodes else name
+    return Changes(new, dated, end)
+
+
+def _says(content: Row | StoredMessage) -> tuple[str, bool]:
+    return content.digest, bool(content.is_visible)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tree:
+    """What is known of the messages of a thread while some are put in their places."""
+
+    connection: Connection
+    thread_id: str
+    known: dict[str, list[Row]]
+    """By key, where messages stand."""
+
+    def add_times(
+        self, entries: Mapping[str, StoredMessage]
+    ) -> tuple[dict[str, datetime], dict[str, datetime | None]]:
+        """Give messages the times that they lack; return these, and the time of each."""
+        dated: dict[str, datetime] = {}
+        times: dict[str, datetime | None] = {}
+        for key, entry in entries.items():
+            rows = self.known[key]
+            former = next((row.written for row in rows if row.written is not None), None)
+            times[key] = entry.written if former is None else former
+            if rows and former is None and entry.written is not None:
+                dated[key] = entry.written
+        rows = [{"of_thread": self.thread_id, "of_key": key, "at": at} for key, at in dated.items()]
+        _DATE.run(self.connection, rows)
+        return dated, times
+
+    def find_branch(self, name: str | None) -> Branch:
+        """Return a branch by its name, which nearly always ends with a message that is known."""
+        for row in (row for rows in self.known.values() for row in rows):
+            if row.node == name and row.is_current:
+                return Branch(row.position)
+        return find_branch(self.connection, self.thread_id, name)
+
+    def find_start(self, branch: Branch, first: str, after: str | None) -> tuple[Branch, int]:
+        """Return the branch of `after`, and its position there; -1 where that is the start.
+
+        An unknown one stands for what `first` follows already, or else for the end.
+        """
+        if after is None:
+            return branch, -1
+        row = branch.choose(self.known[after])
+        follower = branch.choose(self.known[first]) if row is None else None
+        one = row or follower
+        if one is None:
+            if branch is not CURRENT:
+                return branch, branch.last + len(branch.off)
+            last = select_last(self.connection, self.thread_id)
+            return branch, -1 if last is None else last.position
+        at = branch.find(one)
+        if at is None:
+            branch = find_branch(self.connection, self.thread_id, one.node)
+            at = branch.last + len(branch.off)
+        return branch, at if follower is None else at - 1
+
+    def find_steps(
+        self, branch: Branch, at: int, entries: Mapping[str, StoredMessage]
+    ) -> tuple[int, list[_Step], bool]:
+        """Return what has to follow on a branch, and from which position on.
+
+        Returns:
+            The position, the messages, and whether the branch has them all behind `at`: then what
+            follows them there still does.
+        """
+        steps = [_Step(key, *_says(entry)) for key, entry in entries.items()]
+        held = [
+            next((row for row in self.known[key] if branch.find(row) == place), None)
+            for place, key in enumerate(entries, start=at + 1)
+        ]
+        there = [row for row in held if row is not None]
+        if len(there) == len(steps):
+            pairs = enumerate(zip(there, steps, strict=True))
+            changed = next((n for n, (row, step) in pairs if _says(row) != step[1:3]), None)
+            if changed is None:
+                return branch.last + len(branch.off) + 1, [], True
+            behind = self._read(branch, at + 1 + len(steps), _EVERYWHERE)
+            return at + 1 + changed, [*steps[changed:], *self._copy(behind)], True
+        rows = (row for key in entries for row in self.known[key])
+        moved = [place for row in rows if (place := branch.find(row)) is not None and place <= at]
+        base = min(moved, default=at + 1)
+        between = self._read(branch, base, at) if moved else []
+        kept = [row for row in between if row.key not in entries]
+        return base, [*self._copy(kept), *steps], False
+
+    def put(
+        self,
+        branch: Branch,
+        base: int,
+        steps: Sequence[_Step],
+        entries: Mapping[str, StoredMessage],
+        times: Mapping[str, datetime | None],
+    ) -> dict[str, str]:
+        """Make a branch the current one, up to a position, and put messages there.
+
+        Returns:
+            By key, the nodes of the messages.
+        """
+        before = branch.off[: max(0, base - branch.last - 1)]
+        start = base - len(before)
+        parent = before[-1].node if before else self._find_node(branch, base - 1, steps)
+        path: list[tuple[str, str | None, _Step | None]] = [
+            (row.node, None, None) for row in before
+        ]
+        for step in steps:
+            node = _name_node(parent, step)
+            path.append((node, parent, step))
+            parent = node
+        rows = {row.node: row for rows in self.known.values() for row in rows}
+        places = [*enumerate(path, start=start)]
+        while places and _is_at(rows.get(places[0][1][0]), places[0][0]):
+            places.pop(0)
+        if places:
+            self._make_current(places, rows, entries, times)
+        return {step.key: node for node, _, step in path if step is not None}
+
+    def _make_current(
+        self,
+        places: Sequence[tuple[int, tuple[str, str | None, _Step | None]]],
+        rows: Mapping[str, Row],
+        entries: Mapping[str, StoredMessage],
+        times: Mapping[str, datetime | None],
+    ) -> None:
+        """Let the current branch end with these."""
+        of_thread, first = {"of_thread": self.thread_id}, places[0][0]
+        if all(row.newest is None or row.newest >= first for row in rows.values()):
+            _TAKE_OFF.run(self.connection, [{**of_thread, "base": first}])
+        inserted: list[dict[str, Any]] = []
+        copied: list[dict[str, Any]] = []
+        moved: list[dict[str, Any]] = []
+        for position, (node, parent, step) in places:
+            if step is None or node in rows:
+                moved.append({**of_thread, "of_node": node, "to_position": position})
+            elif step.former is not None:
+                place = {"to_node": node, "to_parent": parent, "to_position": position}
+                copied.append({**of_thread, "of_node": step.former, **place})
+            else:
+                entry = entries[step.key]
+                inserted.append(
+                    {
+                        "thread_id": self.thread_id,
+                        "node": node,
+                        "key": step.key,
+                        "parent": parent,
+                        "position": position,
+                        "is_current": True,
+                        "is_visible": entry.is_visible,
+                        "digest": entry.digest,
+                        "body": entry.body,
+                        "written": times[step.key],
+                    }
+                )
+        _INSERT.run(self.connection, inserted)
+        _COPY.run(self.connection, copied)
+        _MOVE.run(self.connection, moved)
+
+    def _find_node(self, branch: Branch, position: int, steps: Sequence[_Step]) -> str | None:
+        """Return the node at a position of the current branch; `None` before its first one."""
+        if position < 0 or not steps:
+            return None
+        rows = (row for rows in self.known.values() for row in rows)
+        known: str | None = next((row.node for row in rows if branch.find(row) == position), None)
+        return known or self._read(branch, position, position)[0].node
+
+    def _read(self, branch: Branch, first: int, last: int) -> list[Row]:
+        """Read the places of a branch from one position to another."""
+        values = {"of_thread": self.thread_id, "base": first, "last": min(last, branch.last)}
+        current = _STRETCH.fetch(self.connection, values) if first <= branch.last else []
+        return [*current, *branch.list_off(first, last + 1)]
+
+    def _copy(self, rows: Sequence[Row]) -> list[_Step]:
+        """Return what was said elsewhere, to stand behind other messages now."""
+        self.known.update(select_places(self.connection, self.thread_id, [row.key for row in rows]))
+        return [_Step(row.key, *_says(row), row.node) for row in rows]
 
 
 def _is_at(row: Row | None, position: int) -> bool:
     return row is not None and row.is_current and row.position == position
 
 
-def _find_stand_in(
-    connection: Connection, thread_id: str, first: str, known: Mapping[str, Row]
-) -> str | None:
-    """Return what an unknown `after` stands for: what `first` follows already, or the end."""
-    if first in known:
-        parent: str | None = known[first].parent
-        return parent
-    last = select_last(connection, thread_id)
-    return None if last is None else last.key
-
-
-def _trace_lineage(
-    connection: Connection, thread_id: str, after: str | None, known: Mapping[str, Row]
-) -> tuple[list[str], int, str | None]:
-    """Return the ancestors up to `after` that are not current, and where they branch off.
-
-    That is the position behind the newest ancestor that is current, and its key.
-    """
-    if after is None:
-        return [], 0, None
-    row = known.get(after)
-    if row is None:
-        (row,) = select_by_keys(connection, thread_id, [after], "place")
-    lineage: list[str] = []
-    if not row.is_current:
-        rows = _OFF_BRANCH.fetch(connection, {"of_thread": thread_id})
-        parents = {each.key: each.parent for each in rows}
-        key: str | None = after
-        while key is not None and key in parents:
-            lineage.append(key)
-            key = parents.pop(key)
-        if key is None:
-            return lineage[::-1], 0, None
-        (row,) = select_by_keys(connection, thread_id, [key], "place")
-    return lineage[::-1], row.position + 1, row.key
-
-
-def _select_branch_before(connection: Connection, thread_id: str, position: int) -> list[str]:
-    rows = _BEFORE.fetch(connection, {"of_thread": thread_id, "base": position})
-    return [row.key for row in rows]
-
-
-def _take_off_branch(connection: Connection, thread_id: str, base: int) -> None:
-    """Take what stands at or behind a position off the current branch."""
-    _TAKE_OFF.run(connection, [{"of_thread": thread_id, "base": base}])
-
-
-def _insert_messages(
-    connection: Connection,
-    thread_id: str,
-    places: Mapping[str, Mapping[str, Any]],
-    entries: Mapping[str, StoredMessage],
-) -> None:
-    rows = [
-        {
-            "thread_id": thread_id,
-            "key": key,
-            **place,
-            "is_current": True,
-            "is_visible": entries[key].is_visible,
-            "version": 1,
-            "digest": entries[key].digest,
-            "body": entries[key].body,
-            "written": entries[key].written,
-        }
-        for key, place in places.items()
-    ]
-    _INSERT.run(connection, rows)
-
-
-def _move_messages(
-    connection: Connection, thread_id: str, places: Mapping[str, Mapping[str, Any]]
-) -> None:
-    """Put known messages on the current branch."""
-    whose = {"of_thread": thread_id, "is_current": True}
-    rows = [{**whose, "of_key": key, **place} for key, place in places.items()]
-    _MOVE.run(connection, rows)
-
-
-def _add_times(connection: Connection, thread_id: str, times: Mapping[str, datetime]) -> None:
-    """Give known messages the times that they lack."""
-    rows = [{"of_thread": thread_id, "of_key": key, "at": at} for key, at in times.items()]
-    _DATE.run(connection, rows)
-
-
-def _replace_contents(
-    connection: Connection, thread_id: str, changed: Mapping[str, StoredMessage]
-) -> None:
-    """Give known messages new contents."""
-    rows = [
-        {
-            "of_thread": thread_id,
-            "of_key": key,
-            "to_body": entry.body,
-            "to_digest": entry.digest,
-            "to_visible": entry.is_visible,
-        }
-        for key, entry in changed.items()
-    ]
-    _REPLACE.run(connection, rows)
+def _name_node(parent: str | None, step: _Step) -> str:
+    """Name a message in its place, by what is before it and what it says."""
+    text = repr((parent, step.key, step.digest, step.is_visible))
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

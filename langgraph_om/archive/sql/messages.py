@@ -11,15 +11,19 @@ from sqlalchemy import Connection, select
 
 from langgraph_om.archive.protocol import ArchivedMessage
 from langgraph_om.archive.sql.branches import (
+    CURRENT,
+    Branch,
     StoredMessage,
-    select_by_keys,
+    find_branch,
+    select_keys,
     select_last,
+    select_places,
     store_messages,
 )
 from langgraph_om.archive.sql.database import Database
 from langgraph_om.archive.sql.schema import message_rows, thread_rows
 from langgraph_om.archive.sql.search.rows import date_texts, index_messages
-from langgraph_om.archive.sql.threads import Row, lock_thread, name_thread, touch
+from langgraph_om.archive.sql.threads import Row, lock_thread, name_thread, split_into_chunks, touch
 from langgraph_om.archive.sql.values import (
     check_count,
     check_name,
@@ -30,6 +34,7 @@ from langgraph_om.archive.sql.values import (
 from langgraph_om.errors import ConfigurationError
 
 _SHOWN = (
+    message_rows.c.node,
     message_rows.c.key,
     message_rows.c.thread_id,
     message_rows.c.position,
@@ -56,8 +61,9 @@ class SQLMessages:
         title: str | None = None,
         times: Mapping[str, datetime] | None = None,
         parent: str | None = None,
-    ) -> None:
-        """Add messages to a thread, and the thread if it is new."""
+        branch: str | None = None,
+    ) -> str | None:
+        """Add messages to a thread, and the thread if it is new; return their branch's name."""
         check_time("now", now)
         entries = _encode_entries(messages, times or {})
         if after in entries:
@@ -68,34 +74,53 @@ class SQLMessages:
             is_new = False
             if entries:
                 owner = thread.resource_id if resource_id is None else resource_id
-                is_new = _store(connection, thread_id, owner, entries, after)
+                changes = store_messages(connection, thread_id, entries, after, branch)
+                new = {key: entry for key, entry in entries.items() if key in changes.new}
+                index_messages(connection, thread_id, owner, new)
+                date_texts(connection, thread_id, changes.dated)
+                is_new, branch = bool(new), changes.branch
             if title is not None and title != thread.title:
                 name_thread(connection, thread, now, title)
             elif is_new:
                 touch(connection, thread, now)
+        return branch
 
     def find(
-        self, key: str, *, thread_id: str | None = None, resource_id: str | None = None
+        self,
+        key: str,
+        *,
+        thread_id: str | None = None,
+        resource_id: str | None = None,
+        branch: str | None = None,
     ) -> ArchivedMessage | None:
         """Return the message of this key in a thread or resource, on whatever branch."""
         if thread_id is None and resource_id is None:
             msg = "`thread_id` and `resource_id` are None; pass at least one of them"
             raise ConfigurationError(msg)
+        place = message_rows.c
         query = (
             select(*_SHOWN)
-            .join(thread_rows, thread_rows.c.id == message_rows.c.thread_id)
-            .where(message_rows.c.key == key)
+            .join(thread_rows, thread_rows.c.id == place.thread_id)
+            .where(place.key == key)
             .order_by(thread_rows.c.updated.desc(), thread_rows.c.id)
+            .order_by(place.is_current.desc(), place.position.desc(), place.node.desc())
             .limit(1)
         )
         if thread_id is not None:
-            query = query.where(message_rows.c.thread_id == thread_id)
+            query = query.where(place.thread_id == thread_id)
         if resource_id is not None:
             # As an expression, so that the rows of the key are tried, not all threads there are.
             query = query.where(thread_rows.c.resource_id.concat("") == resource_id)
         with self._database.read("find a message") as connection:
-            row = connection.execute(query).one_or_none()
-        return None if row is None else _read_message(row)
+            if thread_id is None or branch is None:
+                row = connection.execute(query).one_or_none()
+                return None if row is None else _read_message(row)
+            path = find_branch(connection, thread_id, branch)
+            found = path.choose(select_places(connection, thread_id, [key])[key])
+            if found is None:
+                return None
+            row = connection.execute(query.where(place.node == found.node)).one_or_none()
+        return None if row is None else _read_message(row, path)
 
     def messages(
         self,
@@ -107,8 +132,9 @@ class SQLMessages:
         newest_first: bool = False,
         offset: int = 0,
         visible_only: bool = True,
+        branch: str | None = None,
     ) -> list[ArchivedMessage]:
-        """Return messages of the current branch, always in the order of the conversation."""
+        """Return messages of a branch, always in the order of the conversation."""
         check_count("limit", limit)
         check_count("offset", offset)
         position = message_rows.c.position
@@ -116,18 +142,27 @@ class SQLMessages:
             select(*_SHOWN)
             .where(message_rows.c.thread_id == thread_id, message_rows.c.is_current)
             .order_by(position.desc() if newest_first else position)
-            .limit(limit)
-            .offset(offset)
         )
         if visible_only:
             query = query.where(message_rows.c.is_visible)
         if start is not None:
             query = query.where(position >= start)
-        if stop is not None:
-            query = query.where(position < stop)
         with self._database.read("read messages") as connection:
-            rows = list(connection.execute(query))
-        return [_read_message(row) for row in (reversed(rows) if newest_first else rows)]
+            path = find_branch(connection, thread_id, branch)
+            off = [
+                row for row in path.list_off(start or 0, stop) if row.is_visible or not visible_only
+            ]
+            if path is not CURRENT:
+                stop = path.last + 1 if stop is None else min(stop, path.last + 1)
+            if stop is not None:
+                query = query.where(position < stop)
+            if not off:
+                rows = list(connection.execute(query.limit(limit).offset(offset)))
+            else:
+                rows = list(connection.execute(query.limit(offset + limit)))
+                rows = [*off[::-1], *rows] if newest_first else [*rows, *off]
+                rows = _read_contents(connection, thread_id, rows[offset : offset + limit])
+        return [_read_message(row, path) for row in (reversed(rows) if newest_first else rows)]
 
     def last_position(self, thread_id: str) -> int | None:
         """Return the position of the last message of the current branch."""
@@ -138,31 +173,27 @@ class SQLMessages:
     def contains(self, thread_id: str, keys: Sequence[str]) -> set[str]:
         """Return which of these messages are safely kept, on whatever branch."""
         with self._database.read("look for messages") as connection:
-            return {row.key for row in select_by_keys(connection, thread_id, keys, "key")}
+            return {row.key for row in select_keys(connection, thread_id, keys)}
 
-    def branch(self, thread_id: str, keys: Sequence[str]) -> list[BaseMessage]:
+    def branch(
+        self, thread_id: str, keys: Sequence[str], *, branch: str | None = None
+    ) -> list[BaseMessage]:
         """Return messages in the order of their keys; those that are not there are left out."""
         with self._database.read("read messages") as connection:
-            rows = select_by_keys(connection, thread_id, keys, "content")
-        bodies = {row.key: row.body for row in rows}
-        return [decode_message(key, bodies[key]) for key in keys if key in bodies]
+            path = find_branch(connection, thread_id, branch)
+            places = select_places(connection, thread_id, keys)
+            chosen = [row for key in keys if (row := path.choose(places.get(key, ()))) is not None]
+            rows = _read_contents(connection, thread_id, chosen)
+        return [decode_message(row.key, row.body) for row in rows]
 
 
-def _store(
-    connection: Connection,
-    thread_id: str,
-    resource_id: str | None,
-    entries: Mapping[str, StoredMessage],
-    after: str | None,
-) -> bool:
-    """Store messages, searchable, and return whether any is new or has new content."""
-    changes = store_messages(connection, thread_id, entries, after)
-    keys = changes.new.union(changes.edited)
-    if keys:
-        texts = {key: entry for key, entry in entries.items() if key in keys}
-        index_messages(connection, thread_id, resource_id, texts, edited=changes.edited)
-    date_texts(connection, thread_id, changes.dated)
-    return bool(keys)
+def _read_contents(connection: Connection, thread_id: str, places: Sequence[Row]) -> list[Row]:
+    """Read what stands at places of a thread, in their order."""
+    found: dict[str, Row] = {}
+    for nodes in split_into_chunks([row.node for row in places]):
+        is_one = (message_rows.c.thread_id == thread_id, message_rows.c.node.in_(nodes))
+        found |= {row.node: row for row in connection.execute(select(*_SHOWN).where(*is_one))}
+    return [found[row.node] for row in places]
 
 
 def _encode_entries(
@@ -179,13 +210,14 @@ def _encode_entries(
     return entries
 
 
-def _read_message(row: Row) -> ArchivedMessage:
+def _read_message(row: Row, path: Branch = CURRENT) -> ArchivedMessage:
+    at = path.find(row)
     return ArchivedMessage(
         key=row.key,
         thread_id=row.thread_id,
-        position=row.position,
+        position=row.position if at is None else at,
         message=decode_message(row.key, row.body),
         is_visible=row.is_visible,
-        is_current=row.is_current,
+        is_current=at is not None,
         at=row.written,
     )

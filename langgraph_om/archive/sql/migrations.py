@@ -90,12 +90,66 @@ def _add_deletion_times(connection: Connection) -> None:
     connection.exec_driver_sql(f"UPDATE om_deletions SET at = {now}")  # noqa: S608
 
 
+def _add_nodes(connection: Connection) -> None:
+    """Let a message have a row for each place and content; what is there keeps its key as name."""
+    is_sqlite = connection.dialect.name == "sqlite"
+    for statement in (
+        *([] if is_sqlite else ["ALTER INDEX om_messages_pkey RENAME TO om_former_messages_pkey"]),
+        "DROP INDEX om_messages_page",
+        "DROP INDEX om_messages_by_key",
+        "DROP INDEX om_messages_branch",
+        "ALTER TABLE om_messages RENAME TO om_former_messages",
+        """
+        CREATE TABLE om_messages (
+            thread_id TEXT NOT NULL REFERENCES om_threads (id),
+            node TEXT NOT NULL,
+            key TEXT NOT NULL,
+            parent TEXT,
+            position INTEGER NOT NULL,
+            is_current BOOLEAN NOT NULL,
+            is_visible BOOLEAN NOT NULL,
+            digest TEXT NOT NULL,
+            body TEXT NOT NULL,
+            written BIGINT,
+            PRIMARY KEY (thread_id, node)
+        )
+        """,
+        """
+        INSERT INTO om_messages
+        SELECT thread_id, key, key, parent, position, is_current, is_visible, digest, body, written
+        FROM om_former_messages
+        """,
+        "DROP TABLE om_former_messages",
+        "CREATE INDEX om_messages_by_key ON om_messages (key, thread_id)",
+        "ALTER TABLE om_texts ADD COLUMN digest TEXT NOT NULL DEFAULT ''",
+        """
+        UPDATE om_texts SET digest = (
+            SELECT digest FROM om_messages
+            WHERE om_messages.thread_id = om_texts.thread_id AND om_messages.key = om_texts.key
+        )
+        WHERE kind = 'message'
+        """,
+        "DROP INDEX om_texts_of_thread",
+        "CREATE UNIQUE INDEX om_texts_of_thread ON om_texts (thread_id, kind, key, digest, piece)",
+    ):
+        connection.exec_driver_sql(statement)
+    current = "is_current = 1" if is_sqlite else "is_current"
+    connection.exec_driver_sql(
+        "CREATE INDEX om_messages_page ON om_messages (thread_id, is_current, is_visible, position)"
+    )
+    connection.exec_driver_sql(
+        "CREATE UNIQUE INDEX om_messages_branch ON om_messages (thread_id, position) "
+        f"WHERE {current}"
+    )
+
+
 MIGRATIONS: Sequence[Callable[[Connection], None]] = (
     _drop_message_versions,
     _add_deletions,
     _add_times,
     _add_texts,
     _add_deletion_times,
+    _add_nodes,
 )
 """The first brings tables of version 1 to version 2, the next ones follow."""
 

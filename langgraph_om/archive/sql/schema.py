@@ -52,17 +52,17 @@ message_rows = Table(
     "om_messages",
     metadata,
     Column("thread_id", EscapedText, ForeignKey(thread_rows.c.id), primary_key=True),
-    Column("key", EscapedText, primary_key=True),
-    Column("parent", EscapedText),  # key of the message before it on its branch
+    Column("node", Text, primary_key=True),  # names what it says and all that is before it
+    Column("key", EscapedText, nullable=False),
+    Column("parent", Text),  # node of the message before it on its branch
     Column("position", Integer, nullable=False),
     Column("is_current", Boolean, nullable=False),
     Column("is_visible", Boolean, nullable=False),
-    Column("version", Integer, nullable=False),  # counts the changes of its content
-    Column("digest", Text, nullable=False),
+    Column("digest", Text, nullable=False),  # of its body
     Column("body", Text, nullable=False),
     Column("written", Moment),  # or first seen; where that is known
     Index("om_messages_page", "thread_id", "is_current", "is_visible", "position"),
-    Index("om_messages_by_key", "key"),
+    Index("om_messages_by_key", "key", "thread_id"),
 )
 Index(
     "om_messages_branch",
@@ -96,7 +96,8 @@ text_rows = Table(  # what is searched; `search.index` is the index over its wor
     Column("piece", Integer, nullable=False),  # of a long text
     Column("at", Moment),  # when it was written or observed; where that is known
     Column("words", Text, nullable=False),
-    Index("om_texts_of_thread", "thread_id", "kind", "key", "piece", unique=True),
+    Column("digest", Text, nullable=False, server_default=""),  # the message's, as it was then
+    Index("om_texts_of_thread", "thread_id", "kind", "key", "digest", "piece", unique=True),
 )
 
 unindexed_rows = Table(  # threads that an earlier version archived, until they are searchable

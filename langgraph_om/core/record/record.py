@@ -61,7 +61,7 @@ _FIRST_KEYS = frozenset(blank_record())
 
 LATER_KEYS = frozenset(
     {"evicted_tokens", "deletion", "floor", "head", "extracted", "steered", "recalled", "title"}
-    | {"working"}
+    | {"working", "branch"}
 )
 """What a record has only once there is something to note."""
 

@@ -99,7 +99,8 @@ def read_request(settings: Settings, request: Mapping[str, Any]) -> EffectFlow[C
     given = _check(settings, request)
     record = complete_record(given["record"])
     if "message_ids" in given:
-        messages = yield from call_storage("branch", given["thread_id"], given["message_ids"])
+        whose, branch = given["thread_id"], record.get("branch")
+        messages = yield from call_storage("branch", whose, given["message_ids"], branch=branch)
     else:
         messages = messages_from_dict(given["messages"])
     window = open_window(record, messages, settings.counter)

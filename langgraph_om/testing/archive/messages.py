@@ -12,6 +12,7 @@ from langgraph_om.testing.archive.expectations import (
     at,
     expect,
     expect_branch,
+    expect_not,
     expect_refusal,
     expect_that,
     list_keys,
@@ -103,6 +104,48 @@ def forks_are_kept_and_can_be_returned_to(archive: Any, name: str) -> None:
     expect_branch(archive, name, "abcde", "the first branch, from its end")
     texts = [message.content for message in archive.branch(name, ["a", "B", "C", "D"])]
     expect(texts, [f"says {key}" for key in "aBCD"], "a branch by its keys")
+
+
+def a_branch_keeps_its_words_and_its_way(archive: Any, name: str) -> None:
+    """Who knows the name of a branch reads it as it was told, whatever others removed or edited."""
+
+    def read(branch: str | None, **options: Any) -> list[tuple[int, str, bool]]:
+        options = {"limit": 9, **options}
+        found = archive.messages(name, branch=branch, **options)
+        return [(row.position, row.message.text, row.is_current) for row in found]
+
+    def told(*texts: str) -> list[tuple[int, str, bool]]:
+        return [(at, text, True) for at, text in enumerate(texts)]
+
+    abc = ("says a", "says b", "says c")
+    one = archive.append(name, None, make_entries("a", "b", "c"), after=None, now=at(0))
+    again = archive.append(name, None, make_entries("c"), after="b", now=at(0), branch=one)
+    expect(again, one, "the name after writing again")
+    edited = [("b", HumanMessage("edited", id="b"), True), *make_entries("c", "d")]
+    two = archive.append(name, None, edited, after=None, now=at(1), branch=one)
+    expect(read(None), told("edited", "says c", "says d"), "the current branch")
+    expect(read(two), read(None), "the same by its name")
+    expect(read(one), told(*abc), "the branch that was left")
+    expect(read(one, start=1, limit=1), told(*abc)[1:2], "a page of it")
+    for options in ({"limit": 2}, {"limit": 1, "offset": 1}, {"stop": 2}):
+        wanted = told(*abc)[-2:] if "stop" not in options else told(*abc)[:2]
+        wanted = wanted[:1] if "offset" in options else wanted
+        expect(read(one, newest_first=True, **options), wanted, f"its end with {options}")
+    found = archive.find("b", thread_id=name, branch=one)
+    expect((found.message.text, found.position), ("says b", 1), "a message of it")
+    expect_that(found.is_current, "that it is on the branch")
+    expect_not(archive.find("d", thread_id=name, branch=one).is_current, "what is on another one")
+    expect(archive.find("b", thread_id=name).message.text, "edited", "the message without a name")
+    texts = [message.text for message in archive.branch(name, ["a", "b"], branch=one)]
+    expect(texts, ["says a", "says b"], "its words by keys")
+    three = archive.append(name, None, make_entries("e"), after="c", now=at(2), branch=one)
+    expect(read(None), told(*abc, "says e"), "the branch that goes on where it was left")
+    expect(read(one), told(*abc), "how it was before")
+    expect(read(two), told("edited", "says c", "says d"), "the other branch")
+    edited = [("a", HumanMessage("new", id="a"), True)]
+    four = archive.append(name, None, edited, after=None, now=at(3), branch=three)
+    expect(read(four), told("new", "says b", "says c", "says e"), "an edit, and what follows")
+    expect(read("no such branch"), read(four), "a branch that is not there")
 
 
 def an_unknown_predecessor_stands_for_the_end(archive: Any, name: str) -> None:
@@ -317,6 +360,7 @@ MESSAGE_CHECKS = (
     what_is_known_is_not_added_again,
     times_are_kept,
     forks_are_kept_and_can_be_returned_to,
+    a_branch_keeps_its_words_and_its_way,
     an_unknown_predecessor_stands_for_the_end,
     messages_left_out_or_moved_follow_the_conversation,
     the_newest_content_is_shown,

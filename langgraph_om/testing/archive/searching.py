@@ -170,6 +170,23 @@ def a_search_follows_the_conversation(archive: Any, name: str) -> None:
     expect(find(archive, "apple palm", resource_id=name), [], "a deleted resource")
 
 
+def a_search_follows_a_branch(archive: Any, name: str) -> None:
+    """With the name of a branch its words are found, and no other's."""
+    one = archive.append(name, name, say("apple", "banana"), after=None, now=at(0))
+    edited: list[tuple[str, BaseMessage, bool]] = [("m1", HumanMessage("blueberry"), True)]
+    two = archive.append(name, name, edited, after="m0", now=at(1), branch=one)
+    more = [(f"n{n}", HumanMessage(f"apple banana {n}"), True) for n in range(200)]
+    archive.append(name, name, more, after=None, now=at(2))
+    for branch, wanted in ((one, ["m0", "m1"]), (two, ["m0"])):
+        for scope in ({"thread_id": name}, {"resource_id": name}):
+            found = find(archive, "apple banana", branches={name: branch}, **scope)
+            expect(sorted(found), wanted, f"what {scope} finds")
+    expect(find(archive, "blueberry", resource_id=name, branches={name: two}), ["m1"], "an edit")
+    expect(find(archive, "blueberry", resource_id=name), [], "the edit on the current branch")
+    archive.append(name, name, say("apple", "banana")[1:], after="m0", now=at(3), branch=one)
+    expect(find(archive, "banana", thread_id=name), ["m1"], "the branch that was returned to")
+
+
 def long_texts_are_found_to_their_end(archive: Any, name: str) -> None:
     """A word at the end of a long text finds it, and the text that comes back holds it."""
     long = "lorem ipsum dolor " * 20_000 + " kumquat"
@@ -188,6 +205,7 @@ SEARCH_CHECKS = tuple(
         filters_narrow_a_search,
         a_search_stays_in_its_scope,
         a_search_follows_the_conversation,
+        a_search_follows_a_branch,
         long_texts_are_found_to_their_end,
     )
 )

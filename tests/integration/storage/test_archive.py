@@ -26,7 +26,7 @@ from support.processes import archive_workers
 from support.processes.archive_workers import WORKERS, run_together
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from concurrent.futures import ProcessPoolExecutor
     from pathlib import Path
 
@@ -113,57 +113,67 @@ def test_it_is_an_archive() -> None:
 
 # --- Branches ------------------------------------------------------------------------------------
 
-KEYS = "abcdefgh"
+KEYS = "abcdef"
+WORDS = ["old", "new"]
 APPENDS = st.lists(
     st.tuples(
         st.lists(st.sampled_from(KEYS), unique=True, min_size=1, max_size=4),
-        st.sampled_from([None, *KEYS, "unknown"]),
+        st.lists(st.sampled_from(WORDS), min_size=4, max_size=4),
+        st.integers(0, 6),
+        st.integers(0, 6),
     ),
     max_size=8,
 )
+Told = list[tuple[str, str]]
+"""Keys, and what they say."""
 
 
 class Conversation:
-    """What a thread ought to look like, kept as a list."""
+    """What a thread ought to look like: the current branch, and all that were named."""
 
     def __init__(self) -> None:
-        self.current: list[str] = []
-        self.parents: dict[str, str | None] = {}
+        self.current: Told = []
+        self.named: dict[str, Told] = {}
 
-    def path_to(self, key: str | None) -> list[str]:
-        above: list[str] = []
-        while key is not None and key not in self.current:
-            above.insert(0, key)
-            key = self.parents[key]
-        return [*self.current[: self.current.index(key) + 1 if key else 0], *above]
-
-    def append(self, keys: Sequence[str], after: str | None) -> None:
-        if after is not None and after not in self.parents:
-            last = self.current[-1] if self.current else None
-            after = self.parents.get(keys[0], last)
-        path = self.path_to(after)
-        if self.current[: len(path) + len(keys)] == [*path, *keys]:
-            return
-        self.current = [*(key for key in path if key not in keys), *keys]
-        self.parents |= dict(zip(self.current, [None, *self.current], strict=False))
+    def append(self, told: Told, after: str | None, branch: str | None) -> Told:
+        """Tell messages, and return the branch that has the name then."""
+        path = self.current if branch is None else self.named[branch]
+        at = 0 if after is None else [key for key, _ in path].index(after) + 1
+        keys = [key for key, _ in told]
+        if [key for key, _ in path[at : at + len(told)]] == keys:
+            after_edit = [*path[:at], *told, *path[at + len(told) :]]
+        else:
+            after_edit = [*(each for each in path[:at] if each[0] not in keys), *told]
+        if self.current[: len(after_edit)] != after_edit:
+            self.current = after_edit
+        return after_edit if branch else after_edit[: after_edit.index(told[-1]) + 1]
 
 
 @given(APPENDS)
-def test_any_appends_leave_one_branch_as_last_told(
-    appends: list[tuple[list[str], str | None]],
+def test_each_branch_reads_as_it_was_told(
+    appends: list[tuple[list[str], list[str], int, int]],
 ) -> None:
     conversation = Conversation()
     with closing(SQLAlchemyArchive("sqlite://")) as archive:
-        for keys, after in appends:
+        for keys, words, which, where in appends:
+            branch = [None, *conversation.named][which % (len(conversation.named) + 1)]
+            path = conversation.named[branch] if branch else conversation.current
+            after = [None, *(key for key, _ in path)][where % (len(path) + 1)]
             if after in keys:
                 continue
-            archive.append("t", None, said(*keys), after=after, now=NOW)
-            conversation.append(keys, after)
-            found = archive.messages("t", limit=100)
-            assert [each.key for each in found] == conversation.current
-            assert [each.position for each in found] == list(range(len(found)))
-            known = [*conversation.parents]
-            assert len(archive.branch("t", known)) == len(known)
+            told = [*zip(keys, words, strict=False)]
+            entries = [(key, HumanMessage(text_), True) for key, text_ in told]
+            name = archive.append("t", None, entries, after=after, now=NOW, branch=branch)
+            assert name is not None
+            wanted = conversation.append(told, after, branch)
+            assert conversation.named.get(name, wanted) == wanted
+            conversation.named[name] = wanted
+            for each, there in {None: conversation.current, **conversation.named}.items():
+                found = archive.messages("t", limit=100, branch=each)
+                assert [(one.key, one.message.content) for one in found] == there
+                assert [one.position for one in found] == list(range(len(found)))
+            known = {key for there in conversation.named.values() for key, _ in there}
+            assert len(archive.branch("t", [*known])) == len(known)
 
 
 def test_a_long_branch_is_found_again(archive: SQLAlchemyArchive) -> None:
@@ -176,13 +186,16 @@ def test_a_long_branch_is_found_again(archive: SQLAlchemyArchive) -> None:
     assert archive.last_position("t") == 3000
 
 
-def test_an_edit_leaves_one_content(archive: SQLAlchemyArchive, engine: Engine) -> None:
+def test_an_edit_leaves_one_content_on_its_branch(
+    archive: SQLAlchemyArchive, engine: Engine
+) -> None:
     for text_ in ("one", "two", "two", "three"):
         archive.append("t", None, [("a", HumanMessage(text_), True)], after=None, now=NOW)
     with engine.connect() as connection:
-        rows = connection.execute(text("SELECT version, body FROM om_messages")).all()
-    assert [version for version, _ in rows] == [3]
-    assert "three" in rows[0][1]
+        query = text("SELECT body FROM om_messages ORDER BY is_current DESC")
+        bodies = connection.execute(query).scalars().all()
+    assert len(bodies) == 3
+    assert "three" in bodies[0]
 
 
 # --- Texts ---------------------------------------------------------------------------------------

@@ -131,7 +131,15 @@ def test_evicted_messages_leave_the_checkpoint_and_nothing_is_lost(
     ]
     # `om_finish` has counted the last answer too.
     assert state["om"]["evicted_tokens"] > 0
-    theirs = {"archived", "evicted", "evicted_tokens", "stamps", "token_cache", "observed"}
+    theirs = {
+        "archived",
+        "branch",
+        "evicted",
+        "evicted_tokens",
+        "stamps",
+        "token_cache",
+        "observed",
+    }
     own = state["om"].keys() - theirs
     record = record_of(reference.graph, CONFIG)
     assert {key: state["om"][key] for key in own} == {key: record[key] for key in own}

@@ -7,9 +7,10 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import HumanMessage, RemoveMessage
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.postgres import PostgresStore
@@ -23,6 +24,7 @@ from support.agents import (
     asay,
     on_thread,
     remembering,
+    say,
     scripted,
     talk,
     turn,
@@ -105,6 +107,57 @@ def test_pages_of_the_archive_are_those_of_the_state(
         archived = agent.memory.recall(state, on_thread(resource_id="ana"), **arguments)
         assert archived == alone.memory.recall(kept, on_thread(), **arguments), arguments
         assert archived.get("count") or archived.get("text"), arguments
+
+
+@pytest.mark.parametrize("evict", [False, True])
+def test_each_branch_recalls_its_own_words(archive: SQLAlchemyArchive, *, evict: bool) -> None:
+    """One branch removes a turn and edits the next; the conversation goes on from before both."""
+    agent = recalling(archive=archive, evict=evict, retrieval={"scope": "thread"})
+    graph, config = agent.graph, on_thread(resource_id="ana")
+    talk(graph, config, turns(3), agent.clock)
+    before = graph.get_state(config).config
+    removed = [RemoveMessage(str(each.id)) for each in values(graph, config)["messages"][:2]]
+    edited = HumanMessage("I am going to Ulaanbaatar instead.", id="h1")
+    graph.update_state(config, {"messages": [*removed, edited]})
+    talk(graph, config, turns(3, start=10), agent.clock)
+    other = graph.get_state(config)
+    own = {"configurable": {**config["configurable"], **before["configurable"]}}
+    say(graph, own, turn(20))
+    talk(graph, config, turns(20 if evict else 3, start=21), agent.clock)
+
+    def recall(state: Any, **arguments: Any) -> str:
+        return str(agent.memory.recall(state, config, **arguments))
+
+    state = values(graph, config)
+    assert ("h0" in [each.id for each in state["messages"]]) != evict
+    for key in ("h0", "h1"):
+        assert turn(int(key[1:])).text[:30] in recall(state, cursor=key, limit=1)
+        assert "h10" not in recall(state, cursor=key, limit=20)
+    assert "h20" in recall(state, cursor="h2", limit=20)
+    assert "Ulaanbaatar" not in recall(state, mode="search", query="Ulaanbaatar Lisbon")
+    assert "cursor h0" in recall(state, mode="search", query="Lisbon")
+    assert "error" in recall(state, cursor="h10")
+    # The other branch is as it was, too.
+    assert "Ulaanbaatar" in recall(other, cursor="h1", limit=1)
+    assert "cursor h1" in recall(other, mode="search", query="Ulaanbaatar")
+    assert "error" in recall(other, cursor="h0")
+    assert "error" in recall(other, cursor="h20")
+
+
+def test_another_run_on_the_same_thread_hides_nothing(archive: SQLAlchemyArchive) -> None:
+    agent, other = recalling(archive=archive), recalling(archive=archive)
+    config = on_thread(resource_id="ana")
+    talk(agent.graph, config, turns(3), agent.clock)
+    talk(other.graph, config, turns(3, start=10), other.clock)
+    for one, own, theirs in ((agent, "h0", "h10"), (other, "h10", "h0")):
+        state = values(one.graph, config)
+        found = one.memory.recall(state, config, limit=20)["messages"]
+        assert f"[{own}]" in found
+        assert f"[{theirs}]" not in found
+        assert "error" in one.memory.recall(state, config, cursor=theirs)
+        said = one.memory.recall(state, config, mode="search", query=turn(int(own[1:])).text)
+        assert f"cursor {own}" in said["results"]
+        assert f"cursor {theirs}\n" not in said["results"]
 
 
 def test_threads_are_filtered_by_their_creation(archive: SQLAlchemyArchive) -> None:

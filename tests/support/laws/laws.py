@@ -244,11 +244,7 @@ def _not_archived(now: Moment, keys: list[str], archive: MessageArchive | None) 
     missing = set(keys) - archive.contains(now.thread, keys)
     if missing:
         return [f"{key} left the state and is not in the archive" for key in sorted(missing)]
-    if now.is_forked:  # an edit on one branch is the archive's text for all of them
-        return []
-    if now.is_branched:
-        keys = [key for key in keys if key not in now.told.edited]
-    stored = archive.branch(now.thread, keys)
+    stored = archive.branch(now.thread, keys, branch=now.record.get("branch"))
     return [
         f"{key} is in the archive with other words"
         for key, message in zip(keys, stored, strict=True)

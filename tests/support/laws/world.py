@@ -477,7 +477,7 @@ class World:
         unsteady = {"usage"} if self.served is None else {"usage", "attempts"}
         kept = dict(record)
         if self.archive is not None and self.archive.away:
-            unsteady |= {"attempts", "archived", "evicted", "evicted_tokens"}
+            unsteady |= {"attempts", "archived", "branch", "evicted", "evicted_tokens"}
             kept["observed"] = {**(record["observed"] or {}), "index": None}
         return {key: value for key, value in kept.items() if key not in unsteady}
 

@@ -28,10 +28,13 @@ from sqlalchemy import (
     bindparam,
     func,
     literal,
+    not_,
+    or_,
     select,
 )
 
 from langgraph_om.archive.search import ArchivedHit
+from langgraph_om.archive.sql.branches import CURRENT, find_branch
 from langgraph_om.archive.sql.database import Database
 from langgraph_om.archive.sql.schema import group_rows, message_rows, text_rows, thread_rows
 from langgraph_om.archive.sql.search.index import MARK, MAX_MATCHES, find_matches
@@ -70,6 +73,8 @@ class _Scope:
     """Whether there are others."""
     limits: str
     values: dict[str, Any]
+    branches: Mapping[str, str]
+    """By thread id, names of branches that are searched instead of the current ones."""
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -98,8 +103,9 @@ class SQLSearch:
         tool_name: str | None = None,
         limit: int = 8,
         offset: int = 0,
+        branches: Mapping[str, str] | None = None,
     ) -> list[ArchivedHit]:
-        """Return messages of current branches, and groups, that hold words of a query, best first.
+        """Return messages of branches, and groups, that hold words of a query, best first.
 
         What an earlier version of this package archived is made searchable by the first searches
         for it, 2,000 messages by each.
@@ -115,7 +121,7 @@ class SQLSearch:
         if not words or not limit:
             return []
         wanted = Filter(before, after, role, tool_name)
-        scope = _build_scope(thread_id, resource_id, wanted)
+        scope = _build_scope(thread_id, resource_id, wanted, branches or {})
         with self._database.read("search") as connection:
             former = self._find_former(connection, thread_id, resource_id)
             if not former:
@@ -135,7 +141,12 @@ class SQLSearch:
         return find_unindexed(connection, thread_id, resource_id)
 
 
-def _build_scope(thread_id: str | None, resource_id: str | None, wanted: Filter) -> _Scope:
+def _build_scope(
+    thread_id: str | None,
+    resource_id: str | None,
+    wanted: Filter,
+    branches: Mapping[str, str],
+) -> _Scope:
     marks = [
         *([mark_thread(thread_id)] if thread_id is not None else []),
         *([mark_resource(resource_id)] if resource_id is not None else []),
@@ -152,7 +163,7 @@ def _build_scope(thread_id: str | None, resource_id: str | None, wanted: Filter)
     }
     named = {"thread_id": thread_id, "resource_id": resource_id}
     given = {name: value for name, value in named.items() if value is not None}
-    return _Scope(given, tuple(marks), len(marks) > len(given), limits, values)
+    return _Scope(given, tuple(marks), len(marks) > len(given), limits, values, branches)
 
 
 def _search(
@@ -208,8 +219,11 @@ def _rank(
         newest = _find(connection, frequent, scope, newest=True)
         holding |= dict(zip(frequent, newest, strict=True))
         told = _add_up({word: holding[word] for word in wide}, weights)
-    best = nlargest(wanted + MAX_CANDIDATES, zip(told.values(), told, strict=True))
-    rows = _read_candidates(connection, [text_id for _, text_id in best], scope)
+    rows: list[Any] = []
+    while told and len(rows) < wanted:  # once, but where most of them are on other branches
+        best = nlargest(wanted + MAX_CANDIDATES, zip(told.values(), told, strict=True))
+        rows += _read_candidates(connection, [text_id for _, text_id in best], scope)
+        told = {text_id: told[text_id] for text_id in told.keys() - {each for _, each in best}}
     return _rank_rows(rows, weights)
 
 
@@ -252,12 +266,25 @@ def _count_texts(connection: Connection, scope: _Scope) -> int:
 
 
 def _read_candidates(connection: Connection, ids: Sequence[int], scope: _Scope) -> list[Any]:
-    """Read texts in the order of their ids: those of the scope, on current branches."""
-    if not ids:
-        return []
+    """Read texts in the order of their ids: those of the scope, on the branches searched."""
     query = _build_candidates(scope.places, connection.dialect.name)
     found = connection.execute(query, {"ids": ids, **scope.named}).all()
-    rows = {row.id: row for row in found if row.is_current is not False}
+    paths = {row.thread_id: CURRENT for row in found}
+    for thread_id in paths.keys() & scope.branches.keys():
+        paths[thread_id] = find_branch(connection, thread_id, scope.branches[thread_id])
+    off = {
+        (thread_id, row.key, row.digest)
+        for thread_id, path in paths.items()
+        for row in path.off
+        if row.is_visible
+    }
+    rows = {
+        row.id: row
+        for row in found
+        if row.kind != "message"
+        or (row.thread_id, row.key, row.digest) in off
+        or (row.position is not None and row.position <= paths[row.thread_id].last)
+    }
     return [rows[text_id] for text_id in ids if text_id in rows]
 
 
@@ -274,8 +301,8 @@ def _build_count(places: tuple[str, ...]) -> Select[Any]:
 @lru_cache(maxsize=8)
 def _build_candidates(places: tuple[str, ...], dialect: str) -> Select[Any]:
     return (
-        select(text_rows, message_rows.c.is_current)
-        .select_from(_IN_THREADS.outerjoin(message_rows, _IS_MESSAGE))
+        select(text_rows, message_rows.c.position)
+        .select_from(_IN_THREADS.outerjoin(message_rows, _IS_CURRENT))
         .where(_is_one_of_ids(dialect), *_is_in(places))
     )
 
@@ -286,9 +313,9 @@ def _build_bodies(kind: Kind, dialect: str) -> Select[Any]:
         "message": (message_rows, _IS_MESSAGE),
         "observations": (group_rows, _IS_GROUP),
     }[kind]
-    joined = text_rows.join(table, is_it)
-    query = select(text_rows.c.id, table.c.body).select_from(joined)
-    return query.where(_is_one_of_ids(dialect))
+    # Where the same was said in several places, one of them tells.
+    body = select(table.c.body).where(is_it).limit(1).scalar_subquery().label("body")
+    return select(text_rows.c.id, body).where(_is_one_of_ids(dialect))
 
 
 def _is_one_of_ids(dialect: str) -> ColumnElement[bool]:
@@ -309,6 +336,11 @@ _IS_MESSAGE: Final = and_(
     text_rows.c.kind == "message",
     message_rows.c.thread_id == text_rows.c.thread_id,
     message_rows.c.key == text_rows.c.key,
+    message_rows.c.digest == text_rows.c.digest,
+)
+# As one condition that no index has, or SQLite goes by that instead of by the key.
+_IS_CURRENT: Final = and_(
+    _IS_MESSAGE, not_(or_(~message_rows.c.is_current, ~message_rows.c.is_visible))
 )
 _IS_GROUP: Final = and_(
     text_rows.c.kind == "observations",

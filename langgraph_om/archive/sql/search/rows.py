@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Protocol
 
@@ -35,7 +35,6 @@ from langgraph_om.errors import ArchiveError
 
 MAX_INDEXED_AT_ONCE = 2_000
 """How many messages that an earlier version archived one search makes searchable first."""
-_MAX_DELETED_AT_ONCE = 500
 
 
 class Message(Protocol):
@@ -44,6 +43,10 @@ class Message(Protocol):
     @property
     def message(self) -> BaseMessage:
         """The message."""
+
+    @property
+    def digest(self) -> str:
+        """Of its body."""
 
     @property
     def is_visible(self) -> bool:
@@ -84,19 +87,15 @@ def index_messages(
     thread_id: str,
     resource_id: str | None,
     entries: Mapping[str, Message],
-    *,
-    edited: Iterable[str] = (),
 ) -> None:
-    """Make messages of a thread searchable.
+    """Make messages of a thread searchable; one of another content is so beside the former one.
 
     Args:
         connection: In the transaction that stores them.
         thread_id: The thread.
         resource_id: Whose it is.
         entries: The messages, by key.
-        edited: The keys of those that had another content.
     """
-    _delete_texts(connection, thread_id, "message", [*edited])
     calls = name_calls(entry.message for entry in entries.values())
     rows: list[dict[str, Any]] = []
     for key, entry in entries.items():
@@ -107,7 +106,9 @@ def index_messages(
         parts = [*parts_of(entry.message)]
         marks += sorted(map(mark_tool, tools_in(parts, calls)))
         text = read_parts(parts)
-        rows += _build_rows((thread_id, "message", key), entry.written, marks, text)
+        rows += _build_rows(
+            (thread_id, "message", key), entry.written, marks, text, digest=entry.digest
+        )
     _put_rows(connection, rows)
 
 
@@ -206,6 +207,7 @@ class _Former:
 
     def __init__(self, row: Any, message: BaseMessage) -> None:
         self.message, self.is_visible, self.written = message, bool(row.is_visible), row.written
+        self.digest: str = row.digest
 
 
 def _index_former_messages(connection: Connection, thread: Any, limit: int) -> int:
@@ -214,6 +216,7 @@ def _index_former_messages(connection: Connection, thread: Any, limit: int) -> i
         text_rows.c.thread_id == message_rows.c.thread_id,
         text_rows.c.kind == "message",
         text_rows.c.key == message_rows.c.key,
+        text_rows.c.digest == message_rows.c.digest,
     )
     query = (
         select(message_rows)
@@ -252,7 +255,12 @@ def _scope(thread_id: str, resource_id: str | None) -> list[str]:
 
 
 def _build_rows(
-    place: tuple[str, Kind, str], at: datetime | None, marks: Sequence[str], text: str
+    place: tuple[str, Kind, str],
+    at: datetime | None,
+    marks: Sequence[str],
+    text: str,
+    *,
+    digest: str = "",
 ) -> list[dict[str, Any]]:
     """Return the rows of a text; one without words has one too, as what is there is done."""
     thread_id, kind, key = place
@@ -261,6 +269,7 @@ def _build_rows(
             "thread_id": thread_id,
             "kind": kind,
             "key": key,
+            "digest": digest,
             "piece": number,
             "at": at,
             "words": " ".join([*marks, *split_words(piece)]),
@@ -282,21 +291,10 @@ def _build_put(connection: Connection) -> Change:
     dialect = connection.dialect.name
     if dialect not in _PUTS:
         new = insert_into(connection, text_rows)
-        place, rest = ("thread_id", "kind", "key", "piece"), ("at", "words")
+        place, rest = ("thread_id", "kind", "key", "digest", "piece"), ("at", "words")
         anew = {name: new.excluded[name] for name in rest}
         columns: dict[str, Any] = {name: bindparam(name) for name in (*place, *rest)}
         kept = new.values(columns).on_conflict_do_update(index_elements=place, set_=anew)
         # The id is not asked for.
         _PUTS[dialect] = Change(kept.inline())
     return _PUTS[dialect]
-
-
-def _delete_texts(connection: Connection, thread_id: str, kind: Kind, keys: Sequence[str]) -> None:
-    for first in range(0, len(keys), _MAX_DELETED_AT_ONCE):
-        some = keys[first : first + _MAX_DELETED_AT_ONCE]
-        is_it = (
-            text_rows.c.thread_id == thread_id,
-            text_rows.c.kind == kind,
-            text_rows.c.key.in_(some),
-        )
-        connection.execute(delete(text_rows).where(*is_it))

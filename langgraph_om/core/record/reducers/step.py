@@ -68,6 +68,9 @@ def trip(record: MemoryRecord, event: Tripped) -> None:
 def note_archived(record: MemoryRecord, event: Archived) -> None:
     """Note up to where the archive has the conversation."""
     record["archived"] = event["last"]
+    branch = event.get("branch")
+    if branch is not None:
+        record["branch"] = branch
 
 
 def note_evicted(record: MemoryRecord, event: Evicted) -> None:

@@ -95,13 +95,14 @@ def take_out_resent(
     memory: ThreadMemory = yield from call_storage("recall_thread", thread_id, [])
     if memory.waited_for == arrival.request:
         return []
-    archive = _Archive(settings, thread_id, record["resource_id"], now, record["stamps"])
+    archive = _Archive.of(settings, record, now)
     try:
         resent = yield from find_resent(record, arrival, archive.call, archive.append)
     except ArchiveError as error:
         yield from archive.note_failure(error, memory.missed, arrival.request)
         return []
-    return [build_removal(record, resent)] if resent else []
+    noted = archive.note_branch(record, record["archived"])
+    return [build_removal(record, resent), *noted] if resent else noted
 
 
 def archive_new(
@@ -133,7 +134,7 @@ def archive_new(
     thread = record["thread_id"]
     if not thread:  # nobody could tell such conversations apart
         return record, []
-    archive = _Archive(settings, thread, record["resource_id"], now, record["stamps"])
+    archive = _Archive.of(settings, record, now)
     memory: ThreadMemory = yield from archive.call(
         "recall_thread", thread, select_own_groups(record)
     )
@@ -167,8 +168,15 @@ class _Archive:
     now: datetime
     stamps: Mapping[str, str]
     """When messages were first seen that have no time themselves."""
+    branch: str | None
+    """Its name for the conversation up to what it has of that."""
     seconds: float = 0.0
     """How long its calls have taken."""
+
+    @classmethod
+    def of(cls, settings: Settings, record: MemoryRecord, now: datetime) -> _Archive:
+        whose = (record["thread_id"], record["resource_id"])
+        return cls(settings, *whose, now, record["stamps"], record.get("branch"))
 
     def call(self, method: str, *arguments: Any, **options: Any) -> EffectFlow[Any]:
         reply: StorageReply = yield Storage(method, arguments, options)
@@ -187,11 +195,27 @@ class _Archive:
             if (time := self.settings.time_of(key, message, self.stamps)) is not None
         }
         options = {"after": after, "now": self.now, "title": title, "times": times}
-        yield from self.call("append_messages", *whose, entries, **options)
+        self.branch = yield from self.call(
+            "append_messages", *whose, entries, **options, branch=self.branch
+        )
+
+    def append_all(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> EffectFlow[None]:
+        """Archive the whole conversation as it is."""
+        after, whole = find_all_unarchived(record, messages)
+        yield from self.append(whole, after=after)
 
     def archived_keys(self, keys: Sequence[str]) -> EffectFlow[set[str]]:
         """Return which of these messages it has."""
         return (yield from self.call("contains", self.thread_id, keys)) if keys else set()
+
+    def note_branch(self, record: MemoryRecord, last: str | None) -> list[Event]:
+        """Say up to where it has the conversation, and by which name, where that is news."""
+        is_known = (last, self.branch) == (record["archived"], record.get("branch"))
+        return (
+            []
+            if last is None or is_known
+            else [{"type": "archived", "last": last, "branch": self.branch}]
+        )
 
     def note_failure(
         self, error: ArchiveError, missed: Collection[str], request: str | None
@@ -241,8 +265,7 @@ def _append_new(
     if groups and not is_survivor(noted):
         whose = (archive.thread_id, archive.resource_id)
         yield from archive.call("add_new_groups", *whose, groups, archive.now)
-    archived: list[Event] = [{"type": "archived", "last": new[-1][0]}] if new else []
-    return [*noted, *archived]
+    return [*noted, *(archive.note_branch(record, new[-1][0]) if new else ())]
 
 
 def _find_removable(
@@ -260,36 +283,33 @@ def _find_removable(
         if is_survivor(noted):  # what it had then stays
             return noted
         yield from warn_of_loss(record)
-        after, missing = find_all_unarchived(record, messages)
-        yield from archive.append(missing, after=after)
+        yield from archive.append_all(record, messages)
         kept = yield from archive.archived_keys(keys)
     ids = list(takewhile(kept.__contains__, keys))
     if not ids:
         return []
     known = {message.id: message for message in messages}
     stored = yield from _read_branch(archive, ids)
-    if stored is None:  # another branch, which has removed some of them, went on last
-        after, whole = find_all_unarchived(record, messages)
-        yield from archive.append(whole, after=after)
-    former = before = record["evicted"]
-    for key, message in zip(ids, stored or (), strict=stored is not None):
-        if content_digest(message) != content_digest(known[key]):
-            yield from archive.append([(key, known[key])], after=before)
-        before = key
+    if stored != [content_digest(known[key]) for key in ids]:
+        yield from archive.append_all(record, messages)
+    former = record["evicted"]
     new = ids[ids.index(former) + 1 :] if former in ids else ids
     tokens = sum(counter.count_message(known[key]) for key in new)
-    return [{"type": "evicted", "last": ids[-1], "ids": ids, "tokens": tokens}]
+    evicted: Event = {"type": "evicted", "last": ids[-1], "ids": ids, "tokens": tokens}
+    return [evicted, *archive.note_branch(record, keyed_conversation(messages)[-1][0])]
 
 
-def _read_branch(archive: _Archive, ids: Sequence[str]) -> EffectFlow[Sequence[BaseMessage] | None]:
-    """Read messages that follow each other on the current branch; `None` where they do not."""
-    thread = archive.thread_id
-    last = yield from archive.call("find", ids[-1], thread_id=thread)
+def _read_branch(archive: _Archive, ids: Sequence[str]) -> EffectFlow[list[str] | None]:
+    """Read what messages say that follow each other on the branch; `None` where they do not."""
+    whose = {"thread_id": archive.thread_id, "branch": archive.branch}
+    last = yield from archive.call("find", ids[-1], **whose)
     if last is None or not last.is_current:
         return None
     options = {"stop": last.position + 1, "newest_first": True, "visible_only": False}
-    read: Sequence[Any] = yield from archive.call("messages", thread, limit=len(ids), **options)
-    return [each.message for each in read] if [each.key for each in read] == [*ids] else None
+    read: Sequence[Any] = yield from archive.call("messages", limit=len(ids), **whose, **options)
+    if [each.key for each in read] != [*ids]:
+        return None
+    return [content_digest(each.message) for each in read]
 
 
 def complete_thread(
@@ -298,7 +318,7 @@ def complete_thread(
     record: MemoryRecord,
     messages: Sequence[BaseMessage],
     now: datetime,
-) -> EffectFlow[None]:
+) -> EffectFlow[str | None]:
     """Archive what is missing of a conversation, without noting it in its record.
 
     Args:
@@ -308,15 +328,22 @@ def complete_thread(
         messages: The whole conversation.
         now: The current time.
 
+    Returns:
+        The archive's name for the conversation; `None` where it is not known.
+
     Raises:
         ArchiveError: When the storage fails.
     """
     thread_id, resource_id = identity.thread_id, identity.resource_id
     entries = drop_deleted(record, keyed_conversation(messages))
+    branch = record.get("branch") if record["thread_id"] == thread_id else None
     if not entries or not thread_id:
-        return
-    archive = _Archive(settings, thread_id, resource_id, now, record["stamps"])
-    known = yield from archive.archived_keys([key for key, _ in entries])
+        return branch
+    archive = _Archive(settings, thread_id, resource_id, now, record["stamps"], branch)
+    keys, archived = [key for key, _ in entries], record["archived"]
+    # With a branch, the last message that it has is known; others may have the rest as well.
+    is_told = branch is not None and archived in keys
+    known = yield from archive.archived_keys([str(archived)] if is_told else keys)
     if not known:
         whose = {**record, "thread_id": thread_id, "resource_id": resource_id}
         whole = cast("MemoryRecord", whose)
@@ -326,3 +353,4 @@ def complete_thread(
     new = entries[last + 1 :]
     if new:
         yield from archive.append(new, after=entries[last][0] if last >= 0 else None)
+    return archive.branch

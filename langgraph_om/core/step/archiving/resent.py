@@ -87,16 +87,23 @@ def find_resent(
     known = yield from ask("contains", record["thread_id"], [*words])
     if not known:
         return []
-    removed = yield from _read_removed(record, arrival, known, ask, append)
-    for before, each in zip([None, *removed], removed, strict=False):
-        key = each.key
-        has_place = before is not None or each.position == 0
-        if (
-            key in known
-            and has_place
-            and content_digest(each.message) != content_digest(words[key])
-        ):
-            yield from append([(key, words[key])], after=before.key if before else None)
+    removed = yield from _read_removed(record, known, ask)
+    edited = [
+        at
+        for at, each in enumerate(removed)
+        if each.key in known
+        and (at or each.position == 0)
+        and content_digest(each.message) != content_digest(words[each.key])
+    ]
+    if edited:
+        first, last = edited[0], edited[-1] + 1
+        before = removed[first - 1].key if first else None
+        # What stands between them as it is, so that all of it is one change.
+        said = [
+            (each.key, words[each.key] if at in edited else each.message)
+            for at, each in enumerate(removed[first:last], start=first)
+        ]
+        yield from append(said, after=before)
     there = {each.key for each in removed}
     return [key for key in words if key in there]
 
@@ -106,44 +113,22 @@ def build_removal(record: MemoryRecord, resent: Sequence[str]) -> Evicted:
     return {"type": "evicted", "last": str(record["evicted"]), "ids": [*resent], "tokens": 0}
 
 
-def _read_removed(
-    record: MemoryRecord, arrival: Arrival, known: set[str], ask: Ask, append: Append
-) -> EffectFlow[Sequence[Any]]:
+def _read_removed(record: MemoryRecord, known: set[str], ask: Ask) -> EffectFlow[Sequence[Any]]:
     """Read what was removed from this branch, from the oldest known message on if not before.
 
     A client sends the end of what was removed, or all of it.
     """
-    thread, evicted = record["thread_id"], record["evicted"]
-    place = yield from ask("find", evicted, thread_id=thread)
-    if place is not None and not place.is_current:
-        if not (yield from _return_to_branch(record, arrival, ask, append)):
-            return []
-        place = yield from ask("find", evicted, thread_id=thread)
+    whose = {"thread_id": record["thread_id"], "branch": record.get("branch")}
+    place = yield from ask("find", record["evicted"], **whose)
     if place is None or not place.is_current:
         return []
-    options = {"newest_first": True, "visible_only": False}
+    options = {**whose, "newest_first": True, "visible_only": False}
     size, stop = len(known) + 1, place.position + 1
-    read: Sequence[Any] = yield from ask("messages", thread, stop=stop, limit=size, **options)
+    read: Sequence[Any] = yield from ask("messages", stop=stop, limit=size, **options)
     if read and not known <= {each.key for each in read}:
         stop = read[0].position
-        read = [*(yield from ask("messages", thread, stop=stop, limit=stop + 1, **options)), *read]
+        read = [*(yield from ask("messages", stop=stop, limit=stop + 1, **options)), *read]
     return read
-
-
-def _return_to_branch(
-    record: MemoryRecord, arrival: Arrival, ask: Ask, append: Append
-) -> EffectFlow[bool]:
-    """Let the archive go on with this branch; return whether it does.
-
-    Another one was forked from before what was removed here, and went on last.
-    """
-    keys = [key for key, _ in arrival.standing]
-    known = yield from ask("contains", record["thread_id"], keys)
-    at = max((at for at, key in enumerate(keys) if key in known), default=None)
-    if at is None:
-        return False
-    yield from append([arrival.standing[at]], after=keys[at - 1] if at else record["evicted"])
-    return True
 
 
 # --- What was removed ----------------------------------------------------------------------------

@@ -85,13 +85,13 @@ def test_nothing_is_archived_without_a_thread_id() -> None:
 def test_what_is_new_is_appended_and_the_record_says_so() -> None:
     record = opened()
     run = drive(
-        archive_new(SETTINGS, record, said("h1", "a1"), NOW), [ThreadMemory(), {}, None, None]
+        archive_new(SETTINGS, record, said("h1", "a1"), NOW), [ThreadMemory(), {}, "to a1", None]
     )
     archived, events = run.result
     assert calls(run) == ["recall_thread", "deletions", "append_messages", "note_archived"]
     assert [key for key, _ in run.effects[2].arguments[2]] == ["h1", "a1"]
-    assert events == [{"type": "archived", "last": "a1"}]
-    assert archived["archived"] == "a1"
+    assert events == [{"type": "archived", "last": "a1", "branch": "to a1"}]
+    assert (archived["archived"], archived["branch"]) == ("a1", "to a1")
     assert fold(record, [events]) == archived
 
 
@@ -218,7 +218,7 @@ def test_what_the_archive_lacks_or_has_otherwise_is_archived_before_it_is_remove
     asked = ["recall_thread", "contains", "deletions", "note_loss"]
     looked = ["contains", "find", "messages"]
     assert calls(run) == [*asked, "append_messages", *looked, "append_messages"]
-    assert [key for key, _ in run.effects[-1].arguments[2]] == [first[3]]
+    assert [key for key, _ in run.effects[-1].arguments[2]] == [m.id for m in messages]
     assert run.result[1][0]["ids"] == first
 
 
