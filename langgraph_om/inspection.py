@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from langgraph_om.archive import MessageArchive
-from langgraph_om.core.content.text import show_key
+from langgraph_om.core.content.text import for_terminal, show_key
 from langgraph_om.core.page.html import Html
 from langgraph_om.core.page.page import render_memory_view, render_page, write_title
 from langgraph_om.core.page.values import ShownValue, list_values
@@ -269,7 +269,7 @@ class MemoryView:
             lines.append(f"not read: {unread}")
         lines += ["", write_log(self.record["log"]) or "(no observations yet)"]
         lines += [_write_value(value) for value in list_values(self.record)]
-        return "\n".join(lines)
+        return for_terminal("\n".join(lines))
 
     def __repr__(self) -> str:
         """Return the summary, for an interactive prompt."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from langgraph_om.cli.doctor import diagnose
-from langgraph_om.cli.output import Output
+from langgraph_om.cli.opening import hide_password
+from langgraph_om.cli.output import Output, write_json
 from langgraph_om.cli.sources import ArchiveSource, Source, SourceError
 from langgraph_om.core.content.parts import role_of
+from langgraph_om.core.content.text import for_terminal
 from langgraph_om.core.items.listing import LogItem, list_items
 from langgraph_om.core.page.generations import diff_logs
 from langgraph_om.core.page.words import write_moment
@@ -295,6 +296,5 @@ def _cut(text: str, words: list[str]) -> str:
 
 def write_error(error: Exception, *, as_json: bool) -> str:
     """Write what went wrong for the terminal."""
-    if as_json:
-        return json.dumps({"error": str(error)}, ensure_ascii=False)
-    return f"langgraph-om: {error}"
+    said = hide_password(str(error))
+    return write_json({"error": said}) if as_json else for_terminal(f"langgraph-om: {said}")

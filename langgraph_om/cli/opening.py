@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
+
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_om.cli.sources import (
     ArchiveSource,
@@ -59,17 +63,17 @@ def _open_saver(place: str) -> Iterator[Any]:
             from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: PLC0415 optional
 
             with SqliteSaver.from_conn_string(_check_file(place, "checkpoints")) as sqlite:
-                yield sqlite
+                yield _read_strictly(sqlite)
         elif kind in ("postgresql", "postgres"):
             from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415 optional
 
             scheme, _, rest = place.partition("://")
             with PostgresSaver.from_conn_string(f"{scheme.partition('+')[0]}://{rest}") as postgres:
                 _check_tables(postgres)
-                yield postgres
+                yield _read_strictly(postgres)
         else:
             msg = (
-                f"`--checkpointer` is {place!r}; pass sqlite:///path/to/file.db or "
+                f"`--checkpointer` is {hide_password(place)!r}; pass sqlite:///path/to/file.db or "
                 f"postgresql://user:password@host/database"
             )
             raise ConfigurationError(msg)
@@ -77,6 +81,23 @@ def _open_saver(place: str) -> Iterator[Any]:
         package = f"langgraph-checkpoint-{'sqlite' if kind == 'sqlite' else 'postgres'}"
         msg = f"`--checkpointer {kind}:...` needs the package {package!r}: pip install {package}"
         raise SourceError(msg) from error
+
+
+def _read_strictly(saver: Any) -> Any:
+    """Let a checkpointer load messages and plain values alone.
+
+    A checkpoint names the classes and functions to call when it is loaded, and somebody else may
+    have written it. An object of any other class becomes the data that it was stored as.
+    """
+    saver.serde = JsonPlusSerializer(allowed_msgpack_modules=None)
+    # It logs the names that it refuses as the file has them.
+    logging.getLogger("langgraph.checkpoint.serde").setLevel(logging.CRITICAL)
+    return saver
+
+
+def hide_password(text: str) -> str:
+    """Return a text in which the URLs of databases have no password."""
+    return re.sub(r"://[^/\s'\"]*@|://\S*:\S*@", "://***@", text)
 
 
 def _check_tables(saver: Any) -> None:

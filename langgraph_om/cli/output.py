@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final
 
-from langgraph_om.core.content.text import sanitize
+from langgraph_om.core.content.text import CONTROL, DIRECTION, SURROGATE, for_terminal, sanitize
 
 _STYLES: Final = {"+": "green", "-": "red", "@": "bright_black"}
+
+
+def write_json(value: Any, indent: int | None = None) -> str:
+    """Return JSON in which whatever could steer a terminal is escaped."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
+    for steering in (CONTROL, DIRECTION, SURROGATE):
+        text = steering.sub(_escape, text)
+    return text
+
+
+def _escape(found: re.Match[str]) -> str:
+    return "".join(f"\\u{ord(mark):04x}" for mark in found[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +36,11 @@ class Output:
 
     def value(self, value: Any) -> None:
         """Write a JSON value, for programs."""
-        print(json.dumps(value, ensure_ascii=False, indent=2, default=str))  # noqa: T201 a command
+        print(write_json(value, indent=2))  # noqa: T201 a command
 
     def text(self, text: str, style: str | None = None) -> None:
         """Write lines; what a model or a user said cannot steer the terminal."""
-        clean = sanitize(text)
+        clean = for_terminal(text)
         console = self._console()
         if console is None:
             print(clean)  # noqa: T201 a command

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from langgraph.checkpoint.serde.event_hooks import register_serde_event_listener
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
@@ -174,7 +175,18 @@ class CheckpointerSource:
                 "other channels; add `--graph package.module:graph`"
             )
             raise SourceError(msg)
-        own = self.graph.copy(update={"checkpointer": self.saver})
+        own, foreign = self.graph.copy(update={"checkpointer": self.saver}), set[str]()
+        stop = register_serde_event_listener(lambda event: foreign.add(event["name"]))
+        try:
+            own.get_state(_config_of(name))
+        finally:
+            stop()
+        if foreign:
+            msg = (
+                f"the thread holds objects of other classes ({', '.join(sorted(foreign))}), which "
+                f"this command does not load and would not keep; write in your own program"
+            )
+            raise SourceError(msg)
         own.update_state(_config_of(name), {"om": list(update)})
 
 

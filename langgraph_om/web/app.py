@@ -9,6 +9,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, quote
 
 from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
@@ -23,6 +24,7 @@ from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.memory import ObservationalMemory, check_memory
 from langgraph_om.web.forms import (
+    DONE,
     MAX_BODY,
     is_from_our_page,
     read_act,
@@ -52,6 +54,9 @@ _FOREIGN_HOST: Final = (
     "These pages answer under localhost alone. To serve them under another name, pass "
     "`authorize=...`, which says who may see them, or `allowed_hosts=[...]` to `memory_app`."
 )
+
+MAX_LISTED: Final = 2000
+"""Threads that one list names at most."""
 
 Authorize = Callable[[Request, str | None], bool | Awaitable[bool]]
 """Told a request and the thread it is about, `None` for the list: whether it may be answered."""
@@ -100,13 +105,26 @@ def memory_app(
     pages = _Pages(check_memory(memory), _choose_threads(graph, client), edit, authorize, limit)
     hosts = ["*"] if allowed_hosts is None else [*allowed_hosts]
     methods = ["GET", "POST"] if edit else ["GET"]
+    register_url_convertor("om_thread", _AnyThread())
     return Starlette(
         routes=[
             Route("/memory", pages.list),
-            Route("/memory/{thread:path}", pages.thread, methods=methods),
+            Route("/memory/{thread:om_thread}", pages.thread, methods=methods),
         ],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)],
     )
+
+
+class _AnyThread(Convertor[str]):
+    """Takes any thread id from a path, also one with slashes and line breaks."""
+
+    regex = r"(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
 
 
 def _is_local(request: Request, thread: str | None) -> bool:
@@ -155,13 +173,20 @@ class _Pages:
         """Answer with the list of threads."""
         if not await self._may(request, None):
             return _refuse(self._refusal, 403)
-        names = await self._threads.names(self._limit)
+        asked = request.query_params.get("limit", "")
+        limit = min(int(asked), MAX_LISTED) if asked.isdecimal() else self._limit
+        names = await self._threads.names(limit + 1)
         items = [
             element("li", element("a", title or name, href=f"memory/{quote(name, safe='')}"))
-            for name, title in names.items()
+            for name, title in [*names.items()][:limit]
+            if await self._may(request, name)
         ]
         said = element("ul", *items, class_="threads") if items else element("p", "None yet.")
-        return _answer(frame(element("h1", "Memories"), said), "Memories")
+        more = None
+        if len(names) > limit:
+            link = element("a", "Show more", href=f"?limit={2 * limit}")
+            more = element("p", f"These are the newest {limit}. ", link)
+        return _answer(frame(element("h1", "Memories"), said, more), "Memories")
 
     async def thread(self, request: Request) -> Response:
         """Answer with the memory of a thread, or change it."""
@@ -169,6 +194,8 @@ class _Pages:
         if not await self._may(request, thread):
             return _refuse(self._refusal, 403)
         state = await self._threads.state(thread)
+        if state is None:
+            return _refuse(f"There is no thread {thread!r}.", 404)
         if request.method == "POST":
             return await self._change(request, thread, state)
         history = await self._threads.history(thread) if "history" in request.query_params else None
@@ -180,7 +207,7 @@ class _Pages:
             sizes=Sizes(view.conversation_tokens, view.prompt_tokens),
             is_closed=view.is_closed,
             extra=render_item_forms if self._edit else None,
-            lead=self._render_lead(view.record),
+            lead=self._render_lead(view.record, request.query_params.get("done")),
         )
         return _answer(content, write_title(view.record))
 
@@ -194,9 +221,10 @@ class _Pages:
             await self._threads.write(thread, read_act(self._memory, form, state))
         except ConfigurationError as error:
             return _refuse(str(error), 400)
-        return RedirectResponse(request.url.path, 303, headers=_HEADERS)
+        done = f"{quote(request.url.path)}?done={quote(form.get('action', ''))}#done"
+        return RedirectResponse(done, 303, headers=_HEADERS)
 
-    def _render_lead(self, record: MemoryRecord) -> Child:
+    def _render_lead(self, record: MemoryRecord, done: str | None) -> Child:
         past = element("p", element("a", "What each generation changed", href="?history"))
         if not self._edit:
             return past
@@ -207,7 +235,9 @@ class _Pages:
             method="post",
         )
         name = render_name(record["thread_title"], is_named=is_named(record))
-        return element("div", render_remember(), element("p", undo), name, past)
+        said = DONE.get(done or "")
+        told = element("p", said, id="done", class_="card", role="status") if said else None
+        return element("div", told, render_remember(), element("p", undo), name, past)
 
     async def _may(self, request: Request, thread: str | None) -> bool:
         if self._authorize is None:

@@ -12,6 +12,17 @@ from langgraph_om.core.page.html import Html, element
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.memory import ObservationalMemory
 
+DONE: Final = {
+    "remember": "It is remembered.",
+    "forget": "It is forgotten.",
+    "correct": "It is corrected.",
+    "pin": "It is pinned: no reflection changes it.",
+    "unpin": "It is not pinned any more.",
+    "undo": "The last change is undone.",
+    "title": "The thread has its title.",
+    "untitle": "Memory names the thread.",
+}
+"""Said when a change is made."""
 MAX_BODY: Final = 64 * 1024
 """Bytes of a form that is read."""
 

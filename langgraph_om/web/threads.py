@@ -10,7 +10,9 @@ from typing import Any, Protocol
 
 from langgraph_om.inspection import SERVER_TITLES, read_server_title, read_stored_title
 
-_NEWEST = 2000
+_UNKNOWN = (404, 422)
+"""Answers of a server about a thread that it does not have, or whose id it cannot have."""
+_NEWEST = 20_000
 """Checkpoints that are looked through for threads."""
 
 
@@ -21,7 +23,7 @@ class Threads(Protocol):
         """Return titles by ids, newest first."""
 
     async def state(self, thread: str) -> Any:
-        """Return the newest state of a thread."""
+        """Return the newest state of a thread; `None` where there is no such thread."""
 
     async def history(self, thread: str) -> Any:
         """Return its states, newest first."""
@@ -59,8 +61,9 @@ class GraphThreads:
         return self._graph.get_state(_config_of(thread)).values
 
     async def state(self, thread: str) -> Any:
-        """Return the newest state of a thread."""
-        return await asyncio.to_thread(self._graph.get_state, _config_of(thread))
+        """Return the newest state of a thread; `None` where there is no such thread."""
+        found = await asyncio.to_thread(self._graph.get_state, _config_of(thread))
+        return found if found.created_at else None
 
     async def history(self, thread: str) -> Any:
         """Return its checkpoints."""
@@ -87,8 +90,14 @@ class ServerThreads:
         return {str(own["thread_id"]): read_server_title(own) for own in found}
 
     async def state(self, thread: str) -> Any:
-        """Return the newest state of a thread."""
-        return await self._client.threads.get_state(thread)
+        """Return the newest state of a thread; `None` where there is no such thread."""
+        try:
+            return await self._client.threads.get_state(thread)
+        except Exception as error:
+            response = getattr(error, "response", None)
+            if getattr(response, "status_code", None) in _UNKNOWN:
+                return None
+            raise
 
     async def history(self, thread: str) -> Any:
         """Return its checkpoints."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
+import ormsgpack
 import pytest
 from langchain_core.messages import HumanMessage
 
@@ -438,3 +440,80 @@ def test_a_server_is_asked_by_its_client(
     [(thread, update)] = written
     assert thread == "t"
     assert fold(record, [update["om"]])["log"][0]["text"] == ""
+
+
+STEERING = "\x1b]0;x\x07 \x9b31m \x90d\x9c \u202ertl\u2066 \x00"
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_nothing_that_was_stored_steers_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: list[str]
+) -> None:
+    thread = f"t {STEERING}".replace("\x00", "")
+    log = [group("g", day_log(0, f"* 🔴 User said {STEERING} tea"))]
+    record: Any = {**blank_record(), "id": "om", "thread_id": thread, "log": log}
+    record |= {"thread_title": f"T {STEERING}", "current_task": STEERING}
+    place = tmp_path / "record.json"
+    place.write_text(json.dumps(record))
+    for command in (["show"], ["show", "--ids"], ["list"], ["search", "tea"], ["doctor"]):
+        main([*command, "--record", str(place), *form])
+    main(["forget", STEERING, "--record", str(place), *form])
+    main(["show", "--thread", STEERING, "--checkpointer", f"other://{STEERING}", *form])
+    printed = capsys.readouterr()
+    assert CONTROLS.search(printed.out) is None
+    assert CONTROLS.search(printed.err) is None
+    if form:
+        assert "\\u009b31m" in printed.out
+    shown = make_agent("agent").memory.view({"om": record, "messages": []})
+    assert CONTROLS.search(str(shown)) is None
+
+
+@pytest.mark.parametrize("url", ["mysql://ana:s3cret@host/db", "x://ana:s3c/re@t@host"])
+def test_no_password_stands_in_an_error(capsys: pytest.CaptureFixture[str], url: str) -> None:
+    assert main(["list", "--checkpointer", url]) == 2
+    said = capsys.readouterr().err
+    assert "s3c" not in said
+    assert "://***@host" in said
+
+
+@pytest.mark.parametrize("code", range(7))
+def test_what_a_file_holds_is_never_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], code: int
+) -> None:
+    place, ran = tmp_path / "sent.db", tmp_path / "ran"
+    with open_saver("sqlite", tmp_path / "sent.db") as saver:
+        agent = make_agent("agent", saver)
+        talk(agent.graph, on_thread("t1"), turns(3))
+    calls: Any = {
+        0: ("os", "mkdir", str(ran)),
+        1: ("os", "mkdir", (str(ran),)),
+        2: ("pathlib", "Path", {"self": str(ran)}),
+        3: ("pathlib", "Path", str(ran), "mkdir"),
+        4: ("os", "mkdir", {"path": str(ran)}),
+        5: ("os", "mkdir", {"path": str(ran)}, "mkdir"),
+        6: (str(ran), "<f8", [1], b""),
+    }
+    hostile = ormsgpack.Ext(code, ormsgpack.packb(calls[code]))
+    with closing(sqlite3.connect(place)) as opened, opened:
+        rows = opened.execute("SELECT rowid, checkpoint FROM checkpoints").fetchall()
+        for row, packed in rows:
+            stored = ormsgpack.unpackb(packed, ext_hook=ormsgpack.Ext)
+            stored["channel_values"]["zzz"] = hostile
+            changed = ormsgpack.packb(stored)
+            opened.execute("UPDATE checkpoints SET checkpoint = ? WHERE rowid = ?", (changed, row))
+    for command in ("list", "show", "history", "doctor"):
+        main([command, "--checkpointer", f"sqlite:///{place}", "--thread", "t1"])
+    assert not ran.exists()
+    assert "t1" in run(capsys, "list", "--checkpointer", f"sqlite:///{place}")
+
+
+def test_a_pickle_in_a_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = tmp_path / "sent.db"
+    with open_saver("sqlite", place) as saver:
+        talk(make_agent("agent", saver).graph, on_thread("t1"), turns(3))
+    with closing(sqlite3.connect(place)) as opened, opened:
+        opened.execute(
+            "UPDATE checkpoints SET type = 'pickle', checkpoint = ?", (b"cos\nabort\n(tR.",)
+        )
+    run(capsys, "list", "--checkpointer", f"sqlite:///{place}", code=3)

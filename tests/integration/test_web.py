@@ -41,7 +41,45 @@ async def test_a_page_for_each_thread(agent: Agent) -> None:
         assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
         assert page.headers["cache-control"] == "no-store"
         assert (await web.post("/memory/trip%2F1%20%C3%B6", headers=OURS)).status_code == 405
-        assert "No observations yet" in (await web.get("/memory/new")).text
+        assert "<main>" in page.text
+
+
+async def test_a_thread_that_is_not_there_is_neither_shown_nor_made(agent: Agent) -> None:
+    async with client(memory_app(agent.memory, graph=agent.graph, edit=True)) as web:
+        assert (await web.get("/memory/new")).status_code == 404
+        form = {"action": "remember", "text": "x"}
+        assert (await web.post("/memory/new", data=form, headers=OURS)).status_code == 404
+        assert "new" not in (await web.get("/memory")).text
+        broken = "two\nlines"
+        talk(agent.graph, on_thread(broken), turns(8))
+        assert "trip number 0" in (await web.get("/memory/two%0Alines")).text
+
+
+async def test_the_list_says_that_there_are_more_and_names_what_may_be_seen(agent: Agent) -> None:
+    for number in range(4):
+        talk(agent.graph, on_thread(f"t{number}"), turns(1))
+    app = memory_app(
+        agent.memory, graph=agent.graph, limit=3, authorize=lambda _, thread: thread != "t2"
+    )
+    async with client(app) as web:
+        listed = (await web.get("/memory")).text
+        assert 0 < listed.count("<li>") <= 3
+        assert ">t2<" not in listed
+        assert "These are the newest 3." in listed
+        assert 'href="?limit=6"' in listed
+        more = (await web.get("/memory?limit=6")).text
+        assert [f"memory/t{at}" in more for at in range(4)] == [True, True, False, True]
+        assert "Show more" not in more
+
+
+async def test_a_change_is_told_where_it_was_made(agent: Agent) -> None:
+    async with client(memory_app(agent.memory, graph=agent.graph, edit=True)) as web:
+        form = {"action": "remember", "text": "Likes tea"}
+        sent = await web.post(f"/memory/{THREAD}", data=form, headers=OURS)
+        assert sent.headers["location"].endswith("?done=remember#done")
+        page = (await web.get(sent.headers["location"])).text
+        assert '<p id="done" class="card" role="status">It is remembered.</p>' in page
+        assert 'id="done"' not in (await web.get(f"/memory/{THREAD}?done=<b>")).text
 
 
 async def test_a_person_changes_what_is_remembered(agent: Agent) -> None:

@@ -32,6 +32,7 @@ LINE_BREAKS: Final = ("\r\n", "\r", "\x0b", "\x0c", "\x85", "\u2028", "\u2029")
 CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f]+")
 SURROGATE = re.compile("[\ud800-\udfff]")
 SPACES = re.compile(r"\s+")
+DIRECTION = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 HIDDEN = re.compile("[\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
 """What would hide or reorder the letters of a label; what emoji are joined by is not among them."""
 _PLAIN_LABEL = re.compile(rf"[A-Za-z0-9_.-]{{1,{LABEL_CHARACTERS}}}")
@@ -49,6 +50,11 @@ def sanitize(text: str, line_break: str = "\n") -> str:
         text = text.replace(foreign, line_break)
     text = CONTROL.sub("", text)
     return text if text.isascii() else SURROGATE.sub("\ufffd", text)
+
+
+def for_terminal(text: str) -> str:
+    """`text` without what steers a terminal or turns the direction of what is read."""
+    return DIRECTION.sub("", sanitize(text))
 
 
 def as_label(value: object) -> str:

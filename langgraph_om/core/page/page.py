@@ -52,7 +52,7 @@ def render_page(fragment: Html, title: str) -> str:
         element("title", title),
         element("style", Html(BODY_STYLE)),
     )
-    body = element("body", fragment)
+    body = element("body", element("main", fragment))
     return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
 
 

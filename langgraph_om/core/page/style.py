@@ -6,18 +6,18 @@ from typing import Final
 
 STYLE: Final = """
 .om {
-  color-scheme: light dark; --ink: #1d2329; --soft: #5b6570; --faint: #8a94a0; --paper: #fff;
-  --card: #f6f7f9; --line: #e3e6ea; --accent: #2f6fde; --ahead: #a9c5f6; --red: #d6453d;
-  --amber: #c98a06; --green: #3d9a5f; --warn: #fdf3e1; --warn-ink: #7a4d00; --add: #e3f5e9;
+  color-scheme: light dark; --ink: #1d2329; --soft: #5b6570; --faint: #646e79; --paper: #fff;
+  --card: #f6f7f9; --line: #e3e6ea; --accent: #2b67d1; --ahead: #a9c5f6; --red: #d6453d;
+  --amber: #c98a06; --green: #2b7a48; --warn: #fdf3e1; --warn-ink: #7a4d00; --add: #e3f5e9;
   --add-ink: #16633a; --cut: #fdeaea; --cut-ink: #97282a; --pin: #efe9fd; --pin-ink: #5a3ea8;
   color: var(--ink); background: var(--paper);
   font: 15px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,Arial,"Noto Sans",sans-serif;
-  max-width: 50rem; margin: 0 auto; padding: 1.75rem 1.25rem 3rem; overflow-wrap: anywhere;
+  max-width: 50rem; margin: 0 auto; padding: 1.75rem 1.25rem 3rem; overflow-wrap: break-word;
   -webkit-text-size-adjust: 100%; text-size-adjust: 100%;
 }
 @media (prefers-color-scheme:dark) {
   .om {
-    --ink: #e4e8ec; --soft: #a3adb8; --faint: #7b8692; --paper: #14181c; --card: #1c2228;
+    --ink: #e4e8ec; --soft: #a3adb8; --faint: #8b96a2; --paper: #14181c; --card: #1c2228;
     --line: #2d353d; --accent: #6ea2ff; --ahead: #33507f; --red: #ff7b72; --amber: #e0b04a;
     --green: #6fcf97; --warn: #33290f; --warn-ink: #f0cf8a; --add: #12331f; --add-ink: #8fdcae;
     --cut: #3a1a1c; --cut-ink: #f5a3a3; --pin: #2a2344; --pin-ink: #c3b1f7;
@@ -128,7 +128,7 @@ STYLE: Final = """
   font: inherit; font-size: .86rem; color: inherit; border: 1px solid var(--line);
   border-radius: .45rem; background: var(--paper); padding: .22rem .6rem;
 }
-.om button { cursor: pointer; }
+.om button { cursor: pointer; white-space: nowrap; }
 .om button:hover { border-color: var(--accent); color: var(--accent); }
 .om input[type=text] { width: min(100%,26rem); }
 .om .acts { display: flex; flex-wrap: wrap; gap: .4rem; margin: .35rem 0 .3rem; }
