@@ -22,12 +22,7 @@ from langgraph_om.core.config.options import (
 )
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.core.tokens.counters import (
-    CalibratedCounter,
-    TiktokenCounter,
-    TokenxCounter,
-    calibration_of,
-)
+from langgraph_om.core.tokens.counters import TiktokenCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.wire import JobRequest, MemoryRecord
 from langgraph_om.errors import (
@@ -68,7 +63,6 @@ __all__ = [
     "ArchiveError",
     "ArchivedThread",
     "BackgroundBuffering",
-    "CalibratedCounter",
     "ConfigurationError",
     "EstimatingCounter",
     "Executor",
@@ -102,12 +96,10 @@ __all__ = [
     "Thresholds",
     "TiktokenCounter",
     "TokenCounter",
-    "TokenxCounter",
     "WorkingMemory",
     "WorkingMemoryMiddleware",
     "add_observational_memory",
     "add_working_memory",
-    "calibration_of",
     "create_memory_agent",
     "worker_graph",
 ]

@@ -15,6 +15,7 @@ from langgraph.graph.state import CompiledStateGraph
 
 from langgraph_om import (
     BackgroundBuffering,
+    EstimatingCounter,
     InlineBuffering,
     MemoryRecord,
     MemoryView,
@@ -28,7 +29,6 @@ from langgraph_om import (
     Thresholds,
     TiktokenCounter,
     TokenCounter,
-    TokenxCounter,
     add_observational_memory,
     create_memory_agent,
 )
@@ -47,7 +47,7 @@ def construct(model: BaseChatModel) -> None:
     ObservationalMemory(
         observation=ObservationConfig(model=model, buffer_tokens=5000, block_after=1.5),
         reflection=ReflectionConfig(observation_tokens=60_000, form="rewrite"),
-        token_counter=TokenxCounter(),
+        token_counter=EstimatingCounter(),
         timezone=UTC,
         on_error="abort",
         buffering=BackgroundBuffering(2),

@@ -1,4 +1,4 @@
-"""How close and how fast the estimates of tokens are, by kind of text, as a Markdown table.
+"""How close and how fast the estimate of tokens is, by kind of text, as a Markdown table.
 
 The true counts are those of `o200k_base`. Speed is that of texts seen before and, after the slash,
 of the first count with nothing kept. The last row has the median of each figure over the kinds.
@@ -15,52 +15,48 @@ from statistics import median
 from texts import Sample, samples
 
 from langgraph_om.core.tokens import estimate
-from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.core.tokens.counters import TokenxCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 
+COUNTER = EstimatingCounter()
 ROUNDS = 5
 MEGA = 1e6
 
 
-def errors(counter: TokenCounter, found: list[Sample]) -> tuple[float, float]:
+def errors(found: list[Sample]) -> tuple[float, float]:
     """The median and the 95th percentile of the relative error, in percent."""
-    values = sorted(abs(counter.count_text(s.text) / s.tokens - 1) * 100 for s in found)
+    values = sorted(abs(COUNTER.count_text(s.text) / s.tokens - 1) * 100 for s in found)
     return median(values), values[int(0.95 * len(values)) - 1]
 
 
-def speed(counter: TokenCounter, found: list[Sample], *, rounds: int = ROUNDS) -> float:
+def speed(found: list[Sample], *, rounds: int = ROUNDS) -> float:
     """Megabytes per second of CPU time, the best of some rounds."""
     size = sum(len(sample.text.encode()) for sample in found)
     times: list[float] = []
     for _ in range(rounds):
         started = time.process_time()
         for sample in found:
-            counter.count_text(sample.text)
+            COUNTER.count_text(sample.text)
         times.append(time.process_time() - started)
     return size / min(times) / MEGA
 
 
 def row(name: str, values: Iterable[float]) -> str:
     """A row of the table."""
-    text = "| {} | {:.1f} %, {:.1f} % | {:.1f} %, {:.1f} % | {:.1f} / {:.1f} | {:.1f} |"
-    return text.format(name, *values)
+    return "| {} | {:.1f} %, {:.1f} % | {:.1f} / {:.1f} |".format(name, *values)
 
 
 def main() -> None:
     """Print the table."""
-    ours, before = EstimatingCounter(), TokenxCounter()
     lines = [
-        "| kind | median, p95 of estimate | of tokenx | MB/s of estimate | of tokenx |",
-        "|---|---|---|---|---|",
+        "| kind | error: median, 95th percentile | MB/s |",
+        "|---|---|---|",
     ]
     figures: list[tuple[float, ...]] = []
     for kind, grouped in groupby(samples(), lambda sample: sample.kind):
         found = list(grouped)
         estimate._COSTS.clear()
-        cold = speed(ours, found, rounds=1)
-        speeds = (speed(ours, found), cold, speed(before, found))
-        figures.append((*errors(ours, found), *errors(before, found), *speeds))
+        cold = speed(found, rounds=1)
+        figures.append((*errors(found), speed(found), cold))
         lines.append(row(kind, figures[-1]))
     lines.append(row("all", map(median, zip(*figures, strict=True))))
     sys.stdout.write("\n".join(lines) + "\n")

@@ -18,7 +18,7 @@ from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.parse_answer import parse_output
 from langgraph_om.core.observe.transcript import TimedMessage, transcribe
 from langgraph_om.core.reflect.regroup import regroup
-from langgraph_om.core.tokens.counters import TokenxCounter
+from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.tokens.images import AttachmentFormula
 from langgraph_om.core.wire import Group
 from langgraph_om.recall.answer import recall
@@ -44,10 +44,12 @@ def test_a_long_result_is_recalled() -> None:
         places = (0, len(text) // 2, len(text) - 100)
 
         def work() -> None:
-            recall({}, source, scope, TokenxCounter())
+            recall({}, source, scope, EstimatingCounter())
             for place in places:
                 asked = {"cursor": "m0", "partIndex": 0, "charOffset": place}
-                assert text.startswith(recall(asked, source, scope, TokenxCounter())["text"], place)
+                assert text.startswith(
+                    recall(asked, source, scope, EstimatingCounter())["text"], place
+                )
 
         return work
 
@@ -100,7 +102,7 @@ def test_a_flood_is_read_to_its_end(name: str) -> None:
 
 def transcript_of(*messages: BaseMessage) -> object:
     timed = [TimedMessage(message, NOW) for message in messages]
-    return transcribe(timed, timezone=UTC, counter=TokenxCounter())
+    return transcribe(timed, timezone=UTC, counter=EstimatingCounter())
 
 
 @pytest.mark.parametrize("unit", ["error\n", "<      ", "\u2028", "猫"])

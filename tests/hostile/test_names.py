@@ -22,11 +22,11 @@ from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import Group
 from langgraph_om.testing import ScriptedChatModel
+from support.counters import COUNTER
 from support.examples import examples
-from support.material import COUNTERS, TAGS, ids, tags_in, texts
+from support.material import TAGS, ids, tags_in, texts
 from support.real_ids import real_conversations
 
-COUNTER = COUNTERS[0]
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 LONG = "I am planning a trip to Lisbon, and my sister joins me. " * 12
 

@@ -33,10 +33,10 @@ from langgraph_om.core.reflect.by_edits import EditsInput, reflect_by_edits
 from langgraph_om.core.reflect.reflector import ReflectorInput, reflect
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.recall.answer import write_guidance
+from support.counters import COUNTER
 from support.examples import examples
 from support.material import (
     CONTROL,
-    COUNTERS,
     deep,
     fragments,
     ids,
@@ -45,7 +45,6 @@ from support.material import (
     texts,
 )
 
-COUNTER = COUNTERS[0]
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 LIMITS = TranscriptLimits(arguments_tokens=200, result_tokens=200, text_tokens=200)
 

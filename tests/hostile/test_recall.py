@@ -31,8 +31,9 @@ from langgraph_om.recall.source import (
 )
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
+from support.counters import COUNTERS
 from support.examples import examples
-from support.material import CONTROL, COUNTERS, deep, ids, long_texts, tags_in, texts
+from support.material import CONTROL, deep, ids, long_texts, tags_in, texts
 
 NOON = datetime(2026, 3, 15, 12, tzinfo=UTC)
 BUDGET = RecallLimits().answer_tokens

@@ -25,14 +25,14 @@ from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.reflect.regroup import regroup
 from langgraph_om.core.wire import Group
 from langgraph_om.testing import ExtractiveReflector, ScriptedChatModel
+from support.counters import COUNTER
 from support.examples import examples
 from support.growth import MOST, check_growth
-from support.material import COUNTERS, deep
+from support.material import deep
 from support.real_ids import Naming
 from support.simulation import look, settings
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
-COUNTER = COUNTERS[0]
 
 
 # --- Many messages -------------------------------------------------------------------------------

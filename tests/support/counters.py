@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import tiktoken
 from hypothesis import strategies as st
-from langchain_core.messages import (
-    AIMessage,
-)
+from langchain_core.messages import AIMessage, BaseMessage
 
-from langgraph_om.core.tokens.counter import (
-    MessageCounter,
-)
-from langgraph_om.core.tokens.counters import TiktokenCounter, TokenxCounter
+from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.tokens.counters import TiktokenCounter
+from langgraph_om.core.tokens.estimate import EstimatingCounter
 
-COUNTER = TokenxCounter()
+COUNTER = EstimatingCounter()
 END = "<|end|>"
 
 
@@ -34,11 +31,28 @@ def tiny_encoding() -> tiktoken.Encoding:
 
 
 TINY = TiktokenCounter(tiny_encoding())
-COUNTERS: list[MessageCounter] = [COUNTER, TINY]
-each_counter = pytest.mark.parametrize("counter", COUNTERS, ids=lambda counter: counter.identity)
+each_counter = pytest.mark.parametrize(
+    "counter", [COUNTER, TINY], ids=lambda counter: counter.identity
+)
 
 
-# --- Text: the estimate ------------------------------------------------------------------------
+class Quarters:
+    """A token for every four characters."""
+
+    identity = "quarters"
+
+    def count_text(self, text: str) -> int:
+        return (len(text) + 3) // 4
+
+    def count_message(self, message: BaseMessage) -> int:
+        return self.count_text(str(message.content))
+
+
+COUNTERS: Final[tuple[TokenCounter, ...]] = (COUNTER, Quarters())
+"""One that knows the rules of messages, and one that does not."""
+
+
+# --- Text --------------------------------------------------------------------------------------
 
 
 any_text = st.text(st.characters(exclude_categories=()), max_size=60)

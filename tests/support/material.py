@@ -8,13 +8,7 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.core.tokens.counters import TokenxCounter
-from langgraph_om.core.tokens.estimate import EstimatingCounter
 from support.real_ids import MESSAGE_IDS, THREAD_IDS, call_ids
-
-COUNTERS: Final[tuple[TokenCounter, ...]] = (EstimatingCounter(), TokenxCounter())
-
 
 # --- Tags ----------------------------------------------------------------------------------------
 

@@ -18,7 +18,6 @@ from langchain_core.messages import (
 )
 
 from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.core.tokens.counters import TokenxCounter
 from langgraph_om.recall.answer import recall
 from langgraph_om.recall.source import (
     RecallHit,
@@ -29,26 +28,13 @@ from langgraph_om.recall.source import (
     SearchRequest,
     StateSource,
 )
+from support.counters import COUNTER
 
 NOON = datetime(2026, 3, 15, 12, 0, tzinfo=UTC)
 BUDGET = RecallLimits().answer_tokens
-TOKENX = TokenxCounter()
 PNG = "data:image/png;base64," + "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ" * 8
 
 
-class Quarters:
-    """A token for every four characters."""
-
-    identity = "quarters"
-
-    def count_text(self, text: str) -> int:
-        return (len(text) + 3) // 4
-
-    def count_message(self, message: BaseMessage) -> int:
-        return self.count_text(str(message.content))
-
-
-COUNTERS: list[TokenCounter] = [TOKENX, Quarters()]
 Entry = tuple[str, BaseMessage, datetime | None]
 
 
@@ -98,13 +84,13 @@ def scope_of(
 
 
 def ask(
-    messages: Sequence[BaseMessage], *, counter: TokenCounter = TOKENX, **arguments: Any
+    messages: Sequence[BaseMessage], *, counter: TokenCounter = COUNTER, **arguments: Any
 ) -> dict[str, Any]:
     source = StateSource("t1", entries_of(messages))
     return within_budget(recall(arguments, source, scope_of(), counter), counter)
 
 
-def within_budget(answer: dict[str, Any], counter: TokenCounter = TOKENX) -> dict[str, Any]:
+def within_budget(answer: dict[str, Any], counter: TokenCounter = COUNTER) -> dict[str, Any]:
     text = json.dumps(answer, ensure_ascii=False)
     text.encode()
     assert counter.count_text(text) <= BUDGET

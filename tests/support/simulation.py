@@ -34,7 +34,7 @@ from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.inspect import Inspection, inspect
-from langgraph_om.core.tokens.counters import TokenxCounter
+from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import drive
 from support.real_ids import Naming
@@ -53,7 +53,7 @@ def settings(message_tokens: int = 1000, observation_tokens: int = 200, **option
     reflection = ReflectionConfig(observation_tokens=observation_tokens)
     return Settings(
         thresholds=resolve_thresholds(observation, reflection),
-        counter=TokenxCounter(),
+        counter=EstimatingCounter(),
         timezone=UTC,
         observation=observation,
         reflection=reflection,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
@@ -86,12 +87,11 @@ def test_which_keys_are_required_is_known_at_run_time() -> None:
 
 @pytest.mark.parametrize("latency", [1, 12])
 def test_conversation_with_jobs(latency: int) -> None:
-    asked = 0
+    asked = Counter[str]()
 
     def answers(call: AskModel) -> str | Exception:
-        nonlocal asked
-        asked += 1
-        if asked % 7 == 0:
+        asked[call.role] += 1
+        if asked[call.role] % 5 == 0:
             return TimeoutError("late")
         task = "\n<current-task>Go on.</current-task>"
         return f"{GOOD}{task}" if call.role == "observer" else GOOD * 3

@@ -21,8 +21,8 @@ from langgraph_om.recall.source import (
     RecallThread,
     StateSource,
 )
+from support.counters import COUNTER
 from support.recall_talk import (
-    TOKENX,
     Shelf,
     ask,
     keys_in,
@@ -43,18 +43,18 @@ def test_nothing_to_read_is_said() -> None:
 
 
 def test_cursor_of_another_thread_works_where_the_user_may_look() -> None:
-    answer = recall({"cursor": "x0"}, shelf(), scope_of("resource"), TOKENX)
+    answer = recall({"cursor": "x0"}, shelf(), scope_of("resource"), COUNTER)
     assert keys_in(answer) == ["x0", "m1"]
     # The same id in two threads means the current one first.
-    here = recall({"cursor": "m1", "limit": 1}, shelf(), scope_of("resource"), TOKENX)
+    here = recall({"cursor": "m1", "limit": 1}, shelf(), scope_of("resource"), COUNTER)
     assert here["hasNextPage"]
-    there = recall({"cursor": "m1", "threadId": "t2"}, shelf(), scope_of("resource"), TOKENX)
+    there = recall({"cursor": "m1", "threadId": "t2"}, shelf(), scope_of("resource"), COUNTER)
     assert not there["hasNextPage"]
 
 
 def test_cursor_outside_the_named_thread_gets_a_hint() -> None:
     arguments = {"cursor": "x0", "threadId": "current"}
-    answer = recall(arguments, shelf(), scope_of("resource"), TOKENX)
+    answer = recall(arguments, shelf(), scope_of("resource"), COUNTER)
     assert '"t2"' in answer["hint"]
 
 
@@ -64,7 +64,7 @@ def test_thread_scope_tells_nothing_of_other_threads(name: str, part_index: int 
     answers = set()
     for value in ({"cursor": "x0", "threadId": "t2"}[name], "zz"):
         arguments = {name: value, "partIndex": part_index}
-        answer = recall(arguments, shelf(), scope_of("thread"), TOKENX)
+        answer = recall(arguments, shelf(), scope_of("thread"), COUNTER)
         answers.add(answer["error"].replace(value, "?"))
     assert len(answers) == 1
 
@@ -78,14 +78,14 @@ class Careless(Shelf):
 
 def test_thread_scope_holds_whatever_the_source_finds() -> None:
     source = Careless(*shelf().own.values())
-    assert "error" in recall({"cursor": "x0"}, source, scope_of("thread"), TOKENX)
-    assert "error" in recall({"cursor": "x0", "partIndex": 0}, source, scope_of("thread"), TOKENX)
+    assert "error" in recall({"cursor": "x0"}, source, scope_of("thread"), COUNTER)
+    assert "error" in recall({"cursor": "x0", "partIndex": 0}, source, scope_of("thread"), COUNTER)
 
 
 def test_other_thread_is_read_from_its_start_and_its_end() -> None:
     for page in (1, -1):
         arguments = {"threadId": "t2", "limit": 1, "page": page}
-        answer = recall(arguments, shelf(), scope_of("resource"), TOKENX)
+        answer = recall(arguments, shelf(), scope_of("resource"), COUNTER)
         assert keys_in(answer) == ["x0" if page == 1 else "m1"]
 
 
@@ -94,10 +94,10 @@ def test_obscured_thread_ids_are_shown_and_accepted() -> None:
         return text.removeprefix("~") if text.startswith("~") else None
 
     scope = scope_of("resource", show_id=lambda real: f"~{real}", read_id=read)
-    assert "[~t2]" in recall({"mode": "threads"}, shelf(), scope, TOKENX)["threads"]
-    assert keys_in(recall({"threadId": "~t2"}, shelf(), scope, TOKENX)) == ["x0", "m1"]
-    assert "error" in recall({"threadId": "t2"}, shelf(), scope, TOKENX)
-    hint = recall({"cursor": "x0", "threadId": "~t1"}, shelf(), scope, TOKENX)["hint"]
+    assert "[~t2]" in recall({"mode": "threads"}, shelf(), scope, COUNTER)["threads"]
+    assert keys_in(recall({"threadId": "~t2"}, shelf(), scope, COUNTER)) == ["x0", "m1"]
+    assert "error" in recall({"threadId": "t2"}, shelf(), scope, COUNTER)
+    hint = recall({"cursor": "x0", "threadId": "~t1"}, shelf(), scope, COUNTER)["hint"]
     assert '"~t2"' in hint
 
 
@@ -129,7 +129,7 @@ def test_no_text_opens_or_closes_our_tags(detail: str) -> None:
         {"cursor": "<thread>:</thread>"},
         {TAGS: 1},
     ):
-        answer = recall(arguments, source, scope_of("resource"), TOKENX)
+        answer = recall(arguments, source, scope_of("resource"), COUNTER)
         text = json.dumps(answer, ensure_ascii=False)
         assert not re.search(r"<\W*(observations|current-task|thread)", text, re.IGNORECASE)
         assert not any("\x00" in value for value in answer.values() if isinstance(value, str))
@@ -179,6 +179,6 @@ def test_guidance_names_only_what_there_is() -> None:
         assert '"search"' in text
         assert ("by its meaning" in text) is by_meaning
         assert "Extra instructions" not in text
-        assert TOKENX.count_text(text) < 450
+        assert COUNTER.count_text(text) < 450
         assert write_guidance(scope, by_meaning, "Look up prices.").startswith(text)
         assert write_guidance(scope, by_meaning, "Look up prices.").endswith("\n\nLook up prices.")

@@ -20,10 +20,10 @@ from langgraph_om.recall.source import (
     RecallThread,
     StateSource,
 )
+from support.counters import COUNTER
 from support.examples import examples
 from support.recall_talk import (
     TALK,
-    TOKENX,
     ask,
     entries_of,
     keys_in,
@@ -97,7 +97,7 @@ junk = st.recursive(
 def test_arguments_that_are_no_object_are_answered() -> None:
     source = StateSource("t1", [])
     for junk in (None, "m1", ["m1"], 3):
-        assert "error" in recall(junk, source, scope_of(), TOKENX)  # type: ignore[arg-type]
+        assert "error" in recall(junk, source, scope_of(), COUNTER)  # type: ignore[arg-type]
 
 
 def test_empty_arguments_count_as_left_out() -> None:
@@ -118,14 +118,14 @@ def test_empty_arguments_count_as_left_out() -> None:
 def test_range_as_cursor_gets_a_hint(written: str, ids: list[str]) -> None:
     entries = [*entries_of(TALK), ("x", TALK[1], None), ("m1:m4", TALK[1], None)]
     known = entries if written.startswith("x") else entries[:-2]
-    answer = recall({"cursor": written}, StateSource("t1", known), scope_of(), TOKENX)
+    answer = recall({"cursor": written}, StateSource("t1", known), scope_of(), COUNTER)
     assert set(answer) == {"hint"}
     assert re.findall(r'"([^"]+)" with page', answer["hint"]) == ids
 
 
 def test_range_that_is_an_id_is_an_id() -> None:
     source = StateSource("t1", [*entries_of(TALK), ("m1:m4", HumanMessage("x"), None)])
-    assert keys_in(recall({"cursor": "m1:m4"}, source, scope_of(), TOKENX)) == ["m1:m4"]
+    assert keys_in(recall({"cursor": "m1:m4"}, source, scope_of(), COUNTER)) == ["m1:m4"]
 
 
 # --- Laws ----------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def test_nothing_a_model_writes_raises(
 ) -> None:
     hits = [RecallHit(RecallThread("t2"), "g", 0.5, "text", "x0")]
     where = scope_of(scope, timezone=ZoneInfo("Pacific/Auckland"))
-    answer = within_budget(recall(arguments, shelf(hits), where, TOKENX))
+    answer = within_budget(recall(arguments, shelf(hits), where, COUNTER))
     names = {"error", "hint", "messages", "threads", "results", "text"}
     assert len(names & set(answer)) == 1
 

@@ -16,7 +16,6 @@ from langgraph_om.core.content.message_keys import keyed_messages
 from langgraph_om.core.content.message_time import message_time
 from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.record.record import write_range
-from langgraph_om.core.tokens.counters import TokenxCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.wire import Group
 from langgraph_om.recall.answer import recall
@@ -32,7 +31,7 @@ from langgraph_om.recall.source import (
 from support.real_ids import MESSAGE_IDS, THREAD_IDS, real_conversations
 
 BUDGET = RecallLimits().answer_tokens
-COUNTERS = [TokenxCounter(), EstimatingCounter()]
+COUNTER = EstimatingCounter()
 ANSWER = "lc_run--01a201e6-d64f-7353-ae96-92c394cad9fd-0"
 RESPONSE = "resp_" + "68ab03f7d1c2495e" * 3
 BASE64 = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"
@@ -87,9 +86,8 @@ def ask(
     **arguments: Any,
 ) -> dict[str, Any]:
     where = RecallScope(scope, thread, timezone=UTC)
-    answer = recall(arguments, source, where, COUNTERS[0])
-    for counter in COUNTERS:
-        assert counter.count_text(json.dumps(answer, ensure_ascii=False)) <= BUDGET
+    answer = recall(arguments, source, where, COUNTER)
+    assert COUNTER.count_text(json.dumps(answer, ensure_ascii=False)) <= BUDGET
     assert not any("\n" in answer.get(name, "") for name in ("hint", "error"))
     return answer
 

@@ -14,11 +14,10 @@ from langgraph_om.recall.source import (
     RecallThread,
     StateSource,
 )
+from support.counters import COUNTER, COUNTERS
 from support.recall_talk import (
-    COUNTERS,
     NOON,
     TALK,
-    TOKENX,
     Shelf,
     entries_of,
     scope_of,
@@ -30,7 +29,7 @@ from support.recall_talk import (
 
 
 def test_threads_are_listed_with_their_dates_and_the_current_one_marked() -> None:
-    answer = recall({"mode": "threads"}, shelf(), scope_of("resource"), TOKENX)
+    answer = recall({"mode": "threads"}, shelf(), scope_of("resource"), COUNTER)
     assert answer == {
         "threads": (
             "- **Weather** [t1] created 2026-03-15 12:00, updated 2026-03-15 12:08 ← current\n"
@@ -40,7 +39,7 @@ def test_threads_are_listed_with_their_dates_and_the_current_one_marked() -> Non
         "page": 0,
         "hasMore": False,
     }
-    only = recall({"mode": "threads"}, shelf(), scope_of("thread"), TOKENX)
+    only = recall({"mode": "threads"}, shelf(), scope_of("thread"), COUNTER)
     assert only["count"] == 1
     assert only["threads"] in answer["threads"]
 
@@ -66,7 +65,7 @@ def test_bare_dates_are_days_of_the_memory(
 ) -> None:
     auckland = scope_of(scope, timezone=ZoneInfo("Pacific/Auckland"))
     source = StateSource("t1", entries_of(TALK))
-    answer = recall({"mode": "threads", **bounds}, source, auckland, TOKENX)
+    answer = recall({"mode": "threads", **bounds}, source, auckland, COUNTER)
     assert answer["count"] == is_listed
     assert ("2026-03-16 01:00" in answer["threads"]) is is_listed
 
@@ -74,7 +73,7 @@ def test_bare_dates_are_days_of_the_memory(
 def test_threads_page_by_page() -> None:
     many = Shelf(*(StateSource(f"t{n}", entries_of(TALK)) for n in range(5)))
     pages = [
-        recall({"mode": "threads", "page": page, "limit": 2}, many, scope_of("resource"), TOKENX)
+        recall({"mode": "threads", "page": page, "limit": 2}, many, scope_of("resource"), COUNTER)
         for page in range(4)
     ]
     assert [page["count"] for page in pages] == [2, 2, 1, 0]
@@ -95,7 +94,7 @@ def test_search_groups_hits_by_thread() -> None:
     ]
     arguments = {"mode": "search", "query": "warm places"}
     scope = scope_of("resource")
-    assert recall(arguments, shelf(hits), scope, TOKENX) == {
+    assert recall(arguments, shelf(hits), scope, COUNTER) == {
         "results": (
             "**Weather** [t1] ← current\n"
             "- observations, observed 2026-03-15 12:00, score 0.91, cursor m3\n"
@@ -111,10 +110,10 @@ def test_search_groups_hits_by_thread() -> None:
         "page": 1,
         "hasMore": False,
     }
-    own = recall(arguments, shelf(hits), scope_of("thread"), TOKENX)
+    own = recall(arguments, shelf(hits), scope_of("thread"), COUNTER)
     assert own["count"] == 2
     assert "Elsewhere" not in own["results"]
-    missing = recall({"mode": "search"}, shelf(hits), scope, TOKENX)
+    missing = recall({"mode": "search"}, shelf(hits), scope, COUNTER)
     assert "`query`" in missing["error"]
 
 

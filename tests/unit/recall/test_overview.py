@@ -21,13 +21,12 @@ from langgraph_om.recall.source import (
     RecallLimits,
     StateSource,
 )
+from support.counters import COUNTER, COUNTERS
 from support.examples import examples
 from support.recall_talk import (
     BUDGET,
-    COUNTERS,
     NOON,
     TALK,
-    TOKENX,
     WHOLE,
     Entry,
     ask,
@@ -66,7 +65,7 @@ def test_cut_parts_say_how_to_see_the_rest() -> None:
     assert [len(text) + left for text, left in zip(shown, lost, strict=True)] == [len(long)] * 2
     assert len(marks) == 2
     # The user's words were expanded, and what was left over went to them again.
-    assert TOKENX.count_text(shown[0]) > 200
+    assert COUNTER.count_text(shown[0]) > 200
     assert "truncated" not in answer
 
 
@@ -76,7 +75,7 @@ def test_room_goes_to_the_user_first_then_to_texts_then_to_results() -> None:
         [HumanMessage(long), AIMessage(long), AIMessage(long), ToolMessage(long, tool_call_id="c")],
     )
     user, first, second, result = (
-        TOKENX.count_text(text)
+        COUNTER.count_text(text)
         for text in re.findall(r"(word0 .*?)(?:…|$)", answer["messages"], re.MULTILINE)
     )
     assert 180 <= user <= 200
@@ -86,17 +85,17 @@ def test_room_goes_to_the_user_first_then_to_texts_then_to_results() -> None:
 
 
 def test_page_that_is_too_large_keeps_every_message_and_says_what_it_left_out() -> None:
-    messages = [HumanMessage(" ".join(f"word{n}" for n in range(95))) for _ in range(30)]
+    messages = [HumanMessage("word " * 95) for _ in range(30)]
     answer = ask(messages)
     assert keys_in(answer) == [f"m{n}" for n in range(20)]
     assert (answer["count"], answer["truncated"]) == (20, True)
-    assert TOKENX.count_text(json.dumps(answer, ensure_ascii=False)) > 0.9 * BUDGET
+    assert COUNTER.count_text(json.dumps(answer, ensure_ascii=False)) > 0.9 * BUDGET
     # With more room the same page is whole.
     roomy = scope_of(limits=RecallLimits(answer_tokens=9000))
-    whole = recall({}, StateSource("t1", entries_of(messages)), roomy, TOKENX)
+    whole = recall({}, StateSource("t1", entries_of(messages)), roomy, COUNTER)
     assert "truncated" not in whole
     assert "…" not in whole["messages"]
-    lost = TOKENX.count_text(whole["messages"]) - TOKENX.count_text(answer["messages"])
+    lost = COUNTER.count_text(whole["messages"]) - COUNTER.count_text(answer["messages"])
     assert answer["tokenOffset"] == lost
 
 
@@ -116,7 +115,7 @@ def test_message_of_many_parts_shows_the_first_and_counts_the_rest() -> None:
 def test_ids_too_long_for_the_page_leave_the_farthest_out(page: int) -> None:
     entries: list[Entry] = [(f"{n:03}" + "界" * 190, HumanMessage("hi"), NOON) for n in range(20)]
     source = StateSource("t1", entries)
-    answer = within_budget(recall({"page": page}, source, scope_of(), TOKENX))
+    answer = within_budget(recall({"page": page}, source, scope_of(), COUNTER))
     keys = [key for key, _, _ in entries]
     count = answer["count"]
     assert 0 < count < 20

@@ -21,12 +21,10 @@ from langgraph_om.recall.answer import recall
 from langgraph_om.recall.source import (
     StateSource,
 )
+from support.counters import COUNTER, COUNTERS, Quarters
 from support.examples import examples
 from support.recall_talk import (
-    COUNTERS,
     TALK,
-    TOKENX,
-    Quarters,
     ask,
     call,
     entries_of,
@@ -80,13 +78,13 @@ def test_pages(
 
 @pytest.mark.parametrize("direction", [1, -1])
 def test_a_page_that_is_cut_says_where_to_go_on_and_nothing_is_left_out(direction: int) -> None:
-    keys = [f"m{at}-{'long-id-' * 20}" for at in range(50)]
+    keys = [f"m{at}-{'3f8a' * 45}" for at in range(50)]
     source = StateSource("t1", [(key, HumanMessage("many words " * 60), None) for key in keys])
     seen: list[str] = []
     cursor, page, cuts = None, direction, 0
     while True:
         arguments = {"cursor": cursor, "page": page}
-        answer = within_budget(recall(arguments, source, scope_of(), TOKENX))
+        answer = within_budget(recall(arguments, source, scope_of(), COUNTER))
         own = keys_in(answer)
         seen = [*seen, *own] if direction == 1 else [*own, *seen]
         cut = re.search(r"go on with cursor (\S+), page (-?1)\)", answer["messages"])
@@ -122,14 +120,14 @@ def test_pages_back_from_the_end_hold_still_while_the_turn_goes_on() -> None:
     for steps in (0, 1, 2):
         source = StateSource("t1", entries_of([*said, *turn[:steps]]))
         back = [
-            recall({"page": page, "limit": 2}, source, scope_of(end="m5"), TOKENX)
+            recall({"page": page, "limit": 2}, source, scope_of(end="m5"), COUNTER)
             for page in (-1, -2, -3)
         ]
         assert [*map(keys_in, back)] == [["m4", "m5"], ["m2", "m3"], ["m0", "m1"]]
         assert [answer["hasNextPage"] for answer in back] == [False, True, True]
         assert [answer["cursor"] for answer in back] == ["m5"] * 3
     # Messages of the turn are found all the same by their ids.
-    assert keys_in(recall({"cursor": "m7"}, source, scope_of(end="m5"), TOKENX)) == ["m7"]
+    assert keys_in(recall({"cursor": "m7"}, source, scope_of(end="m5"), COUNTER)) == ["m7"]
 
 
 # --- Detail --------------------------------------------------------------------------------------
@@ -159,7 +157,7 @@ def test_high_detail_of_a_long_part_goes_on_by_part_and_offset() -> None:
     end = answer["nextCharOffset"]
     assert f"partIndex 0, charOffset {end}" in answer["messages"]
     assert answer["truncated"] is True
-    assert answer["tokenOffset"] == TOKENX.count_text(text[end:])
+    assert answer["tokenOffset"] == COUNTER.count_text(text[end:])
     rest = ask([HumanMessage(text)], cursor="m0", partIndex=0, charOffset=end)
     assert text[end:].startswith(rest["text"])
 
@@ -280,7 +278,7 @@ def test_five_megabytes_are_read_to_the_end() -> None:
     source = StateSource("t1", [("m0", message, None)])
     for offset in (0, len(text) // 2, len(text) - 100):
         arguments = {"cursor": "m0", "partIndex": 0, "charOffset": offset}
-        answer = recall(arguments, source, scope_of(), TOKENX)
+        answer = recall(arguments, source, scope_of(), COUNTER)
         assert text.startswith(answer["text"], offset)
         windows += len(answer["text"])
     assert windows > 5000

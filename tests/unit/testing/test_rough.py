@@ -12,7 +12,7 @@ from langgraph_om.core.observe.parse_answer import parse_output
 from langgraph_om.core.reflect.by_edits import EditsInput, reflect_by_edits
 from langgraph_om.core.reflect.edits import parse_edits
 from langgraph_om.core.reflect.reflector import ReflectorInput, reflect
-from langgraph_om.core.tokens.counters import TokenxCounter
+from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.testing import ExtractiveReflector, RoughObserver, RoughReflector, drive
 from support.editing import TALK, long_log
@@ -29,7 +29,7 @@ TRANSCRIPT = "\n".join(
         "</conversation>",
     ]
 )
-COUNTER = TokenxCounter()
+COUNTER = EstimatingCounter()
 LOG = [{**group, "tokens": COUNTER.count_text(group["text"])} for group in long_log(10)]
 TOTAL = sum(group["tokens"] for group in LOG)
 REQUEST = EditsInput(LOG, target=TOTAL * 3 // 4)

@@ -11,10 +11,10 @@ from pydantic import SecretStr
 
 from langgraph_om import (
     ConfigurationError,
+    EstimatingCounter,
     ObservationalMemory,
     ObservationConfig,
     ReflectionConfig,
-    TokenxCounter,
 )
 from langgraph_om.core.config.defaults import DEFAULT_MODEL
 from langgraph_om.memory import runner_of
@@ -279,7 +279,7 @@ def test_legal_host_options(zone: str | tzinfo) -> None:
         resource_id=lambda config: None,
         on_error="raise",
         message_time=lambda message: None,
-        token_counter=TokenxCounter(),
+        token_counter=EstimatingCounter(),
     )
     assert memory.messages_key == "chat"
     assert str(runner_of(memory).settings.timezone) in {str(zone), "UTC"}

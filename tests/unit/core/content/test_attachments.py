@@ -39,7 +39,7 @@ from langgraph_om.core.observe.transcript import (
     transcribe,
 )
 from langgraph_om.core.tokens.counter import count_messages
-from langgraph_om.core.tokens.counters import TokenxCounter
+from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.errors import ConfigurationError
 
 NOON = datetime(2025, 12, 4, 12, 0, tzinfo=UTC)
@@ -54,7 +54,7 @@ PDF_TYPE = "application/pdf"
 
 def read(*messages: BaseMessage) -> Transcript:
     timed = [TimedMessage(message, NOON) for message in messages]
-    return transcribe(timed, timezone=UTC, counter=TokenxCounter())
+    return transcribe(timed, timezone=UTC, counter=EstimatingCounter())
 
 
 def sent(attachments: Sequence[Attachment]) -> list[dict[str, Any]]:
@@ -435,7 +435,7 @@ def test_what_is_too_large_gives_way_to_older_ones(monkeypatch: pytest.MonkeyPat
 
 
 def test_attachments_count_in_the_size_of_the_question() -> None:
-    counter = TokenxCounter()
+    counter = EstimatingCounter()
     wide = attached("file", PDF_TYPE, data=PDF * 1000)
     plain, more = (
         count_messages(counter, with_attachments(question(), found, lambda _: True))

@@ -15,13 +15,13 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph_om.core.content.blocks import BYTES_KEYS, NESTED_KEYS, TYPES
 from langgraph_om.core.content.parts import Part, Placeholders, all_parts, part_text, parts_of
 from langgraph_om.core.observe.transcript import TimedMessage, Transcript, transcribe
-from langgraph_om.core.tokens.counters import TokenxCounter
+from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.tokens.images import AttachmentFormula
 from support.examples import examples
 
 pytest.importorskip("imagesize")
 
-COUNTER = TokenxCounter()
+COUNTER = EstimatingCounter()
 NOON = datetime(2025, 12, 4, 12, 0, tzinfo=UTC)
 IMAGE = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sIIBBBBBI", 13, b"IHDR", 999, 999, 8, 2, 0, 0, 0, 0)
 REPORT = b"%PDF-1.7" + bytes(3992)
@@ -292,7 +292,7 @@ def test_every_type_has_a_form() -> None:
 
 def found_by_counter(message: BaseMessage) -> list[object]:
     """The data of all attachments in which the counter found bytes."""
-    counter, counted = TokenxCounter(), list[Part]()
+    counter, counted = EstimatingCounter(), list[Part]()
 
     class SpyingFormula(AttachmentFormula):
         def tokens(self, part: Part) -> int:

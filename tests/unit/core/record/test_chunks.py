@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langgraph_om.core.record.chunks import choose_chunks, find_chunk_end
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.tokens.counters import TokenxCounter
+from langgraph_om.core.tokens.estimate import EstimatingCounter
 
 K = 1000
 
@@ -58,7 +58,7 @@ def test_enough_remains_unless_every_boundary_takes_too_much(
 def window_of(messages: list[BaseMessage]) -> Window:
     for at, message in enumerate(messages):
         message.id = f"m{at}"
-    return open_window(blank_record(), messages, TokenxCounter())
+    return open_window(blank_record(), messages, EstimatingCounter())
 
 
 def words(count: int) -> str:

@@ -32,7 +32,7 @@ def opened(thread: str = "t") -> Event:
 
 
 def counted(
-    counts: dict[str, list[Any]], *, gone: tuple[str, ...] = (), counter: str = "tokenx/1"
+    counts: dict[str, list[Any]], *, gone: tuple[str, ...] = (), counter: str = "mine/1"
 ) -> Event:
     stamps = dict.fromkeys(counts, "2026-03-02T09:00:00+00:00")
     return {
@@ -128,7 +128,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
         "counted",
         [counted({"m0": ["d0", 5]})],
         {
-            "token_cache": {"counter": "tokenx/1", "counts": {"m0": ["d0", 5]}},
+            "token_cache": {"counter": "mine/1", "counts": {"m0": ["d0", 5]}},
             "stamps": {"m0": "2026-03-02T09:00:00+00:00"},
         },
     ),
@@ -136,7 +136,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
         "what left the window is forgotten",
         [counted({"m0": ["d0", 5]}), counted({"m1": ["d1", 6]}, gone=("m0",))],
         {
-            "token_cache": {"counter": "tokenx/1", "counts": {"m1": ["d1", 6]}},
+            "token_cache": {"counter": "mine/1", "counts": {"m1": ["d1", 6]}},
             "stamps": {"m1": "2026-03-02T09:00:00+00:00"},
         },
     ),

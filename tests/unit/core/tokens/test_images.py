@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
 from langgraph_om.core.content.parts import Part
-from langgraph_om.core.tokens.counters import TokenxCounter
+from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.tokens.images import (
     FILE_FALLBACK_TOKENS,
     AttachmentFormula,
@@ -117,15 +117,15 @@ def test_anthropic(size: tuple[int, int] | None, length: int | None, tokens: int
 @pytest.mark.parametrize("provider", ["mistral", "", "OpenAI"])
 def test_an_unknown_provider_is_refused(provider: Any) -> None:
     with pytest.raises(ConfigurationError, match="`provider`"):
-        TokenxCounter(provider=provider)
+        EstimatingCounter(provider=provider)
 
 
 def test_a_provider_is_part_of_the_identity() -> None:
     counters = [
-        TokenxCounter(),
-        TokenxCounter(provider="openai"),
-        TokenxCounter(provider="google"),
-        TokenxCounter(provider="google", model="gemini-3-pro"),
+        EstimatingCounter(),
+        EstimatingCounter(provider="openai"),
+        EstimatingCounter(provider="google"),
+        EstimatingCounter(provider="google", model="gemini-3-pro"),
     ]
     assert len({counter.identity for counter in counters}) == 4
 
@@ -195,7 +195,7 @@ IMAGES: list[dict[str, Any]] = [
 
 
 def tokens_of(block: dict[str, Any], **formula: Any) -> int:
-    counter = TokenxCounter(**formula)
+    counter = EstimatingCounter(**formula)
     message = HumanMessage.model_construct(content=[block])
     return counter.count_message(message) - counter.count_message(HumanMessage(""))
 
