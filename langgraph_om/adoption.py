@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage, RemoveMessage, convert_to_messa
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.core.config.settings import Identity
-from langgraph_om.core.record.record import complete_record, log_tokens
+from langgraph_om.core.record.record import complete_record, forget_wait, log_tokens
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.core.working.state import find_unwritten
@@ -103,6 +103,7 @@ class Adoption:
                 return outcome
             before = outcome.record
             outcome.fold((yield Work(outcome.record, outcome.messages, decision)))
+            forget_wait(outcome.record)  # no Actor waits
             is_stuck = outcome.record == before or (
                 outcome.record["attempts"] != before["attempts"] and bool(_error(outcome))
             )

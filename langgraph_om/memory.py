@@ -130,7 +130,8 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
         timezone: IANA name or `tzinfo` in which the Observer reads times.
         on_error: What follows when the Observer or Reflector fails: `"continue"` with raw messages,
             `"abort"` the turn without an answer, or `"raise"`.
-        deadline: Seconds after which a turn stops waiting for one cycle, retries included.
+        deadline: Seconds that all cycles before one call of the Actor may take together, retries
+            included.
         obscure_thread_ids: Whether thread ids are hashed before a model sees them; `None`: with
             `scope="resource"`.
         hooks: Functions, sync or async, by name. `on_observation_start`, `on_observation_end`,

@@ -83,7 +83,7 @@ def plan(record: MemoryRecord, window: Window, thresholds: Thresholds, now: date
     activation = _decide_activation(record, window, thresholds, live, now)
     if activation is not None:
         return activation
-    if not _has_just_failed(record, window):
+    if not _has_just_failed(record, window) and not _has_waited(record, thresholds):
         blocking = _decide_blocking(record, window, thresholds)
         if blocking is not None:
             return blocking
@@ -229,6 +229,12 @@ def _has_just_failed(record: MemoryRecord, window: Window) -> bool:
     )
 
 
+def _has_waited(record: MemoryRecord, thresholds: Thresholds) -> bool:
+    """Return whether the Actor has waited for half of what it may; less is too little to ask in."""
+    waited = record["turn"].get("waited_ms", 0)
+    return thresholds.deadline is not None and 2 * waited >= 1000 * thresholds.deadline
+
+
 # --- Activation ----------------------------------------------------------------------------------
 
 
@@ -319,15 +325,24 @@ def _count_to_observe(record: MemoryRecord, window: Window, thresholds: Threshol
     due = thresholds.messages_at(log) if strays else thresholds.block_messages_at(log)
     if window.tokens < due or _is_backing_off(record, "observation", window.tokens):
         return 0
-    limit = thresholds.messages_at(log)
+    # It stays in the prompt until it is answered, however large the window is with it.
+    request = _weigh_giant_request(window, thresholds.piece_at(log))
+    stop = window.count_before_turns(thresholds.keep_turns)
     count = _choose_batch(
         window,
-        keep=thresholds.keep_tokens,
-        limit=limit,
+        keep=thresholds.keep_tokens + request,
+        limit=thresholds.messages_at(log) + request,
         max_tokens=_limit_piece(record, thresholds),
-        stop=window.count_before_turns(thresholds.keep_turns),
+        stop=min(stop, len(window.entries) - 1) if request else stop,
     )
     return min(count, window.strays.run) if strays else count
+
+
+def _weigh_giant_request(window: Window, piece: int) -> int:
+    """Count the tokens of a live request without an answer that is larger than a cycle, else 0."""
+    newest = window.entries[-1] if window.entries else None
+    is_new = newest is not None and newest.key == window.request
+    return newest.tokens if newest and is_new and newest.tokens > piece else 0
 
 
 def _limit_piece(record: MemoryRecord, thresholds: Thresholds) -> int:
@@ -358,10 +373,16 @@ def _choose_batch(window: Window, *, keep: int, limit: int, max_tokens: int, sto
 def _fit_batch(window: Window, last: int, max_tokens: int) -> int:
     """Return the longest prefix of the window that fits and ends at one of its first `last` cuts.
 
-    Without one that fits, it is the first exchange.
+    Without one that fits, it is the first exchange. A small one takes the larger exchange behind it
+    along, for a question of its own would hold next to nothing.
     """
+    if not last:
+        return 0
+    cuts = window.span.cuts
     fitting = max(1, _count_cuts(window, last, max_tokens))
-    return window.span.cuts[fitting - 1] if last else 0
+    if fitting < last and window.weight(0, cuts[fitting - 1]) * 10 < max_tokens:
+        fitting += 1
+    return cuts[fitting - 1]
 
 
 def _count_cuts(window: Window, last: int, tokens: int) -> int:

@@ -239,6 +239,8 @@ class Turn(TypedDict):
     """Calls of the Actor's model since that message, 0-based; -1 before the first one."""
     waived: NotRequired[dict[Operation, str | None]]
     """With a shared log: per operation the newest turn, by its request, that does it no more."""
+    waited_ms: NotRequired[int]
+    """How long the next call of the Actor's model has waited for cycles, in milliseconds."""
 
 
 class Head(TypedDict):

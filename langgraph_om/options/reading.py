@@ -123,6 +123,7 @@ def _read_settings(given: Given, retrieval: RetrievalConfig | None, hooks: Hooks
         resolve_thresholds,
         share_token_budget=_shares_room(given, observation, reflection),
         cache_seconds=float(given.cache_seconds),
+        deadline=float(given.deadline),
     )
     if given.token_budget is not None:
         observation, reflection = split_budget(given.token_budget, observation, reflection, resolve)

@@ -256,6 +256,34 @@ def test_deadline_is_for_all_calls_of_a_cycle() -> None:
     assert "deadline" in failed["error"]
 
 
+@pytest.mark.parametrize("door", DOORS)
+def test_deadline_is_for_all_cycles_before_one_call_of_the_actor(door: str) -> None:
+    clock, observe = Clock(), ExtractiveObserver()
+
+    def take_time(messages: list[BaseMessage]) -> str:
+        clock.advance(seconds=25)
+        return observe.reply(messages)
+
+    model = scripted(observer=take_time)
+    agent = make_agent(door, InMemorySaver(), model=model, clock=clock, deadline=60)
+    messages = [m for at in range(30) for m in (turn(at), AIMessage("ok " * 40, id=f"a{at}"))]
+    parts = say(agent.graph, CONFIG, *messages, turn(30))
+    assert len(of_kind(parts, "observation-end")) == 2, "behind half of it no cycle begins"
+    assert of_kind(parts, "observation-failed") == []
+    assert len(of_kind(say(agent.graph, CONFIG, turn(31)), "observation-end")) == 2
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_request_larger_than_a_cycle_is_answered_before_it_is_observed(door: str) -> None:
+    agent = make_agent(door, InMemorySaver())
+    talk(agent.graph, CONFIG, turns(1))
+    paste = HumanMessage("word " * 4000, id="paste")
+    assert of_kind(say(agent.graph, CONFIG, paste), "observation-start") == []
+    say(agent.graph, CONFIG, turn(2))
+    ranges = [group["ranges"] for group in record_of(agent.graph, CONFIG)["log"]]
+    assert any("paste" in ends for each in ranges for ends in each)
+
+
 # --- on_error="abort" and "raise" ----------------------------------------------------------------
 
 

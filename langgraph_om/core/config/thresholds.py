@@ -50,6 +50,8 @@ class Thresholds:
     """Whether that is done when another provider answers, too."""
     scales_interval: bool = False
     """Whether the interval is a part of what is observed at once beside the log as it is."""
+    deadline: float | None = None
+    """Seconds that one call of the Actor waits at most; `None`: for as long as it takes."""
 
     def without_buffering(self) -> Thresholds:
         """Return the same limits for a memory that starts nothing in the background."""
@@ -118,6 +120,7 @@ def resolve_thresholds(
     *,
     share_token_budget: bool = False,
     cache_seconds: float = 300.0,
+    deadline: float | None = None,
 ) -> Thresholds:
     """Turn the options into absolute token counts and seconds.
 
@@ -147,6 +150,7 @@ def resolve_thresholds(
         activate_after=_read_pause(observation.activate_after_idle, cache_seconds),
         activate_on_provider_change=observation.activate_on_provider_change,
         scales_interval=share_token_budget and 0 < observation.buffer_tokens < 1,
+        deadline=deadline,
     )
 
 

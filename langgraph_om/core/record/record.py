@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from langgraph_om.core.content.text import show_key
 from langgraph_om.core.upgrade import RECORD_VERSION, upgrade_record
-from langgraph_om.core.wire import Group, MemoryRecord, Operation, TokenCount
+from langgraph_om.core.wire import Group, MemoryRecord, Operation, TokenCount, Turn
 from langgraph_om.errors import ConfigurationError
 
 HINTS: Final = ("current_task", "suggested_response", "thread_title")
@@ -66,6 +66,13 @@ LATER_KEYS = frozenset(
 """What a record has only once there is something to note."""
 
 RECORD_KEYS = _FIRST_KEYS | LATER_KEYS
+
+
+def forget_wait(record: MemoryRecord) -> None:
+    """Note that a new wait begins, in a record that nobody else holds."""
+    if "waited_ms" in record["turn"]:
+        turn = {key: value for key, value in record["turn"].items() if key != "waited_ms"}
+        record["turn"] = cast("Turn", turn)
 
 
 _get_tokens = itemgetter("tokens")

@@ -3,8 +3,9 @@
 A call, with or without a limit of time; a pause; flows side by side; any of them while a lease is
 kept. Here limits are measured, events shown, hooks told of and costs counted; nothing here waits.
 
-A cycle has one deadline for its questions and the hooks that change them. Outside of it are the
-lifecycle hooks, which have a limit of their own, and the storage, which has none.
+The cycles before one call of the Actor have one deadline together, for their questions and the
+hooks that change them. Outside of it are the lifecycle hooks, which have a limit of their own, and
+the storage, which has none.
 """
 
 from __future__ import annotations
@@ -264,7 +265,11 @@ def _do_work(effect: Work, context: RunContext, cycle: _Cycle) -> Requests[list[
         done: Done = yield Call(partial(context.work, effect), "om_work")
         events: list[Event] = _unwrap(done)
         return events
-    return (yield from supervise(context.carry_out(effect), context)).events
+    # What its turn has waited already is not there to wait any more.
+    waited = effect.record["turn"].get("waited_ms", 0) / 1000
+    calls = replace(context.calls, deadline=max(0.0, context.calls.deadline - waited))
+    within = replace(context, calls=calls)
+    return (yield from supervise(context.carry_out(effect), within)).events
 
 
 def _log_warning(effect: Warn, context: RunContext, cycle: _Cycle) -> None:

@@ -103,7 +103,9 @@ SITUATIONS: dict[str, tuple[MemoryRecord, list[BaseMessage], tuple[str, int]]] =
         talk(*[100] * 7, 300, 90),
         ("observe", 7),
     ),
-    "a single huge message": (remembering(), talk(2000), ("observe", 1)),
+    "a huge request waits for its answer": (remembering(), talk(2000), ("proceed", 0)),
+    "a huge request with its answer": (remembering(), talk(2000, 10), ("observe", 1)),
+    "what is before a huge request": (remembering(), talk(*[100] * 6, 2000), ("observe", 4)),
     "a huge message comes last": (remembering(), talk(100, 2000), ("observe", 1)),
     "a huge message comes first": (remembering(), talk(2000, 100, 100, 100), ("observe", 1)),
     "a backlog, in batches": (remembering(), talk(*[100] * 50), ("observe", 10)),
@@ -126,8 +128,13 @@ SITUATIONS: dict[str, tuple[MemoryRecord, list[BaseMessage], tuple[str, int]]] =
     ),
     "what is before a large exchange goes first": (
         remembering(),
-        [*talk(50), called(50, "c"), answered(3000, "c"), AIMessage(words(10))],
+        [*talk(200), called(50, "c"), answered(3000, "c"), AIMessage(words(10))],
         ("observe", 1),
+    ),
+    "a little before a large exchange goes with it": (
+        remembering(),
+        [*talk(50), called(50, "c"), answered(3000, "c"), AIMessage(words(10))],
+        ("observe", 3),
     ),
     "after a failure, not grown enough": (
         remembering(attempts=waits("observation", 1100)),
@@ -431,7 +438,10 @@ def test_a_memory_whose_models_answer_keeps_to_its_limits(parts: list[list[BaseM
         record = seen.record
         unseen = seen.window.tokens if isinstance(messages[-1], ToolMessage) else 0
         cut = max(find_safe_cuts(seen.window.entries), default=0)
-        assert seen.window.tokens < 150 or (unseen and seen.window.weight(0, cut) < 150)
+        newest = seen.window.entries[-1].tokens if isinstance(messages[-1], HumanMessage) else 0
+        request = newest if newest > 150 else 0  # it is observed once it is answered
+        left = seen.window.tokens - request
+        assert left < 150 or (unseen and seen.window.weight(0, cut) < 150)
         assert sum(group["tokens"] for group in record["log"]) < 100
 
 

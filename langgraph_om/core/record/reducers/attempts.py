@@ -35,12 +35,22 @@ def note_failure(record: MemoryRecord, event: ObservationFailed | BufferingFaile
     attempt["last_message"] = facts.get("last_message")
     record["attempts"] = {**record["attempts"], operation: attempt}
     add_usage(record, event)
+    _note_wait(record, event)
 
 
 def note_success(record: MemoryRecord, event: CycleEnded) -> None:
     """Drop earlier failures of an operation that went well, and add what it has cost."""
     reset_attempts(record, event)
     add_usage(record, event)
+    _note_wait(record, event)
+
+
+def _note_wait(record: MemoryRecord, event: CycleEnded) -> None:
+    """Add the time of a cycle that the turn waited for."""
+    took = cast("Mapping[str, Any]", event).get("duration_ms")
+    if event["type"].startswith("observation-") and took:
+        waited = record["turn"].get("waited_ms", 0) + took
+        record["turn"] = {**record["turn"], "waited_ms": waited}
 
 
 def reset_attempts(record: MemoryRecord, event: CycleEnded | ReflectionActivated) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from langgraph_om.core.record.record import forget_wait
 from langgraph_om.core.record.reducers.draft import Draft
 from langgraph_om.core.wire import (
     Archived,
@@ -30,6 +31,8 @@ def set_counts(record: MemoryRecord, event: Counted) -> None:
         counts.pop(key, None)
         stamps.pop(key, None)
     counts.update(event["counts"])
+    if event["counts"]:  # the conversation has gone on
+        forget_wait(record)
     record["token_cache"] = {"counter": event["counter"], "counts": counts}
     record["stamps"] = {**event["stamps"], **stamps} if event["stamps"] else stamps
     if "observed" in event:
