@@ -90,9 +90,11 @@ def talk() -> str:
         now[0] = begin + timedelta(weeks=week)
         agent.invoke({"messages": [HumanMessage(text, id=f"message-{week}")]}, config)
     for update in (
-        memory.set_title("An old boat in Tromsø"),
-        memory.correct("launch is on June 1", "Launch is on June 8; sister Liv comes from Bergen"),
-        memory.pin("her dog Rex"),
+        memory.updates.set_title("An old boat in Tromsø"),
+        memory.updates.correct(
+            "launch is on June 1", "Launch is on June 8; sister Liv comes from Bergen"
+        ),
+        memory.updates.pin("her dog Rex"),
     ):
         agent.update_state(config, {"om": update})
     page = Path(tempfile.gettempdir()) / "memory.html"

@@ -1,7 +1,4 @@
-"""Build the updates of `om` with which a person changes what is remembered.
-
-Nothing is looked up or changed here: the record's reducer does that, when the update is written.
-"""
+"""What a person changes in a memory: acts on a thread, and the updates of `om` they write."""
 
 from __future__ import annotations
 
@@ -9,6 +6,9 @@ from datetime import date, datetime
 from typing import Any, Final
 from uuid import uuid4
 
+from langchain_core.runnables import RunnableConfig
+
+from langgraph_om.adoption import check_graph, choose_node
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.text import LABEL_CHARACTERS, sanitize
 from langgraph_om.core.events import iso
@@ -18,27 +18,34 @@ from langgraph_om.core.items.steer import CORRECTED, NOTED, write_item
 from langgraph_om.core.observe.transcript import format_day
 from langgraph_om.core.wire import MemoryRecord, SteeringAction
 from langgraph_om.errors import ConfigurationError
+from langgraph_om.runtime.drivers import GraphCall, GraphFlow, adrive_on_graph, drive_on_graph
 from langgraph_om.runtime.runner import StepRunner
 
 MAX_ITEM_CHARACTERS: Final = 4000
 """Of what a person has noted, which no reflection shortens."""
 _TYPICAL_HEAD = "* 🔴 (09:12) "
 
+_LOOKING_UP: Final = ("forget", "correct", "pin", "unpin")
+"""What is about an item, which is looked up before anything is written."""
+
 Update = list[dict[str, Any]]
 """An update of `om`: events, each a mapping of JSON values."""
 
 
-class Steerable:
-    """The methods of a memory with which a person changes what is remembered."""
+class Updates:
+    """Updates of `om` with which a person changes what is remembered; nothing is written here.
 
-    _runner: StepRunner
+    For `graph.update_state(config, {"om": ...})`, what a node returns, or a tool's
+    `Command(update=...)`. The methods of the memory itself write them.
+    """
+
+    def __init__(self, runner: StepRunner) -> None:
+        self._runner = runner
 
     def remember(self, text: str, *, date: date | str | None = None) -> list[dict[str, Any]]:
         """Return the update of `om` that adds what a person wants to be remembered.
 
-        For `graph.update_state(config, {"om": memory.remember("...")})`, what a node returns, or a
-        tool's `Command(update=...)`. The log says that a person noted it, and no reflection changes
-        it.
+        The log says that a person noted it, and no reflection changes it.
 
         Args:
             text: What to remember, such as `"User lives in Ghent"`.
@@ -124,8 +131,7 @@ class Steerable:
     def set_title(self, text: str | None) -> list[dict[str, Any]]:
         """Return the update of `om` that gives the thread a title, which memory never changes.
 
-        For `graph.update_state(config, {"om": memory.set_title("...")})`, as with `remember`. The
-        archive, and with it `threads`, has the title with the thread's next step.
+        The archive, and with it `threads`, has the title with the thread's next step.
 
         Args:
             text: The title, of at most 120 characters; line breaks become blanks. `None`: memory
@@ -142,6 +148,101 @@ class Steerable:
         runner = self._runner
         record = runner.record(state) if state is not None else None
         return build_change(runner.settings, runner.clock(), action, item, record=record, text=text)
+
+
+class Steerable:
+    """The methods of a memory with which a person changes what a thread remembers.
+
+    Each takes the agent's compiled graph, with memory and a checkpointer, and the thread's
+    configuration; with a `checkpoint_id` in it, the change begins a fork there. They return the id
+    of the act, as `om["steered"]` has it and `undo` takes it, and raise what their namesakes of
+    `updates` raise, and a `ConfigurationError` where the graph has no memory.
+    """
+
+    _runner: StepRunner
+
+    @property
+    def updates(self) -> Updates:
+        """The same changes as values, for a tool, a node, or an update of your own."""
+        return Updates(self._runner)
+
+    def remember(
+        self, graph: Any, config: RunnableConfig, text: str, *, date: date | str | None = None
+    ) -> str:
+        """Add what a person wants to be remembered; no reflection changes it."""
+        return drive_on_graph(self._act(graph, config, "remember", text, date=date), graph)
+
+    async def aremember(
+        self, graph: Any, config: RunnableConfig, text: str, *, date: date | str | None = None
+    ) -> str:
+        """Do the same as `remember` without blocking the event loop."""
+        return await adrive_on_graph(self._act(graph, config, "remember", text, date=date), graph)
+
+    def forget(self, graph: Any, config: RunnableConfig, item: str) -> str:
+        """Take an item out of the log; its messages and earlier checkpoints stay."""
+        return drive_on_graph(self._act(graph, config, "forget", item), graph)
+
+    async def aforget(self, graph: Any, config: RunnableConfig, item: str) -> str:
+        """Do the same as `forget` without blocking the event loop."""
+        return await adrive_on_graph(self._act(graph, config, "forget", item), graph)
+
+    def correct(self, graph: Any, config: RunnableConfig, item: str, text: str) -> str:
+        """Put another text in the place of an item; no reflection changes it."""
+        return drive_on_graph(self._act(graph, config, "correct", item, text), graph)
+
+    async def acorrect(self, graph: Any, config: RunnableConfig, item: str, text: str) -> str:
+        """Do the same as `correct` without blocking the event loop."""
+        return await adrive_on_graph(self._act(graph, config, "correct", item, text), graph)
+
+    def pin(self, graph: Any, config: RunnableConfig, item: str) -> str:
+        """Let no reflection change an item."""
+        return drive_on_graph(self._act(graph, config, "pin", item), graph)
+
+    async def apin(self, graph: Any, config: RunnableConfig, item: str) -> str:
+        """Do the same as `pin` without blocking the event loop."""
+        return await adrive_on_graph(self._act(graph, config, "pin", item), graph)
+
+    def unpin(self, graph: Any, config: RunnableConfig, item: str) -> str:
+        """Let reflections change an item again that a person pinned or wrote."""
+        return drive_on_graph(self._act(graph, config, "unpin", item), graph)
+
+    async def aunpin(self, graph: Any, config: RunnableConfig, item: str) -> str:
+        """Do the same as `unpin` without blocking the event loop."""
+        return await adrive_on_graph(self._act(graph, config, "unpin", item), graph)
+
+    def undo(self, graph: Any, config: RunnableConfig, act: str | None = None) -> str:
+        """Take back what a person did: the act of this id, or the newest that stands."""
+        return drive_on_graph(self._act(graph, config, "undo", act), graph)
+
+    async def aundo(self, graph: Any, config: RunnableConfig, act: str | None = None) -> str:
+        """Do the same as `undo` without blocking the event loop."""
+        return await adrive_on_graph(self._act(graph, config, "undo", act), graph)
+
+    def set_title(self, graph: Any, config: RunnableConfig, text: str | None) -> str:
+        """Give the thread a title that memory never changes; `None` gives it back."""
+        return drive_on_graph(self._act(graph, config, "set_title", text), graph)
+
+    async def aset_title(self, graph: Any, config: RunnableConfig, text: str | None) -> str:
+        """Do the same as `set_title` without blocking the event loop."""
+        return await adrive_on_graph(self._act(graph, config, "set_title", text), graph)
+
+    def _act(
+        self, graph: Any, config: RunnableConfig, action: str, *words: Any, **options: Any
+    ) -> GraphFlow[str]:
+        """Write an update into a thread, wherever its run stands, and see that it is kept."""
+        check_graph(graph, self._runner.messages_key, config)
+        state = yield GraphCall("get_state", (config,))
+        looks_up = {"state": state} if action in _LOOKING_UP else {}
+        update = getattr(self.updates, action)(*words, **options, **looks_up)
+        act = str(update[0]["id"])
+        written = yield GraphCall("update_state", (config, {"om": update}))
+        after = yield GraphCall("get_state", (written,))
+        if act not in str(self._runner.stored_record(after)):
+            # `create_agent` drops what stands for the input, so a node has to be named.
+            gate = [name for name in graph.nodes if name.endswith("Middleware.before_model")]
+            node = gate[0] if gate and state.next else choose_node(graph.nodes)
+            yield GraphCall("update_state", (config, {"om": update}), node)
+        return act
 
 
 def build_remember(

@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypedDict, assert_type
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage, BaseMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
@@ -84,6 +85,8 @@ def ready_agent(memory: ObservationalMemory, tools: list[BaseTool]) -> None:
         "openai/gpt-5-mini", tools, memory=memory, prompt="You help.", checkpointer=InMemorySaver()
     )
     assert_type(agent, CompiledStateGraph[Any, Any, Any, Any])
+    config: RunnableConfig = {"configurable": {"thread_id": "t"}}
+    assert_type(ObservationalMemory().remember(agent, config, "x", date="2026-03-02"), str)
     create_memory_agent(ScriptedChatModel(actor="ok"))
 
 
@@ -97,9 +100,9 @@ async def no_graph(memory: ObservationalMemory, messages: list[BaseMessage]) -> 
     assert_type(memory.thresholds.buffer_tokens, int | None)
     assert_type(memory.view({"messages": messages, "om": result.record}), MemoryView)
     assert_type(memory.view({}).to_html(), str)
-    assert_type(memory.remember("x", date="2026-03-02"), list[dict[str, Any]])
-    assert_type(memory.correct("x", "y", state={}), list[dict[str, Any]])
-    assert_type(memory.undo(), list[dict[str, Any]])
+    assert_type(memory.updates.remember("x", date="2026-03-02"), list[dict[str, Any]])
+    assert_type(memory.updates.correct("x", "y", state={}), list[dict[str, Any]])
+    assert_type(memory.updates.undo(), list[dict[str, Any]])
     assert_type(memory.flush(1.0), bool)
     with memory:
         pass

@@ -238,7 +238,7 @@ def name_thread(source: Source, args: Namespace, memory: ObservationalMemory, ou
         msg = "`title` needs a text, or `--clear` to let memory make titles again; pass one of them"
         raise ConfigurationError(msg)
     source.state(args.thread)  # an unknown thread is told before anything is written
-    update = memory.set_title(args.text)
+    update = memory.updates.set_title(args.text)
     source.write(args.thread, update)
     if out.as_json:
         out.value({"id": update[0]["id"], "action": "title", "title": update[0]["title"]})
@@ -252,12 +252,14 @@ def name_thread(source: Source, args: Namespace, memory: ObservationalMemory, ou
 _ACTS: Final[
     Mapping[str, Callable[[ObservationalMemory, Namespace, Any], list[dict[str, Any]]]]
 ] = {
-    "remember": lambda memory, args, _: memory.remember(args.text, date=args.date),
-    "forget": lambda memory, args, state: memory.forget(args.item, state=state),
-    "correct": lambda memory, args, state: memory.correct(args.item, args.text, state=state),
-    "pin": lambda memory, args, state: memory.pin(args.item, state=state),
-    "unpin": lambda memory, args, state: memory.unpin(args.item, state=state),
-    "undo": lambda memory, args, _: memory.undo(args.act),
+    "remember": lambda memory, args, _: memory.updates.remember(args.text, date=args.date),
+    "forget": lambda memory, args, state: memory.updates.forget(args.item, state=state),
+    "correct": lambda memory, args, state: memory.updates.correct(
+        args.item, args.text, state=state
+    ),
+    "pin": lambda memory, args, state: memory.updates.pin(args.item, state=state),
+    "unpin": lambda memory, args, state: memory.updates.unpin(args.item, state=state),
+    "undo": lambda memory, args, _: memory.updates.undo(args.act),
 }
 
 

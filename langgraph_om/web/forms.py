@@ -73,16 +73,17 @@ def read_act(memory: ObservationalMemory, form: Mapping[str, str], state: Any) -
     """
     action, item, text = (form.get(name, "") for name in ("action", "item", "text"))
     if action == "remember":
-        return memory.remember(text)
+        return memory.updates.remember(text)
     if action == "undo":
-        return memory.undo()
+        return memory.updates.undo()
     if action == "title":
-        return memory.set_title(text)
+        return memory.updates.set_title(text)
     if action == "untitle":
-        return memory.set_title(None)
+        return memory.updates.set_title(None)
     if action == "correct":
-        return memory.correct(item, text, state=state)
-    acts = {"forget": memory.forget, "pin": memory.pin, "unpin": memory.unpin}
+        return memory.updates.correct(item, text, state=state)
+    updates = memory.updates
+    acts = {"forget": updates.forget, "pin": updates.pin, "unpin": updates.unpin}
     if action not in acts:
         known = "remember, forget, correct, pin, unpin, undo, title or untitle"
         msg = f"`action` is {action!r}; pass {known}"

@@ -725,7 +725,7 @@ async def named_thread(server: Server) -> str:
         thread = await new_thread(client)
         for text in SAID[:3]:
             await say(client, thread, "waiting", text * 3)
-        title = ObservationalMemory(ScriptedChatModel()).set_title("Books & <whales>")
+        title = ObservationalMemory(ScriptedChatModel()).updates.set_title("Books & <whales>")
         await client.threads.update_state(thread, {"om": title})
         assert (await values(client, thread))["om"]["log"]
     return thread

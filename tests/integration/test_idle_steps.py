@@ -390,7 +390,7 @@ def test_a_job_that_began_before_the_model_failed_is_not_begun_again(ready: Read
 def test_what_a_person_did_is_told_once_also_where_the_model_fails(ready: Ready) -> None:
     agent = ready(model=scripted(actor=failing(ConnectionError("down"))), **IDLE)
     talk(agent.graph, CONFIG, turns(2))
-    noted = agent.memory.remember("Ana is allergic to nuts.")
+    noted = agent.memory.updates.remember("Ana is allergic to nuts.")
     agent.graph.update_state(CONFIG, {"om": noted}, as_node="agent")
     parts: list[Any] = []
     with pytest.raises(ConnectionError, match="down"):

@@ -244,7 +244,7 @@ def test_a_person_s_title_stays_and_says_so(door: str) -> None:
     asking = agent(door, observation={"message_tokens": 60, "buffer_tokens": False},
                    replies={"observer": answer})  # fmt: skip
     say(asking.graph, CONFIG, ASKED)
-    asking.graph.update_state(CONFIG, {"om": asking.memory.set_title("  My\ntent ")})
+    asking.graph.update_state(CONFIG, {"om": asking.memory.updates.set_title("  My\ntent ")})
     parts = []
     for number in range(6):
         text = f"{ASKED.content} And what about number {number} of my list?"
@@ -263,10 +263,10 @@ def test_a_person_s_title_is_kept_by_the_archive_and_given_back_to_memory(tmp_pa
 
     say(asking.graph, CONFIG, ASKED)
     assert listed() == ["Tents for the Vosges"]
-    asking.graph.update_state(CONFIG, {"om": asking.memory.set_title("My tent")})
+    asking.graph.update_state(CONFIG, {"om": asking.memory.updates.set_title("My tent")})
     say(asking.graph, CONFIG, HumanMessage("And for two?", id="q2"))
     assert listed() == ["My tent"]
-    asking.graph.update_state(CONFIG, {"om": asking.memory.set_title(None)})
+    asking.graph.update_state(CONFIG, {"om": asking.memory.updates.set_title(None)})
     say(asking.graph, CONFIG, HumanMessage("And for three?", id="q3"))
     assert title_of(asking) == "Tents for the Vosges"
     assert len(questions(asking)) == 2
@@ -278,7 +278,7 @@ def test_without_the_option_a_person_may_set_and_remove_a_title(tmp_path: Any) -
     assert title_of(asking) is None
     assert questions(asking) == []
     for title in ("My tent", None):
-        asking.graph.update_state(CONFIG, {"om": asking.memory.set_title(title)})
+        asking.graph.update_state(CONFIG, {"om": asking.memory.updates.set_title(title)})
         say(asking.graph, CONFIG, HumanMessage(f"And {title}?", id=f"q{title}"))
         assert [thread.title for thread in asking.memory.threads("ann")] == [title]
 
@@ -305,7 +305,7 @@ Date: Mar 2, 2026
     )  # fmt: skip
     first, second = on_thread("one", resource_id="ann"), on_thread("two", resource_id="ann")
     say(asking.graph, first, ASKED)
-    asking.graph.update_state(first, {"om": asking.memory.set_title("My tent")})
+    asking.graph.update_state(first, {"om": asking.memory.updates.set_title("My tent")})
     say(asking.graph, first, HumanMessage("And for two?", id="q2"))
     parts = []
     for number in range(4):
@@ -323,7 +323,7 @@ def test_a_fork_keeps_its_own_title() -> None:
     asking = agent()
     say(asking.graph, CONFIG, ASKED)
     before = asking.graph.get_state(CONFIG).config
-    asking.graph.update_state(CONFIG, {"om": asking.memory.set_title("Mine")})
+    asking.graph.update_state(CONFIG, {"om": asking.memory.updates.set_title("Mine")})
     say(asking.graph, CONFIG, HumanMessage("And for two?", id="q2"))
     fork = asking.graph.update_state(before, None)
     assert asking.graph.get_state(fork).values["om"]["thread_title"] == "Tents for the Vosges"
@@ -333,7 +333,7 @@ def test_a_fork_keeps_its_own_title() -> None:
 @pytest.mark.parametrize("text", ["", "  \n", "x" * 121, 3])
 def test_what_is_no_title_is_refused(text: Any) -> None:
     with pytest.raises(ConfigurationError, match="`text` is"):
-        ObservationalMemory(model(), clock=Clock()).set_title(text)
+        ObservationalMemory(model(), clock=Clock()).updates.set_title(text)
 
 
 @pytest.mark.parametrize("value", [None, 1, "yes", {"modle": "x"}, {"instructions": 3}])

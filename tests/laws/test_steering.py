@@ -65,13 +65,13 @@ def do(record: MemoryRecord, wanted: list[tuple[str, int, str]]) -> MemoryRecord
     for action, number, words in wanted:
         items = list_items(record["log"])
         if action == "remember":
-            record = fold(record, [PERSON.remember(words)])
+            record = fold(record, [PERSON.updates.remember(words)])
         elif items:
             item = items[number % len(items)]
             if action == "unpin" and "person" not in item.group:
                 continue
             given_ = (item.id, words) if action == "correct" else (item.id,)
-            record = fold(record, [getattr(PERSON, action)(*given_)])
+            record = fold(record, [getattr(PERSON.updates, action)(*given_)])
     return record
 
 
@@ -161,7 +161,7 @@ def test_all_that_a_person_did_can_be_undone(
     done = do(record, wanted)
     assert ranges(done["log"]) == ranges(log)
     for _ in done.get("steered", []):
-        done = fold(done, [PERSON.undo()])
+        done = fold(done, [PERSON.updates.undo()])
     assert Counter(i.id for i in list_items(done["log"])) == Counter(i.id for i in list_items(log))
     assert not protected(done["log"])
     assert ranges(done["log"]) == ranges(log)

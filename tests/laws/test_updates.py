@@ -103,7 +103,7 @@ def test_an_update_is_kept_wherever_the_run_stands(run: Run, *, is_async: bool) 
     every = places(run)
     assert len(every) > 6
     for state in every:
-        update = {"om": run.memory.remember(FACT)}
+        update = {"om": run.memory.updates.remember(FACT)}
         if is_async:
             fork = asyncio.run(run.graph.aupdate_state(state.config, update))
         else:
@@ -123,7 +123,7 @@ def test_memory_may_be_put_aside_wherever_the_run_stands(run: Run) -> None:
 @pytest.mark.parametrize("door", [door for door in WAYS if door not in MIDDLEWARE])
 def test_an_update_before_the_first_run_is_kept(door: str) -> None:
     run = Run(door)
-    run.graph.update_state(ON_THREAD, {"om": run.memory.remember(FACT)})
+    run.graph.update_state(ON_THREAD, {"om": run.memory.updates.remember(FACT)})
     assert is_kept(run.graph.get_state(ON_THREAD).values["om"])
     run.ask(0)
     assert FACT in run.actor.prompts[-1][0].text
@@ -136,7 +136,7 @@ def test_an_update_at_an_interrupt_is_kept(door: str) -> None:
     said = request(1, 40, Naming(), run.clock())
     run.graph.invoke({"messages": [said]}, ON_THREAD, interrupt_before=[actor_node(door)])
     assert run.graph.get_state(ON_THREAD).next == (actor_node(door),)
-    run.graph.update_state(ON_THREAD, {"om": run.memory.remember(FACT)})
+    run.graph.update_state(ON_THREAD, {"om": run.memory.updates.remember(FACT)})
     assert is_kept(run.graph.get_state(ON_THREAD).values["om"])
     run.graph.invoke(None, ON_THREAD)
     assert FACT in run.actor.prompts[-1][0].text

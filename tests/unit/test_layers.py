@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2] / PACKAGE
 
 HOUSE = (
     "errors <- core <- models, archive <- recall <- runtime <- working <- options, inspection, "
-    "steering, adoption, searching, deletion <- memory <- integrations <- cli, web "
+    "adoption, searching, deletion <- steering <- memory <- integrations <- cli, web "
     "<- __init__, __main__"
 )
 CORE = (

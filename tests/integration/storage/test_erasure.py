@@ -198,7 +198,7 @@ def test_what_a_person_did_elsewhere_to_an_item_of_a_deleted_thread_goes_too(
         agent.say("trips")
         agent.say("work")
     for name in ("trips-001", "work-001"):
-        agent.graph.update_state(config("work"), {"om": memory.forget(name)})
+        agent.graph.update_state(config("work"), {"om": memory.updates.forget(name)})
     agent.say("work")
     assert "trips-001" in str(agent.state("work")[0].get("steered"))
     memory.delete_thread("trips")

@@ -79,7 +79,9 @@ def test_both_windows_say_how_full_they_are() -> None:
 
 
 def test_what_a_person_did_is_marked_and_listed() -> None:
-    own = fold(record(), [PERSON.correct("Lyon", "User lives in Ghent"), PERSON.pin("Tea")])
+    own = fold(
+        record(), [PERSON.updates.correct("Lyon", "User lives in Ghent"), PERSON.updates.pin("Tea")]
+    )
     text = Reader(page_of(own)).text
     assert "User lives in Ghentcorrected by a person" in text
     assert "Corrected: User lives in Lyon → User lives in Ghent" in text
@@ -171,7 +173,7 @@ def test_no_text_becomes_markup(texts: list[str]) -> None:
         working={"resource_id": resource, "value": told, "updates": [], "error": error},
         extracted={title: {**FOUND, "value": {thread: task}, "error": error}},
     )
-    own = fold(own, [PERSON.remember(f"x{told}")])
+    own = fold(own, [PERSON.updates.remember(f"x{told}")])
     page = page_of(own, history=[own, record()])
     read = Reader(page)
     assert read.open == []
@@ -192,7 +194,7 @@ def test_it_is_written_to_a_file(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="no browser is installed")
 def test_a_browser_reads_the_same_text_and_runs_nothing(tmp_path: Path) -> None:
     hostile = "<script>document.body.innerHTML='run'</script><img src=x onerror=alert(1)>"
-    own = fold(record(current_task=hostile), [PERSON.remember(hostile)])
+    own = fold(record(current_task=hostile), [PERSON.updates.remember(hostile)])
     path = tmp_path / "memory.html"
     PERSON.view({"om": own, "messages": []}).to_html(path)
     command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", str(path)]
