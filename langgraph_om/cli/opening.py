@@ -10,8 +10,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-
+from langgraph_om.cli.serializer import StrictSerializer
 from langgraph_om.cli.sources import (
     ArchiveSource,
     CheckpointerSource,
@@ -89,7 +88,7 @@ def _read_strictly(saver: Any) -> Any:
     A checkpoint names the classes and functions to call when it is loaded, and somebody else may
     have written it. An object of any other class becomes the data that it was stored as.
     """
-    saver.serde = JsonPlusSerializer(allowed_msgpack_modules=None)
+    saver.serde = StrictSerializer()
     # It logs the names that it refuses as the file has them.
     logging.getLogger("langgraph.checkpoint.serde").setLevel(logging.CRITICAL)
     return saver

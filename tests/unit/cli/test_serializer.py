@@ -1,0 +1,92 @@
+"""The serializer of the command: messages and plain values, and the data of everything else."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from langchain_core.load import dumpd
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.prompts import PromptTemplate
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.graph import END, START, StateGraph
+from pydantic import BaseModel
+
+from langgraph_om.cli.serializer import StrictSerializer
+from langgraph_om.cli.sources import CheckpointerSource, SourceError
+from langgraph_om.integrations.state_graph import ObservationalMemoryState
+from support.savers import open_saver
+
+CALL = {"name": "find", "args": {"x": 1}, "id": "c", "type": "tool_call"}
+MESSAGES = [
+    HumanMessage([{"type": "text", "text": "hi"}], id="1"),
+    AIMessage("", id="2", tool_calls=[CALL]),
+    ToolMessage("found", tool_call_id="c", id="3"),
+    RemoveMessage("1"),
+]
+
+
+class Own(BaseModel):
+    """A type of somebody's state."""
+
+    name: str
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"om": {"log": [{"id": "a", "tokens": 1}], "title": None}, "messages": MESSAGES},
+        [datetime(2026, 3, 2, tzinfo=UTC), UUID(int=7), Decimal("1.5"), Path("a"), {1, 2}],
+        None,
+        b"x",
+        bytearray(b"x"),
+    ],
+)
+def test_messages_and_plain_values_are_read_as_they_were(value: Any) -> None:
+    assert StrictSerializer().loads_typed(JsonPlusSerializer().dumps_typed(value)) == value
+
+
+def test_another_type_is_the_data_that_it_is_of() -> None:
+    stored = JsonPlusSerializer().dumps_typed({"own": Own(name="a"), "messages": MESSAGES})
+    assert StrictSerializer().loads_typed(stored) == {"own": {"name": "a"}, "messages": MESSAGES}
+
+
+class State(ObservationalMemoryState):
+    """A state with a value of that type."""
+
+    own: Own
+
+
+def test_a_thread_with_another_type_is_not_written_to(tmp_path: Path) -> None:
+    builder = StateGraph(State).add_node("say", lambda _: {"own": Own(name="a")})
+    builder.add_edge(START, "say").add_edge("say", END)
+    config: Any = {"configurable": {"thread_id": "t"}}
+    with open_saver("sqlite", str(tmp_path / "checkpoints.db")) as saver:
+        graph = builder.compile(checkpointer=saver)
+        graph.invoke({"messages": []}, config)
+        saver.serde = StrictSerializer()
+        source = CheckpointerSource(saver, builder.compile())
+        with pytest.raises(SourceError, match=r"other classes \(Own\)"):
+            source.write("t", [{"log": []}])
+        saver.serde = JsonPlusSerializer()
+        assert graph.get_state(config).values["own"] == Own(name="a")
+
+
+def test_json_of_before_msgpack_has_messages_and_no_other_objects() -> None:
+    prompt = dumpd(PromptTemplate.from_template("{x}"))
+    own = {"lc": 2, "type": "constructor", "id": ["pathlib", "Path"], "args": ["a"]}
+    secret = {"lc": 1, "type": "secret", "id": ["PATH"]}
+    value = {"messages": [dumpd(m) for m in MESSAGES[:3]], "rest": [prompt, own, secret]}
+    read = StrictSerializer().loads_typed(("json", json.dumps(value).encode()))
+    assert read == {"messages": MESSAGES[:3], "rest": [prompt, own, secret]}
+
+
+@pytest.mark.parametrize("form", ["pickle", "msgpack+aes", "own"])
+def test_what_only_the_agent_reads_is_refused(form: str) -> None:
+    with pytest.raises(SourceError, match="with your agent's own checkpointer"):
+        StrictSerializer().loads_typed((form, b"x"))
