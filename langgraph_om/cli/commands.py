@@ -296,7 +296,9 @@ def _cut(text: str, words: list[str]) -> str:
     return f"{'…' if at else ''}{cut}{'…' if at + _MAX_SHOWN < len(line) else ''}"
 
 
-def write_error(error: Exception, *, as_json: bool) -> str:
+def write_error(error: Exception, args: Namespace) -> str:
     """Write what went wrong for the terminal."""
-    said = hide_password(str(error))
-    return write_json({"error": said}) if as_json else for_terminal(f"langgraph-om: {said}")
+    said = str(error)
+    for place in filter(None, (args.checkpointer, args.archive, args.url)):
+        said = hide_password(said, place)
+    return write_json({"error": said}) if args.json else for_terminal(f"langgraph-om: {said}")

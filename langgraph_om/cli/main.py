@@ -227,5 +227,5 @@ def _load_graph(name: str | None) -> Any:
 
 
 def _fail(error: Exception, args: Namespace, code: int) -> int:
-    print(commands.write_error(error, as_json=args.json), file=sys.stderr)  # noqa: T201 a command
+    print(commands.write_error(error, args), file=sys.stderr)  # noqa: T201 a command
     return code

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from langgraph_om.cli.serializer import StrictSerializer
 from langgraph_om.cli.sources import (
@@ -20,6 +21,11 @@ from langgraph_om.cli.sources import (
     SourceError,
 )
 from langgraph_om.errors import ConfigurationError
+
+_PASSWORDS = (re.compile(r"^[^:/]*:?/*[^:/@]*:(.*)@"), re.compile(r"password=([^&\s]*)"))
+_JOINTS = re.compile(r"[@:/?#]")
+_MIN_HIDDEN = 3
+"""Characters of a part of a password that is hidden by itself; less stands in any text."""
 
 
 @contextmanager
@@ -72,7 +78,7 @@ def _open_saver(place: str) -> Iterator[Any]:
                 yield _read_strictly(postgres)
         else:
             msg = (
-                f"`--checkpointer` is {hide_password(place)!r}; pass sqlite:///path/to/file.db or "
+                f"`--checkpointer` is {place!r}; pass sqlite:///path/to/file.db or "
                 f"postgresql://user:password@host/database"
             )
             raise ConfigurationError(msg)
@@ -94,9 +100,17 @@ def _read_strictly(saver: Any) -> Any:
     return saver
 
 
-def hide_password(text: str) -> str:
-    """Return a text in which the URLs of databases have no password."""
-    return re.sub(r"://[^/\s'\"]*@|://\S*:\S*@", "://***@", text)
+def hide_password(text: str, place: str) -> str:
+    """Return a text without the password of a URL.
+
+    Drivers quote the part of a URL that they cannot read, and where the password has a `@`, `:` or
+    `/` of its own, or the URL a slip, that is a part of the password.
+    """
+    words = [found for pattern in _PASSWORDS for found in pattern.findall(place)]
+    parts = [part for word in words for part in _JOINTS.split(word) if len(part) >= _MIN_HIDDEN]
+    for secret in sorted({*words, *map(unquote, words), *parts}, key=len, reverse=True):
+        text = text.replace(secret, "***") if secret else text
+    return text
 
 
 def _check_tables(saver: Any) -> None:

@@ -180,6 +180,21 @@ def test_lifecycle_hook_changes_nothing(
     assert bool(failed) == (nuisance in LOGGED)
 
 
+def test_no_line_of_the_log_steers_a_terminal(caplog: pytest.LogCaptureFixture) -> None:
+    steering = "\x1b]0;x\x07 \x9b31m \u202ertl\u2066"
+
+    def fails(_: Any) -> None:
+        raise OSError(steering)
+
+    agent = agent_with({"on_observation_start": fails, "before_observation": fails})
+    with caplog.at_level(logging.WARNING, "langgraph_om"):
+        talk(agent.graph, on_thread(f"t {steering}"), turns(6))
+    assert "the hook `on_observation_start` failed: ]0;x 31m rtl" in caplog.text
+    assert "thread 't \\x1b]0;x" in caplog.text
+    assert "OSError: ]0;x 31m rtl" in caplog.text  # its traceback
+    assert not set(steering) & set(caplog.text) - set("]0;x 31mrtl")
+
+
 @pytest.mark.parametrize("nuisance", ["raises", "async raises", "StopIteration", "cancels itself"])
 async def test_lifecycle_hook_changes_nothing_async(nuisance: str) -> None:
     plain = agent_with({})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from langgraph_om.core.content.text import for_terminal
 from langgraph_om.core.items.listing import ID_FORM, LogItem
 from langgraph_om.errors import ItemError
 
@@ -68,7 +69,7 @@ def _list(items: Sequence[LogItem]) -> str:
 
 def _shorten(item: LogItem) -> str:
     day = f"{item.day.isoformat()}: " if item.day else ""
-    return _cut(f"{day}{' '.join(item.words.split())}")
+    return _cut(f"{day}{' '.join(for_terminal(item.words).split())}")
 
 
 def _cut(text: str) -> str:

@@ -5,9 +5,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from langgraph_om.core.content.text import for_terminal
 from langgraph_om.core.wire import Event
 
 logger = logging.getLogger("langgraph_om")
+
+
+def _clean(record: logging.LogRecord) -> bool:
+    """Take out of a line what would steer a terminal: errors quote what models and tools said."""
+    said = record.getMessage()
+    if (clean := for_terminal(said)) != said:
+        record.msg, record.args = clean, ()
+    if record.exc_info and not record.exc_text:
+        record.exc_text = for_terminal(logging.Formatter().formatException(record.exc_info))
+    return True
+
+
+logger.addFilter(_clean)
 
 
 def log_failures(events: Sequence[Event]) -> None:

@@ -395,6 +395,7 @@ def test_making_one_opens_nothing(sqlite_file: Path) -> None:
         ("sqlite+aiosqlite:///memory.db", "asynchronous"),
         ("postgresql+asyncpg://user:secret@host/x", "asynchronous"),
         ("postgres:user:secret@host", "postgresql://"),
+        ("postgresql://user:secret/secret@secret@host:x", "postgresql://"),
     ],
 )
 def test_urls_that_can_not_work_are_refused(url: Any, words: str) -> None:

@@ -30,7 +30,7 @@ def make_engine(given: object) -> Engine:
     try:
         url = make_url(given if isinstance(given, str | URL) else "")
     except (ArgumentError, ValueError) as error:
-        shown = re.sub(r":[^:/@]*@", ":***@", repr(given))  # no password in an error
+        shown = re.sub(r":[^/].*@", ":***@", repr(given))  # no password in an error
         msg = f"`archive` is {shown}; pass a URL such as {_EXAMPLES}, or an SQLAlchemy Engine"
         raise ConfigurationError(msg) from error
     if url.drivername in {"postgres", "postgresql"}:
