@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import AdoptProgress, ConfigurationError
@@ -16,6 +16,7 @@ from support.agents import (
     bare_agent,
     make_agent,
     on_thread,
+    remembering,
     say,
     scripted,
     talk,
@@ -23,6 +24,7 @@ from support.agents import (
     turns,
     values,
 )
+from support.clock import Clock
 
 DOORS = ("plain", "agent", "middleware")
 
@@ -148,3 +150,19 @@ def test_each_cycle_is_one_line_for_those_who_run_the_agent(
     )
     assert ended[0].startswith("thread 't': observation of ")
     assert any("reflection of" in line for line in ended)
+
+
+def test_times_of_a_long_thread_are_asked_for_as_often_as_it_is_long() -> None:
+    asked = [0, 0]
+
+    def ask(size: int, at: int) -> None:
+        def tell(message: BaseMessage) -> None:
+            asked[at] += 1
+
+        memory = remembering(scripted(), Clock(), message_time=tell, deadline=3600)
+        memory.step(None, turns(size), thread_id="t")
+
+    ask(60, 0)
+    ask(120, 1)
+    assert asked[0] > 60
+    assert asked[1] < 2.5 * asked[0]

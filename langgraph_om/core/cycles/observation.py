@@ -30,7 +30,7 @@ from langgraph_om.core.observe.observer import ObserverInput, ask_about_thread, 
 from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.observe.transcript import Transcript
 from langgraph_om.core.record.chunks import count_covered, digest_entries, select_live_chunks
-from langgraph_om.core.record.record import count_failures, find_newest_observed
+from langgraph_om.core.record.record import CURSOR_TAIL, count_failures, find_newest_observed
 from langgraph_om.core.record.reflections import place_reflection, replace_groups
 from langgraph_om.core.record.span import Entry
 from langgraph_om.core.record.window import Window
@@ -239,19 +239,16 @@ def _move(info: CycleInfo, window: Window, stop: int) -> Moved:
 def _read_times(info: CycleInfo, window: Window, stop: int) -> list[datetime | None]:
     """Return when the messages of the window up to `stop` were written, as neighbours tell it too.
 
-    Strays have other neighbours than the rest of the window: then only theirs are returned.
+    These are as many on either side as a cursor names: a look at all that follows would make an
+    adoption cost the square of its length. Strays have other neighbours than the rest of the
+    window: then only theirs are returned.
     """
     strays, stamps = window.strays, info.record["stamps"]
     if strays.messages:
         keyed = [*strays.earlier, *strays.messages[: strays.run], *strays.later]
         return info.settings.times_of(keyed, stamps)[len(strays.earlier) :]
-    # Of what comes after, no more is asked than the first message that has a time.
-    while stop < len(window.entries):
-        stop += 1
-        key, message, *_ = window.entries[stop - 1]
-        if info.settings.time_of(key, message, stamps) is not None:
-            break
-    keyed = [*window.observed, *((entry.key, entry.message) for entry in window.entries[:stop])]
+    entries = window.entries[: stop + CURSOR_TAIL]
+    keyed = [*window.observed, *((entry.key, entry.message) for entry in entries)]
     return info.settings.times_of(keyed, stamps)[len(window.observed) :]
 
 
