@@ -552,7 +552,7 @@ class SharedLog(TypedDict):
     """The memory of a resource."""
 
     version: int
-    """Of the record's form; version 1 did not say."""
+    """Of the record's form."""
     generation: int
     """How many reflections have replaced groups of it."""
     log: list[Group]
@@ -845,8 +845,7 @@ class ObservationActivated(CycleEvent, Written, Stated, Moved):
     """What they change in the working memory."""
     generation: int
     config: Limits
-    triggered_by: NotRequired[Trigger]
-    """Missing in what a former version wrote."""
+    triggered_by: Trigger
 
 
 class ReflectionActivated(CycleEvent, Written, Replaced):
@@ -861,8 +860,7 @@ class ReflectionActivated(CycleEvent, Written, Replaced):
     generation: int
     """The one that begins."""
     config: Limits
-    triggered_by: NotRequired[Trigger]
-    """Missing in what a former version wrote."""
+    triggered_by: Trigger
 
 
 # --- Events: bookkeeping, never streamed ---------------------------------------------------------
@@ -900,8 +898,8 @@ class Stepped(TypedDict):
     type: Literal["stepped"]
     request: str | None
     step: int
-    head: NotRequired[Head]
-    """Of the view that the Actor is given; former versions did not say."""
+    head: Head
+    """Of the view that the Actor is given."""
 
 
 class Tripped(CycleEvent):
@@ -918,8 +916,8 @@ class Archived(TypedDict):
 
     type: Literal["archived"]
     last: str
-    branch: NotRequired[str | None]
-    """The archive's name for the conversation up to there; former versions did not say."""
+    branch: str | None
+    """The archive's name for the conversation up to there."""
 
 
 class Evicted(TypedDict):
@@ -928,8 +926,8 @@ class Evicted(TypedDict):
     type: Literal["evicted"]
     last: str
     ids: list[str]
-    tokens: NotRequired[int]
-    """Of the messages; former versions did not say."""
+    tokens: int
+    """Of the messages."""
 
 
 class DeletionFound(TypedDict):
@@ -957,8 +955,8 @@ class Synced(TypedDict):
     cursor: list[str]
     sent: list[str]
     """Ids of the changes in the outbox that the log took in or refused."""
-    rest: NotRequired[Attempt | None]
-    """What the log's next reflection waits for; former versions did not say."""
+    rest: Attempt | None
+    """What the log's next reflection waits for."""
     gone_acts: NotRequired[list[str]]
     """Ids of what persons did here to items of threads that the log has no more."""
     current_task: NotRequired[str | None]
@@ -1306,8 +1304,7 @@ class ActivationData(CycleData):
     generationCount: int
     observations: str
     config: Limits
-    triggeredBy: NotRequired[Trigger]
-    """Missing in what a former version streamed."""
+    triggeredBy: Trigger
 
 
 class TitleData(TypedDict):

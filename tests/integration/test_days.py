@@ -181,7 +181,7 @@ def test_other_threads_are_observed_day_by_day_too(tmp_path: Any) -> None:
             check_thread(agent, thread, archive=archive)
         shared, _ = archive.load_record(str(config("trips")["configurable"]["resource_id"]))
         assert shared is not None
-        assert shared["version"] == 2
+        assert shared["version"] == 1
 
 
 # --- What it is good for --------------------------------------------------------------------------

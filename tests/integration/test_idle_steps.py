@@ -19,8 +19,7 @@ from langgraph.errors import GraphRecursionError
 from langgraph.graph import END
 from langgraph.store.memory import InMemoryStore
 
-from langgraph_om import InlineBuffering, WorkingMemory, create_memory_agent
-from langgraph_om.integrations.state_graph import ObservationalMemoryState, PlainMemoryState
+from langgraph_om import WorkingMemory, create_memory_agent
 from langgraph_om.testing import ExtractiveObserver
 from support.agents import (
     READY,
@@ -43,7 +42,6 @@ from support.agents import (
     turns,
     uncovered,
     values,
-    wire,
 )
 from support.clock import Clock
 from support.windows import Words
@@ -464,40 +462,6 @@ def test_a_message_that_is_written_into_the_state_is_inspected_once(
     assert [status["stepNumber"] for status in of_kind(parts, "status")] == [0]
     assert values(agent.graph, CONFIG)["messages"][-1].id == "h30-answer"
     assert nothing_lost(agent)
-
-
-@pytest.mark.parametrize(
-    ("door", "schema"), [("agent", ObservationalMemoryState), ("agent-plain", PlainMemoryState)]
-)
-@pytest.mark.parametrize("stops", [["agent"], ["om_status"], ["om_observe"], ["om_buffer"]])
-def test_a_run_that_the_former_version_began_goes_on(
-    door: str, schema: Any, stops: list[str]
-) -> None:
-    """There, `om_status` was before each call of the Actor, as in a graph that is wired by hand."""
-    options = {
-        **DUE,
-        "observation": {"buffer_tokens": 0.2, "block_after": 1.2},
-        "buffering": InlineBuffering(),
-    }
-    saver, model, clock = InMemorySaver(), scripted(), Clock()
-    former = wire(schema, remembering(model, clock, **options), model)
-    graph = former.compile(checkpointer=saver)
-    talk(graph, CONFIG, turns(2))
-    for number in range(2, 30):
-        say_until(graph, turn(number, "1"), stops)
-        if graph.get_state(CONFIG).next:
-            break
-    paused = graph.get_state(CONFIG)
-    assert set(paused.next) <= {*stops}
-    agent = make_agent(door, saver, model=model, clock=clock, **options)
-    agent.graph.invoke(None, CONFIG)
-    talk(agent.graph, CONFIG, turns(6, start=40))
-    assert values(agent.graph, CONFIG)["messages"][-1].id == "h45-answer"
-    assert nothing_lost(agent)
-
-
-def say_until(graph: Graph, message: HumanMessage, stops: list[str]) -> None:
-    graph.invoke({"messages": [message]}, CONFIG, interrupt_before=stops)
 
 
 def test_the_drawing_shows_both_ways(ready: Ready) -> None:

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Overwrite
 
 from langgraph_om import ConfigurationError
+from langgraph_om.core.record.record import blank_record
 from support.agents import (
     make_agent,
     on_thread,
@@ -84,3 +86,12 @@ def test_time_that_is_none_is_refused(agent: Any, time: Any) -> None:
 def test_thread_id_is_no_history(agent: Any) -> None:
     with pytest.raises(ConfigurationError, match="'t' cannot be read; pass"):
         agent.memory.history("t")
+
+
+@pytest.mark.parametrize("door", ["agent", "plain"])
+def test_a_checkpoint_of_a_later_version_is_refused_by_its_name(door: str) -> None:
+    agent = make_agent(door, InMemorySaver())
+    later = Overwrite({**blank_record(), "version": 2})
+    agent.graph.update_state(CONFIG, {"messages": turns(1), "om": later}, as_node="agent")
+    with pytest.raises(ConfigurationError, match=r"`om\.version` is 2.*upgrade langgraph-om"):
+        talk(agent.graph, CONFIG, turns(1))

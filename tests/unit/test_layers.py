@@ -21,7 +21,7 @@ HOUSE = (
     "<- __init__, __main__"
 )
 CORE = (
-    "content, wire, prompts, upgrade <- events, tokens, effects, items, search, titles, working "
+    "content, wire, prompts <- events, tokens, effects, items, search, titles, working "
     "<- record, config <- observe, plan <- actor, reflect, page <- cycles <- step"
 )
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from langgraph_om.core.record.edits import check_edit
-from langgraph_om.core.record.record import complete_record
+from langgraph_om.core.record.record import check_version, complete_record
 from langgraph_om.core.record.reducers.attempts import note_failure
 from langgraph_om.core.record.reducers.draft import Draft
 from langgraph_om.core.record.reducers.jobs import end_buffering, fail_buffering, start_buffering
@@ -39,7 +39,6 @@ from langgraph_om.core.record.reducers.step import (
     waive,
 )
 from langgraph_om.core.record.reducers.titles import ask_title, note_words, set_title
-from langgraph_om.core.upgrade import upgrade_event, upgrade_record
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.core.working.state import note_read
 from langgraph_om.errors import ConfigurationError
@@ -85,9 +84,9 @@ def _apply(record: MemoryRecord, event: object) -> None:
         if reducer is None:
             msg = f"an update of `om` has the unknown event type {event['type']!r}"
             raise ConfigurationError(msg)
-        reducer(record, upgrade_event(event))
+        reducer(record, event)
         return
-    event = upgrade_record(event)
+    check_version("`om.version`", event)
     check_edit(event)
     if record["id"] and event.get("id", record["id"]) != record["id"]:
         return  # the memory of another agent, such as a subagent whose state is merged into this

@@ -10,9 +10,11 @@ from operator import itemgetter
 from typing import Any, Final, cast
 
 from langgraph_om.core.content.text import show_key
-from langgraph_om.core.upgrade import RECORD_VERSION, upgrade_record
 from langgraph_om.core.wire import Group, MemoryRecord, Operation, TokenCount, Turn
 from langgraph_om.errors import ConfigurationError
+
+RECORD_VERSION: Final = 1
+"""Of the form of a record and of a shared log; another version is refused."""
 
 HINTS: Final = ("current_task", "suggested_response", "thread_title")
 """What an observation may state beside its items."""
@@ -104,18 +106,15 @@ def select_valid_counts(record: MemoryRecord, counter: str) -> dict[str, TokenCo
 def complete_record(value: object) -> MemoryRecord:
     """Return a record with all fields from the channel's value: `None`, `{}` or a record.
 
-    One that a former version of the package wrote is brought to the form of today.
-
     Raises:
-        ConfigurationError: When it is not a mapping, has an unknown key, or was written by a later
-            version.
+        ConfigurationError: When it is not a mapping, has an unknown key, or is of another version.
     """
     if not value:
         return blank_record()
     if not isinstance(value, Mapping):
         msg = f"`om` is {type(value).__name__}; it must be a memory record (a mapping) or absent"
         raise ConfigurationError(msg)
-    value = upgrade_record(value)
+    check_version("`om.version`", value)
     if not value.keys() <= RECORD_KEYS:
         unknown = min(map(str, value.keys() - RECORD_KEYS))
         msg = f"`om` has the key {unknown!r}, which is no key of a memory record"
@@ -123,6 +122,21 @@ def complete_record(value: object) -> MemoryRecord:
     if value.keys() >= _FIRST_KEYS:
         return cast("MemoryRecord", value)
     return cast("MemoryRecord", {**blank_record(), **value})
+
+
+def check_version(name: str, stored: Mapping[str, Any]) -> None:
+    """Refuse a record, an edit or a shared log of another version; one that says none is of ours.
+
+    Raises:
+        ConfigurationError: When it says another one; it begins with `name`.
+    """
+    version = stored.get("version", RECORD_VERSION)
+    if type(version) is not int or version != RECORD_VERSION:
+        msg = (
+            f"{name} is {version!r}, and this package reads version {RECORD_VERSION}; upgrade "
+            f"langgraph-om"
+        )
+        raise ConfigurationError(msg)
 
 
 def find_log_owner(record: MemoryRecord) -> str:

@@ -21,12 +21,13 @@ from langgraph_om.core.content.message_keys import derive_id, find_parent_thread
 from langgraph_om.core.items.steer import MAX_ACTS, apply_steering
 from langgraph_om.core.record.record import (
     HINTS,
+    RECORD_VERSION,
     blank_record,
+    check_version,
     find_newest_observed,
     select_own_groups,
 )
 from langgraph_om.core.record.reflections import replace_groups
-from langgraph_om.core.upgrade import RECORD_VERSION, upgrade_log
 from langgraph_om.core.wire import (
     Extension,
     Group,
@@ -49,12 +50,14 @@ def make_blank_log() -> SharedLog:
 
 
 def complete_log(stored: Mapping[str, Any] | None) -> SharedLog:
-    """Return a log with all fields from what an archive has stored, by whatever version.
+    """Return a log with all fields from what an archive has stored.
 
     Raises:
-        ConfigurationError: When it was written by a later version.
+        ConfigurationError: When it is of another version.
     """
-    return cast("SharedLog", {**make_blank_log(), **upgrade_log(stored or {})})
+    found = stored or {}
+    check_version("the `version` of the shared log", found)
+    return cast("SharedLog", {**make_blank_log(), **found})
 
 
 def apply_changes(shared: SharedLog, changes: Sequence[LogChange]) -> SharedLog:

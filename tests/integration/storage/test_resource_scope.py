@@ -24,6 +24,7 @@ from langgraph_om import (
     create_memory_agent,
 )
 from langgraph_om.core.content.message_keys import OTHERS_ID, hidden_id
+from langgraph_om.core.record.shared_log import make_blank_log
 from langgraph_om.core.record.window import open_window
 from langgraph_om.errors import ArchiveError
 from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
@@ -501,6 +502,15 @@ def test_history_can_be_listed_read_and_restored(archive: SQLAlchemyArchive) -> 
 
 
 # --- Deletion ------------------------------------------------------------------------------------
+
+
+def test_a_shared_log_of_a_later_version_is_refused_by_its_name(files: SQLAlchemyArchive) -> None:
+    files.commit_record("ada", {**make_blank_log(), "version": 2}, expected=0, now=Clock()())
+    agent = Agent(sharing(files), InMemorySaver())
+    with pytest.raises(ConfigurationError, match=r"shared log is 2.*upgrade langgraph-om"):
+        agent.say("trips")
+    with pytest.raises(ConfigurationError, match="shared log is 2"):
+        agent.memory.history("ada")
 
 
 def test_a_deleted_thread_leaves_nothing_in_the_shared_log(archive: SQLAlchemyArchive) -> None:

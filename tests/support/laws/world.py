@@ -594,7 +594,7 @@ class World:
         """
         if event["type"] != "activation" or event["operation"] != "observation":
             return []
-        if event.get("triggered_by", "threshold") != "threshold":
+        if event["triggered_by"] != "threshold":
             return []
         window = open_window(record, messages, Words())  # type: ignore[arg-type]
         least = min(MIN_REMAINING, self.workers[0].memory.thresholds.keep_tokens)

@@ -78,8 +78,7 @@ def take_over_log(record: MemoryRecord, event: Synced) -> None:
     record["generation"], record["revision"] = event["generation"], event["revision"]
     record["cursor"] = event["cursor"]
     set_hints(record, event)
-    if "rest" in event:
-        _set_rest(record, event["rest"])
+    _set_rest(record, event["rest"])
 
 
 def _set_rest(record: MemoryRecord, rest: Attempt | None) -> None:

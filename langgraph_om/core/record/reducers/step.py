@@ -42,8 +42,7 @@ def set_counts(record: MemoryRecord, event: Counted) -> None:
 def note_step(record: MemoryRecord, event: Stepped) -> None:
     """Note that the Actor goes on, which ends an abort."""
     record["turn"] = {**record["turn"], "request": event["request"], "step": event["step"]}
-    if "head" in event:
-        record["head"] = event["head"]
+    record["head"] = event["head"]
     record["tripwire"] = None
     if any(act["is_new"] for act in record.get("steered", ())):  # the step has told of them
         told = [cast("SteeredItem", {**act, "is_new": False}) for act in record["steered"]]
@@ -71,9 +70,8 @@ def trip(record: MemoryRecord, event: Tripped) -> None:
 def note_archived(record: MemoryRecord, event: Archived) -> None:
     """Note up to where the archive has the conversation."""
     record["archived"] = event["last"]
-    branch = event.get("branch")
-    if branch is not None:
-        record["branch"] = branch
+    if event["branch"] is not None:
+        record["branch"] = event["branch"]
 
 
 def note_evicted(record: MemoryRecord, event: Evicted) -> None:
@@ -87,9 +85,8 @@ def note_evicted(record: MemoryRecord, event: Evicted) -> None:
         new = len(ids) - (ids.index(former) + 1 if former in ids else 0)
         index, count = (observed[key] - new for key in ("index", "count"))
         record["observed"] = {**observed, "index": index, "count": count}
-    tokens = event.get("tokens")
-    if tokens:
-        record["evicted_tokens"] = record.get("evicted_tokens", 0) + tokens
+    if event["tokens"]:
+        record["evicted_tokens"] = record.get("evicted_tokens", 0) + event["tokens"]
 
 
 def set_recalled(record: MemoryRecord, event: Recalled) -> None:

@@ -98,6 +98,11 @@ def failed(operation: str, failures: int = 1, retry_at: int = 500) -> Event:
     }
 
 
+def stepped(request: str, step: int) -> Event:
+    return {"type": "stepped", "request": request, "step": step, "head": HEAD}
+
+
+HEAD = {"after": None, "seen": "m0", "digest": "d", "log": "", "as_of": "2026-03-02", "at": ""}
 TRIPPED: Event = {
     "type": "tripped",
     "operation": "observation",
@@ -150,8 +155,8 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
     ),
     (
         "stepped",
-        [{"type": "stepped", "request": "m0", "step": 2}],
-        {"turn": {"request": "m0", "step": 2}},
+        [stepped("m0", 2)],
+        {"turn": {"request": "m0", "step": 2}, "head": HEAD},
     ),
     (
         "observed",
@@ -278,8 +283,8 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
     ),
     (
         "the next step clears the tripwire",
-        [TRIPPED, {"type": "stepped", "request": "m4", "step": 0}],
-        {"turn": {"request": "m4", "step": 0}},
+        [TRIPPED, stepped("m4", 0)],
+        {"turn": {"request": "m4", "step": 0}, "head": HEAD},
     ),
     (
         "what is only shown changes nothing",
@@ -421,7 +426,7 @@ def _event(draw: st.DrawFn, kind: str, record: MemoryRecord, sent: list[Any]) ->
     events: dict[str, Any] = {
         "open": opened(draw(st.sampled_from("tu"))),
         "count": counted({f"m{few}": ["d", few]}, gone=(f"m{few + 1}",), counter=f"c{few % 2}"),
-        "step": {"type": "stepped", "request": f"m{few}", "step": few},
+        "step": stepped(f"m{few}", few),
         "observe": observed(newest, next_at, next_at + few, current_task=[None, "task"][few % 2]),
         "reflect": reflected(ids[: max(1, len(ids) - few)] or ["gone"]),
         "fail": failed(operation, few + 1, 100 * few),
@@ -511,6 +516,6 @@ def test_a_record_is_plain_json(sent: list[Any]) -> None:
 @pytest.mark.parametrize("size", [5000])
 def test_a_long_thread_is_folded_in_time(size: int) -> None:
     record = fold(None, [[counted({f"m{at}": ["d", at] for at in range(size)})]])
-    record = fold(record, [{"type": "stepped", "request": "m1", "step": at} for at in range(size)])
+    record = fold(record, [stepped("m1", at) for at in range(size)])
     assert record["turn"] == {"request": "m1", "step": size - 1}
     assert len(record["token_cache"]["counts"]) == size
