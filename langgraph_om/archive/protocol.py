@@ -278,6 +278,7 @@ class MessageArchive(Protocol):
         resource_id: str | None,
         groups: Sequence[Mapping[str, Any]],
         now: datetime,
+        log: Sequence[str] | None = None,
     ) -> list[str]:
         """Keep the observation groups that are not there yet, and return their ids.
 
@@ -286,15 +287,28 @@ class MessageArchive(Protocol):
             resource_id: The resource; `None` for none, or to leave it as it is.
             groups: Mappings with at least an `id`, unique in the thread.
             now: The current time, which a group without `observed_at` takes for it.
+            log: The ids of all groups that the thread's log has now; others of the thread are
+                history, which no search finds. `None`: as it was told last, and these.
 
         Raises:
             ConfigurationError: When the thread belongs to another resource.
         """
 
     def groups(
-        self, *, thread_id: str | None = None, resource_id: str | None = None, limit: int = 100
+        self,
+        *,
+        thread_id: str | None = None,
+        resource_id: str | None = None,
+        limit: int = 100,
+        in_log: bool = False,
     ) -> list[dict[str, Any]]:
         """Return the groups of a thread or resource, newest observed first.
+
+        Args:
+            thread_id: The thread.
+            resource_id: The resource.
+            limit: How many to return at most.
+            in_log: Whether history is left out; see `add_groups`.
 
         Raises:
             ConfigurationError: When neither is given.

@@ -5,7 +5,7 @@ An archive that cannot search is read, newest first as far as `MAX_READ`, and ra
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -47,6 +47,7 @@ class SearchableArchive(Protocol):
         limit: int = 8,
         offset: int = 0,
         branches: Mapping[str, str] | None = None,
+        groups: Mapping[str, Collection[str]] | None = None,
     ) -> list[ArchivedHit]:
         """Return messages of branches, and groups, that hold words of a query, best first.
 
@@ -64,6 +65,8 @@ class SearchableArchive(Protocol):
             offset: How many to leave out before.
             branches: By thread id, the names of branches (see `MessageArchive.append`) that are
                 searched; of other threads the current ones are.
+            groups: By thread id, the ids of the groups that are searched; of other threads those
+                are that their logs have, as `MessageArchive.add_groups` was told last.
 
         Raises:
             ConfigurationError: When neither thread nor resource is given.
@@ -81,6 +84,7 @@ def search_archive(
     limit: int,
     offset: int = 0,
     branches: Mapping[str, str] | None = None,
+    groups: Mapping[str, Collection[str]] | None = None,
 ) -> list[ArchivedHit]:
     """Search any archive by words; the best hits first.
 
@@ -93,6 +97,7 @@ def search_archive(
         limit: How many to return at most.
         offset: How many to leave out before.
         branches: By thread id, the names of branches that are searched instead of current ones.
+        groups: By thread id, the ids of groups that are searched instead of those of the log.
 
     Raises:
         ConfigurationError: When neither thread nor resource is given.
@@ -108,6 +113,7 @@ def search_archive(
             "role": wanted.role,
             "tool_name": wanted.tool_name,
             "branches": branches,
+            "groups": groups,
         }
         return archive.search(
             query,
@@ -117,29 +123,18 @@ def search_archive(
             offset=offset,
             **options,
         )
-    threads = _list_threads(archive, thread_id, resource_id)
-    found = _search_by_reading(archive, query, wanted, threads, branches or {})
-    return found[offset : offset + limit]
-
-
-def _search_by_reading(
-    archive: MessageArchive,
-    query: str,
-    wanted: Filter,
-    threads: Iterable[str],
-    branches: Mapping[str, str],
-) -> list[ArchivedHit]:
     hits: list[ArchivedHit] = []
     room = MAX_READ
-    for thread in threads:
-        messages = [*islice(_read_back(archive, thread, branches.get(thread)), room)][::-1]
+    for thread in _list_threads(archive, thread_id, resource_id):
+        branch = (branches or {}).get(thread)
+        messages = [*islice(_read_back(archive, thread, branch), room)][::-1]
         room -= len(messages)
-        groups = cast("list[Group]", archive.groups(thread_id=thread, limit=MAX_GROUPS_READ))
         rows = [(each.key, each.message, each.at) for each in messages]
-        hits += (ArchivedHit(thread, found) for found in search_texts(query, rows, groups, wanted))
+        log = _read_log(archive, thread, (groups or {}).get(thread))
+        hits += (ArchivedHit(thread, found) for found in search_texts(query, rows, log, wanted))
         if room <= 0:
             break
-    return sorted(hits, key=lambda hit: -hit.found.score)
+    return sorted(hits, key=lambda hit: -hit.found.score)[offset : offset + limit]
 
 
 def _list_threads(
@@ -168,3 +163,11 @@ def _read_back(
     ):
         yield from reversed(rows)
         stop = rows[0].position
+
+
+def _read_log(
+    archive: MessageArchive, thread_id: str, known: Collection[str] | None
+) -> list[Group]:
+    """Read the groups of a thread that are searched."""
+    read = archive.groups(thread_id=thread_id, limit=MAX_GROUPS_READ, in_log=known is None)
+    return [cast("Group", group) for group in read if known is None or group["id"] in known]

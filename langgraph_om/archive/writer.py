@@ -56,6 +56,8 @@ class ArchiveWriter:
     _has_noted_uses: bool = field(default=False, repr=False)
     _groups: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict, repr=False)
     _threads: OrderedDict[str, None] = field(default_factory=OrderedDict, repr=False)
+    _logs: OrderedDict[str, list[str]] = field(default_factory=OrderedDict, repr=False)
+    """Per thread, the ids of the groups that the archive was told to be its log."""
     _lost: OrderedDict[str, None] = field(default_factory=OrderedDict, repr=False)
     """The resources and threads of which the archive lacked something."""
     _waited: OrderedDict[str, str] = field(default_factory=OrderedDict, repr=False)
@@ -79,6 +81,7 @@ class ArchiveWriter:
             missed=self._missed.get(thread_id, frozenset()),
             waited_for=self._waited.get(thread_id),
             new_groups=[group for group in groups if (thread_id, group["id"]) not in self._groups],
+            has_other_log=self._logs.get(thread_id) != [group["id"] for group in groups],
         )
 
     def note_missed(
@@ -163,15 +166,23 @@ class ArchiveWriter:
         self._has_noted_uses = True
 
     def add_new_groups(
-        self, thread_id: str, resource_id: str | None, groups: Sequence[Group], now: datetime
+        self,
+        thread_id: str,
+        resource_id: str | None,
+        groups: Sequence[Group],
+        now: datetime,
+        *,
+        log: Sequence[str],
     ) -> None:
-        """Archive groups of a thread, and remember that they are.
+        """Archive groups of a thread, say which its log has, and remember that.
 
         Raises:
             ArchiveError: When the storage fails.
             ConfigurationError: When the thread belongs to another resource.
         """
-        self.archive.add_groups(thread_id, resource_id, groups, now)
+        self.archive.add_groups(thread_id, resource_id, groups, now, log=log)
+        self._logs[thread_id] = [*log]
+        _forget_oldest(self._logs)
         self._groups.update(dict.fromkeys((thread_id, group["id"]) for group in groups))
         _forget_oldest(self._groups)
 
@@ -237,8 +248,9 @@ class ArchiveWriter:
 
         for group in [group for group in self._groups if is_it(group[0])]:
             del self._groups[group]
-        for known in [known for known in self._threads if is_it(known)]:
-            del self._threads[known]
+        for remembered in (self._threads, self._logs):
+            for known in [known for known in remembered if is_it(known)]:
+                del remembered[known]
 
 
 def _find_place(archive: MessageArchive) -> str:
@@ -249,7 +261,7 @@ def _find_place(archive: MessageArchive) -> str:
         return type(archive).__name__
 
 
-def _forget_oldest(remembered: OrderedDict[Any, None]) -> None:
+def _forget_oldest(remembered: OrderedDict[Any, Any]) -> None:
     while len(remembered) > MAX_GROUPS_REMEMBERED:
         remembered.popitem(last=False)
 

@@ -6,18 +6,19 @@ thread or a message of another user is answered like one that does not exist.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Literal, TypeAlias
 
 from langgraph_om.archive import ArchivedMessage, ArchivedThread, MessageArchive
-from langgraph_om.archive.search import search_archive
+from langgraph_om.archive.search import MAX_GROUPS_READ, search_archive
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import Keyed, hidden_id
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.search.matching import Filter, tools_of
+from langgraph_om.recall.meaning.items import is_said
 from langgraph_om.recall.source import (
     RecallHit,
     RecallMessage,
@@ -58,6 +59,10 @@ class IndexedStateSource(StateSource):
 
     find_groups: FindGroups | None = None
 
+    def is_standing(self, hit: RecallHit) -> bool:
+        """Return whether a hit is no observation that was replaced, corrected or forgotten."""
+        return hit.kind == "message" or any(group["id"] == hit.group_id for group in self.groups)
+
     def search(self, asked: SearchRequest) -> list[RecallHit]:
         """Return what matches by words, and by meaning where there is such a search."""
         by_words = super().search(asked)
@@ -84,6 +89,11 @@ class ArchiveSource:
     branch: str | None = None
     """The archive's name for the current thread as who asks knows it; `None`: as it went on last.
     """
+    logs: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """By thread id, the ids of the observations that stand in logs, as far as who asks knows them.
+    """
+    knows_all: bool = False
+    """Whether no other thread has observations, as the log is a shared one."""
 
     def thread(self, thread_id: str) -> RecallThread | None:
         """Return a thread; None for one that does not exist and for one of another user."""
@@ -192,6 +202,7 @@ class ArchiveSource:
             resource_id=self.who.resource_id if thread_id is None else None,
             limit=asked.most + len(asked.hidden),
             branches={} if self.branch is None else {self.who.thread_id: self.branch},
+            groups=self.logs,
         )
         threads = {key: self.thread(key) for key in {hit.thread_id for hit in found}}
         hits = [
@@ -200,7 +211,28 @@ class ArchiveSource:
             if (thread := threads[hit.thread_id]) is not None
         ]
         current = self.who.thread_id
-        return [hit for hit in hits if not is_hidden(hit, asked, current)][: asked.most]
+        shown = [hit for hit in hits if not is_hidden(hit, asked, current)]
+        return [hit for hit in shown if self.is_standing(hit)][: asked.most]
+
+    def is_standing(self, hit: RecallHit) -> bool:
+        """Return whether a hit is no observation that was replaced, corrected or forgotten."""
+        if hit.kind == "message":
+            return True
+        log = self.logs.get(hit.thread.id)
+        if log is None and not self.knows_all:
+            log = self._read_log(hit.thread.id)
+        return log is not None and hit.group_id in log
+
+    def _read_log(self, thread_id: str) -> Collection[str]:
+        if thread_id not in self._read_logs:
+            found = self.archive.groups(thread_id=thread_id, limit=MAX_GROUPS_READ, in_log=True)
+            self._read_logs[thread_id] = {group["id"] for group in found}
+        return self._read_logs[thread_id]
+
+    @cached_property
+    def _read_logs(self) -> dict[str, Collection[str]]:
+        """By thread id, the ids of observations as the archive was told them last."""
+        return {}
 
     @cached_property
     def _is_shared(self) -> bool:
@@ -290,7 +322,7 @@ def _count_near(asked: SearchRequest) -> int:
 
 
 def _join(
-    source: StateSource | ArchiveSource,
+    source: IndexedStateSource | ArchiveSource,
     by_words: list[RecallHit],
     near: list[RecallHit],
     asked: SearchRequest,
@@ -305,8 +337,10 @@ def _join(
         if thread is None or asked.thread_id not in {None, thread.id}:
             continue
         found = source.find(hit.cursor, thread.id) if hit.kind == "message" else None
-        if found is None and hit.kind == "message":
-            continue  # it was removed from its conversation
+        if hit.kind == "message" and not (found is not None and is_said(hit.text, found.message)):
+            continue  # it was removed from its conversation, or edited
+        if not source.is_standing(hit):
+            continue
         role = None if found is None else role_of(found.message)
         at = hit.updated if found is None else found.at
         if asked.wanted.is_empty or _passes(asked.wanted, found, at, role):

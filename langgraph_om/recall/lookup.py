@@ -89,6 +89,8 @@ class Lookup:
             "thread" if thread_id else "resource",
             self.settings.times_of,
             self._find_near(who, store, in_resource=not thread_id),
+            logs=self._read_shared_log(self.archive, who),
+            knows_all=self.settings.scope == "resource",
         )
         return _look_up(source, query, wanted, limit)
 
@@ -108,6 +110,18 @@ class Lookup:
         thread_id, title = record["thread_id"], find_shown_title(record)
         source = IndexedStateSource(thread_id, entries, title, record["log"])
         return _look_up(source, query, wanted, limit)
+
+    def _read_shared_log(self, archive: MessageArchive, who: Identity) -> dict[str, set[str]]:
+        """Return the ids of the observations in a shared log, by the threads they are about."""
+        known = archive.thread(who.thread_id) if who.resource_id is None else None
+        resource = known.resource_id if known is not None else who.resource_id
+        if self.settings.scope != "resource" or resource is None:
+            return {}
+        record, _ = archive.load_record(resource)
+        found: dict[str, set[str]] = {}
+        for group in record["log"] if record is not None else ():
+            found.setdefault(group["thread_id"], set()).add(group["id"])
+        return found
 
     def _find_near(self, who: Identity, store: Any, *, in_resource: bool) -> FindGroups | None:
         index = self.index

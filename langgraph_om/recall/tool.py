@@ -31,6 +31,7 @@ from langgraph_om.recall.answer import recall, write_guidance
 from langgraph_om.recall.archive_source import ArchiveSource, IndexedStateSource, read_hidden_id
 from langgraph_om.recall.arguments import RECALL_ARGUMENTS, RecallArgument
 from langgraph_om.recall.injected import part_runtime
+from langgraph_om.recall.meaning.items import list_groups, list_searched
 from langgraph_om.recall.meaning.search import SearchError, StoreIndex
 from langgraph_om.recall.source import RecallHit, RecallScope
 
@@ -267,6 +268,7 @@ class Recalling:
 
         # Without a thread id nothing is archived.
         if self.archive is not None and who.thread_id:
+            is_own = record["thread_id"] == who.thread_id
             return ArchiveSource(
                 self.archive,
                 who,
@@ -274,13 +276,17 @@ class Recalling:
                 self.settings.times_of,
                 find_groups,
                 record["stamps"],
-                record.get("branch") if record["thread_id"] == who.thread_id else None,
+                record.get("branch") if is_own else None,
+                list_searched(record) if is_own else {},
+                knows_all=is_own and record["scope"] == "resource",
             )
         keyed = keyed_messages(messages)
         times = self.settings.times_of(keyed, record["stamps"])
         entries = [(key, message, at) for (key, message), at in zip(keyed, times, strict=True)]
         groups = [
-            group for group in record["log"] if group["thread_id"] in {None, record["thread_id"]}
+            group
+            for group in list_groups(record)
+            if group["thread_id"] in {None, record["thread_id"]}
         ]
         title = find_shown_title(record)
         return IndexedStateSource(who.thread_id, entries, title, groups, find_groups)

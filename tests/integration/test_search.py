@@ -17,6 +17,7 @@ from langgraph.store.memory import InMemoryStore
 from langgraph_om import ConfigurationError, InlineBuffering, ObservationalMemory, SearchHit
 from langgraph_om.archive import MessageArchive, SearchableArchive, SQLAlchemyArchive
 from langgraph_om.archive.sql.search import index
+from langgraph_om.core.items.listing import list_items
 from support.agents import (
     on_thread,
     record_of,
@@ -105,6 +106,62 @@ def test_a_search_looks_in_one_conversation_where_one_is_named() -> None:
             assert "[work]" not in found["results"]
         hidden = recalled(agent, "work", "ana", mode="search", query="4711", threadId="bobs")
         assert "no such conversation" in hidden["error"]
+
+
+# --- What a person forgot ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("act", ["forget", "correct"])
+@pytest.mark.parametrize("where", ["state", "archive", "shared log"])
+def test_a_search_finds_no_observation_that_a_person_took_out(where: str, act: str) -> None:
+    query, ana = "trip to Lisbon", {"resource_id": "ana"}
+    with closing(SQLAlchemyArchive("sqlite://")) as archive:
+        store = InMemoryStore(index=index_of())
+        agent = recalling(
+            store=store,
+            archive=None if where == "state" else archive,
+            retrieval={"vector": True},
+            scope="resource" if where == "shared log" else "thread",
+        )
+        graph, memory, config = agent.graph, agent.memory, on_thread(**ana)
+        talk(graph, config, turns(6))
+        asking_threads = ["t"] if where == "state" else ["t", "other"]
+        talk(graph, on_thread("other", **ana), turns(2, start=22))
+
+        def found() -> list[set[str]]:
+            """The kinds of what each thread finds of Lisbon, and each of the user's calls."""
+            assert memory.flush(60)
+            kinds = []
+            for thread in asking_threads:
+                state = values(graph, on_thread(thread, **ana))
+                asked = {"mode": "search", "query": query, "limit": 10, "store": store}
+                told = memory.recall(state, on_thread(thread, **ana), **asked)["results"]
+                hits = [each for each in told.split("\n- ") if "Lisbon" in each]
+                kinds.append({each.partition(",")[0] for each in hits})
+            if where == "state":
+                own = [memory.search(query, state=graph.get_state(config))]
+            else:
+                own = [
+                    memory.search(query, **name, store=store) for name in ({"thread_id": "t"}, ana)
+                ]
+            return kinds + [{hit.kind for hit in hits if "Lisbon" in hit.excerpt} for hits in own]
+
+        assert all("observations" in kinds for kinds in found())
+        before = record_of(graph, config)
+        items = [item.id for item in list_items(before["log"]) if "Lisbon" in item.words]
+        words = () if act == "forget" else ("User stays at home",)
+        for item in items:
+            update = getattr(memory, act)(item, *words, state=graph.get_state(config))
+            graph.update_state(config, {"om": update})
+        say(graph, config, turn(30))
+        say(graph, on_thread("other", **ana), turn(31))
+        # What was said is found as it was.
+        assert all(kinds and "observations" not in kinds for kinds in found())
+        for _ in items:
+            graph.update_state(config, {"om": memory.undo()})
+        say(graph, config, turn(32))
+        say(graph, on_thread("other", **ana), turn(33))
+        assert all("observations" in kinds for kinds in found())
 
 
 # --- By meaning: what is indexed, and when -------------------------------------------------------

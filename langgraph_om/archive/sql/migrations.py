@@ -143,6 +143,14 @@ def _add_nodes(connection: Connection) -> None:
     )
 
 
+def _add_in_log(connection: Connection) -> None:
+    """Tell the groups of a thread's log from former ones; its next step says which these are."""
+    is_true = "1" if connection.dialect.name == "sqlite" else "TRUE"
+    connection.exec_driver_sql(
+        f"ALTER TABLE om_groups ADD COLUMN in_log BOOLEAN NOT NULL DEFAULT {is_true}"
+    )
+
+
 MIGRATIONS: Sequence[Callable[[Connection], None]] = (
     _drop_message_versions,
     _add_deletions,
@@ -150,6 +158,7 @@ MIGRATIONS: Sequence[Callable[[Connection], None]] = (
     _add_texts,
     _add_deletion_times,
     _add_nodes,
+    _add_in_log,
 )
 """The first brings tables of version 1 to version 2, the next ones follow."""
 

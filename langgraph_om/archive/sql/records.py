@@ -29,6 +29,7 @@ class SQLGroups:
         resource_id: str | None,
         groups: Sequence[Mapping[str, Any]],
         now: datetime,
+        log: Sequence[str] | None = None,
     ) -> list[str]:
         """Keep the observation groups that are not there yet, and return their ids."""
         check_time("now", now)
@@ -47,10 +48,17 @@ class SQLGroups:
                 owner = thread.resource_id if resource_id is None else resource_id
                 texts = [(row["id"], row["observed"], json.loads(row["body"])) for row in new]
                 index_groups(connection, thread_id, owner, texts)
+            if log is not None:
+                _set_log(connection, thread_id, {*log})
         return [row["id"] for row in new]
 
     def groups(
-        self, *, thread_id: str | None = None, resource_id: str | None = None, limit: int = 100
+        self,
+        *,
+        thread_id: str | None = None,
+        resource_id: str | None = None,
+        limit: int = 100,
+        in_log: bool = False,
     ) -> list[dict[str, Any]]:
         """Return the groups of a thread or resource, newest observed first."""
         if thread_id is None and resource_id is None:
@@ -66,6 +74,8 @@ class SQLGroups:
             query = query.where(group_rows.c.thread_id == thread_id)
         if resource_id is not None:
             query = query.where(group_rows.c.resource_id == resource_id)
+        if in_log:
+            query = query.where(group_rows.c.in_log)
         with self._database.read("read groups") as connection:
             return [json.loads(body) for body in connection.execute(query).scalars()]
 
@@ -95,6 +105,18 @@ def _insert_groups(connection: Connection, thread_id: str, rows: list[dict[str, 
     place = {"thread_id": thread_id, "resource_id": connection.execute(owner).scalar()}
     numbered = [{**row, **place, "ordinal": first + i} for i, row in enumerate(rows)]
     connection.execute(insert(group_rows), numbered)
+
+
+def _set_log(connection: Connection, thread_id: str, log: set[str]) -> None:
+    """Note which groups of a thread its log has."""
+    is_it = group_rows.c.thread_id == thread_id
+    query = select(group_rows.c.id, group_rows.c.in_log).where(is_it)
+    known = {row.id: row.in_log for row in connection.execute(query)}
+    for in_log in (True, False):
+        changed = [key for key, was in known.items() if (key in log) == in_log != was]
+        for ids in split_into_chunks(changed):
+            where = (is_it, group_rows.c.id.in_(ids))
+            connection.execute(update(group_rows).where(*where).values(in_log=in_log))
 
 
 def _insert_record(connection: Connection, values: Mapping[str, Any]) -> bool:

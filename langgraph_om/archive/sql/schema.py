@@ -18,6 +18,7 @@ from sqlalchemy import (
     Table,
     Text,
     text,
+    true,
 )
 
 from langgraph_om.archive.sql.values import EscapedText, Moment
@@ -82,6 +83,7 @@ group_rows = Table(
     Column("observed", Moment, nullable=False),
     Column("ordinal", Integer, nullable=False),  # order of arrival in the thread
     Column("body", Text, nullable=False),
+    Column("in_log", Boolean, nullable=False, server_default=true()),  # else it is history
     Index("om_groups_of_thread", "thread_id", "observed", "ordinal"),
     Index("om_groups_of_resource", "resource_id", "observed", "ordinal"),
 )

@@ -143,7 +143,7 @@ def _gather(
         )
         yield Warn(text, (record["thread_id"] or identity.thread_id, found.overlooked))
     if settings.archives:
-        found = yield from _archive(settings, found, messages, now, resent)
+        found = yield from _archive(settings, found.with_events(resent), messages, now)
     if is_shared and identity.thread_id:
         found = yield from _share(settings, found, messages, now)
     return found
@@ -154,9 +154,8 @@ def _archive(
     found: Inspection,
     messages: Sequence[BaseMessage],
     now: datetime,
-    resent: Sequence[Event],
 ) -> EffectFlow[Inspection]:
-    """Archive what is new; `resent` says what was taken out before."""
+    """Archive what is new."""
     # Nobody knows which ones were overlooked: the archive is shown the whole conversation.
     overlooked = {key_of(messages[0])} if found.overlooked else set()
     archived, events = yield from archive_new(
@@ -170,7 +169,7 @@ def _archive(
     window = found.window
     if archived["cursor"] != found.record["cursor"]:
         window = open_window(archived, messages, settings.counter, before=window.span)
-    return Inspection(archived, window, PROCEED, [*found.events, *resent, *events])
+    return Inspection(archived, window, PROCEED, [*found.events, *events])
 
 
 def _share(

@@ -222,7 +222,8 @@ def _archive_groups(
             titles.update({change["thread_id"]: title} if groups and title and not is_named else {})
     for thread_id, groups in others.items():
         if (yield from call_storage("thread", thread_id)) is not None:
-            yield from call_storage("add_groups", thread_id, resource, groups, now)
+            log = [group["id"] for group in shared["log"] if group["thread_id"] == thread_id]
+            yield from call_storage("add_groups", thread_id, resource, groups, now, log=log)
     for thread_id, title in titles.items():
         reply: StorageReply = yield Storage("set_title", (thread_id, title, now))
         if isinstance(reply.error, ArchiveError | ConfigurationError):  # no storage takes any text

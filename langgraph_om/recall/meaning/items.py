@@ -151,6 +151,14 @@ def find_thread(group: Group, record: MemoryRecord) -> str:
     return (group["thread_id"] if is_shared else None) or record["thread_id"]
 
 
+def list_searched(record: MemoryRecord) -> dict[str, set[str]]:
+    """Return the ids of a record's observations, by the thread that they are about."""
+    found: dict[str, set[str]] = {record["thread_id"]: set()}
+    for group in list_groups(record):
+        found.setdefault(find_thread(group, record), set()).add(group["id"])
+    return found
+
+
 def build_group_namespace(group: Group, record: MemoryRecord, who: Identity) -> Namespace:
     """Return the namespace of the thread that a group is about."""
     return build_namespace(replace(who, thread_id=find_thread(group, record)))
@@ -184,6 +192,11 @@ def _split_pieces(
         value = {"text": piece, "pieces": count, **facts}
         further = keys[count:] if number == count - 1 else ()
         yield Piece(PutOp(namespace, key, value, index=["text"]), further)
+
+
+def is_said(text: str, message: BaseMessage) -> bool:
+    """Return whether a text that was indexed is of a message as it is now."""
+    return text in sanitize(_read_text(message))
 
 
 def _read_text(message: BaseMessage) -> str:

@@ -187,6 +187,28 @@ def a_search_follows_a_branch(archive: Any, name: str) -> None:
     expect(find(archive, "banana", thread_id=name), ["m1"], "the branch that was returned to")
 
 
+def a_search_keeps_to_the_log(archive: Any, name: str) -> None:
+    """Groups that left the log of their thread are history, which no search finds."""
+
+    def log() -> list[str]:
+        return [group["id"] for group in archive.groups(thread_id=name, in_log=True)]
+
+    groups = [{"id": key, "text": f"{key} likes tea"} for key in ("old", "new", "other")]
+    archive.add_groups(name, name, groups[:1], at(0))
+    expect(find(archive, "tea", resource_id=name), ["old"], "a log that was not told")
+    archive.add_groups(name, name, groups[1:], at(1), log=["new", "other"])
+    expect(sorted(find(archive, "tea", resource_id=name)), ["new", "other"], "the log")
+    expect(sorted(log()), ["new", "other"], "its groups")
+    expect(len(archive.groups(thread_id=name)), 3, "all groups")
+    known = {name: ["old", "other"]}
+    found = find(archive, "tea", thread_id=name, groups=known)
+    expect(sorted(found), ["old", "other"], "a log that the asker knows")
+    archive.add_groups(name, name, [], at(2), log=["old"])
+    expect(find(archive, "tea", resource_id=name), ["old"], "a group that is back")
+    archive.add_groups(name, name, [], at(3), log=[])
+    expect(find(archive, "tea", resource_id=name), [], "an empty log")
+
+
 def long_texts_are_found_to_their_end(archive: Any, name: str) -> None:
     """A word at the end of a long text finds it, and the text that comes back holds it."""
     long = "lorem ipsum dolor " * 20_000 + " kumquat"
@@ -206,6 +228,7 @@ SEARCH_CHECKS = tuple(
         a_search_stays_in_its_scope,
         a_search_follows_the_conversation,
         a_search_follows_a_branch,
+        a_search_keeps_to_the_log,
         long_texts_are_found_to_their_end,
     )
 )

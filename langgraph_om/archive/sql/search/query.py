@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from heapq import nlargest
@@ -73,8 +73,10 @@ class _Scope:
     """Whether there are others."""
     limits: str
     values: dict[str, Any]
-    branches: Mapping[str, str]
+    branches: Mapping[str, str] = field(default_factory=dict)
     """By thread id, names of branches that are searched instead of the current ones."""
+    groups: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """By thread id, ids of the groups that are searched instead of those of the log."""
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -104,6 +106,7 @@ class SQLSearch:
         limit: int = 8,
         offset: int = 0,
         branches: Mapping[str, str] | None = None,
+        groups: Mapping[str, Collection[str]] | None = None,
     ) -> list[ArchivedHit]:
         """Return messages of branches, and groups, that hold words of a query, best first.
 
@@ -121,7 +124,8 @@ class SQLSearch:
         if not words or not limit:
             return []
         wanted = Filter(before, after, role, tool_name)
-        scope = _build_scope(thread_id, resource_id, wanted, branches or {})
+        scope = _build_scope(thread_id, resource_id, wanted)
+        scope = replace(scope, branches=branches or {}, groups=groups or {})
         with self._database.read("search") as connection:
             former = self._find_former(connection, thread_id, resource_id)
             if not former:
@@ -141,12 +145,7 @@ class SQLSearch:
         return find_unindexed(connection, thread_id, resource_id)
 
 
-def _build_scope(
-    thread_id: str | None,
-    resource_id: str | None,
-    wanted: Filter,
-    branches: Mapping[str, str],
-) -> _Scope:
+def _build_scope(thread_id: str | None, resource_id: str | None, wanted: Filter) -> _Scope:
     marks = [
         *([mark_thread(thread_id)] if thread_id is not None else []),
         *([mark_resource(resource_id)] if resource_id is not None else []),
@@ -163,7 +162,7 @@ def _build_scope(
     }
     named = {"thread_id": thread_id, "resource_id": resource_id}
     given = {name: value for name, value in named.items() if value is not None}
-    return _Scope(given, tuple(marks), len(marks) > len(given), limits, values, branches)
+    return _Scope(given, tuple(marks), len(marks) > len(given), limits, values)
 
 
 def _search(
@@ -266,7 +265,7 @@ def _count_texts(connection: Connection, scope: _Scope) -> int:
 
 
 def _read_candidates(connection: Connection, ids: Sequence[int], scope: _Scope) -> list[Any]:
-    """Read texts in the order of their ids: those of the scope, on the branches searched."""
+    """Read texts in the order of their ids: those of the scope, of its branches and logs."""
     query = _build_candidates(scope.places, connection.dialect.name)
     found = connection.execute(query, {"ids": ids, **scope.named}).all()
     paths = {row.thread_id: CURRENT for row in found}
@@ -278,13 +277,16 @@ def _read_candidates(connection: Connection, ids: Sequence[int], scope: _Scope) 
         for row in path.off
         if row.is_visible
     }
-    rows = {
-        row.id: row
-        for row in found
-        if row.kind != "message"
-        or (row.thread_id, row.key, row.digest) in off
-        or (row.position is not None and row.position <= paths[row.thread_id].last)
-    }
+
+    def is_searched(row: Any) -> bool:
+        if row.kind != "message":
+            known = scope.groups.get(row.thread_id)
+            return bool(row.in_log) if known is None else row.key in known
+        if row.position is not None and row.position <= paths[row.thread_id].last:
+            return True
+        return (row.thread_id, row.key, row.digest) in off
+
+    rows = {row.id: row for row in found if is_searched(row)}
     return [rows[text_id] for text_id in ids if text_id in rows]
 
 
@@ -301,8 +303,10 @@ def _build_count(places: tuple[str, ...]) -> Select[Any]:
 @lru_cache(maxsize=8)
 def _build_candidates(places: tuple[str, ...], dialect: str) -> Select[Any]:
     return (
-        select(text_rows, message_rows.c.position)
-        .select_from(_IN_THREADS.outerjoin(message_rows, _IS_CURRENT))
+        select(text_rows, message_rows.c.position, group_rows.c.in_log)
+        .select_from(
+            _IN_THREADS.outerjoin(message_rows, _IS_CURRENT).outerjoin(group_rows, _IS_GROUP)
+        )
         .where(_is_one_of_ids(dialect), *_is_in(places))
     )
 

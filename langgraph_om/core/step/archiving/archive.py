@@ -61,6 +61,8 @@ class ThreadMemory:
     """The request of the turn that has waited for the archive in vain."""
     new_groups: Sequence[Group] = ()
     """Of the groups that were asked about, those that it has not archived."""
+    has_other_log: bool = False
+    """Whether the archive was not told that these are the thread's log."""
 
     @property
     def is_settled(self) -> bool:
@@ -75,7 +77,7 @@ def take_out_resent(
     thread_id: str,
     now: datetime,
 ) -> EffectFlow[list[Event]]:
-    """Return the event that takes out what was removed before and has come back with a request.
+    """Return the events that take out what was removed before and has come back with a request.
 
     The archive is asked only in a turn that begins with more than its request. While it is away,
     nobody can tell.
@@ -136,7 +138,7 @@ def archive_new(
         return record, []
     archive = _Archive.of(settings, record, now)
     memory: ThreadMemory = yield from archive.call(
-        "recall_thread", thread, select_own_groups(record)
+        "recall_thread", thread, drop_deleted_groups(record, select_own_groups(record))
     )
     missed = {*changed, *memory.missed}
     if request is not None and memory.waited_for == request:
@@ -262,9 +264,11 @@ def _append_new(
         if record.get("title", {}).get("before") and find_shown_title(record) is None:
             yield from archive.call("set_title", archive.thread_id, None, archive.now)
     groups = drop_deleted_groups(record, memory.new_groups)
-    if groups and not is_survivor(noted):
+    log = [group["id"] for group in drop_deleted_groups(record, select_own_groups(record))]
+    has_other_log = memory.has_other_log and (log or last is not None)
+    if (groups or has_other_log) and not is_survivor(noted):
         whose = (archive.thread_id, archive.resource_id)
-        yield from archive.call("add_new_groups", *whose, groups, archive.now)
+        yield from archive.call("add_new_groups", *whose, groups, archive.now, log=log)
     return [*noted, *(archive.note_branch(record, new[-1][0]) if new else ())]
 
 
