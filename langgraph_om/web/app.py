@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, Final
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.applications import Starlette
 from starlette.convertors import Convertor, register_url_convertor
@@ -16,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from langgraph_om.core.items.listing import list_items
 from langgraph_om.core.page.html import Child, Html, element
 from langgraph_om.core.page.page import frame, render_memory_view, render_page, write_title
 from langgraph_om.core.page.words import Sizes
@@ -26,9 +29,10 @@ from langgraph_om.memory import ObservationalMemory, check_memory
 from langgraph_om.web.forms import (
     DONE,
     MAX_BODY,
+    ItemForms,
     is_from_our_page,
     read_act,
-    render_item_forms,
+    render_done,
     render_name,
     render_remember,
 )
@@ -50,13 +54,16 @@ _LOCAL_HOST: Final = re.compile(
 """A `Host` by which a machine reaches itself. Any other name may be one that a foreign site has
 pointed at this machine, to read the pages from a browser that runs on it (DNS rebinding)."""
 
+_CUT: Final = (
+    "Threads that have been quiet for long are not listed. Each has its page at memory/ and its id."
+)
 _FOREIGN_HOST: Final = (
     "These pages answer under localhost alone. To serve them under another name, pass "
     "`authorize=...`, which says who may see them, or `allowed_hosts=[...]` to `memory_app`."
 )
 
-MAX_LISTED: Final = 2000
-"""Threads that one list names at most."""
+_MAX_DIGITS: Final = 9
+"""Of a number in a query; Python refuses to read one of thousands."""
 
 Authorize = Callable[[Request, str | None], bool | Awaitable[bool]]
 """Told a request and the thread it is about, `None` for the list: whether it may be answered."""
@@ -91,7 +98,7 @@ def memory_app(
         allowed_hosts: The hosts under which the pages answer, such as `"memory.example.com"`, as
             Starlette's `TrustedHostMiddleware` takes them; `["*"]` for each. `None`: local names
             alone, and with `authorize` each host.
-        limit: How many threads the list names at most.
+        limit: How many threads a page of the list names.
 
     Raises:
         ConfigurationError: When `graph` and `client` are both given, the graph has no checkpointer,
@@ -173,20 +180,32 @@ class _Pages:
         """Answer with the list of threads."""
         if not await self._may(request, None):
             return _refuse(self._refusal, 403)
-        asked = request.query_params.get("limit", "")
-        limit = min(int(asked), MAX_LISTED) if asked.isdecimal() else self._limit
-        names = await self._threads.names(limit + 1)
-        items = [
-            element("li", element("a", title or name, href=f"memory/{quote(name, safe='')}"))
-            for name, title in [*names.items()][:limit]
-            if await self._may(request, name)
-        ]
+        start = _read_number(request, "from") or 0
+        seen, has_more, is_cut = 0, False, False
+        items: list[Child] = []
+        async with aclosing(self._threads.names()) as names:
+            async for found in names:
+                if found is None:
+                    is_cut = True
+                elif await self._may(request, found[0]):
+                    seen += 1
+                    if seen > start + self._limit:
+                        has_more = True
+                        break
+                    if seen > start:
+                        items.append(await _render_thread(*found))
         said = element("ul", *items, class_="threads") if items else element("p", "None yet.")
-        more = None
-        if len(names) > limit:
-            link = element("a", "Show more", href=f"?limit={2 * limit}")
-            more = element("p", f"These are the newest {limit}. ", link)
-        return _answer(frame(element("h1", "Memories"), said, more), "Memories")
+        before = max(0, start - self._limit)
+        links = [
+            element("a", "Newer threads", href=f"?from={before}") if start else None,
+            " " if start and has_more else None,
+            element("a", "Older threads", href=f"?from={start + self._limit}")
+            if has_more
+            else None,
+        ]
+        nav = element("nav", element("p", *links), aria_label="Pages") if any(links) else None
+        cut = element("p", _CUT, class_="note") if is_cut else None
+        return _answer(frame(element("h1", "Memories"), said, nav, cut), "Memories")
 
     async def thread(self, request: Request) -> Response:
         """Answer with the memory of a thread, or change it."""
@@ -200,14 +219,16 @@ class _Pages:
             return await self._change(request, thread, state)
         history = await self._threads.history(thread) if "history" in request.query_params else None
         view = self._memory.view(state, history=history)
+        done = DONE.get(request.query_params.get("done", ""))
+        at = _find_place(request, view.record)
         content = render_memory_view(
             view.record,
             view.status,  # type: ignore[arg-type]
             view.history,
             sizes=Sizes(view.conversation_tokens, view.prompt_tokens),
             is_closed=view.is_closed,
-            extra=render_item_forms if self._edit else None,
-            lead=self._render_lead(view.record, request.query_params.get("done")),
+            extra=ItemForms(done, at) if self._edit else None,
+            lead=self._render_lead(view.record, done if at is None else None),
         )
         return _answer(content, write_title(view.record))
 
@@ -218,11 +239,15 @@ class _Pages:
         if form is None:
             return _refuse("The form is too large.", 413)
         try:
-            await self._threads.write(thread, read_act(self._memory, form, state))
+            update = read_act(self._memory, form, state)
+            await self._threads.write(thread, update)
         except ConfigurationError as error:
             return _refuse(str(error), 400)
-        done = f"{quote(request.url.path)}?done={quote(form.get('action', ''))}#done"
-        return RedirectResponse(done, 303, headers=_HEADERS)
+        query = urlencode(
+            {"done": form["action"], "act": update[0]["id"], "at": form.get("at", "")}
+        )
+        place = f"{quote(request.url.path)}?{query}#done"
+        return RedirectResponse(place, 303, headers=_HEADERS)
 
     def _render_lead(self, record: MemoryRecord, done: str | None) -> Child:
         past = element("p", element("a", "What each generation changed", href="?history"))
@@ -235,8 +260,7 @@ class _Pages:
             method="post",
         )
         name = render_name(record["thread_title"], is_named=is_named(record))
-        said = DONE.get(done or "")
-        told = element("p", said, id="done", class_="card", role="status") if said else None
+        told = render_done(done) if done else None
         return element("div", told, render_remember(), element("p", undo), name, past)
 
     async def _may(self, request: Request, thread: str | None) -> bool:
@@ -244,6 +268,31 @@ class _Pages:
             return True
         allowed = self._authorize(request, thread)
         return bool(await allowed if inspect.isawaitable(allowed) else allowed)
+
+
+async def _render_thread(name: str, read_title: Callable[[], str | None]) -> Html:
+    title = await asyncio.to_thread(read_title)
+    link = element("a", title or name, href=f"memory/{quote(name, safe='')}")
+    return element("li", link, dir="auto")
+
+
+def _read_number(request: Request, name: str) -> int | None:
+    """Return a number of the query; `None` where there is none."""
+    text = request.query_params.get(name, "")
+    return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else None
+
+
+def _find_place(request: Request, record: MemoryRecord) -> int | None:
+    """Return the number of the item at which a change is told; `None` for the head of the page."""
+    at, items = _read_number(request, "at"), list_items(record["log"])
+    if at is None or not items:
+        return None
+    act = request.query_params.get("act")
+    after = [own["after"] for own in record.get("steered", []) if own["id"] == act]
+    left = [group["id"] for group in after if group is not None]
+    # A change may move an item, behind the rest of its group. One that is gone has no number.
+    moved = [number for number, item in enumerate(items) if item.group["id"] in left]
+    return moved[0] if moved else min(at, len(items) - 1)
 
 
 async def _read_form(request: Request) -> Mapping[str, str] | None:

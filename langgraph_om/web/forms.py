@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from langgraph_om.core.content.text import LABEL_CHARACTERS
 from langgraph_om.core.items.listing import LogItem
-from langgraph_om.core.page.html import Html, element
+from langgraph_om.core.page.html import Html, element, join
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.memory import ObservationalMemory
 
 DONE: Final = {
     "remember": "It is remembered.",
-    "forget": "It is forgotten.",
+    "forget": "An item that stood here is forgotten.",
     "correct": "It is corrected.",
     "pin": "It is pinned: no reflection changes it.",
     "unpin": "It is not pinned any more.",
@@ -48,21 +49,38 @@ def render_name(title: str | None, *, is_named: bool) -> Html:
     return element("p", rename, " " if is_named else None, clear if is_named else None)
 
 
-def render_item_forms(item: LogItem) -> Html:
-    """Render what changes an item."""
-    pin = "unpin" if item.group.get("person") else "pin"
-    return element(
-        "details",
-        element("summary", element("span", "Change")),
-        element(
+def render_done(said: str) -> Html:
+    """Render what a change did, where the browser goes after it."""
+    return element("p", said, id="done", class_="card", role="status")
+
+
+class ItemForms:
+    """Renders what changes an item, item by item in their order."""
+
+    def __init__(self, done: str | None, at: int | None) -> None:
+        """Begin with the first item.
+
+        Args:
+            done: What the change before did, if there was one.
+            at: The number of the item that it was made at.
+        """
+        self._done, self._at, self._number = done, at, -1
+
+    def __call__(self, item: LogItem) -> Html:
+        """Render the forms of the next item."""
+        self._number += 1
+        told = render_done(self._done) if self._done and self._number == self._at else None
+        pin = "unpin" if item.group.get("person") else "pin"
+        render = partial(_render_form, item=item, at=self._number)
+        forms = element(
             "div",
-            _render_form(pin, pin.capitalize(), item=item),
-            _render_form("forget", "Forget", item=item),
-            _render_form("correct", "Correct", _render_field("What is right"), item=item),
+            render(pin, pin.capitalize()),
+            render("forget", "Forget"),
+            render("correct", "Correct", _render_field("What is right")),
             class_="acts",
-        ),
-        class_="change",
-    )
+        )
+        summary = element("summary", element("span", "Change"))
+        return join([told, element("details", summary, forms, class_="change")])
 
 
 def read_act(memory: ObservationalMemory, form: Mapping[str, str], state: Any) -> list[Any]:
@@ -117,13 +135,19 @@ def _render_field(name: str, *, placeholder: str | None = None, **more: str) -> 
 
 
 def _render_form(
-    action: str, label: str, field: Html | None = None, *, item: LogItem | None = None
+    action: str,
+    label: str,
+    field: Html | None = None,
+    *,
+    item: LogItem | None = None,
+    at: int | None = None,
 ) -> Html:
     """Render a button, with what it is about and what is sent with it."""
     return element(
         "form",
         element("input", type="hidden", name="action", value=action),
         element("input", type="hidden", name="item", value=item.id) if item else None,
+        element("input", type="hidden", name="at", value=at) if at is not None else None,
         field,
         " " if field else None,
         element("button", label),

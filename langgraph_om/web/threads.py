@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, Protocol
@@ -14,13 +14,18 @@ _UNKNOWN = (404, 422)
 """Answers of a server about a thread that it does not have, or whose id it cannot have."""
 _NEWEST = 20_000
 """Checkpoints that are looked through for threads."""
+_PAGE = 100
+"""Threads that a server is asked for at once."""
+
+Named = tuple[str, Callable[[], str | None]]
+"""A thread's id, and a function that reads its title."""
 
 
 class Threads(Protocol):
     """Reads and writes states."""
 
-    async def names(self, limit: int) -> dict[str, str | None]:
-        """Return titles by ids, newest first."""
+    def names(self) -> AsyncGenerator[Named | None]:
+        """Yield the threads, newest first; `None` last where older ones were not looked for."""
 
     async def state(self, thread: str) -> Any:
         """Return the newest state of a thread; `None` where there is no such thread."""
@@ -38,24 +43,26 @@ class GraphThreads:
     def __init__(self, graph: Any) -> None:
         self._graph = graph
 
-    async def names(self, limit: int) -> dict[str, str | None]:
-        """Return those with the newest checkpoints."""
+    async def names(self) -> AsyncGenerator[Named | None]:
+        """Yield those with the newest checkpoints."""
 
-        def read() -> dict[str, str | None]:
-            found: dict[str, Any] = {}
+        def read() -> tuple[dict[str, tuple[str, Any]], bool]:
+            found: dict[str, tuple[str, Any]] = {}
+            looked_through = 0
             for entry in islice(self._graph.checkpointer.list(None), _NEWEST):
-                key = str(entry.config["configurable"]["thread_id"])
-                if key not in found:
-                    if len(found) == limit:
-                        break
-                    found[key] = entry.checkpoint["channel_values"]
-            # Only then, as some checkpointers answer nothing else while they list.
-            return {
-                key: read_stored_title(channels, partial(self._read_values, key))
-                for key, channels in found.items()
-            }
+                looked_through += 1
+                own = entry.config["configurable"]
+                om = entry.checkpoint["channel_values"].get("om")
+                found.setdefault(str(own["thread_id"]), (own["checkpoint_id"], om))
+            return found, looked_through == _NEWEST
 
-        return await asyncio.to_thread(read)
+        # All at once, as some checkpointers answer nothing else while they list.
+        found, is_cut = await asyncio.to_thread(read)
+        # The checkpointer in memory lists thread by thread; ids grow with time.
+        for key, (_, om) in sorted(found.items(), key=lambda own: own[1][0], reverse=True):
+            yield key, partial(read_stored_title, {"om": om}, partial(self._read_values, key))
+        if is_cut:
+            yield None
 
     def _read_values(self, thread: str) -> Any:
         return self._graph.get_state(_config_of(thread)).values
@@ -82,12 +89,22 @@ class ServerThreads:
     def __init__(self, client: Any) -> None:
         self._client = client
 
-    async def names(self, limit: int) -> dict[str, str | None]:
-        """Return those that were updated last."""
-        found = await self._client.threads.search(
-            limit=limit, sort_by="updated_at", sort_order="desc", extract=dict(SERVER_TITLES)
-        )
-        return {str(own["thread_id"]): read_server_title(own) for own in found}
+    async def names(self) -> AsyncGenerator[Named | None]:
+        """Yield those that were updated last."""
+        offset = 0
+        while True:
+            found = await self._client.threads.search(
+                limit=_PAGE,
+                offset=offset,
+                sort_by="updated_at",
+                sort_order="desc",
+                extract=dict(SERVER_TITLES),
+            )
+            for own in found:
+                yield str(own["thread_id"]), partial(read_server_title, own)
+            if len(found) < _PAGE:
+                return
+            offset += _PAGE
 
     async def state(self, thread: str) -> Any:
         """Return the newest state of a thread; `None` where there is no such thread."""

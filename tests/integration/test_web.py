@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import httpx
@@ -13,7 +14,7 @@ from starlette.routing import Mount
 from langgraph_om import ConfigurationError
 from langgraph_om.core.items.listing import list_items
 from langgraph_om.web import memory_app
-from support.agents import Agent, make_agent, on_thread, talk, turns, values
+from support.agents import Agent, make_agent, on_thread, talk, turn, turns, values
 
 OURS = {"sec-fetch-site": "same-origin"}
 THREAD = "trip/1 ö"
@@ -55,31 +56,70 @@ async def test_a_thread_that_is_not_there_is_neither_shown_nor_made(agent: Agent
         assert "trip number 0" in (await web.get("/memory/two%0Alines")).text
 
 
-async def test_the_list_says_that_there_are_more_and_names_what_may_be_seen(agent: Agent) -> None:
-    for number in range(4):
+async def test_the_list_comes_in_pages_of_what_may_be_seen(agent: Agent) -> None:
+    for number in range(7):
         talk(agent.graph, on_thread(f"t{number}"), turns(1))
     app = memory_app(
-        agent.memory, graph=agent.graph, limit=3, authorize=lambda _, thread: thread != "t2"
+        agent.memory, graph=agent.graph, limit=3, authorize=lambda _, thread: thread != "t5"
     )
     async with client(app) as web:
-        listed = (await web.get("/memory")).text
-        assert 0 < listed.count("<li>") <= 3
-        assert ">t2<" not in listed
-        assert "These are the newest 3." in listed
-        assert 'href="?limit=6"' in listed
-        more = (await web.get("/memory?limit=6")).text
-        assert [f"memory/t{at}" in more for at in range(4)] == [True, True, False, True]
-        assert "Show more" not in more
+        pages, place = [], "/memory"
+        while place:
+            page = (await web.get(place)).text
+            pages.append(re.findall(r'href="memory/([^"]+)"', page))
+            older = re.search(r'href="([^"]+)">Older threads<', page)
+            place = older[1] if older else ""
+            assert ("Newer threads" in page) is (len(pages) > 1)
+            place = place and f"/memory{place}"
+        assert pages == [["t6", "t4", "t3"], ["t2", "t1", "t0"], ["trip%2F1%20%C3%B6"]]
+        for number in ("-1", "x", "9" * 5000):
+            assert "Newer threads" not in (await web.get(f"/memory?from={number}")).text
+        assert "None yet" in (await web.get("/memory?from=99")).text
+
+
+async def test_a_list_that_is_cut_says_so(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with client(memory_app(agent.memory, graph=agent.graph)) as web:
+        assert "not listed" not in (await web.get("/memory")).text
+        monkeypatch.setattr("langgraph_om.web.threads._NEWEST", 5)
+        assert "quiet for long are not listed" in (await web.get("/memory")).text
 
 
 async def test_a_change_is_told_where_it_was_made(agent: Agent) -> None:
+    for number in range(8, 14):
+        talk(agent.graph, on_thread(THREAD), [turn(number)])
+    place = f"/memory/{THREAD}"
     async with client(memory_app(agent.memory, graph=agent.graph, edit=True)) as web:
-        form = {"action": "remember", "text": "Likes tea"}
-        sent = await web.post(f"/memory/{THREAD}", data=form, headers=OURS)
-        assert sent.headers["location"].endswith("?done=remember#done")
-        page = (await web.get(sent.headers["location"])).text
-        assert '<p id="done" class="card" role="status">It is remembered.</p>' in page
-        assert 'id="done"' not in (await web.get(f"/memory/{THREAD}?done=<b>")).text
+
+        async def send(**form: str) -> str:
+            sent = await web.post(place, data=form, headers=OURS)
+            assert sent.headers["location"].endswith("#done")
+            page = (await web.get(sent.headers["location"])).text
+            assert page.count('id="done"') == page.count('role="status"') == 1
+            return page
+
+        def place_of(page: str) -> str:
+            """What stands before it is told."""
+            item = page.partition('id="done"')[0].rpartition("<li>")[2]
+            return re.sub("<[^>]+>", "", item)
+
+        page = (await web.get(place)).text
+        form = r'value="forget"><input [^>]*value="(\w+)"><input [^>]*value="(\d+)"'
+        forms = re.findall(form, page)
+        assert [at for _, at in forms] == [str(at) for at in range(page.count("<li><span"))]
+        (first, _), (second, at), *_, (last, end) = forms
+        page = await send(action="correct", item=first, at="0", text="Stays at home")
+        assert "Stays at home" in place_of(page)
+        assert "It is corrected.</p>" in page
+        page = await send(action="pin", item=second, at=at)
+        assert f"#{second}" in place_of(page)
+        assert "pinned" in place_of(page)
+        page = await send(action="forget", item=last, at=end)
+        assert "An item that stood here is forgotten." in page
+        assert 'class="id" title=' not in page.partition('id="done"')[2]  # the last item has it
+        assert f"#{last}" not in page
+        page = await send(action="remember", text="Likes tea")
+        assert page.index('id="done"') < page.index("Observations</h2>")
+        assert 'id="done"' not in (await web.get(f"{place}?done=<b>&at=1")).text
 
 
 async def test_a_person_changes_what_is_remembered(agent: Agent) -> None:

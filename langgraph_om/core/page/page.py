@@ -231,10 +231,16 @@ def _render_usage(record: MemoryRecord) -> Html | None:
     if not rows:
         return None
     head = element(
-        "tr", *[element("th", name) for name in ("", "Calls", "Tokens in", "Tokens out")]
+        "tr",
+        element("td"),
+        *[element("th", name, scope="col") for name in ("Calls", "Tokens in", "Tokens out")],
     )
     lines = [
-        element("tr", element("td", name.capitalize()), *[element("td", f"{n:,}") for n in numbers])
+        element(
+            "tr",
+            element("th", name.capitalize(), scope="row"),
+            *[element("td", f"{n:,}") for n in numbers],
+        )
         for name, *numbers in rows
     ]
     table = element("div", element("table", head, *lines), class_="wide")

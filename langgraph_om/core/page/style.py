@@ -56,6 +56,7 @@ STYLE: Final = """
 .om .card>:first-child { margin-top: 0; }
 .om .card>:last-child { margin-bottom: 0; }
 .om .card b { font-weight: 600; }
+.om #done { scroll-margin-top: 6rem; }
 .om .warn { background: var(--warn); color: var(--warn-ink); border-color: transparent; }
 .om ul.items { list-style: none; margin: 0; padding: 0; }
 .om ul.items li {
