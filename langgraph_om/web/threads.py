@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
-from itertools import islice
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from langgraph_om.inspection import SERVER_TITLES, read_server_title, read_stored_title
 
@@ -15,7 +14,7 @@ _UNKNOWN = (404, 422)
 _NEWEST = 20_000
 """Checkpoints that are looked through for threads."""
 _PAGE = 100
-"""Threads that a server is asked for at once."""
+"""Threads that are read at once."""
 
 Named = tuple[str, Callable[[], str | None]]
 """A thread's id, and a function that reads its title."""
@@ -45,23 +44,19 @@ class GraphThreads:
 
     async def names(self) -> AsyncGenerator[Named | None]:
         """Yield those with the newest checkpoints."""
-
-        def read() -> tuple[dict[str, tuple[str, Any]], bool]:
-            found: dict[str, tuple[str, Any]] = {}
-            looked_through = 0
-            for entry in islice(self._graph.checkpointer.list(None), _NEWEST):
-                looked_through += 1
-                own = entry.config["configurable"]
-                om = entry.checkpoint["channel_values"].get("om")
-                found.setdefault(str(own["thread_id"]), (own["checkpoint_id"], om))
-            return found, looked_through == _NEWEST
-
-        # All at once, as some checkpointers answer nothing else while they list.
-        found, is_cut = await asyncio.to_thread(read)
-        # The checkpointer in memory lists thread by thread; ids grow with time.
-        for key, (_, om) in sorted(found.items(), key=lambda own: own[1][0], reverse=True):
-            yield key, partial(read_stored_title, {"om": om}, partial(self._read_values, key))
-        if is_cut:
+        wanted, yielded, rest = _PAGE, set[str](), "more"
+        while rest == "more":
+            # In one go, as some checkpointers answer nothing else while they list.
+            found, rest = await asyncio.to_thread(_read_newest, self._graph.checkpointer, wanted)
+            for key, (_, om) in sorted(found.items(), key=lambda own: own[1][0], reverse=True):
+                if key not in yielded:
+                    yield (
+                        key,
+                        partial(read_stored_title, {"om": om}, partial(self._read_values, key)),
+                    )
+            yielded |= found.keys()
+            wanted *= 4
+        if rest == "cut":
             yield None
 
     def _read_values(self, thread: str) -> Any:
@@ -123,6 +118,29 @@ class ServerThreads:
     async def write(self, thread: str, update: Sequence[Any]) -> None:
         """Write a checkpoint."""
         await self._client.threads.update_state(thread, {"om": list(update)})
+
+
+def _read_newest(
+    saver: Any, wanted: int
+) -> tuple[dict[str, tuple[str, Any]], Literal["more", "cut", ""]]:
+    """Return id and memory of the newest checkpoint by thread, and what is left of threads.
+
+    Ids grow with time. Databases list the newest first, and are read until there are enough; the
+    checkpointer in memory lists thread by thread, and is read to its end.
+    """
+    found: dict[str, tuple[str, Any]] = {}
+    is_by_time, before = True, None
+    for number, entry in enumerate(saver.list(None)):
+        own = entry.config["configurable"]
+        is_by_time = is_by_time and (before is None or own["checkpoint_id"] <= before)
+        before = own["checkpoint_id"]
+        if number == _NEWEST:
+            return found, "cut"
+        if is_by_time and len(found) == wanted:
+            return found, "more"
+        memory = entry.checkpoint["channel_values"].get("om")
+        found.setdefault(str(own["thread_id"]), (own["checkpoint_id"], memory))
+    return found, ""
 
 
 def _config_of(thread: str) -> Any:

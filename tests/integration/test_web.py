@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,6 +16,7 @@ from langgraph_om import ConfigurationError
 from langgraph_om.core.items.listing import list_items
 from langgraph_om.web import memory_app
 from support.agents import Agent, make_agent, on_thread, talk, turn, turns, values
+from support.savers import open_saver
 
 OURS = {"sec-fetch-site": "same-origin"}
 THREAD = "trip/1 ö"
@@ -56,25 +58,31 @@ async def test_a_thread_that_is_not_there_is_neither_shown_nor_made(agent: Agent
         assert "trip number 0" in (await web.get("/memory/two%0Alines")).text
 
 
-async def test_the_list_comes_in_pages_of_what_may_be_seen(agent: Agent) -> None:
-    for number in range(7):
-        talk(agent.graph, on_thread(f"t{number}"), turns(1))
-    app = memory_app(
-        agent.memory, graph=agent.graph, limit=3, authorize=lambda _, thread: thread != "t5"
-    )
-    async with client(app) as web:
-        pages, place = [], "/memory"
-        while place:
-            page = (await web.get(place)).text
-            pages.append(re.findall(r'href="memory/([^"]+)"', page))
-            older = re.search(r'href="([^"]+)">Older threads<', page)
-            place = older[1] if older else ""
-            assert ("Newer threads" in page) is (len(pages) > 1)
-            place = place and f"/memory{place}"
-        assert pages == [["t6", "t4", "t3"], ["t2", "t1", "t0"], ["trip%2F1%20%C3%B6"]]
-        for number in ("-1", "x", "9" * 5000):
-            assert "Newer threads" not in (await web.get(f"/memory?from={number}")).text
-        assert "None yet" in (await web.get("/memory?from=99")).text
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_the_list_comes_in_pages_of_what_may_be_seen(
+    kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("langgraph_om.web.threads._PAGE", 2)  # which is read anew for more
+    with open_saver(kind, str(tmp_path / "checkpoints.db")) as saver:
+        agent = make_agent("agent", saver)
+        for name in ("t3", "t1", "t2", "t5", "t4", "t0", "t6", "t1"):
+            talk(agent.graph, on_thread(name), turns(1))
+        app = memory_app(
+            agent.memory, graph=agent.graph, limit=3, authorize=lambda _, thread: thread != "t5"
+        )
+        async with client(app) as web:
+            pages, place = [], "/memory"
+            while place:
+                page = (await web.get(place)).text
+                pages.append(re.findall(r'href="memory/([^"]+)"', page))
+                older = re.search(r'href="([^"]+)">Older threads<', page)
+                place = older[1] if older else ""
+                assert ("Newer threads" in page) is (len(pages) > 1)
+                place = place and f"/memory{place}"
+            assert pages == [["t1", "t6", "t0"], ["t4", "t2", "t3"]]
+            for number in ("-1", "x", "9" * 5000):
+                assert "Newer threads" not in (await web.get(f"/memory?from={number}")).text
+            assert "None yet" in (await web.get("/memory?from=99")).text
 
 
 async def test_a_list_that_is_cut_says_so(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
