@@ -46,7 +46,7 @@ class SQLAlchemyArchive(
 
         Raises:
             ArchiveError: When the database fails.
-            ConfigurationError: When the tables are those of a later version of this package.
+            ConfigurationError: When the tables are those of another version of this package.
         """
         self._database.setup()
 

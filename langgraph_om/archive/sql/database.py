@@ -17,6 +17,8 @@ from sqlalchemy import (
     Engine,
     Table,
     func,
+    insert,
+    inspect,
     select,
 )
 from sqlalchemy.dialects import postgresql, sqlite
@@ -28,12 +30,12 @@ from sqlalchemy.types import Float
 from langgraph_om.archive.after_fork import begin_anew_after_fork
 from langgraph_om.archive.sql.driver.engine import MAX_WAIT_SECONDS, check_dialect, make_engine
 from langgraph_om.archive.sql.driver.prepared import is_direct, run_directly
-from langgraph_om.archive.sql.migrations import VERSION, migrate, read_version
-from langgraph_om.archive.sql.search.index import is_index_in_order
-from langgraph_om.errors import ArchiveError
+from langgraph_om.archive.sql.schema import VERSION, metadata, schema_rows
+from langgraph_om.archive.sql.search.index import is_index_in_order, put_index_in_order
+from langgraph_om.errors import ArchiveError, ConfigurationError
 
 _SETUP_LOCK = 0x6F6D5F736368656D
-"""The key of PostgreSQL's advisory lock for migrations."""
+"""The key of PostgreSQL's advisory lock for making the tables."""
 
 
 _TRACES = (
@@ -124,7 +126,6 @@ class Database:
 
     Attributes:
         engine: What connects to it.
-        has_former: Whether there may be messages of an earlier version that no search finds yet.
     """
 
     def __init__(self, url_or_engine: str | Engine) -> None:
@@ -134,7 +135,6 @@ class Database:
         self.engine = engine
         self._begins = _choose_begins(engine, is_own=self._is_own)
         self._is_ready = False
-        self.has_former = True
         self._lock = threading.Lock()
         begin_anew_after_fork(self)
         if self._is_own:
@@ -192,11 +192,11 @@ class Database:
             raise ArchiveError(_TRACES.format(reason="somebody else still reads it as it was"))
 
     def setup(self) -> None:
-        """Make the tables, or bring them to the present version.
+        """Make the tables, if they are not there.
 
         Raises:
             ArchiveError: When the database fails.
-            ConfigurationError: When the tables are of a later version.
+            ConfigurationError: When the tables are of another version.
         """
         self._make_ready("be set up")
 
@@ -206,7 +206,6 @@ class Database:
             if self._is_own:
                 self.engine.dispose()
             self._is_ready = False
-            self.has_former = True
 
     def _make_ready(self, operation: str) -> None:
         if self._is_ready:
@@ -214,21 +213,46 @@ class Database:
         with self._lock:
             if not self._is_ready:
                 try:
-                    if not self._is_current():
-                        self._migrate()
+                    if not self._is_set_up():
+                        self._set_up()
                 except SQLAlchemyError as error:
                     raise _name_operation(operation, error) from error
                 self._is_ready = True
 
-    def _is_current(self) -> bool:
+    def _is_set_up(self) -> bool:
         with _Transaction(self.engine, self._begins.read) as connection:
-            return read_version(connection) == VERSION and is_index_in_order(connection)
+            return _has_tables(connection) and is_index_in_order(connection)
 
-    def _migrate(self) -> None:
+    def _set_up(self) -> None:
         with _Transaction(self.engine, self._begins.write) as connection:
             if connection.dialect.name != "sqlite":  # where the writer is alone
                 connection.execute(select(func.pg_advisory_xact_lock(_SETUP_LOCK)))
-            migrate(connection)  # which looks again: another process may have been faster
+            if not _has_tables(connection):  # another process may have been faster
+                _make_tables(connection)
+            put_index_in_order(connection)
+
+
+def _has_tables(connection: Connection) -> bool:
+    """Return whether the tables are there.
+
+    Raises:
+        ConfigurationError: When they are of another version.
+    """
+    if not inspect(connection).has_table(schema_rows.name):
+        return False
+    version = connection.execute(select(schema_rows.c.version)).scalar()
+    if version == VERSION:
+        return True
+    msg = (
+        f"`archive` holds tables of version {version}, and this langgraph-om uses those of version "
+        f"{VERSION}; install the langgraph-om that made them, or pass another database"
+    )
+    raise ConfigurationError(msg)
+
+
+def _make_tables(connection: Connection) -> None:
+    metadata.create_all(connection, checkfirst=False)
+    connection.execute(insert(schema_rows).values(version=VERSION))
 
 
 class _Transaction(AbstractContextManager[Connection, None]):

@@ -1,10 +1,8 @@
-"""The tables and their indexes, as the present version of the package makes them.
-
-A database that an earlier version made is changed by `migrations`: whoever changes a table here
-adds a migration there.
-"""
+"""The tables and their indexes. Whoever changes one changes `VERSION`."""
 
 from __future__ import annotations
+
+from typing import Final
 
 from sqlalchemy import (
     DOUBLE_PRECISION,
@@ -22,6 +20,9 @@ from sqlalchemy import (
 )
 
 from langgraph_om.archive.sql.values import EscapedText, Moment
+
+VERSION: Final = 1
+"""Of the tables; those of another version are refused."""
 
 metadata = MetaData()
 
@@ -98,14 +99,8 @@ text_rows = Table(  # what is searched; `search.index` is the index over its wor
     Column("piece", Integer, nullable=False),  # of a long text
     Column("at", Moment),  # when it was written or observed; where that is known
     Column("words", Text, nullable=False),
-    Column("digest", Text, nullable=False, server_default=""),  # the message's, as it was then
+    Column("digest", Text, nullable=False),  # the message's, as it was then; "" of a group
     Index("om_texts_of_thread", "thread_id", "kind", "key", "digest", "piece", unique=True),
-)
-
-unindexed_rows = Table(  # threads that an earlier version archived, until they are searchable
-    "om_unindexed",
-    metadata,
-    Column("thread_id", EscapedText, primary_key=True),
 )
 
 record_rows = Table(

@@ -33,7 +33,6 @@ from langgraph_om.archive.sql.schema import (
     record_rows,
     text_rows,
     thread_rows,
-    unindexed_rows,
 )
 from langgraph_om.archive.sql.search.index import sweep_index
 from langgraph_om.archive.sql.search.rows import give_to_resource
@@ -278,7 +277,7 @@ def _delete_threads(connection: Connection, thread_ids: list[str]) -> None:
         is_about = or_(job_rows.c.thread_id.in_(ids), job_rows.c.id.in_(about))
         connection.execute(delete(job_rows).where(is_about))
         connection.execute(delete(job_thread_rows).where(job_thread_rows.c.thread_id.in_(ids)))
-        for table in (text_rows, unindexed_rows, group_rows, message_rows):
+        for table in (text_rows, group_rows, message_rows):
             connection.execute(delete(table).where(table.c.thread_id.in_(ids)))
         connection.execute(delete(thread_rows).where(thread_rows.c.id.in_(ids)))
     if thread_ids:

@@ -6,6 +6,8 @@ import gc
 import multiprocessing
 import sqlite3
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -18,8 +20,8 @@ from sqlalchemy import create_engine, event, inspect, text
 from sqlalchemy.pool import StaticPool
 
 from langgraph_om.archive import MessageArchive, SQLAlchemyArchive
-from langgraph_om.archive.sql.migrations import VERSION
-from langgraph_om.archive.sql.schema import metadata
+from langgraph_om.archive.sql.database import Database
+from langgraph_om.archive.sql.schema import VERSION, metadata
 from langgraph_om.errors import ArchiveError, ConfigurationError, ObservationalMemoryError
 from langgraph_om.testing import archive_conformance
 from support.processes import archive_workers
@@ -307,16 +309,47 @@ def test_the_setup_makes_the_tables_that_the_queries_name(
         assert keys == [column.name for column in table.primary_key]
 
 
-def test_tables_of_a_later_version_are_refused(url: str, engine: Engine) -> None:
+def test_those_who_come_at_the_same_moment_wait_for_one(
+    url: str, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    all_have_looked = threading.Barrier(WORKERS, timeout=60)
+    is_set_up = Database._is_set_up
+
+    def look_together(self: Database) -> bool:
+        found = is_set_up(self)
+        all_have_looked.wait()
+        return found
+
+    monkeypatch.setattr(Database, "_is_set_up", look_together)
+
+    def set_up(_: int) -> None:
+        with closing(SQLAlchemyArchive(url)) as archive:
+            archive.setup()
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        list(pool.map(set_up, range(WORKERS)))
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT version FROM om_schema")).all() == [(VERSION,)]
+
+
+def test_a_setup_that_fails_makes_nothing(archive: SQLAlchemyArchive, engine: Engine) -> None:
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE om_jobs (id INTEGER)"))
+    with pytest.raises(ArchiveError, match="could not be set up"):
+        archive.setup()
+    assert inspect(engine).get_table_names() == ["om_jobs"]
+
+
+@pytest.mark.parametrize("version", [0, VERSION + 7])
+def test_tables_of_another_version_are_refused(url: str, engine: Engine, version: int) -> None:
     with closing(SQLAlchemyArchive(url)) as archive:
         archive.append("t", None, said("a"), after=None, now=NOW)
-    later = VERSION + 7
     with engine.begin() as connection:
-        connection.execute(text(f"UPDATE om_schema SET version = {later}"))  # noqa: S608
+        connection.execute(text(f"UPDATE om_schema SET version = {version}"))  # noqa: S608
     with closing(SQLAlchemyArchive(url)) as archive:
-        with pytest.raises(ConfigurationError, match=rf"version {later}.*upgrade langgraph-om"):
+        with pytest.raises(ConfigurationError, match=rf"version {version}.*another database"):
             archive.setup()
-        with pytest.raises(ConfigurationError, match="upgrade"):
+        with pytest.raises(ConfigurationError, match="another database"):
             archive.append("t", None, said("b"), after="a", now=NOW)
     with engine.connect() as connection:
         assert connection.execute(text("SELECT count(*) FROM om_messages")).scalar() == 1

@@ -39,9 +39,6 @@ from langgraph_om.archive.sql.database import Database
 from langgraph_om.archive.sql.schema import group_rows, message_rows, text_rows, thread_rows
 from langgraph_om.archive.sql.search.index import MARK, MAX_MATCHES, find_matches
 from langgraph_om.archive.sql.search.rows import (
-    find_unindexed,
-    has_unindexed,
-    index_former,
     mark_resource,
     mark_role,
     mark_thread,
@@ -108,11 +105,7 @@ class SQLSearch:
         branches: Mapping[str, str] | None = None,
         groups: Mapping[str, Collection[str]] | None = None,
     ) -> list[ArchivedHit]:
-        """Return messages of branches, and groups, that hold words of a query, best first.
-
-        What an earlier version of this package archived is made searchable by the first searches
-        for it, 2,000 messages by each.
-        """
+        """Return messages of branches, and groups, that hold words of a query, best first."""
         if thread_id is None and resource_id is None:
             msg = "`thread_id` and `resource_id` are None; pass at least one of them"
             raise ConfigurationError(msg)
@@ -127,22 +120,7 @@ class SQLSearch:
         scope = _build_scope(thread_id, resource_id, wanted)
         scope = replace(scope, branches=branches or {}, groups=groups or {})
         with self._database.read("search") as connection:
-            former = self._find_former(connection, thread_id, resource_id)
-            if not former:
-                return _search(connection, words, scope, limit, offset)
-        with self._database.write("make messages searchable") as connection:
-            index_former(connection, former)
-        with self._database.read("search") as connection:
             return _search(connection, words, scope, limit, offset)
-
-    def _find_former(
-        self, connection: Connection, thread_id: str | None, resource_id: str | None
-    ) -> list[str]:
-        """Return threads that an earlier version archived, until there is none at all."""
-        if not self._database.has_former:
-            return []
-        self._database.has_former = has_unindexed(connection)
-        return find_unindexed(connection, thread_id, resource_id)
 
 
 def _build_scope(thread_id: str | None, resource_id: str | None, wanted: Filter) -> _Scope:

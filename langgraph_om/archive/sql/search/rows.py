@@ -8,33 +8,21 @@ shown is checked against the tables once more.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Protocol
 
-from langchain_core.messages import BaseMessage, HumanMessage
-from sqlalchemy import Connection, bindparam, delete, exists, select, update
+from langchain_core.messages import BaseMessage
+from sqlalchemy import Connection, bindparam, update
 
 from langgraph_om.archive.sql.database import insert_into
 from langgraph_om.archive.sql.driver.prepared import Change
-from langgraph_om.archive.sql.schema import (
-    group_rows,
-    message_rows,
-    text_rows,
-    thread_rows,
-    unindexed_rows,
-)
+from langgraph_om.archive.sql.schema import text_rows
 from langgraph_om.archive.sql.search.index import MARK
-from langgraph_om.archive.sql.values import decode_message
 from langgraph_om.core.content.parts import parts_of, role_of
 from langgraph_om.core.search.excerpt import read_parts
 from langgraph_om.core.search.matching import Kind, name_calls, read_role, tools_in
 from langgraph_om.core.search.words import split_pieces, split_words
-from langgraph_om.errors import ArchiveError
-
-MAX_INDEXED_AT_ONCE = 2_000
-"""How many messages that an earlier version archived one search makes searchable first."""
 
 
 class Message(Protocol):
@@ -150,101 +138,6 @@ def give_to_resource(connection: Connection, thread_id: str, resource_id: str) -
     words = mark_resource(resource_id) + " " + text_rows.c.words
     is_it = text_rows.c.thread_id == thread_id
     connection.execute(update(text_rows).where(is_it).values(words=words))
-
-
-# --- What an earlier version archived ------------------------------------------------------------
-
-
-def has_unindexed(connection: Connection) -> bool:
-    """Return whether any thread has messages that are not searchable yet; none is ever added."""
-    return connection.execute(select(unindexed_rows.c.thread_id).limit(1)).first() is not None
-
-
-def find_unindexed(
-    connection: Connection, thread_id: str | None, resource_id: str | None
-) -> list[str]:
-    """Return threads with messages that are not searchable yet, the last updated first."""
-    query = (
-        select(unindexed_rows.c.thread_id)
-        .join(thread_rows, thread_rows.c.id == unindexed_rows.c.thread_id)
-        .order_by(thread_rows.c.updated.desc(), thread_rows.c.id)
-        .limit(MAX_INDEXED_AT_ONCE)
-    )
-    if thread_id is not None:
-        query = query.where(thread_rows.c.id == thread_id)
-    if resource_id is not None:
-        query = query.where(thread_rows.c.resource_id == resource_id)
-    return list(connection.execute(query).scalars())
-
-
-def index_former(connection: Connection, threads: Sequence[str]) -> None:
-    """Make searchable what an earlier version archived in some threads, as far as one batch goes.
-
-    Args:
-        connection: In a transaction that writes.
-        threads: The threads, in order.
-    """
-    room = MAX_INDEXED_AT_ONCE
-    for thread_id in threads:
-        if room <= 0:
-            return
-        # Whoever writes to the thread, or does the same, waits.
-        is_it = thread_rows.c.id == thread_id
-        locked = select(thread_rows).where(is_it).with_for_update()
-        thread = connection.execute(locked).one_or_none()
-        if thread is None:
-            continue
-        done = _index_former_messages(connection, thread, room)
-        has_more, room = done == room, room - done
-        if not has_more:
-            _index_former_groups(connection, thread)
-            is_entry = unindexed_rows.c.thread_id == thread_id
-            connection.execute(delete(unindexed_rows).where(is_entry))
-
-
-class _Former:
-    """A message as an earlier version archived it."""
-
-    def __init__(self, row: Any, message: BaseMessage) -> None:
-        self.message, self.is_visible, self.written = message, bool(row.is_visible), row.written
-        self.digest: str = row.digest
-
-
-def _index_former_messages(connection: Connection, thread: Any, limit: int) -> int:
-    """Index messages of a thread that are not, and return how many there were."""
-    is_indexed = exists().where(
-        text_rows.c.thread_id == message_rows.c.thread_id,
-        text_rows.c.kind == "message",
-        text_rows.c.key == message_rows.c.key,
-        text_rows.c.digest == message_rows.c.digest,
-    )
-    query = (
-        select(message_rows)
-        .where(message_rows.c.thread_id == thread.id, message_rows.c.is_visible, ~is_indexed)
-        .order_by(message_rows.c.position)
-        .limit(limit)
-    )
-    rows = connection.execute(query).all()
-    entries: dict[str, _Former] = {}
-    for row in rows:
-        try:
-            entries[row.key] = _Former(row, decode_message(row.key, row.body))
-        except ArchiveError:  # it can be read by nobody, and is not tried again
-            entries[row.key] = _Former(row, HumanMessage(""))
-    index_messages(connection, thread.id, thread.resource_id, entries)
-    return len(rows)
-
-
-def _index_former_groups(connection: Connection, thread: Any) -> None:
-    is_indexed = exists().where(
-        text_rows.c.thread_id == group_rows.c.thread_id,
-        text_rows.c.kind == "observations",
-        text_rows.c.key == group_rows.c.id,
-    )
-    query = select(group_rows).where(group_rows.c.thread_id == thread.id, ~is_indexed)
-    rows = connection.execute(query).all()
-    groups = [(row.id, row.observed, json.loads(row.body)) for row in rows]
-    index_groups(connection, thread.id, thread.resource_id, groups)
 
 
 # --- Rows ----------------------------------------------------------------------------------------
