@@ -35,7 +35,7 @@ def _render_change(after: MemoryRecord, before: MemoryRecord) -> Html:
     sizes = f"{log_tokens(before):,} to {count(log_tokens(after), 'token')}"
     times = [group["observed_at"] for group in after["log"]]
     at = f", {write_moment(max(times))}" if times else ""
-    title: list[Child] = [f"Generation {after['generation']}", element("span", f"{sizes}{at}")]
+    title: list[Child] = [f"Generation {after['generation']} ", element("span", f"{sizes}{at}")]
     lines = [*_render_lines(diff_logs(before, after))]
     changes = element("pre", *lines) if lines else element("p", "The same text.", class_="note")
     return element("details", element("summary", *title), changes)
@@ -45,6 +45,6 @@ def _render_lines(lines: Sequence[str]) -> Iterator[Html]:
     kinds = {"+": "add", "-": "cut"}
     for line in lines:
         if line == "@@":
-            yield element("span", "⋯", class_="gap")
+            yield element("span", "⋯\n", class_="gap")
         elif line.strip():
-            yield element("span", line, class_=kinds.get(line[0]))
+            yield element("span", f"{line}\n", class_=kinds.get(line[0]))

@@ -108,12 +108,14 @@ def _render_item(item: LogItem, extra: Extra | None) -> Html:
     origin = item.group.get("person")
     said = [
         write_words(first),
+        " ",
         element("span", _BADGES[origin], class_="badge") if origin in _BADGES else None,
+        " ",
         element("span", f"#{item.id}", class_="id", title="names this item"),
         *[element("div", line, class_="below") for line in _list_below(below)],
         extra(item) if extra is not None else None,
     ]
-    mark = "✓" if kind == "done" else ""
+    mark = "✓" if kind == "done" else head.mark
     return element(
         "li",
         element(
@@ -124,6 +126,7 @@ def _render_item(item: LogItem, extra: Extra | None) -> Html:
             role="img",
             aria_label=meaning,
         ),
+        " ",
         element("time", head.time) if head.time else element("span"),
         element("div", *said, dir="auto"),
     )

@@ -155,6 +155,7 @@ def _render_window(window: Window) -> Html:
     head = element(
         "div",
         element("b", window.name.capitalize()),
+        " ",
         element("span", numbers),
         class_="meter-head",
     )

@@ -30,8 +30,9 @@ STYLE: Final = """
 }
 .om h2 {
   font-size: .78rem; letter-spacing: .07em; text-transform: uppercase; color: var(--soft);
-  font-weight: 650; margin: 2.4rem 0 .8rem;
+  font-weight: 650; margin: 0 0 .8rem;
 }
+.om section { margin-top: 2.4rem; }
 .om h3 { font-size: 1rem; font-weight: 650; margin: 1.7rem 0 .45rem; color: inherit; }
 .om h3 small { font-weight: 400; color: var(--faint); margin-left: .5em; font-size: .86em; }
 .om p { margin: .35rem 0; max-width: 42rem; }
@@ -64,16 +65,16 @@ STYLE: Final = """
   padding: .24rem 0; align-items: baseline;
 }
 .om .dot {
-  width: .55rem; height: .55rem; border-radius: 50%; background: var(--faint);
-  display: inline-block; align-self: center; justify-self: center; margin-top: .45em;
+  font-size: 0; width: .55rem; height: .55rem; border-radius: 50%; background: var(--faint);
+  display: inline-block; align-self: center; justify-self: center; margin-top: .42rem;
   align-self: start;
 }
 .om .red { background: var(--red); }
 .om .amber { background: var(--amber); }
 .om .green { background: var(--green); }
 .om .done {
-  background: none; color: var(--green); font-weight: 700; width: auto; height: auto;
-  margin: 0; line-height: 1.55;
+  font-size: inherit; background: none; color: var(--green); font-weight: 700; width: auto;
+  height: auto; margin: 0; line-height: 1.55;
 }
 .om time { color: var(--faint); font-size: .86rem; font-variant-numeric: tabular-nums; }
 .om .value { white-space: pre-wrap; }
@@ -83,11 +84,11 @@ STYLE: Final = """
 }
 .om .id {
   font: .76rem/1.4 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace; color: var(--faint);
-  white-space: nowrap; margin-left: .45em;
+  white-space: nowrap; margin-left: .1em;
 }
 .om .badge {
   font-size: .72rem; font-weight: 600; background: var(--pin); color: var(--pin-ink);
-  border-radius: 99px; padding: .1rem .5rem; margin-left: .5em; white-space: nowrap;
+  border-radius: 99px; padding: .1rem .5rem; margin-left: .15em; white-space: nowrap;
 }
 .om .range {
   font: .76rem/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace; color: var(--faint);
@@ -123,7 +124,7 @@ STYLE: Final = """
   margin: 0; display: grid; grid-template-columns: max-content minmax(0,1fr); gap: .3rem 1rem;
 }
 .om dt { color: var(--soft); }
-.om dd { margin: 0; }
+.om dt, .om dd { display: block; float: none; width: auto; margin: 0; font-weight: 400; }
 .om form { display: inline; }
 .om button, .om input[type=text] {
   font: inherit; font-size: .86rem; color: inherit; border: 1px solid var(--line);

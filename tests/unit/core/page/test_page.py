@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from html.parser import HTMLParser
@@ -83,9 +84,9 @@ def test_what_a_person_did_is_marked_and_listed() -> None:
         record(), [PERSON.updates.correct("Lyon", "User lives in Ghent"), PERSON.updates.pin("Tea")]
     )
     text = Reader(page_of(own)).text
-    assert "User lives in Ghentcorrected by a person" in text
+    assert "User lives in Ghent corrected by a person" in text
     assert "Corrected: User lives in Lyon → User lives in Ghent" in text
-    assert "Teapinned" in text
+    assert "Tea pinned" in text
 
 
 def test_failures_hints_and_costs_are_told_and_absent_ones_are_not() -> None:
@@ -111,8 +112,18 @@ def test_generations_show_what_each_changed() -> None:
     before = record()
     after = record(generation=1, log=[group("n", day_log(0, "* 🔴 User lives in Ghent"), 0, 3)])
     page = page_of(after, history=[after, before])
-    assert 'class="cut">-* 🔴 (09:00) User lives in Lyon<' in page
-    assert 'class="add">+* 🔴 User lives in Ghent<' in page
+    assert 'class="cut">-* 🔴 (09:00) User lives in Lyon\n<' in page
+    assert 'class="add">+* 🔴 User lives in Ghent\n<' in page
+
+
+def test_it_can_be_read_where_a_notebook_drops_its_styles() -> None:
+    before = record()
+    after = record(generation=1, log=[group("n", day_log(0, "* 🔴 (08:00) Ghent"), 0, 3)])
+    text = Reader(page_of(after, history=[after, before])).text
+    assert "Messages 0 of 30,000 tokens" in text
+    assert re.search("🔴 08:00Ghent +#", text)  # what stands in a block of its own needs no space
+    assert re.search(r"Generation 1 \d+ to \d+ tokens", text)
+    assert "Lyon\n" in text
 
 
 def test_a_page_runs_nothing_and_asks_for_nothing_from_elsewhere() -> None:
@@ -201,6 +212,23 @@ def test_a_browser_reads_the_same_text_and_runs_nothing(tmp_path: Path) -> None:
     seen = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout  # noqa: S603
     assert Reader(seen).text.split() == Reader(path.read_text("utf-8")).text.split()
     assert "User lives in Lyon" in seen
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no browser is installed")
+def test_the_rules_of_a_notebook_do_not_break_its_labels(tmp_path: Path) -> None:
+    view = PERSON.view({"om": record(suggested_response="Go on"), "messages": []})
+    path = tmp_path / "notebook.html"
+    rules = ".lab dt{float:left;width:20%;font-weight:bold}.lab dd{float:left;width:50%}"
+    read = "document.title = document.querySelector('dt').getClientRects()[0].height"
+    path.write_text(
+        f"<meta charset=utf-8><title></title><style>{rules}</style>"
+        f"<div class=lab>{view._repr_html_()}</div><script>{read}</script>",
+        encoding="utf-8",
+    )
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", str(path)]
+    seen = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout  # noqa: S603
+    assert float(seen.partition("<title>")[2].partition("<")[0]) < 30  # one line
 
 
 def test_values_and_working_memory_stand_below_the_log() -> None:
