@@ -39,7 +39,7 @@ NOW = datetime(2026, 4, 7, 19, 0, tzinfo=UTC)
 CONFIG: RunnableConfig = {"configurable": {"thread_id": f"choir-{uuid4()}"}}
 TALK = [
     [
-        "Good evening, I am Ruth and I lead a choir of 34 singers in Bremen.",
+        "I am Ruth, and I lead a choir of 34 singers in Bremen.",
         "Our summer concert is on 27 June at 19:30 in the church of St. Stephani.",
         "We sing 7 pieces by Brahms, and the soloist is Alma Vogel, alto.",
         "The hall costs 450 euros, and the pianist gets another 200.",

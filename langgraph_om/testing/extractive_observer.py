@@ -69,10 +69,9 @@ class ExtractiveObserver(OfflineChatModel):
     It reads the last `<conversation>` block of its messages. Of each message it quotes the sentence
     with the most numbers, names and long words: the user's as 🔴 (questions as 🟡), the assistant's
     as 🟢 when the message has a number or a list, or it is the third. Tool calls become sub-items;
-    a message of greetings, thanks or short plain words alone ("Please book a cabin.") becomes
-    nothing, and so do those that tell least while the items are longer than a quarter of the
-    conversation. It is not clever, but what it writes is drawn from the conversation and the same
-    every time.
+    a message of short plain words alone ("Thanks!", "Please book a cabin.") becomes nothing, and so
+    do those that tell least while the items are longer than a quarter of the conversation. It is
+    not clever, but what it writes is drawn from the conversation and the same every time.
 
         >>> transcript = '''<conversation>
         ... Date: Dec 4, 2025

@@ -480,7 +480,7 @@ def test_swap_checkpointer_takes_the_record_along(postgres_database: str) -> Non
         assert re.search(r"^ +record identical: +True \(\d{4} characters\)$", moved, re.MULTILINE)
         assert f"messages identical: True ({count} messages)" in moved
         assert "prompt identical:   True" in moved
-    assert "You told me: I am Ruth and I lead a choir of 34 singers in Bremen." in sqlite
+    assert "You told me: I am Ruth, and I lead a choir of 34 singers in Bremen." in sqlite
     assert "You told me: The hall costs 450 euros" in postgres
 
 
