@@ -23,6 +23,7 @@ from langgraph_om.core.page.words import (
     Sizes,
     Window,
     describe_ahead,
+    describe_overlooked,
     describe_sizes,
     describe_unread,
     list_failures,
@@ -265,8 +266,8 @@ class MemoryView:
         ]
         failures = [(f"last failure of {name}", said) for name, said in list_failures(self.record)]
         lines += [f"{name}: {value}" for name, value in [*failures, *list_hints(self.record)]]
-        if unread := describe_unread(self.record):
-            lines.append(f"not read: {unread}")
+        unread = filter(None, (describe_unread(self.record), describe_overlooked(self.record)))
+        lines += [f"not read: {said}" for said in unread]
         lines += ["", write_log(self.record["log"]) or "(no observations yet)"]
         lines += [_write_value(value) for value in list_values(self.record)]
         return for_terminal("\n".join(lines))

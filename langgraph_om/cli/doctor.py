@@ -14,7 +14,7 @@ from langgraph_om.core.actor.prompt import choose_reminder, render_memory, write
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.items.listing import LogItem, list_items
-from langgraph_om.core.page.words import describe_unread, list_failures
+from langgraph_om.core.page.words import describe_overlooked, describe_unread, list_failures
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import MemoryRecord
@@ -84,6 +84,7 @@ def diagnose(
         *_advise_on_dates(record),
         *_advise_on_messages(window, thresholds),
         *_advise_on_unread(record),
+        *_advise_on_overlooked(record),
     ]
     hits_share = None if hits is None else hits[1] / max(1, hits[2])
     return Diagnosis(_measure_sections(record, window, counter, now), hits_share, advice)
@@ -147,6 +148,16 @@ def _advise_on_unread(record: MemoryRecord) -> Iterator[Advice]:
             "unread",
             f"{unread}; their beginnings and ends were. `recall` reads the rest; raise "
             f"`observation.message_tokens` or `observation.max_tokens_per_batch` to have more read",
+        )
+
+
+def _advise_on_overlooked(record: MemoryRecord) -> Iterator[Advice]:
+    overlooked = describe_overlooked(record)
+    if overlooked:
+        yield Advice(
+            "overlooked",
+            f"{overlooked}; say what matters of them in a new message, or note it with "
+            f"`memory.remember`",
         )
 
 

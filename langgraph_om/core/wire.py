@@ -357,6 +357,8 @@ class ObservedPart(TypedDict):
     """How many messages of the conversation there are up to it."""
     strays: list[str]
     """Of these the keys of messages that were put there later and are not observed."""
+    overlooked: NotRequired[int]
+    """How many more were put there among observed ones, and are read by nobody."""
 
 
 class Excerpt(TypedDict):

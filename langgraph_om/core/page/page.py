@@ -17,6 +17,7 @@ from langgraph_om.core.page.words import (
     Window,
     count,
     describe_ahead,
+    describe_overlooked,
     describe_sizes,
     describe_unread,
     explain_chunks,
@@ -127,12 +128,12 @@ def _render_trouble(record: MemoryRecord) -> Html | None:
     trip = record.get("tripwire")
     if trip:
         lines.insert(0, element("p", element("b", "The last turn ended: "), trip["reason"]))
-    unread = describe_unread(record)
-    skipped = element("p", unread.capitalize(), ".") if unread else None
-    if not lines:
-        return element("div", skipped, class_="card warn", role="status") if skipped else None
-    calm = "Nothing is lost: the messages stay in the conversation, and are observed later."
-    return element("div", *lines, element("p", calm), skipped, class_="card warn", role="status")
+    if lines:
+        calm = "Nothing is lost: the messages stay in the conversation, and are observed later."
+        lines.append(element("p", calm))
+    unread = filter(None, (describe_unread(record), describe_overlooked(record)))
+    lines += [element("p", said.capitalize(), ".") for said in unread]
+    return element("div", *lines, class_="card warn", role="status") if lines else None
 
 
 def _render_window(window: Window) -> Html:

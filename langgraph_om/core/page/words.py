@@ -135,6 +135,15 @@ def describe_unread(record: MemoryRecord) -> str:
     return f"about {tokens:,} tokens inside enormous messages were not read" if tokens else ""
 
 
+def describe_overlooked(record: MemoryRecord) -> str:
+    """Return a sentence on messages that were put among observed ones; empty without any."""
+    observed = record["observed"]
+    number = observed.get("overlooked", 0) if observed is not None else 0
+    stands, was = ("stands", "was") if number == 1 else ("stand", "were")
+    said = f"{count(number, 'message')} {stands} among observed ones and {was} not read"
+    return said if number else ""
+
+
 def list_hints(record: MemoryRecord) -> list[tuple[str, str]]:
     """Return the hints that the log ends with."""
     names = {"current_task": "current task", "suggested_response": "suggested response"}

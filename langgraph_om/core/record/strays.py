@@ -16,7 +16,12 @@ from operator import itemgetter
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.content.message_keys import is_conversation, key_of, keyed_conversation
+from langgraph_om.core.content.message_keys import (
+    Keyed,
+    is_conversation,
+    key_of,
+    keyed_conversation,
+)
 from langgraph_om.core.record.record import CURSOR_TAIL, select_own_groups
 from langgraph_om.core.wire import MemoryRecord, ObservedPart
 
@@ -67,16 +72,18 @@ def check_observed(
         moved += is_conversation(messages[at])
         at -= 1
     if at == old["index"]:
-        count = old["count"] + moved
-        return {"last": newest, "index": last, "count": count, "strays": old["strays"]}, 0
-    before = [key for key, _ in keyed_conversation(messages[:start])]
+        return {**old, "last": newest, "index": last, "count": old["count"] + moved}, 0
+    keyed = keyed_conversation(messages[:start])
+    before = [key for key, _ in keyed]
     if record["evicted"] in before:  # the caller kept what may be removed
         del before[: before.index(record["evicted"]) + 1]
     count = len(before)
     grown = count - old["count"] - moved if at >= 0 else 0
     strays = [key for key in before if key in set(old["strays"])]
     if grown > 0 and record["scope"] == "thread":
-        new = [key for key in _find_uncovered(record, before) if key not in strays]
+        inside = _find_among_named(record, keyed)
+        new = [key for key in before if key in {*_find_uncovered(record, before), *inside}]
+        new = [key for key in new if key not in strays]
         unnamed = [key for key in before if key not in {*record["cursor"], *strays}]
         if record["evicted"] is not None and len(unnamed) == grown:
             # Most ends of ranges are gone, but the cursor names what is left.
@@ -84,7 +91,11 @@ def check_observed(
             new = [key for key in unnamed if key not in ends]
         if len(new) <= grown:  # more were left uncovered on purpose: their group was deleted
             strays, grown = [*strays, *new], grown - len(new)
-    return {"last": newest, "index": last, "count": count, "strays": strays}, max(0, grown)
+    found: ObservedPart = {"last": newest, "index": last, "count": count, "strays": strays}
+    overlooked = old.get("overlooked", 0) + max(0, grown)
+    if overlooked:
+        found["overlooked"] = overlooked
+    return found, max(0, grown)
 
 
 def find_left_behind(
@@ -161,6 +172,19 @@ def select_strays(record: MemoryRecord, messages: Sequence[BaseMessage], start: 
 
 def _count(messages: Sequence[BaseMessage]) -> int:
     return sum(map(is_conversation, messages))
+
+
+def _find_among_named(record: MemoryRecord, keyed: Keyed) -> list[str]:
+    """Return the keys that stand behind one that the cursor names, and are not named.
+
+    It names the newest observed messages, and leaves out none that has an id of its own; where
+    messages share an id, it names nobody for certain.
+    """
+    if any(message.id and key != message.id for key, message in keyed):
+        return []
+    named = set(record["cursor"])
+    first = next((at for at, (key, _) in enumerate(keyed) if key in named), len(keyed))
+    return [key for key, message in keyed[first:] if message.id and key not in named]
 
 
 def _find_uncovered(record: MemoryRecord, keys: Sequence[str]) -> list[str]:

@@ -69,6 +69,12 @@ def test_what_was_not_read_of_an_enormous_message() -> None:
     assert "12,000 tokens" in found.advice[0].text
 
 
+def test_what_was_put_among_observed_messages() -> None:
+    found = ask(observed={"last": "m9", "index": 9, "count": 10, "strays": [], "overlooked": 1})
+    assert kinds(found) == ["overlooked"]
+    assert "1 message stands among observed ones" in found.advice[0].text
+
+
 def test_a_turn_that_was_ended() -> None:
     trip = {"operation": "observation", "reason": "no key", "last_message": None}
     assert kinds(ask(tripwire=trip)) == ["tripwire"]

@@ -159,6 +159,38 @@ def test_what_cannot_be_found_among_the_observed_is_told_once(
     assert "1 message(s) were put among those that are observed" in told[0]
 
 
+def test_what_cannot_be_found_among_the_observed_is_shown_to_people() -> None:
+    talk = Talk()
+    talk.say(20)
+    talk.messages[3:3] = late("inside")
+    talk.say(5)
+    talk.messages[1:1] = late("more")
+    talk.say(5)
+    told = "2 messages stand among observed ones and were not read"
+    view = talk.memory.view({"messages": talk.messages, "om": talk.result.record})
+    assert told in str(view)
+    assert told in view.to_html()
+
+
+@pytest.mark.parametrize("buffer_tokens", [False, 0.2])
+def test_what_is_put_among_the_newest_observed_is_shown_and_then_observed(
+    buffer_tokens: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    talk = Talk(observation={"message_tokens": 300, "buffer_tokens": buffer_tokens})
+    talk.say(20)
+    named = talk.result.record["cursor"]
+    at = [message.id for message in talk.messages].index(named[5])
+    talk.messages[at:at] = late("inside0", "inside1")
+    talk.say()
+    assert {"inside0", "inside1"} <= {message.id for message in talk.result.messages}
+    talk.say(20)
+    assert talk.unseen() == []
+    assert talk.result.record["observed"]["strays"] == []
+    ranges = [ends for group in talk.result.record["log"] for ends in group["ranges"]]
+    assert ranges.count(["inside0", "inside1"]) == 1
+    assert caplog.records == []
+
+
 def test_what_cannot_be_found_is_archived(caplog: pytest.LogCaptureFixture) -> None:
     talk = Talk(archive="sqlite://")
     talk.say(20)
