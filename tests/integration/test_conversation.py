@@ -26,9 +26,15 @@ from langgraph.errors import GraphRecursionError
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Overwrite
 
-from langgraph_om import ConfigurationError, EstimatingCounter
+from langgraph_om import (
+    ConfigurationError,
+    EstimatingCounter,
+    InlineBuffering,
+    ObservationalMemory,
+)
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.core.record.record import CURSOR_TAIL
+from langgraph_om.testing import ScriptedChatModel
 from support.agents import (
     DOORS,
     SYSTEM,
@@ -53,7 +59,7 @@ from support.agents import (
     uncovered,
     values,
 )
-from support.clock import START
+from support.clock import START, Clock
 
 CONFIG = on_thread()
 LOOKUPS = ("", "2,1", "", "3", "1")
@@ -545,3 +551,44 @@ def test_backlog_never_exhausts_a_small_limit(door: str, limit: int) -> None:
     assert state["messages"][-1].id == "h1000-answer"
     assert len(of_kind(parts, "status")) == 1
     assert uncovered(agent.memory, state) == []
+
+
+def test_a_title_that_was_edited_is_a_persons() -> None:
+    agent = talked("agent")
+    agent.graph.update_state(CONFIG, {"om": {"thread_title": "Mine"}}, as_node="agent")
+    for number in range(20, 32):
+        say(agent.graph, CONFIG, turn(number))
+    assert record_of(agent.graph, CONFIG)["thread_title"] == "Mine"
+    activation = {
+        "type": "titled", "by": "memory", "id": "x", "title": "Another", "at": "2026-03-02T09:00:00"
+    }  # fmt: skip
+    agent.graph.update_state(CONFIG, {"om": [activation]}, as_node="agent")
+    assert record_of(agent.graph, CONFIG)["thread_title"] == "Mine"
+
+
+def test_a_group_that_was_edited_counts_what_it_holds_now() -> None:
+    agent = talked("agent", 13)
+    log = record_of(agent.graph, CONFIG)["log"]
+    longer = {**log[0], "text": log[0]["text"] * 5}
+    agent.graph.update_state(CONFIG, {"om": {"log": [longer, *log[1:]]}}, as_node="agent")
+    edited = record_of(agent.graph, CONFIG)["log"]
+    assert 4 * log[0]["tokens"] < edited[0]["tokens"] < 6 * log[0]["tokens"]
+    assert edited[1:] == log[1:]
+
+
+def test_a_long_talk_of_which_nothing_is_noted_has_one_group() -> None:
+    memory = ObservationalMemory(
+        ScriptedChatModel(observer="<observations>(none)</observations>"),
+        observation={"message_tokens": 200},
+        buffering=InlineBuffering(),
+        clock=Clock(),
+    )
+    said, record = list[Any](), None
+    for number in range(60):
+        said.append(turn(number))
+        record = memory.step(record, said, thread_id="t").record
+        said.append(AIMessage("word " * 30, id=f"a{number}"))
+    assert record is not None
+    (group,) = record["log"]
+    assert group["text"] == ""
+    assert group["ranges"][0][0] == str(said[0].id)

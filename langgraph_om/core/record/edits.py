@@ -6,7 +6,7 @@ what is wrong with it. The rules are the types of the record themselves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import is_typeddict
 
-from langgraph_om.core.wire import LogChange, MemoryRecord
+from langgraph_om.core.wire import Group, LogChange, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 
 _FORMS: Final = {str: "a text", int: "a whole number", NoneType: "None", bool: "True or False"}
@@ -41,6 +41,20 @@ def check_edit(edit: Mapping[Any, Any]) -> None:
             _adapter(key).validate_python(value, strict=True)
         except ValidationError as error:
             raise _explain(key, value, error) from None
+
+
+def estimate_edited(former: Sequence[Group], edited: Sequence[Group]) -> list[Group]:
+    """Return an edited log in which a group of another length has about the tokens of that."""
+    known = {group["id"]: group for group in former}
+
+    def estimate(group: Group) -> Group:
+        old = known.get(group["id"])
+        if old is None or old["text"] == group["text"] or old["tokens"] != group["tokens"]:
+            return group
+        tokens = round(old["tokens"] * len(group["text"]) / max(1, len(old["text"])))
+        return {**group, "tokens": max(tokens, len(group["text"]) // 4)}
+
+    return [estimate(group) for group in edited]
 
 
 def check_record(record: Mapping[Any, Any]) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from langgraph_om.core.record.edits import check_edit
+from langgraph_om.core.record.edits import check_edit, estimate_edited
 from langgraph_om.core.record.record import check_version, complete_record
 from langgraph_om.core.record.reducers.attempts import note_failure
 from langgraph_om.core.record.reducers.draft import Draft
@@ -38,7 +38,7 @@ from langgraph_om.core.record.reducers.step import (
     trip,
     waive,
 )
-from langgraph_om.core.record.reducers.titles import ask_title, note_words, set_title
+from langgraph_om.core.record.reducers.titles import ask_title, name_by_hand, note_words, set_title
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.core.working.state import note_read
 from langgraph_om.errors import ConfigurationError
@@ -90,6 +90,10 @@ def _apply(record: MemoryRecord, event: object) -> None:
     check_edit(event)
     if record["id"] and event.get("id", record["id"]) != record["id"]:
         return  # the memory of another agent, such as a subagent whose state is merged into this
+    if "log" in event:
+        event = {**event, "log": estimate_edited(record["log"], event["log"])}
+    if "thread_title" in event and "title" not in event:
+        name_by_hand(record, event["thread_title"])
     record.update(cast("MemoryRecord", event))
     cast("Draft", record).owns_counts = False
 

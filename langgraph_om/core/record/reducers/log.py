@@ -96,7 +96,10 @@ def _extend_log(
     at = len(record["log"]) if at is None else at
     # After a fork the log may have them although the cursor was set back: it has to move on.
     new = [group for group in groups if group["id"] not in known]
-    record["log"] = [*record["log"][:at], *new, *record["log"][at:]]
+    before = record["log"][:at]
+    is_shared = record["scope"] == "resource"
+    added = [*before, *new] if is_shared else _join_empty(before, new, event["after"])
+    record["log"] = [*added, *record["log"][at:]]
     record["cursor"] = list(event["cursor"])
     if record["scope"] == "resource":
         hints = {name: event.get(name) for name in HINTS}
@@ -110,6 +113,28 @@ def _extend_log(
             hints=hints,
         )
     return True
+
+
+def _join_empty(log: list[Group], new: Sequence[Group], after: str | None) -> list[Group]:
+    """Add groups to a log; one without a text is joined to such a one right before it.
+
+    So a long small talk, of which nothing is noted, has one group and not one for each observation.
+    """
+    joined = list(log)
+    for group in new:
+        before = joined[-1] if joined else None
+        if before is None or before["text"] or group["text"] or not _ends_at(before, after):
+            joined.append(group)
+        else:
+            *known, (first, _) = before["ranges"]
+            (_, last), *more = group["ranges"]
+            joined[-1] = {**before, "ranges": [*known, [first, last], *more]}
+        after = joined[-1]["ranges"][-1][1] if joined[-1]["ranges"] else None
+    return joined
+
+
+def _ends_at(group: Group, key: str | None) -> bool:
+    return bool(group["ranges"]) and group["ranges"][-1][1] == key
 
 
 def _replace_groups(record: MemoryRecord, event: ReflectionEnd | ReflectionActivated) -> bool:

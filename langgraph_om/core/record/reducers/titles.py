@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from langgraph_om.core.record.reducers.draft import add_to_outbox
 from langgraph_om.core.titles.state import is_named, read_title_state
@@ -41,6 +41,13 @@ def set_title(record: MemoryRecord, event: Titled) -> None:
         record["thread_title"] = event["title"]
         state = {**state, "by": "memory", "at": event["at"]}
     record["title"] = state
+
+
+def name_by_hand(record: MemoryRecord, title: str | None) -> None:
+    """Take an edited title for a person's, which memory never changes; `None` gives it back."""
+    if title != record["thread_title"]:
+        by: Literal["person"] | None = "person" if title is not None else None
+        record["title"] = {**read_title_state(record), "by": by, "cycle_id": None, "tries": 0}
 
 
 def _set_by_person(record: MemoryRecord, state: TitleState, event: Titled) -> None:
