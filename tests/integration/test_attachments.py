@@ -51,6 +51,7 @@ SAID: list[BaseMessage] = [
     AIMessage("A cat, a lease and a dog.", id="b"),
     HumanMessage(WORDS * 4, id="live"),
 ]
+ANSWERED: list[BaseMessage] = [AIMessage("A cat.", id="b"), HumanMessage("And now?", id="live")]
 EYES = {"image_inputs": True, "pdf_inputs": False}
 BLIND = {"image_inputs": False, "pdf_inputs": False}
 
@@ -153,7 +154,7 @@ async def test_setting_and_profile_decide(
 
 async def test_a_question_without_attachments_is_a_text() -> None:
     model = scripted(profile=EYES)
-    await observe(remembering(model), [HumanMessage(WORDS * 15, id="h")])
+    await observe(remembering(model), [HumanMessage(WORDS * 15, id="h"), *ANSWERED])
     assert isinstance(model.calls[0]["messages"][1].content, str)
 
 
@@ -187,7 +188,8 @@ async def test_attachments_count_where_a_model_is_chosen_by_size() -> None:
     wide = [{**FILE, "base64": PDF * 1000}]
     tiers = ModelByInputTokens({8000: small, 100_000: large})
     assert is_noted(await observe(remembering(tiers)))
-    assert is_noted(await observe(remembering(tiers), [HumanMessage([WORDS * 2, *wide], id="h")]))
+    heavy = HumanMessage([WORDS * 2, *wide], id="h")
+    assert is_noted(await observe(remembering(tiers), [heavy, *ANSWERED]))
     assert (len(small.calls), len(large.calls)) == (1, 1)
 
 
@@ -374,7 +376,7 @@ async def test_a_client_that_can_not_write_a_block_is_asked_without(provider: Pr
     provider.says(openai_says(NOTED))
     film = {"type": "video", "base64": PDF, "mime_type": "video/mp4"}
     memory = remembering(openai(provider), setting=True)
-    assert is_noted(await observe(memory, [HumanMessage([WORDS * 15, film], id="h")]))
+    assert is_noted(await observe(memory, [HumanMessage([WORDS * 15, film], id="h"), *ANSWERED]))
     (request,) = provider.requests
     assert isinstance(request.body["messages"][1]["content"], str)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 
 from langgraph_om import ObservationalMemory, create_memory_agent
 from langgraph_om.models.providers import chat_model, family_and_name
@@ -33,8 +33,9 @@ def test_agent_and_memory_ask_the_model_that_either_form_names(
     with serve() as provider:
         reach(provider, monkeypatch)
         provider.says(openai_says("<observations>\nDate: unknown\n* 🔴 Tea\n</observations>"))
-        limits = {"message_tokens": 20, "buffer_tokens": False}
+        limits = {"message_tokens": 60, "buffer_tokens": False}
         memory = ObservationalMemory(name, observation=limits)
         agent = create_memory_agent(name, memory=memory)
-        agent.invoke({"messages": [HumanMessage("I like tea. " * 20)]})
+        said = [HumanMessage("I like tea. " * 20), AIMessage("So do I."), HumanMessage("Good.")]
+        agent.invoke({"messages": said})
         assert [request.body["model"] for request in provider.requests] == ["gpt-5-mini"] * 2

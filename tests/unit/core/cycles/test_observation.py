@@ -166,7 +166,7 @@ def test_the_usage_of_a_failed_cycle_counts_too() -> None:
 )
 def test_a_new_title_is_announced(*, wanted: bool, title: str, expected: list[str]) -> None:
     record, window = conversation()
-    record = fold(record, [{"thread_title": "Old title"}])
+    record["thread_title"] = "Old title"
     told = f"{GOOD}\n<thread-title>{title}</thread-title>"
     flow = observe_cycle(setup(thread_title=wanted), record, window, 1, NOW)
     events = Talk([later(told)]).run_cycle(flow)
