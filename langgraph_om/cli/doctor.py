@@ -193,11 +193,13 @@ def _advise_on_duplicates(record: MemoryRecord) -> Iterator[Advice]:
         said.setdefault(" ".join(item.words.casefold().split()), []).append(item)
     for items in said.values():
         if len(items) > 1:
-            names = ", ".join(f"#{item.id}" for item in items[1:])
+            # The last one first: where one is gone, those behind it are numbered anew.
+            names = ", ".join(f"#{item.id}" for item in reversed(items[1:]))
             words = items[0].words.split("\n")[0]
             yield Advice(
                 "duplicate",
-                f"the log says {len(items)} times: {words!r}. Forget what is too much: {names}",
+                f"the log says {len(items)} times: {words!r}. Forget what is too much, in this "
+                f"order: {names}",
             )
 
 

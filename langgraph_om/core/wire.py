@@ -297,6 +297,19 @@ SteeringAction = Literal["remember", "forget", "correct", "pin", "unpin", "undo"
 """What a person does to an item of the log."""
 
 
+class ItemPlace(TypedDict):
+    """Where an item stood that was forgotten."""
+
+    group: str
+    """The id of its group."""
+    rest: str
+    """The id of what was left of that."""
+    line: int
+    """How many lines of what is left stand before it."""
+    text: str
+    """Its lines, with the heading that went with it."""
+
+
 class SteeredItem(TypedDict):
     """What a person did to an item, and how it is undone."""
 
@@ -309,6 +322,8 @@ class SteeredItem(TypedDict):
     """The item, alone in a group; `None` where there was none."""
     after: Group | None
     """The item as it was then; `None` where it was forgotten."""
+    place: NotRequired[ItemPlace]
+    """Where it stood, if it was forgotten and its group is there without it."""
     undone: bool
     is_new: bool
     """Whether no part of the stream has told of it yet."""

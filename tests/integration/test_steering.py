@@ -231,6 +231,17 @@ def test_each_act_can_be_undone_and_done_again(act: Any) -> None:
     assert log_of(again) == log_of(done)
 
 
+@pytest.mark.parametrize("words", ["lives in Lyon", "has a dog", "Tea"])
+def test_what_was_forgotten_comes_back_where_it_stood(words: str) -> None:
+    own = memory()
+    before = record(
+        day_log(0, "* 🔴 User lives in Lyon", "* 🟡 User has a dog"), day_log(3, "* Tea")
+    )
+    undone = fold(fold(before, [own.updates.forget(words)]), [own.updates.undo()])
+    assert log_of(undone) == log_of(before)
+    assert len(undone["log"]) == len(before["log"])
+
+
 def test_acts_on_the_same_item_are_undone_one_after_the_other() -> None:
     own = memory()
     acts = [

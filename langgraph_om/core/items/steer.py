@@ -17,7 +17,7 @@ from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.items.find import find_item
 from langgraph_om.core.items.lines import find_spans, read_head, replace_spans
 from langgraph_om.core.items.listing import LogItem, list_items
-from langgraph_om.core.wire import Chunk, Group, Steered, SteeredItem
+from langgraph_om.core.wire import Chunk, Group, ItemPlace, Steered, SteeredItem
 from langgraph_om.core.wire import Steering as SteeringChange
 from langgraph_om.errors import ItemError
 
@@ -71,6 +71,8 @@ def steer(
     after = _change(single, item, event)
     groups = _order(item, rest, [after] if after is not None else [])
     noted = _note(acts, event, single, after)
+    if after is None and rest is not None:
+        noted[-1]["place"] = _find_place(item.group, rest)
     if item.chunk is None:
         at = [group["id"] for group in log].index(item.group["id"])
         changed = [*log[:at], *groups, *log[at + 1 :]]
@@ -111,6 +113,23 @@ def take_out(item: LogItem, act_id: str) -> tuple[Group | None, Group]:
     if sources:
         single["sources"] = sources
     return rest, single
+
+
+def _find_place(group: Group, rest: Group) -> ItemPlace:
+    """Return where the lines stood that are not in the rest of a group."""
+    lines, left = group["text"].split("\n"), rest["text"].split("\n") if rest["text"] else []
+    line = 0
+    while line < len(left) and lines[line] == left[line]:
+        line += 1
+    taken = lines[line : line + len(lines) - len(left)]
+    return {"group": group["id"], "rest": rest["id"], "line": line, "text": "\n".join(taken)}
+
+
+def _put_back(rest: Group, place: ItemPlace, tokens: int) -> Group:
+    """Return a group with the lines that were taken out of it."""
+    lines = rest["text"].split("\n") if rest["text"] else []
+    text = "\n".join([*lines[: place["line"]], place["text"], *lines[place["line"] :]])
+    return {**rest, "id": place["group"], "text": text, "tokens": rest["tokens"] + tokens}
 
 
 def apply_steering(log: Sequence[Group], change: SteeringChange) -> list[Group]:
@@ -235,18 +254,30 @@ def _undo(
     ]
     noted = _note(undone, event, left, again)
     groups = [again] if again is not None else []
+    ids = [group["id"] for group in log]
+    place = former.get("place")
+    if again is not None and place is not None and place["rest"] in ids:
+        at = ids.index(place["rest"])
+        whole = _put_back(log[at], place, again["tokens"])
+        changed = [*log[:at], whole, *log[at + 1 :]]
+        return Steering(changed, list(chunks), noted, place["rest"], [whole])
     if left is None:
         changed = list(log)
         for group in groups:
             changed = insert_by_day(changed, group)
         return Steering(changed, list(chunks), noted, None, groups)
-    ids = [group["id"] for group in log]
     if left["id"] not in ids:
-        msg = (
-            f"the act {former['id']!r} cannot be undone: what it left was changed since; "
-            f"name the item by its words instead"
-        )
-        raise ItemError(msg)
+        item = _find_same(log, left)  # put back where it stood, among others
+        if item is None:
+            msg = (
+                f"the act {former['id']!r} cannot be undone: what it left was changed since; "
+                f"name the item by its words instead"
+            )
+            raise ItemError(msg)
+        rest, _ = take_out(item, event["id"])
+        if again is None and rest is not None:
+            noted[-1]["place"] = _find_place(item.group, rest)
+        left, groups = item.group, _order(item, rest, groups)
     at = ids.index(left["id"])
     changed = [*log[:at], *groups, *log[at + 1 :]]
     return Steering(changed, list(chunks), noted, left["id"], groups)

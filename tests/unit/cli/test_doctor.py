@@ -8,6 +8,8 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om.cli.doctor import Diagnosis, diagnose
+from langgraph_om.core.items.listing import list_items
+from langgraph_om.core.items.steer import steer
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
 from langgraph_om.memory import ObservationalMemory
@@ -85,6 +87,24 @@ def test_duplicates() -> None:
     found = ask(log=twice)
     assert kinds(found) == ["duplicate"]
     assert "2 times: 'Tea'" in found.advice[0].text
+
+
+def test_items_that_stand_twice_can_be_forgotten_as_they_are_listed() -> None:
+    log = [group("g", day_log(0, *["* 🔴 Tea"] * 4))]
+    listed = ask(log=log).advice[0].text.partition("in this order: ")[2].split(", ")
+    acts: Any = []
+    held, chunks = log, acts
+    for at, item in enumerate(listed):
+        act: Any = {
+            "type": "steered",
+            "id": f"act-{at}",
+            "action": "forget",
+            "item": item,
+            "at": "",
+        }
+        done = steer(held, chunks, acts, act, thread_id="t")
+        acts, held, chunks = done.acts, done.log, done.chunks
+    assert [item.words for item in list_items(held)] == ["Tea"]
 
 
 def test_a_task_that_nobody_spoke_of_for_a_week() -> None:
