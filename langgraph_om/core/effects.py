@@ -169,9 +169,9 @@ class KeepLease:
 
 # --- Jobs and time -------------------------------------------------------------------------------
 
-JobState = JobResult | Literal["running", "expired"] | None
-"""A job as its executor knows it: its result, still at work, left by the worker that had it, or not
-known there."""
+JobState = JobResult | Literal["running", "expired", "withdrawn"] | None
+"""A job as its executor knows it: its result, still at work, left by the worker that had it, taken
+back before it was begun because a turn waits for it, or not known there."""
 
 
 @dataclass(frozen=True, slots=True)

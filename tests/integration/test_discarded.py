@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterable
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
+from langgraph_om import BackgroundBuffering
 from langgraph_om.testing import ExtractiveObserver
 from support.agents import (
     Agent,
@@ -57,6 +59,32 @@ def test_a_restart_is_told_as_work_let_go_and_not_as_a_failure(
     assert "failure" not in text
     assert "lost" not in text
     assert warnings(caplog) == []
+
+
+def test_a_job_that_a_turn_takes_back_from_the_queue_is_overtaken_and_not_lost() -> None:
+    let_go, begun = threading.Event(), threading.Event()
+
+    def answer(messages: list[BaseMessage]) -> str:
+        if not begun.is_set():  # the first job, which takes the only worker
+            begun.set()
+            assert let_go.wait(250)
+        return ExtractiveObserver().reply(messages)
+
+    model = scripted(observer=answer)
+    executor = BackgroundBuffering(workers=1)
+    agent = make_agent(
+        "agent", InMemorySaver(), model=model, buffering=executor, observation=BUFFERED
+    )
+    until_a_job_begins(agent)
+    assert begun.wait(60)
+    other, told = on_thread("other"), list[Part]()
+    for number in range(30):
+        told += say(agent.graph, other, turn(number))
+        if of_kind(told, "observation-end"):
+            break
+    let_go.set()
+    assert agent.memory.flush(60)
+    assert [each["reason"] for each in failures(told)] == ["overtaken"]
 
 
 def test_a_restart_after_failures_leaves_what_failed_in_the_summary() -> None:

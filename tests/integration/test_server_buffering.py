@@ -169,7 +169,7 @@ def test_a_turn_that_waits_takes_a_job_back_that_has_not_begun(
     server = ServerDouble()
     agent = agent_with(server, archive)
     cycle_id = first_job(agent)
-    assert agent.memory.buffering.wait(cycle_id, 30) is None
+    assert agent.memory.buffering.wait(cycle_id, 30) == "withdrawn"
     graph = worker_graph(worker(archive))
     assert graph.invoke(server.runs_given[0]["input"])["outcome"] == "withdrawn"
     assert archive.job(cycle_id) is None

@@ -159,7 +159,7 @@ def test_job_that_waits_for_room_is_held_too(archive: SQLAlchemyArchive) -> None
     assert second.runs == 0
     # It is withdrawn: whoever waits does the work, and so may anybody else.
     assert first.started.wait(60)
-    assert executor.wait("c2", 5) is None
+    assert executor.wait("c2", 5) == "withdrawn"
     eventually(lambda: other.peek("c2") == "expired")
     first.let_go.set()
     assert executor.flush(60)

@@ -51,7 +51,7 @@ def take_in_results(
 
     Returns:
         One event for each job that is over: its result where that still fits, else a failure that
-        says `superseded`, `stale`, `abandoned` or `lost`.
+        says `superseded`, `stale`, `abandoned`, `overtaken` or `lost`.
     """
     events: list[JobResult] = []
     # A copied thread collects the job of the thread it was copied from.
@@ -63,6 +63,10 @@ def take_in_results(
         if state == "expired":
             # All workers know this by the lease, so that one of them begins again, at once.
             why = "abandoned: the worker that ran the job ended, or lost touch"
+            events.append(discarded_event(record, operation, pending, now, why))
+            continue
+        if state == "withdrawn":
+            why = "overtaken: the job still waited for a free worker, and the turn asks by itself"
             events.append(discarded_event(record, operation, pending, now, why))
             continue
         if state is None:

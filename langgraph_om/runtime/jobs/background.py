@@ -197,8 +197,8 @@ class BackgroundBuffering:
             timeout: Seconds to wait at most.
 
         Returns:
-            The result, `"running"`, `"expired"`, or `None` for a job that is not known (any more):
-            who waits can do the work of these two as well.
+            The result, `"running"`, `"withdrawn"`, `"expired"`, or `None` for a job that is not
+            known (any more): who waits can do the work of these three as well.
         """
         ends_at = time.monotonic() + timeout
         with self._lock:
@@ -209,7 +209,7 @@ class BackgroundBuffering:
                 self._waiting.remove(job)
                 self._end(job, None)
                 self._leave(job)
-                return None
+                return "withdrawn"
         if job is not None:
             job.done.wait(max(0.0, ends_at - time.monotonic()))
         state = self._known(cycle_id)

@@ -59,7 +59,11 @@ class Executor(Protocol):
         """
 
     def wait(self, cycle_id: str, timeout: float) -> JobState:
-        """Do the same as `peek`, once the job has ended or so many seconds have passed."""
+        """Do the same as `peek`, once the job has ended or so many seconds have passed.
+
+        `"withdrawn"` says that the executor took back a job that had not begun: the turn that waits
+        does the work.
+        """
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until no job that was submitted here is at work, and return whether none is left.

@@ -299,8 +299,8 @@ class ServerBuffering:
             timeout: Seconds to wait at most.
 
         Returns:
-            The result, `"running"`, `"expired"`, or `None` for a job that is not known (any more):
-            who waits can do the work of these two as well.
+            The result, `"running"`, `"withdrawn"`, `"expired"`, or `None` for a job that is not
+            known (any more): who waits can do the work of these three as well.
         """
         began = time.monotonic()
         while True:
@@ -308,7 +308,7 @@ class ServerBuffering:
             if state != "running" or passed >= timeout:
                 return state
             if passed >= _PATIENCE and self._withdraw(cycle_id):
-                return None
+                return "withdrawn"
             time.sleep(min(_POLL_SECONDS, timeout - passed))
 
     def _withdraw(self, cycle_id: str) -> bool:

@@ -178,7 +178,7 @@ class ServedBuffering(ServerBuffering):
             return state
         if served.endures == "withdrawn" and self._withdraw(cycle_id):
             served.withdrawn.add(cycle_id)
-            return None
+            return "withdrawn"
         if served.endures == "done":
             for run in [run for run in served.held() if run.cycle_id == cycle_id]:
                 served.let_go(run)
