@@ -30,6 +30,7 @@ from support.agents import (
     on_thread,
     record_of,
     say,
+    turns,
 )
 from support.clock import Clock
 
@@ -104,6 +105,23 @@ def test_no_turn_is_needed_after_the_answer_where_memory_has_a_last_step(door: s
     asking = agent(door)
     say(asking.graph, CONFIG, ASKED)
     assert title_of(asking) == "Tents for the Vosges"
+
+
+@pytest.mark.parametrize("buffering", [InlineBuffering, BackgroundBuffering])
+def test_a_title_of_the_observer_comes_with_the_first_observation(buffering: Any) -> None:
+    extract = ExtractiveObserver().reply
+    observer = model(observer=lambda messages: f"{extract(messages)}\n{TITLE}")
+    limits = {"message_tokens": 4000, "buffer_tokens": 60, "thread_title": True}
+    asking = make_agent(
+        "agent", InMemorySaver(), model=observer, buffering=buffering(), observation=limits
+    )
+    told: list[Any] = []
+    for message in turns(8):
+        told += say(asking.graph, CONFIG, message)
+        asking.memory.flush()
+    assert of_kind(told, "activation") == []
+    assert title_of(asking) == "Tents for the Vosges"
+    assert [data["newTitle"] for data in of_kind(told, "thread-update")] == [title_of(asking)]
 
 
 async def test_a_title_is_made_without_a_graph_and_without_blocking_the_loop() -> None:

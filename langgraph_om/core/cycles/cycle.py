@@ -224,10 +224,10 @@ def run_ahead(cycle: Cycle) -> EffectFlow[CycleEnded]:
         return cycle.info.fail(tally, error, **partial)
 
 
-def announce_title(info: CycleInfo, at: datetime, title: str | None) -> EffectFlow[None]:
-    """Say that the thread has a new title, if it has; one that a person set stays."""
+def announce_title(info: CycleInfo, at: datetime, title: str | None) -> list[Event]:
+    """Return the event that says that the thread has a new title; one that a person set stays."""
     old = info.record["thread_title"]
-    if is_named(info.record):
-        return
-    if info.settings.observation.thread_title and title is not None and title != old:
-        yield info.event("thread-update", at, old_title=old, new_title=title)
+    is_wanted = info.settings.observation.thread_title and not is_named(info.record)
+    if not is_wanted or title is None or title == old:
+        return []
+    return [info.event("thread-update", at, old_title=old, new_title=title)]

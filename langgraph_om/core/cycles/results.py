@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from langgraph_om.core.config.settings import Settings
-from langgraph_om.core.cycles.cycle import CycleInfo
+from langgraph_om.core.cycles.cycle import CycleInfo, announce_title
 from langgraph_om.core.effects import JobState, Tally
 from langgraph_om.core.events import iso
 from langgraph_om.core.plan import count_others_tokens
@@ -26,6 +26,7 @@ from langgraph_om.core.wire import (
     BufferingFailed,
     Chunk,
     Discarded,
+    Event,
     JobResult,
     MemoryRecord,
     Operation,
@@ -39,7 +40,7 @@ def take_in_results(
     window: Window,
     states: Mapping[Operation, JobState],
     now: datetime,
-) -> list[JobResult]:
+) -> list[Event]:
     """Take in the results of pending jobs.
 
     Args:
@@ -50,10 +51,11 @@ def take_in_results(
         now: The current time.
 
     Returns:
-        One event for each job that is over: its result where that still fits, else a failure that
-        says `superseded`, `stale`, `abandoned`, `overtaken` or `lost`.
+        One event for each job that is over: its result where that still fits, with the title that
+        comes with it; else a failure that says `superseded`, `stale`, `abandoned`, `overtaken` or
+        `lost`.
     """
-    events: list[JobResult] = []
+    events: list[Event] = []
     # A copied thread collects the job of the thread it was copied from.
     here = {"record_id": record["id"], "thread_id": record["thread_id"]}
     for operation, pending in record["pending"].items():
@@ -87,6 +89,9 @@ def take_in_results(
             events.append(cast("JobResult", failed))
         else:
             events.append(cast("JobResult", {**state, **here}))
+            if state["operation"] == "observation":
+                info = CycleInfo(settings, record, "observation", pending["cycle_id"], 0, now)
+                events += announce_title(info, now, state["chunk"]["thread_title"])
     return events
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from langgraph_om.core.record.reducers.attempts import add_usage, note_failure, note_success
+from langgraph_om.core.record.reducers.draft import set_hints
 from langgraph_om.core.record.reducers.log import finish_others
 from langgraph_om.core.record.reducers.step import waive
 from langgraph_om.core.wire import (
@@ -43,6 +44,7 @@ def end_buffering(
         return
     if event["operation"] == "observation":
         record["chunks"] = [*record["chunks"], event["chunk"]]
+        set_hints(record, {"thread_title": event["chunk"]["thread_title"]})
     else:
         record["reflection"] = event["reflection"]
     note_success(record, event)
