@@ -46,7 +46,7 @@ def agent_model(messages: list[BaseMessage]) -> AIMessage:
         ranges = re.findall(r"^_range: `(.+?):.+`_$", messages[0].text, re.MULTILINE)
         call = {"cursor": ranges[0], "limit": 2} if ranges else {"mode": "threads"}
     elif "**user" not in results[-1].text and "[bike]" in results[-1].text:
-        call = {"threadId": "bike", "limit": 2}
+        call = {"thread_id": "bike", "limit": 2}
     else:
         code = re.search(r"[A-Z]{2}-\d{4}-[A-Z]", results[-1].text)
         return AIMessage(f"You need {code[0]}." if code else "I find no code.")

@@ -51,6 +51,7 @@ from langgraph_om.inspection import (
 )
 from langgraph_om.models.model_value import ModelValue
 from langgraph_om.options import NoMiddleware, read_options, refuse_unknown_options
+from langgraph_om.recall.arguments import refuse_unknown_arguments
 from langgraph_om.recall.meaning.search import StoreIndex
 from langgraph_om.recall.tool import Recalling, build_recall_tool
 from langgraph_om.runtime.drivers import adrive, drive
@@ -368,15 +369,17 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
             state: As for `llm_input_messages`, or a mapping with the conversation alone.
             config: The run's configuration, which says whose conversation it is.
             store: The LangGraph store that is searched, with `retrieval={"vector": True}`.
-            args: What the tool takes: `mode`, `query`, `cursor`, `threadId`, `page`, `limit`,
-                `detail`, `partIndex`, `charOffset`, `before`, `after`, `role`, `toolName`.
+            args: What the tool takes: `mode`, `query`, `cursor`, `thread_id`, `page`, `limit`,
+                `detail`, `part_index`, `char_offset`, `before`, `after`, `role`, `tool_name`.
 
         Returns:
             What was asked for, or one field `error` or `hint` that says what to write instead.
 
         Raises:
             ConfigurationError: When `retrieval` is off, or a search has no store with an index.
+            TypeError: When there is no such argument.
         """
+        refuse_unknown_arguments(args)
         return self._runner.answer_recall(state, args, config=config, store=store)
 
     async def arecall(

@@ -100,8 +100,8 @@ def _answer_messages(
         return _answer_part(asked, asked.part_index, anchor, writer)
     if asked.char_offset:
         msg = (
-            f"`charOffset` is {quote(asked.char_offset)} without `partIndex`; write also the index "
-            "of the part it belongs to"
+            f"`char_offset` is {quote(asked.char_offset)} without `part_index`; write also the "
+            "index of the part it belongs to"
         )
         raise RefusedError(msg)
     number = asked.page or 1
@@ -117,8 +117,8 @@ def _answer_messages(
         "cursor": None if page.cursor is None else escape(show_key(page.cursor)),
         "page": number,
         "limit": limit,
-        "hasNextPage": bool(page.later),
-        "hasPrevPage": bool(page.earlier),
+        "has_next_page": bool(page.later),
+        "has_prev_page": bool(page.earlier),
     }
     if not page.shown:
         return answer
@@ -192,21 +192,21 @@ def _answer_part(
 ) -> Answer:
     """Answer with one part of the message at the cursor."""
     if anchor is None:
-        msg = "`partIndex` needs a `cursor`; write the id of the message that has the part"
+        msg = "`part_index` needs a `cursor`; write the id of the message that has the part"
         raise RefusedError(msg)
     parts = [*parts_of(anchor.message)]
     name = quote_id(anchor.key)
     if not parts:
-        msg = f"The message {name} has nothing to show; leave `partIndex` out to read around it"
+        msg = f"The message {name} has nothing to show; leave `part_index` out to read around it"
         raise RefusedError(msg)
     if index >= len(parts):
         known = f"0 to {len(parts) - 1}" if len(parts) > 1 else "0 only"
-        msg = f"`partIndex` is {quote(index)}, but the message {name} has part {known}"
+        msg = f"`part_index` is {quote(index)}, but the message {name} has part {known}"
         raise RefusedError(msg)
     length = writer.count_characters(anchor, index)
     if asked.char_offset and asked.char_offset >= length:
         msg = (
-            f"`charOffset` is {quote(asked.char_offset)}, but the part has {length:,} characters; "
+            f"`char_offset` is {quote(asked.char_offset)}, but the part has {length:,} characters; "
             "write a smaller one, or go on with the next part"
         )
         raise RefusedError(msg)
@@ -244,7 +244,7 @@ def _find_start(
         where = quote_id(scope.show_id(other.thread_id))
         msg = (
             f"`cursor` {quote_id(asked.cursor)} is a message of another conversation; write "
-            f"`threadId` {where}, or leave `threadId` out"
+            f"`thread_id` {where}, or leave `thread_id` out"
         )
         raise RefusedError(msg, kind="hint")
     msg = (
@@ -266,7 +266,7 @@ def _find_named_thread(written: str, source: RecallSource, scope: RecallScope) -
             return thread_id
     ways = ', take one from mode "threads",' if scope.scope == "resource" else ""
     msg = (
-        f"`threadId` is {quote_reference(written)}, and there is no such conversation to read; "
+        f"`thread_id` is {quote_reference(written)}, and there is no such conversation to read; "
         f'leave it out{ways} or write "current"'
     )
     raise RefusedError(msg)

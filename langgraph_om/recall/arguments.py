@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final, Literal
 
+from langgraph_om.core.config.checks import find_near
 from langgraph_om.core.content.text import (
     describe_omitted,
     looks_encoded,
@@ -72,7 +73,7 @@ RECALL_ARGUMENTS: Final[Mapping[str, RecallArgument]] = {
         "conversation that has this message.",
         modes=("messages", "search"),
     ),
-    "threadId": RecallArgument(
+    "thread_id": RecallArgument(
         'The conversation to read, or to search: an id that mode "threads" has listed, or '
         '"current". Not needed together with `cursor`.',
         modes=("messages", "search"),
@@ -99,13 +100,13 @@ RECALL_ARGUMENTS: Final[Mapping[str, RecallArgument]] = {
         choices=("low", "high"),
         default="low",
     ),
-    "partIndex": RecallArgument(
+    "part_index": RecallArgument(
         "Show only this part of the message at `cursor`, in full: 1 for `[p1]`.",
         kind="integer",
         minimum=0,
     ),
-    "charOffset": RecallArgument(
-        "With `partIndex`: where in a long part to go on, the `nextCharOffset` of the answer "
+    "char_offset": RecallArgument(
+        "With `part_index`: where in a long part to go on, the `next_char_offset` of the answer "
         "before.",
         kind="integer",
         minimum=0,
@@ -124,7 +125,7 @@ RECALL_ARGUMENTS: Final[Mapping[str, RecallArgument]] = {
         'Search: only messages of this role: "user", "assistant" or "tool".',
         modes=("search",),
     ),
-    "toolName": RecallArgument(
+    "tool_name": RecallArgument(
         "Search: only calls of this tool and their results.",
         modes=("search",),
     ),
@@ -159,6 +160,21 @@ class RefusedError(Exception):
         self.answer = {kind: text}
 
 
+def refuse_unknown_arguments(arguments: Mapping[str, Any]) -> None:
+    """Check the names that a program wrote; a model is answered instead.
+
+    Raises:
+        TypeError: When there is no such argument.
+    """
+    unknown = next((name for name in arguments if name not in RECALL_ARGUMENTS), None)
+    if unknown is not None:
+        near = find_near(unknown, RECALL_ARGUMENTS)
+        names = ", ".join(f"`{name}`" for name in RECALL_ARGUMENTS)
+        instead = f"pass `{near}` if that was meant" if near else f"the arguments are {names}"
+        msg = f"`recall` has no argument `{unknown}`; {instead}"
+        raise TypeError(msg)
+
+
 def read_arguments(arguments: object, timezone: tzinfo) -> RecallRequest:
     """Return the request that a model wrote; None and empty texts count as left out.
 
@@ -184,16 +200,16 @@ def read_arguments(arguments: object, timezone: tzinfo) -> RecallRequest:
         mode=mode,
         query=_read_query(given),
         cursor=_read_text(given, "cursor"),
-        thread_id=_read_text(given, "threadId"),
+        thread_id=_read_text(given, "thread_id"),
         page=_read_integer(given, "page"),
         limit=_read_integer(given, "limit") or (HITS if mode == "search" else MAX_ITEMS),
         detail=_read_choice(given, "detail"),
-        part_index=_read_integer(given, "partIndex"),
-        char_offset=_read_integer(given, "charOffset") or 0,
+        part_index=_read_integer(given, "part_index"),
+        char_offset=_read_integer(given, "char_offset") or 0,
         before=_read_time(given, "before", timezone),
         after=_read_time(given, "after", timezone),
         role=_read_text(given, "role"),
-        tool_name=_read_text(given, "toolName"),
+        tool_name=_read_text(given, "tool_name"),
     )
 
 
@@ -231,7 +247,7 @@ def _quote_argument(name: str, value: object) -> str:
     return quote_reference(value) if name in _REFERENCES else quote(value)
 
 
-_REFERENCES: Final = ("cursor", "threadId")
+_REFERENCES: Final = ("cursor", "thread_id")
 
 
 def _check_mode(given: Mapping[str, Any], mode: str) -> None:

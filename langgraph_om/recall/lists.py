@@ -61,7 +61,7 @@ def answer_threads(
             "threads": escape(text),
             "count": number,
             "page": page,
-            "hasMore": has_more or number < len(found),
+            "has_more": has_more or number < len(found),
         }
 
     return _fit_answer(build, TITLE_CHARACTERS, len(found), writer)
@@ -108,7 +108,7 @@ def answer_search(
             "results": escape("\n".join(blocks)) or "(nothing found)",
             "count": count,
             "page": number,
-            "hasMore": len(found) > last or count < len(hits),
+            "has_more": len(found) > last or count < len(hits),
         }
 
     return _fit_answer(build, PREVIEW_TOKENS, len(hits), writer)

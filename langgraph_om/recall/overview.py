@@ -98,7 +98,7 @@ class Overview:
         if len(head) < len(line.text):
             head = head.rstrip()
         left_out = len(line.text) - len(head)
-        mark = f"… (+{left_out:,} characters, partIndex {line.index})" if left_out else ""
+        mark = f"… (+{left_out:,} characters, part_index {line.index})" if left_out else ""
         return f"  [p{line.index}] {line.label}{indent(head)}{mark}{line.note}"
 
     def shrink(self, share: float, max_parts: int) -> None:
@@ -126,7 +126,7 @@ class Overview:
         hidden = len(entry.lines) - len(self._select_lines(entry))
         if hidden:
             first, last = len(entry.lines) - hidden, len(entry.lines) - 1
-            yield f"  (+{hidden} parts: partIndex {first}{f' to {last}' if hidden > 1 else ''})"
+            yield f"  (+{hidden} parts: part_index {first}{f' to {last}' if hidden > 1 else ''})"
 
     def _is_cut(self, line: PartLine) -> bool:
         return self._count_kept(line) < len(line.text)

@@ -84,25 +84,25 @@ class AnswerWriter:
             [*self._build_entries(page)],
             self.counter.count_text,
             is_backward=is_backward,
-            is_beginning=not answer["hasPrevPage"],
+            is_beginning=not answer["has_prev_page"],
         )
         whole = {**answer, "messages": overview.render(), "count": len(page)}
         if self.fits(whole):
             self._expand(overview, whole)
             return {**whole, "messages": overview.render()}
         all_tokens = self.counter.count_text(whole["messages"])
-        whole |= {"truncated": True, "tokenOffset": all_tokens}
+        whole |= {"truncated": True, "token_offset": all_tokens}
         for share, max_parts in LEVELS:
             overview.shrink(share, max_parts)
             if self.fits({**whole, "messages": overview.render()}):
                 break
         while len(overview.entries) > 1 and not self.fits({**whole, "messages": overview.render()}):
             overview.drop_farthest()
-            whole |= {"hasPrevPage" if is_backward else "hasNextPage": True}
+            whole |= {"has_prev_page" if is_backward else "has_next_page": True}
         self._expand(overview, whole)
         text = overview.render()
         trimmed = max(1, all_tokens - self.counter.count_text(text))
-        return {**whole, "messages": text, "count": len(overview.entries), "tokenOffset": trimmed}
+        return {**whole, "messages": text, "count": len(overview.entries), "token_offset": trimmed}
 
     def _build_entries(self, page: Sequence[RecallMessage]) -> Iterator[MessageEntry]:
         parts = [[*parts_of(message.message)] for message in page]
@@ -120,7 +120,7 @@ class AnswerWriter:
     ) -> PartLine:
         label = _write_label(part, names)
         if _is_call(part):
-            note = f" (arguments: partIndex {index})" if part.body else ""
+            note = f" (arguments: part_index {index})" if part.body else ""
             return PartLine(index, label, "", note, 0, 0, 0)
         kinds = {"text": (self._limits.text_tokens, 0 if is_user else 1)}
         kinds |= dict.fromkeys(("tool-result", "tool-error"), (self._limits.result_tokens, 2))
@@ -171,26 +171,26 @@ class AnswerWriter:
         colon = ": " if _is_call(parts[0]) else ""
         text = part_text(parts[0])
         key = show_key(message.key)
-        more = f"Next part: cursor {key}, partIndex 1 (of 0 to {len(parts) - 1})."
+        more = f"Next part: cursor {key}, part_index 1 (of 0 to {len(parts) - 1})."
 
         def build(end: int) -> Answer:
             body = indent(text[:end])
             is_cut = end < len(text)
-            rest = f"Rest of this part: cursor {key}, partIndex 0, charOffset {end}."
+            rest = f"Rest of this part: cursor {key}, part_index 0, char_offset {end}."
             lines = [
                 f"{self.write_head(message)}\n  [p0] {label}{colon}{body}{'…' if is_cut else ''}",
                 *([rest] if is_cut else []),
                 *([more] if len(parts) > 1 else []),
                 *hints,
             ]
-            cut = {"truncated": True, "tokenOffset": len(text), "nextCharOffset": end}
+            cut = {"truncated": True, "token_offset": len(text), "next_char_offset": end}
             shown = {**answer, "messages": escape("\n".join(lines)), "count": 1}
             return shown | cut if is_cut else shown
 
         end = self._find_end(text, 0, build)
         built = build(end)
         if end < len(text):
-            built["tokenOffset"] = max(1, self.counter.count_text(text[end:]))
+            built["token_offset"] = max(1, self.counter.count_text(text[end:]))
         return built
 
     @staticmethod
@@ -199,7 +199,7 @@ class AnswerWriter:
         return len(part_text([*parts_of(message.message)][index]))
 
     def write_part(self, message: RecallMessage, index: int, offset: int) -> Answer:
-        """Answer with a part from a character on; following `nextCharOffset` gives all of it.
+        """Answer with a part from a character on; following `next_char_offset` gives all of it.
 
         Args:
             message: The message.
@@ -213,19 +213,20 @@ class AnswerWriter:
         def build(end: int) -> Answer:
             answer: Answer = {
                 "text": escape(_make_readable(text[offset:end])),
-                "messageId": escape(show_key(message.key)),
-                "partIndex": index,
+                "message_id": escape(show_key(message.key)),
+                "part_index": index,
                 "role": role_of(message.message),
                 "type": part.kind,
                 "truncated": end < len(text),
-                "charOffset": offset,
+                "char_offset": offset,
             }
             notes = [_write_origin(part)]
             if end < len(text):
-                answer["nextCharOffset"] = end
-                notes.append(f"The part has {len(text):,} characters; go on with charOffset {end}.")
+                answer["next_char_offset"] = end
+                said = f"The part has {len(text):,} characters; go on with char_offset {end}."
+                notes.append(said)
             elif index + 1 < len(parts):
-                notes.append(f"Next part: partIndex {index + 1} (of 0 to {len(parts) - 1}).")
+                notes.append(f"Next part: part_index {index + 1} (of 0 to {len(parts) - 1}).")
             note = escape(" ".join(filter(None, notes)))
             return answer | ({"note": note} if note else {})
 

@@ -43,7 +43,7 @@ _WHAT: Final = (
 )
 _THREADS: Final = (
     'Earlier conversations with the same user can be read too: mode "threads" lists them, and '
-    "`threadId` opens one."
+    "`thread_id` opens one."
 )
 _SEARCH: Final = (
     'Mode "search" finds messages and observations by the words of a `query`{meaning}, and says '

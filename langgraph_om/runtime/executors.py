@@ -24,6 +24,9 @@ __all__ = [
 class InPlace:
     """An executor that never takes a job: work is done where it is due."""
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
     def submit(
         self,
         cycle_id: str,

@@ -196,7 +196,7 @@ def calls_of(size: Size) -> dict[str, Callable[[random.Random, int], Call]]:
         "page forward": lambda draw, number: page(number, draw, 1),
         "page backward": lambda draw, number: page(number, draw, -1),
         "page of another thread": lambda draw, _: {
-            "threadId": thread_name(
+            "thread_id": thread_name(
                 draw.randrange(size.threads // size.resources) * size.resources
             ),
             "detail": "low",

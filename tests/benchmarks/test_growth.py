@@ -46,7 +46,7 @@ def test_a_long_result_is_recalled() -> None:
         def work() -> None:
             recall({}, source, scope, EstimatingCounter())
             for place in places:
-                asked = {"cursor": "m0", "partIndex": 0, "charOffset": place}
+                asked = {"cursor": "m0", "part_index": 0, "char_offset": place}
                 assert text.startswith(
                     recall(asked, source, scope, EstimatingCounter())["text"], place
                 )

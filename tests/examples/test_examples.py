@@ -808,7 +808,7 @@ def test_recall_reads_own_threads_and_no_one_elses() -> None:
     bike, dinner, other = succeed("recall.py").strip().split("\n\n")
     assert "recall({'cursor': " in bike
     assert bike.endswith("Agent: You need QX-7741-B.")
-    assert "recall({'threadId': 'bike'" in dinner
+    assert "recall({'thread_id': 'bike'" in dinner
     assert dinner.endswith("Agent: You need QX-7741-B.")
     assert other.endswith("Agent: I find no code.")
 

@@ -59,7 +59,7 @@ def test_every_message_is_shown_or_observed_whatever_its_id(keys: list[str]) -> 
         assert key in {message.id for message in result.messages}, "as the live request always is"
     state = {"messages": messages, "om": record}
     answer = memory.recall(state, {"configurable": {"thread_id": "t"}})
-    assert answer["count"] == len(keys) or answer["hasNextPage"]
+    assert answer["count"] == len(keys) or answer["has_next_page"]
 
 
 def _disguise(message: BaseMessage, way: str, key: str, moment: str) -> BaseMessage:
@@ -104,7 +104,7 @@ def test_real_messages_among_odd_ones_are_in_the_window_or_observed_once(
                 times.update(keys[keys.index(first) : keys.index(last) + 1])
         assert times == dict.fromkeys(keys, 1)
     answer = memory.recall({"messages": said, "om": record}, {"configurable": {"thread_id": "t"}})
-    assert answer["count"] == len(said) or answer["hasNextPage"]
+    assert answer["count"] == len(said) or answer["has_next_page"]
 
 
 @examples(100)

@@ -145,7 +145,7 @@ def test_no_argument_and_no_content_breaks_an_answer(  # noqa: PLR0917 examples 
         {"mode": "threads"},
         {"mode": "search", "query": "x"},
         *({"cursor": key, "detail": "high"} for key in keys),
-        *({"cursor": key, "partIndex": 0} for key in keys),
+        *({"cursor": key, "part_index": 0} for key in keys),
     ):
         check(recall(asked, source, scope, counter), counter)
 
@@ -168,7 +168,7 @@ def test_no_value_of_an_argument_raises(name: str, kind: str) -> None:
     source = StateSource("t", [("m0", HumanMessage("first"), NOON)])
     scope = RecallScope("resource", "t", timezone=UTC)
     asked = {name: value}
-    for more in ({}, {"mode": "threads"}, {"mode": "search"}, {"cursor": "m0", "partIndex": 0}):
+    for more in ({}, {"mode": "threads"}, {"mode": "search"}, {"cursor": "m0", "part_index": 0}):
         check(recall({**more, **asked}, source, scope, COUNTERS[0]), COUNTERS[0])
 
 
@@ -235,13 +235,13 @@ names = st.sampled_from(
             "mode": st.sampled_from(["messages", "threads", "search"]),
             "query": st.sampled_from(QUERIES) | names | texts,
             "role": names,
-            "toolName": names,
+            "tool_name": names,
             "cursor": names | ids,
-            "threadId": names | ids,
+            "thread_id": names | ids,
             "page": st.integers(-3, 3),
             "limit": st.integers(1, 20),
             "detail": st.sampled_from(["low", "high"]),
-            "partIndex": st.integers(0, 2),
+            "part_index": st.integers(0, 2),
             "before": st.sampled_from(["2999-01-01", "2026-03-15T12:00:30"]),
             "after": st.sampled_from(["1999-01-01", "2026-03-15"]),
             "resource_id": names,
@@ -251,12 +251,12 @@ names = st.sampled_from(
 )
 @example({"cursor": "shared"})
 @example({"mode": "search", "query": HIDDEN})
-@example({"mode": "search", "query": HIDDEN, "threadId": "t-secret-0"})
+@example({"mode": "search", "query": HIDDEN, "thread_id": "t-secret-0"})
 @example({"mode": "search", "query": HIDDEN, "cursor": "s0"})
 @example({"mode": "search", "query": f'{HIDDEN} OR "zebra" =r* pin:*', "limit": 20})
 @example({"cursor": "t-ana-0"})
-@example({"threadId": "t-secret-0"})
-@example({"cursor": "s0", "threadId": "t-ana", "partIndex": 0})
+@example({"thread_id": "t-secret-0"})
+@example({"cursor": "s0", "thread_id": "t-ana", "part_index": 0})
 def test_nobody_reads_the_threads_of_somebody_else(
     memory: ObservationalMemory, written: dict[str, Any]
 ) -> None:
@@ -268,7 +268,7 @@ def test_nobody_reads_the_threads_of_somebody_else(
     guessed = runner_of(memory).answer_recall(
         state, {key: _unknown(value) for key, value in written.items()}, config=config
     )
-    if set(written) <= {"cursor", "threadId"} and _is_secret(written):
+    if set(written) <= {"cursor", "thread_id"} and _is_secret(written):
         assert _without_values(answer, written) == _without_values(guessed, written)
 
 
@@ -357,13 +357,13 @@ def test_a_run_without_a_resource_reads_its_own_thread_alone(archive: SQLAlchemy
     model = ScriptedChatModel(observer=ExtractiveObserver().reply)
     memory = ObservationalMemory(model, retrieval={"scope": "resource"}, archive=archive)
     config: Any = {"configurable": {"thread_id": "t-new"}}
-    for written in ({"threadId": "t-ana"}, {"cursor": "t-ana-0"}, {"mode": "threads"}, {}):
+    for written in ({"thread_id": "t-ana"}, {"cursor": "t-ana-0"}, {"mode": "threads"}, {}):
         answer = runner_of(memory).answer_recall({"messages": []}, written, config=config)
         assert OWN not in json.dumps(answer)
         assert HIDDEN not in json.dumps(answer)
     # Both belong to nobody, which makes them no one's together.
     last = HIDDEN_NAMES[RESOURCES.index(None)]
-    answer = runner_of(memory).answer_recall({"messages": []}, {"threadId": last}, config=config)
+    answer = runner_of(memory).answer_recall({"messages": []}, {"thread_id": last}, config=config)
     assert HIDDEN not in json.dumps(answer)
 
 
@@ -381,7 +381,7 @@ def test_long_names_and_ids_keep_to_the_budget(unit: str, counter: TokenCounter)
     source = Searched(name, [(f"{at}{name}", each, NOON) for at, each in enumerate(said * 3)], name)
     scope = RecallScope("resource", name, timezone=UTC)
     for key, _, _ in source.entries[3:6]:
-        for more in ({"detail": "high"}, {"detail": "high", "page": -1}, {"partIndex": 0}, {}):
+        for more in ({"detail": "high"}, {"detail": "high", "page": -1}, {"part_index": 0}, {}):
             check(recall({"cursor": key, **more}, source, scope, counter), counter)
     for asked in ({"page": -1}, {"mode": "threads"}, {"mode": "search", "query": "x"}):
         check(recall(asked, source, scope, counter), counter)

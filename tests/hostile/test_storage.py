@@ -89,7 +89,7 @@ def test_no_value_in_a_message_ends_a_turn(name: str, place: str) -> None:
     result = memory.step(None, messages, thread_id="t")
     assert result.record["log"], "it was observed"
     state = {"messages": messages, "om": result.record}
-    for asked in ({}, {"detail": "high"}, {"cursor": "odd"}, {"cursor": "odd", "partIndex": 0}):
+    for asked in ({}, {"detail": "high"}, {"cursor": "odd"}, {"cursor": "odd", "part_index": 0}):
         answer = memory.recall(state, {"configurable": {"thread_id": "t"}}, **asked)
         json.dumps(answer, ensure_ascii=False).encode()
 

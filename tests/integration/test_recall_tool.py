@@ -132,9 +132,9 @@ def well_read() -> Agent:
         ({"page": "1"}, "page", 1),
         ({"cursor": "h1", "page": -1}, "cursor", "h1"),
         ({"limit": 3}, "count", 3),
-        ({"limit": 3}, "hasNextPage", True),
+        ({"limit": 3}, "has_next_page", True),
         ({"cursor": "h0", "detail": "high"}, "limit", 1),
-        ({"cursor": "h0", "partIndex": 0}, "messageId", "h0"),
+        ({"cursor": "h0", "part_index": 0}, "message_id", "h0"),
         ({"page": "two"}, "error", "`page` is"),
         ({"page": [1]}, "error", "`page` is"),
         ({"cursor": {"id": 1}}, "error", "`cursor` is"),
@@ -164,6 +164,14 @@ def test_what_a_model_writes_is_answered(
         key, expected = "cursor", "h0"
     found = json.loads(done["messages"][-1].text)[key]
     assert expected in found if isinstance(found, str) else found == expected
+
+
+def test_a_program_that_misspells_an_argument_is_told_which_one_there_is() -> None:
+    memory = ObservationalMemory("default", retrieval=True)
+    with pytest.raises(TypeError, match="no argument `partIndex`; pass `part_index`"):
+        memory.recall({"messages": []}, on_thread(), cursor="h0", partIndex=1)
+    with pytest.raises(TypeError, match="no argument `colour`; the arguments are `mode`"):
+        memory.recall({"messages": []}, on_thread(), colour="red")
 
 
 async def test_without_a_graph(well_read: Agent) -> None:
@@ -300,7 +308,7 @@ def test_contradictions_are_refused(options: dict[str, Any], named: str) -> None
 def test_retrieval_without_an_archive_is_about_the_current_thread(retrieval: Any) -> None:
     memory = ObservationalMemory(scripted(), retrieval=retrieval)
     assert memory.recall_tool is not None
-    assert "threadId" not in memory.recall_tool.args
+    assert "thread_id" not in memory.recall_tool.args
     assert memory.recall_tool.args["mode"]["enum"] == ["messages", "search"]
     assert "conversations" not in memory.recall_tool.description
 
@@ -325,7 +333,7 @@ def test_a_model_is_offered_what_can_be_used() -> None:
     assert properties["mode"]["enum"] == ["messages", "threads", "search"]
     assert properties["limit"]["type"] == "integer"
     assert properties["cursor"]["type"] == "string"
-    assert {"query", "threadId", "before", "after", "charOffset"} <= properties.keys()
+    assert {"query", "thread_id", "before", "after", "char_offset"} <= properties.keys()
     assert "runtime" not in properties
     assert all(each["description"] for each in properties.values())
     assert "required" not in offered["parameters"]
@@ -361,16 +369,16 @@ def test_the_tool_may_be_given_by_hand_too() -> None:
 
 
 FORBIDDEN: list[dict[str, Any]] = [
-    {"threadId": "bobs"},
-    {"threadId": "bobs", "page": -1},
-    {"threadId": "bobs", "cursor": "bobs-secret"},
-    {"threadId": hidden_id("bobs")},
+    {"thread_id": "bobs"},
+    {"thread_id": "bobs", "page": -1},
+    {"thread_id": "bobs", "cursor": "bobs-secret"},
+    {"thread_id": hidden_id("bobs")},
     {"cursor": "bobs-secret"},
-    {"cursor": "bobs-secret", "partIndex": 0},
+    {"cursor": "bobs-secret", "part_index": 0},
     {"cursor": "bobs-secret", "detail": "high"},
     {"cursor": "bobs-secret:h20"},
     {"cursor": "h20", "page": -1},
-    {"threadId": "trip", "cursor": "bobs-secret"},
+    {"thread_id": "trip", "cursor": "bobs-secret"},
     {"mode": "threads", "before": "2999-01-01"},
     {"mode": "threads", "after": "1999-01-01"},
     {"mode": "search", "query": "door code of the flat in Bergen, trip 20"},
@@ -424,8 +432,8 @@ def test_messages_that_left_the_checkpoint_are_read_from_the_archive() -> None:
         answer = recalled(agent, "t", "ana", cursor="h0", limit=2)
         newest = recalled(agent, "t", "ana", page=-1, limit=1)
     assert turn(0).text[:60] in answer["messages"]
-    assert (answer["hasPrevPage"], answer["hasNextPage"]) == (False, True)
-    assert newest["hasPrevPage"] is True
+    assert (answer["has_prev_page"], answer["has_next_page"]) == (False, True)
+    assert newest["has_prev_page"] is True
 
 
 def test_an_archive_that_fails_is_answered(caplog: pytest.LogCaptureFixture) -> None:

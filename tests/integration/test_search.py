@@ -86,11 +86,11 @@ def test_hits_go_on_page_by_page() -> None:
     first = agent.memory.recall(state, on_thread(), **asked)
     second = agent.memory.recall(state, on_thread(), page=2, **asked)
     assert first["count"] == 3
-    assert first["hasMore"] is True
+    assert first["has_more"] is True
     assert second["page"] == 2
     assert second["results"] != first["results"]
     far = agent.memory.recall(state, on_thread(), page=50, **asked)
-    assert (far["count"], far["hasMore"]) == (0, False)
+    assert (far["count"], far["has_more"]) == (0, False)
 
 
 def test_a_search_looks_in_one_conversation_where_one_is_named() -> None:
@@ -100,11 +100,11 @@ def test_a_search_looks_in_one_conversation_where_one_is_named() -> None:
         assert "[trip]" in everywhere["results"]
         assert "[work]" in everywhere["results"]
         assert "bobs" not in everywhere["results"]
-        for named in ({"threadId": "trip"}, {"cursor": "trip-secret"}):
+        for named in ({"thread_id": "trip"}, {"cursor": "trip-secret"}):
             found = recalled(agent, "work", "ana", mode="search", query="4711", **named)
             assert "[trip]" in found["results"]
             assert "[work]" not in found["results"]
-        hidden = recalled(agent, "work", "ana", mode="search", query="4711", threadId="bobs")
+        hidden = recalled(agent, "work", "ana", mode="search", query="4711", thread_id="bobs")
         assert "no such conversation" in hidden["error"]
 
 

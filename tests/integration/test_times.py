@@ -148,7 +148,7 @@ def recalled(memory: ObservationalMemory, values: Any, thread: str = "t") -> lis
     A user's messages come before the answers of the same day.
     """
     found: list[tuple[str, str]] = []
-    asked: Any = {"limit": 5, "page": 1, "threadId": thread}
+    asked: Any = {"limit": 5, "page": 1, "thread_id": thread}
     while True:
         answer = memory.recall(values, CONFIG, **asked)
         heads = re.findall(
@@ -157,7 +157,7 @@ def recalled(memory: ObservationalMemory, values: Any, thread: str = "t") -> lis
             re.MULTILINE,
         )
         found += [(day and f"{datetime.fromisoformat(day):%b %-d}", said) for day, said in heads]
-        if not answer["hasNextPage"]:
+        if not answer["has_next_page"]:
             return found
         asked["page"] += 1
 

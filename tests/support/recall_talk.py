@@ -131,8 +131,8 @@ WHOLE = """\
 
 **assistant (2026-03-15 12:02)** [m2]:
   [p0] Wait.
-  [p1] tool call weather [c1] (arguments: partIndex 1)
-  [p2] tool call weather [c2] (arguments: partIndex 2)
+  [p1] tool call weather [c1] (arguments: part_index 1)
+  [p2] tool call weather [c2] (arguments: part_index 2)
 
 **tool (2026-03-15 12:03)** [m3]:
   [p0] tool result weather [c1]: 4 degrees

@@ -103,9 +103,7 @@ def wait_or_work(
             why = "overtaken: the turn could not wait for the job any longer"
             took = now - datetime.fromisoformat(pending["at"])
             paid = {"duration_ms": max(0, round(took.total_seconds() * 1000))}
-            events: list[Event] = [
-                discarded_event(record, operation, pending, now, why, paid=paid)
-            ]
+            events: list[Event] = [discarded_event(record, operation, pending, now, why, paid=paid)]
         else:
             states: dict[Operation, JobState] = dict.fromkeys(record["pending"], "running")
             states[operation] = state

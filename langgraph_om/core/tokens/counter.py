@@ -113,6 +113,9 @@ class MessageCounter(ABC):
         if provider or model:
             self.identity = f"{self.identity}+{provider or 'any'}:{model}"
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.identity}>"
+
     @abstractmethod
     def count_text(self, text: str) -> int:
         """Return the tokens of a text, 0 for an empty one."""

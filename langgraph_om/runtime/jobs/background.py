@@ -80,6 +80,12 @@ class BackgroundBuffering:
         begin_anew_after_fork(self)
         _close_at_exit(self)
 
+    def __repr__(self) -> str:
+        return (
+            f"BackgroundBuffering(workers={self._workers}, queue={self._queue}, "
+            f"exit_timeout={self._exit_timeout})"
+        )
+
     def begin_anew(self) -> None:
         """Begin without work; in a forked process the results of finished jobs are known still."""
         self._lock = threading.Condition()

@@ -96,6 +96,13 @@ class ServerBuffering:
         self.begin_anew()
         begin_anew_after_fork(self)
 
+    def __repr__(self) -> str:
+        # Without the URL, which may hold a password.
+        return (
+            f"ServerBuffering(graph={self._graph!r}, max_pending={self._max_pending}, "
+            f"grace={self._grace}, lease={self._lease}, keep_runs={self._keeps})"
+        )
+
     def begin_anew(self) -> None:
         """Begin without jobs; those of a process that forked are its own to wait for."""
         self._lock = threading.Lock()

@@ -100,9 +100,9 @@ def test_a_page_is_what_the_state_would_show(
         ({"cursor": "m0", "limit": 5}, 2),
         ({"cursor": "m20", "limit": 5, "page": 3}, 2),
         ({"cursor": "m20", "detail": "high"}, 2),
-        ({"cursor": "m20", "partIndex": 0}, 1),
+        ({"cursor": "m20", "part_index": 0}, 1),
         ({"limit": 5}, 2),
-        ({"threadId": "t", "limit": 5}, 2),
+        ({"thread_id": "t", "limit": 5}, 2),
     ],
 )
 def test_a_page_takes_few_questions(arguments: dict[str, Any], questions: int) -> None:

@@ -58,21 +58,21 @@ def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SQLAlche
 def test_other_threads_of_the_user_are_listed_and_read(archive: SQLAlchemyArchive) -> None:
     agent = three_threads(archive)
     listed = recalled(agent, "work", "ana", mode="threads")
-    assert (listed["count"], listed["hasMore"]) == (2, False)
+    assert (listed["count"], listed["has_more"]) == (2, False)
     assert "[trip]" in listed["threads"]
     assert re.search(r"\[work\].*← current", listed["threads"])
     assert "bobs" not in listed["threads"]
 
-    begun = recalled(agent, "work", "ana", threadId="trip", limit=2)
+    begun = recalled(agent, "work", "ana", thread_id="trip", limit=2)
     assert begun["cursor"] == "trip-secret"
     assert "4711" in begun["messages"]
     by_id = recalled(agent, "work", "ana", cursor="trip-secret", limit=1)
     assert "4711" in by_id["messages"]
-    whole = recalled(agent, "work", "ana", cursor="h0", partIndex=0)
+    whole = recalled(agent, "work", "ana", cursor="h0", part_index=0)
     assert whole["text"] == turn(0).text
-    last = recalled(agent, "work", "ana", threadId="trip", page=-1, limit=1)
+    last = recalled(agent, "work", "ana", thread_id="trip", page=-1, limit=1)
     assert "Noted" in last["messages"]
-    assert last["hasPrevPage"] is True
+    assert last["has_prev_page"] is True
 
 
 def test_the_current_turn_is_in_the_archive_already(archive: SQLAlchemyArchive) -> None:
@@ -100,7 +100,7 @@ def test_pages_of_the_archive_are_those_of_the_state(
         {"cursor": "h3", "limit": 3},
         {"cursor": "h3", "page": -2, "limit": 3},
         {"cursor": "h1-calls-0", "detail": "high"},
-        {"cursor": "h2", "partIndex": 0},
+        {"cursor": "h2", "part_index": 0},
         *({"cursor": end, "limit": 2} for ends in ranges for end in ends),
         *({"cursor": end, "page": -1, "limit": 2} for ends in ranges for end in ends),
     ):
@@ -176,13 +176,13 @@ def test_without_a_resource_there_is_the_current_thread_alone(archive: SQLAlchem
     listed = recalled(agent, "two", mode="threads")
     assert listed["count"] == 1
     assert "[two]" in listed["threads"]
-    assert "error" in recalled(agent, "two", threadId="one")
+    assert "error" in recalled(agent, "two", thread_id="one")
     assert recalled(agent, "two", cursor="h1")["count"] > 0
 
 
 def test_thread_scope_keeps_to_the_thread(archive: SQLAlchemyArchive) -> None:
     agent = three_threads(archive, retrieval={"scope": "thread"})
-    assert "error" in recalled(agent, "work", "ana", threadId="trip")
+    assert "error" in recalled(agent, "work", "ana", thread_id="trip")
     assert "error" in recalled(agent, "work", "ana", cursor="trip-secret")
     assert recalled(agent, "work", "ana", mode="threads")["count"] == 1
     assert "4711" in recalled(agent, "work", "ana", cursor="work-secret", limit=1)["messages"]
@@ -195,9 +195,9 @@ def test_thread_ids_are_hidden_and_read_back(archive: SQLAlchemyArchive) -> None
     assert "[work]" not in listed
     hidden = next(key for key in re.findall(r"\[(\S+)\]", listed) if key != hidden_id("work"))
     for written in (hidden, "trip"):
-        assert "4711" in recalled(agent, "work", "ana", threadId=written, limit=1)["messages"]
-    assert recalled(agent, "work", "ana", threadId=hidden_id("work"))["cursor"] == "work-secret"
-    elsewhere = recalled(agent, "work", "ana", threadId="current", cursor="trip-secret")
+        assert "4711" in recalled(agent, "work", "ana", thread_id=written, limit=1)["messages"]
+    assert recalled(agent, "work", "ana", thread_id=hidden_id("work"))["cursor"] == "work-secret"
+    elsewhere = recalled(agent, "work", "ana", thread_id="current", cursor="trip-secret")
     assert hidden in elsewhere["hint"]
 
 

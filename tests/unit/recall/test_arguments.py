@@ -52,27 +52,27 @@ def test_limit_is_read_and_stated(written: object, used: int) -> None:
         ({"page": float("inf")}, ["`page`", "Infinity"]),
         ({"limit": 0}, ["`limit`", "0", "from 1 to 20"]),
         ({"limit": [3]}, ["`limit`", "[3]"]),
-        ({"partIndex": -1, "cursor": "m1"}, ["`partIndex`", "-1", "0 or more"]),
-        ({"partIndex": 0}, ["`partIndex`", "`cursor`"]),
-        ({"partIndex": 9, "cursor": "m2"}, ["`partIndex`", "9", "0 to 2"]),
-        ({"partIndex": 0, "cursor": "m5"}, ["m5", "nothing to show"]),
-        ({"partIndex": 0, "cursor": "m1", "charOffset": 900}, ["`charOffset`", "27 characters"]),
-        ({"charOffset": 5, "cursor": "m1"}, ["`charOffset`", "`partIndex`"]),
+        ({"part_index": -1, "cursor": "m1"}, ["`part_index`", "-1", "0 or more"]),
+        ({"part_index": 0}, ["`part_index`", "`cursor`"]),
+        ({"part_index": 9, "cursor": "m2"}, ["`part_index`", "9", "0 to 2"]),
+        ({"part_index": 0, "cursor": "m5"}, ["m5", "nothing to show"]),
+        ({"part_index": 0, "cursor": "m1", "char_offset": 900}, ["`char_offset`", "27 characters"]),
+        ({"char_offset": 5, "cursor": "m1"}, ["`char_offset`", "`part_index`"]),
         ({"cursor": "m99"}, ["`cursor`", '"m99"', "no such message"]),
         ({"cursor": {"id": 1}}, ["`cursor`", "a text"]),
-        ({"threadId": "t2"}, ["`threadId`", '"t2"', "no such conversation"]),
+        ({"thread_id": "t2"}, ["`thread_id`", '"t2"', "no such conversation"]),
         ({"mode": "search"}, ["`query`", "missing"]),
         ({"mode": "search", "query": "x", "page": -1}, ["`page`", "-1", "from page 1"]),
         ({"mode": "search", "query": "x", "cursor": "m99"}, ["`cursor`", "no such message"]),
         ({"query": "x"}, ["`query`", '"x"', '"search"']),
         ({"role": "user"}, ["`role`", '"search"']),
-        ({"mode": "threads", "toolName": "x"}, ["`toolName`", '"search"']),
+        ({"mode": "threads", "tool_name": "x"}, ["`tool_name`", '"search"']),
         ({"before": "2026-01-01"}, ["`before`", '"threads"']),
         ({"mode": "threads", "before": "soon"}, ["`before`", '"soon"', "2026-03-15"]),
         ({"mode": "threads", "after": 20260101}, ["`after`", "20260101"]),
         ({"mode": "threads", "page": -1}, ["`page`", "-1"]),
         ({"mode": "threads", "cursor": "m1"}, ["`cursor`", '"messages"']),
-        ({"thread": "t1"}, ['"thread"', "`threadId`"]),
+        ({"thread": "t1"}, ['"thread"', "`thread_id`"]),
     ],
 )
 def test_what_is_wrong_is_named_with_what_to_write(
@@ -101,7 +101,7 @@ def test_arguments_that_are_no_object_are_answered() -> None:
 
 
 def test_empty_arguments_count_as_left_out() -> None:
-    assert ask(TALK, query="", cursor=None, threadId=" ", before="") == ask(TALK)
+    assert ask(TALK, query="", cursor=None, thread_id=" ", before="") == ask(TALK)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_nothing_a_model_writes_raises(
 
 def test_arguments_are_described_for_a_schema() -> None:
     assert list(RECALL_ARGUMENTS) == [
-        *("mode", "query", "cursor", "threadId", "page", "limit"),
-        *("detail", "partIndex", "charOffset", "before", "after", "role", "toolName"),
+        *("mode", "query", "cursor", "thread_id", "page", "limit"),
+        *("detail", "part_index", "char_offset", "before", "after", "role", "tool_name"),
     ]
     assert all(argument.description.endswith(".") for argument in RECALL_ARGUMENTS.values())

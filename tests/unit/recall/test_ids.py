@@ -117,7 +117,7 @@ def test_every_id_of_a_range_line_is_named_whole_and_leads_on(keys: list[str]) -
 def test_unknown_ids_are_named_whole(key: str, thread: str) -> None:
     source = source_of("t1", "m1")
     assert f'`cursor` is "{key}", and there is no such' in ask(source, cursor=key)["error"]
-    assert f'`threadId` is "{thread}", and' in ask(source, threadId=thread)["error"]
+    assert f'`thread_id` is "{thread}", and' in ask(source, thread_id=thread)["error"]
     refused = ask(source, "resource", mode="threads", cursor=key)
     assert f'`cursor` is "{key}", but mode "threads"' in refused["error"]
 
@@ -125,9 +125,9 @@ def test_unknown_ids_are_named_whole(key: str, thread: str) -> None:
 @given(st.lists(MESSAGE_IDS, min_size=2, max_size=2, unique=True), THREAD_IDS)
 def test_a_message_of_another_thread_is_named_with_its_thread(keys: list[str], other: str) -> None:
     source = Two(source_of("t1", keys[0]), source_of(other, keys[1]))
-    hint = ask(source, "resource", cursor=keys[1], threadId="t1")["hint"]
+    hint = ask(source, "resource", cursor=keys[1], thread_id="t1")["hint"]
     assert f'`cursor` "{keys[1]}" is a message' in hint
-    assert f'`threadId` "{other}"' in hint
+    assert f'`thread_id` "{other}"' in hint
     # Where only this thread may be read, the same is a message that does not exist.
     assert "no such message" in ask(source, cursor=keys[1])["error"]
 
@@ -135,9 +135,9 @@ def test_a_message_of_another_thread_is_named_with_its_thread(keys: list[str], o
 @given(MESSAGE_IDS)
 def test_a_message_without_that_part_is_named_whole(key: str) -> None:
     source = StateSource("t1", [(key, HumanMessage("Hello"), NOON)])
-    assert f'the message "{key}" has part 0' in ask(source, cursor=key, partIndex=3)["error"]
+    assert f'the message "{key}" has part 0' in ask(source, cursor=key, part_index=3)["error"]
     empty = StateSource("t1", [(key, AIMessage(""), NOON)])
-    assert f'message "{key}" has nothing' in ask(empty, cursor=key, partIndex=0)["error"]
+    assert f'message "{key}" has nothing' in ask(empty, cursor=key, part_index=0)["error"]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_message_without_that_part_is_named_whole(key: str) -> None:
     [BASE64, f"data:image/png;base64,{BASE64 * 9}", f"{BASE64}\n{BASE64}", f"m1:{BASE64}"],
 )
 def test_bytes_in_place_of_an_id_stay_hidden(written: str) -> None:
-    for name in ("cursor", "threadId"):
+    for name in ("cursor", "thread_id"):
         answer = ask(source_of("t1", "m1"), **{name: written})
         assert "characters omitted]" in json.dumps(answer)
         assert BASE64[:20] not in json.dumps(answer)
@@ -153,7 +153,7 @@ def test_bytes_in_place_of_an_id_stay_hidden(written: str) -> None:
 
 def test_an_id_that_reads_like_bytes_is_shown_where_it_exists() -> None:
     source = source_of("t1", BASE64, "m1")
-    assert f'"{BASE64}" has part' in ask(source, cursor=BASE64, partIndex=5)["error"]
+    assert f'"{BASE64}" has part' in ask(source, cursor=BASE64, part_index=5)["error"]
     assert f'"{BASE64}" with page 1' in ask(source, cursor=f"{BASE64}:m1")["hint"]
 
 
@@ -165,7 +165,7 @@ def test_odd_ids_keep_to_the_budget_and_to_one_line(character: str) -> None:
     for known in ([], [key]):
         for written in (key, f"{key}:{key}", ",".join([f"{key}:{key}"] * 5)):
             ask(source_of("t1", "m1", *known), cursor=written)
-            ask(source_of("t1", "m1", *known), cursor=written, partIndex=9)
+            ask(source_of("t1", "m1", *known), cursor=written, part_index=9)
 
 
 # --- Pages, lists and hits -----------------------------------------------------------------------
@@ -182,7 +182,7 @@ def test_pages_name_messages_by_ids_that_lead_back_to_them(messages: Any, detail
     while True:
         assert page["cursor"] == visible[0]
         seen += re.findall(r"^\*\*.*\*\* \[(.+)\]:$", page["messages"], re.MULTILINE)
-        if not page["hasNextPage"]:
+        if not page["has_next_page"]:
             break
         if detail == "high":
             follows = visible[len(seen)]
@@ -190,7 +190,7 @@ def test_pages_name_messages_by_ids_that_lead_back_to_them(messages: Any, detail
         page = ask(source, detail=detail, page=page["page"] + 1)
     assert seen == visible
     for key in seen:
-        assert ask(source, cursor=key, partIndex=0)["messageId"] == key
+        assert ask(source, cursor=key, part_index=0)["message_id"] == key
 
 
 @given(st.lists(MESSAGE_IDS, min_size=2, max_size=2, unique=True), THREAD_IDS)
@@ -200,4 +200,4 @@ def test_lists_and_hits_name_ids_whole(keys: list[str], other: str) -> None:
     found = ask(source, "resource", mode="search", query="text")["results"]
     assert f"[{other}]" in found
     assert f"cursor {keys[1]}" in found
-    assert ask(source, "resource", threadId=other)["cursor"] == keys[1]
+    assert ask(source, "resource", thread_id=other)["cursor"] == keys[1]

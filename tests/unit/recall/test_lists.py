@@ -37,7 +37,7 @@ def test_threads_are_listed_with_their_dates_and_the_current_one_marked() -> Non
         ),
         "count": 2,
         "page": 0,
-        "hasMore": False,
+        "has_more": False,
     }
     only = recall({"mode": "threads"}, shelf(), scope_of("thread"), COUNTER)
     assert only["count"] == 1
@@ -77,7 +77,7 @@ def test_threads_page_by_page() -> None:
         for page in range(4)
     ]
     assert [page["count"] for page in pages] == [2, 2, 1, 0]
-    assert [page["hasMore"] for page in pages] == [True, True, False, False]
+    assert [page["has_more"] for page in pages] == [True, True, False, False]
     assert [page["page"] for page in pages] == [0, 1, 2, 3]
 
 
@@ -108,7 +108,7 @@ def test_search_groups_hits_by_thread() -> None:
         ),
         "count": 3,
         "page": 1,
-        "hasMore": False,
+        "has_more": False,
     }
     own = recall(arguments, shelf(hits), scope_of("thread"), COUNTER)
     assert own["count"] == 2

@@ -46,8 +46,8 @@ def test_overview_shows_the_whole_small_conversation() -> None:
         "cursor": "m1",
         "page": 1,
         "limit": 20,
-        "hasNextPage": False,
-        "hasPrevPage": False,
+        "has_next_page": False,
+        "has_prev_page": False,
     }
 
 
@@ -58,7 +58,7 @@ def test_cut_parts_say_how_to_see_the_rest() -> None:
     long = " ".join(f"w{n}" for n in range(3000))
     answer = ask([HumanMessage(long), ToolMessage(long, tool_call_id="c")], limit=2)
     marks = re.findall(
-        r"… \(\+([\d,]+) characters, partIndex 0\)$", answer["messages"], re.MULTILINE
+        r"… \(\+([\d,]+) characters, part_index 0\)$", answer["messages"], re.MULTILINE
     )
     shown = re.findall(r"(w0 .*)…", answer["messages"])
     lost = [int(mark.replace(",", "")) for mark in marks]
@@ -96,18 +96,18 @@ def test_page_that_is_too_large_keeps_every_message_and_says_what_it_left_out() 
     assert "truncated" not in whole
     assert "…" not in whole["messages"]
     lost = COUNTER.count_text(whole["messages"]) - COUNTER.count_text(answer["messages"])
-    assert answer["tokenOffset"] == lost
+    assert answer["token_offset"] == lost
 
 
 def test_message_of_many_parts_shows_the_first_and_counts_the_rest() -> None:
     calls = [("look_up", {"n": n}, f"call_{n}") for n in range(500)]
     answer = ask([call(*calls), HumanMessage("x")])
     assert keys_in(answer) == ["m0", "m1"]
-    rest = re.search(r"\(\+(\d+) parts: partIndex (\d+) to 499\)", answer["messages"])
+    rest = re.search(r"\(\+(\d+) parts: part_index (\d+) to 499\)", answer["messages"])
     assert rest is not None
     assert int(rest[1]) + int(rest[2]) == 500
     assert answer["truncated"] is True
-    last = ask([call(*calls)], cursor="m0", partIndex=499)
+    last = ask([call(*calls)], cursor="m0", part_index=499)
     assert last["text"] == '{"n":499}'
 
 
@@ -120,8 +120,8 @@ def test_ids_too_long_for_the_page_leave_the_farthest_out(page: int) -> None:
     count = answer["count"]
     assert 0 < count < 20
     assert keys_in(answer) == (keys[:count] if page == 1 else keys[-count:])
-    assert answer["hasNextPage" if page == 1 else "hasPrevPage"]
-    assert not answer["hasPrevPage" if page == 1 else "hasNextPage"]
+    assert answer["has_next_page" if page == 1 else "has_prev_page"]
+    assert not answer["has_prev_page" if page == 1 else "has_next_page"]
     assert f"({20 - count} more of this page" in answer["messages"]
 
 
@@ -136,4 +136,4 @@ def test_overview_keeps_to_the_budget(
     for page in (1, -1):
         answer = ask(messages * 3, limit=limit, page=page, counter=counter)
         assert answer["count"] == len(keys_in(answer))
-        assert ("tokenOffset" in answer) is (answer.get("truncated") is True)
+        assert ("token_offset" in answer) is (answer.get("truncated") is True)

@@ -59,8 +59,8 @@ from support.recall_talk import (
         ({"cursor": "m0"}, ["m1", "m2", "m3"], True, False),
         ({"cursor": "m0", "page": -1}, [], True, False),
         ({"cursor": " `m3` "}, ["m3", "m4", "m6"], True, True),
-        ({"threadId": "t1"}, ["m1", "m2", "m3"], True, False),
-        ({"threadId": "current"}, ["m1", "m2", "m3"], True, False),
+        ({"thread_id": "t1"}, ["m1", "m2", "m3"], True, False),
+        ({"thread_id": "current"}, ["m1", "m2", "m3"], True, False),
     ],
 )
 def test_pages(
@@ -73,7 +73,7 @@ def test_pages(
     answer = ask(TALK, **{"limit": 3} | arguments)
     assert keys_in(answer) == keys
     assert answer["count"] == len(keys)
-    assert (answer["hasNextPage"], answer["hasPrevPage"]) == (has_next, has_prev)
+    assert (answer["has_next_page"], answer["has_prev_page"]) == (has_next, has_prev)
 
 
 @pytest.mark.parametrize("direction", [1, -1])
@@ -88,7 +88,7 @@ def test_a_page_that_is_cut_says_where_to_go_on_and_nothing_is_left_out(directio
         own = keys_in(answer)
         seen = [*seen, *own] if direction == 1 else [*own, *seen]
         cut = re.search(r"go on with cursor (\S+), page (-?1)\)", answer["messages"])
-        if not answer["hasNextPage" if direction == 1 else "hasPrevPage"]:
+        if not answer["has_next_page" if direction == 1 else "has_prev_page"]:
             break
         cuts += cut is not None
         cursor, page = (cut[1], int(cut[2])) if cut else (cursor, page + direction)
@@ -124,7 +124,7 @@ def test_pages_back_from_the_end_hold_still_while_the_turn_goes_on() -> None:
             for page in (-1, -2, -3)
         ]
         assert [*map(keys_in, back)] == [["m4", "m5"], ["m2", "m3"], ["m0", "m1"]]
-        assert [answer["hasNextPage"] for answer in back] == [False, True, True]
+        assert [answer["has_next_page"] for answer in back] == [False, True, True]
         assert [answer["cursor"] for answer in back] == ["m5"] * 3
     # Messages of the turn are found all the same by their ids.
     assert keys_in(recall({"cursor": "m7"}, source, scope_of(end="m5"), COUNTER)) == ["m7"]
@@ -138,7 +138,7 @@ def test_high_detail_shows_one_part_and_where_to_go_on() -> None:
     assert answer["messages"] == (
         "**assistant (2026-03-15 12:02)** [m2]:\n"
         "  [p0] Wait.\n"
-        "Next part: cursor m2, partIndex 1 (of 0 to 2).\n"
+        "Next part: cursor m2, part_index 1 (of 0 to 2).\n"
         "Next message: page 2, or cursor m3."
     )
     assert (answer["count"], answer["limit"]) == (1, 1)
@@ -154,11 +154,11 @@ def test_high_detail_shows_one_part_and_where_to_go_on() -> None:
 def test_high_detail_of_a_long_part_goes_on_by_part_and_offset() -> None:
     text = "".join(f"line {n}\n" for n in range(4000))
     answer = ask([HumanMessage(text)], detail="high")
-    end = answer["nextCharOffset"]
-    assert f"partIndex 0, charOffset {end}" in answer["messages"]
+    end = answer["next_char_offset"]
+    assert f"part_index 0, char_offset {end}" in answer["messages"]
     assert answer["truncated"] is True
-    assert answer["tokenOffset"] == COUNTER.count_text(text[end:])
-    rest = ask([HumanMessage(text)], cursor="m0", partIndex=0, charOffset=end)
+    assert answer["token_offset"] == COUNTER.count_text(text[end:])
+    rest = ask([HumanMessage(text)], cursor="m0", part_index=0, char_offset=end)
     assert text[end:].startswith(rest["text"])
 
 
@@ -169,27 +169,27 @@ def test_high_detail_of_a_long_part_goes_on_by_part_and_offset() -> None:
         ("m2", 1, ("tool-call", "assistant"), '{"city":"Oslo"}', "Tool weather, call c1."),
         ("m3", 0, ("tool-result", "tool"), "4 degrees", "Tool weather, call c1."),
         ("m4", 0, ("tool-error", "tool"), "no such city", "Call c2."),
-        ("m6", 0, ("reasoning", "assistant"), "Hm.", "partIndex 1"),
-        ("m7", "0", ("text", "user"), "And here?\n**user** [m9]:", "partIndex 1"),
-        ("m7", 1, ("image", "user"), "[Image #1: image/png]", "partIndex 2"),
+        ("m6", 0, ("reasoning", "assistant"), "Hm.", "part_index 1"),
+        ("m7", "0", ("text", "user"), "And here?\n**user** [m9]:", "part_index 1"),
+        ("m7", 1, ("image", "user"), "[Image #1: image/png]", "part_index 2"),
         ("m7", 2, ("file", "user"), "[File #1: a.pdf]", None),
     ],
 )
 def test_single_part(
     cursor: str, index: object, kind_and_role: tuple[str, str], text: str, note: str | None
 ) -> None:
-    answer = ask(TALK, cursor=cursor, partIndex=index)
+    answer = ask(TALK, cursor=cursor, part_index=index)
     said = answer.pop("note", "")
     assert (note or "") in said
     assert bool(said) is (note is not None)
     assert answer == {
         "text": text,
-        "messageId": cursor,
-        "partIndex": int(str(index)),
+        "message_id": cursor,
+        "part_index": int(str(index)),
         "role": kind_and_role[1],
         "type": kind_and_role[0],
         "truncated": False,
-        "charOffset": 0,
+        "char_offset": 0,
     }
 
 
@@ -217,10 +217,10 @@ def test_pages_visit_every_message_once_and_flags_are_exact(
         own = keys_in(answer)
         assert answer["count"] == len(own)
         if own:
-            assert answer["hasNextPage"] is (visible[-1] != own[-1])
-            assert answer["hasPrevPage"] is (visible[0] != own[0])
+            assert answer["has_next_page"] is (visible[-1] != own[-1])
+            assert answer["has_prev_page"] is (visible[0] != own[0])
         seen = [*seen, *own] if direction == 1 else [*own, *seen]
-        more = bool(own) and answer["hasNextPage" if direction == 1 else "hasPrevPage"]
+        more = bool(own) and answer["has_next_page" if direction == 1 else "has_prev_page"]
         page += direction
     assert seen == expected
 
@@ -229,15 +229,15 @@ def follow(message: BaseMessage, counter: TokenCounter, index: int = 0) -> list[
     source = StateSource("t1", [("m0", message, None)])
     windows, offset = [], 0
     while True:
-        arguments = {"cursor": "m0", "partIndex": index, "charOffset": offset}
+        arguments = {"cursor": "m0", "part_index": index, "char_offset": offset}
         answer = recall(arguments, source, scope_of(), counter)
         within_budget(answer, counter)
         windows.append(answer["text"])
-        assert answer["truncated"] is ("nextCharOffset" in answer)
+        assert answer["truncated"] is ("next_char_offset" in answer)
         if not answer["truncated"]:
             return windows
-        assert answer["nextCharOffset"] > offset
-        offset = answer["nextCharOffset"]
+        assert answer["next_char_offset"] > offset
+        offset = answer["next_char_offset"]
 
 
 UNITS = ["a", " ", "\n", "\r\n", "word ", '"\\', "é", "界", "😀", "<b>", "&lt;", "}{", "0,1;"]
@@ -277,7 +277,7 @@ def test_five_megabytes_are_read_to_the_end() -> None:
     windows = 0
     source = StateSource("t1", [("m0", message, None)])
     for offset in (0, len(text) // 2, len(text) - 100):
-        arguments = {"cursor": "m0", "partIndex": 0, "charOffset": offset}
+        arguments = {"cursor": "m0", "part_index": 0, "char_offset": offset}
         answer = recall(arguments, source, scope_of(), COUNTER)
         assert text.startswith(answer["text"], offset)
         windows += len(answer["text"])

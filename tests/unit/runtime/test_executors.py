@@ -11,7 +11,12 @@ from typing import Any
 
 import pytest
 
-from langgraph_om import BackgroundBuffering, ConfigurationError
+from langgraph_om import (
+    BackgroundBuffering,
+    ConfigurationError,
+    EstimatingCounter,
+    InlineBuffering,
+)
 from langgraph_om.archive import SQLAlchemyArchive
 
 RESULT: dict[str, Any] = {"type": "buffering-end", "cycle_id": "c1"}
@@ -29,6 +34,16 @@ class Gate:
         self.started.set()
         assert self.let_go.wait(250)
         return self.result
+
+
+def test_what_counts_and_what_runs_jobs_says_how_it_is_set() -> None:
+    shown = {
+        EstimatingCounter(): "<EstimatingCounter estimate/1>",
+        EstimatingCounter(provider="google"): "<EstimatingCounter estimate/1+google:>",
+        BackgroundBuffering(2): "BackgroundBuffering(workers=2, queue=256, exit_timeout=5.0)",
+        InlineBuffering(): "InlineBuffering()",
+    }
+    assert {it: repr(it) for it in shown} == shown
 
 
 def test_job_is_running_until_its_result_is_there_and_stays_to_be_seen() -> None:
