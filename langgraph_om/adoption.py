@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from langchain_core.messages import BaseMessage, RemoveMessage, convert_to_messages
+from langchain_core.messages import BaseMessage, RemoveMessage
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.core.config.settings import Identity
@@ -26,7 +26,7 @@ from langgraph_om.runtime.drivers import (
 )
 from langgraph_om.runtime.flows.context import RunFlow, Work
 from langgraph_om.runtime.runner import StepRunner
-from langgraph_om.runtime.state import values_of
+from langgraph_om.runtime.state import read_messages, values_of
 from langgraph_om.runtime.turn import Outcome, StepResult, conclude
 from langgraph_om.working.memory import VALUE_KEY
 from langgraph_om.working.runs import WorkingOfGraph
@@ -169,6 +169,7 @@ class Adoptable:
                 or its state is none.
             ArchiveError: When the archive's storage fails.
         """
+        self._runner.warn_in_coroutine("adopt")
         return drive_on_graph(adopt_thread(self._runner, graph, config, as_node, progress), graph)
 
     async def aadopt(
@@ -205,6 +206,7 @@ class Adoptable:
             ConfigurationError: As for `adopt`.
             ObserverError: When a model fails, with `on_error="raise"`; nothing is kept then.
         """
+        self._runner.warn_in_coroutine("observe")
         flow = adopt_thread(self._runner, graph, config, as_node, everything=True)
         return drive_on_graph(flow, graph)
 
@@ -232,6 +234,7 @@ class Adoptable:
             config: As for `step`.
         """
         runner = self._runner
+        runner.warn_in_coroutine("observe_messages")
         flow = end_session(runner, record, messages, thread_id, config)
         return drive(flow, runner.context(config)).result
 
@@ -370,7 +373,7 @@ def end_session(
     config: RunnableConfig | None,
 ) -> RunFlow[StepResult]:
     """Observe all of a conversation outside of any graph, and end with the Actor's input."""
-    memory, conversation = complete_record(record), convert_to_messages(messages)
+    memory, conversation = complete_record(record), read_messages(messages)
     if not may_write(runner, config):
         return StepResult(memory, [], list(conversation), aborted=False)
     identity = runner.identity(config, thread_id=thread_id)

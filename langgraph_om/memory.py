@@ -223,6 +223,14 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
             self._working = Working(options.working_memory, self._runner.runs, self.messages_key)
             self._runner.beside = self._working if options.enabled else None
 
+    def __reduce__(self) -> Any:
+        """Refuse to be copied to another process.
+
+        Raises:
+            TypeError: Always.
+        """
+        return self._runner.__reduce__()
+
     def __repr__(self) -> str:
         return f"ObservationalMemory(enabled={self.enabled}, thresholds={self.thresholds})"
 

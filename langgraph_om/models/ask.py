@@ -6,6 +6,7 @@ yields. What a model raises, or that it does not answer in time, is an answer to
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
@@ -36,6 +37,8 @@ from langgraph_om.models.native_async import only_blocks
 from langgraph_om.models.pool import ModelPool, name_of, refuses_attachments, retries_of
 from langgraph_om.models.providers import check_value
 from langgraph_om.models.retries import backoff, is_stale, is_transient, retry_after
+
+logger = logging.getLogger("langgraph_om")
 
 # --- What is tried -------------------------------------------------------------------------------
 
@@ -203,11 +206,17 @@ class ReadyQuestion:
 def prepare_question(call: AskModel, calls: Calls, attempt: Attempt) -> ReadyQuestion:
     """Put a question together as the model of an attempt takes it."""
     client = calls.models.get(call.role, attempt.leaf)
-    messages = with_attachments(
-        call.messages,
-        () if attempt.is_bare else call.attachments,
-        partial(client.takes, by_profile=call.by_profile),
-    )
+    takes = partial(client.takes, by_profile=call.by_profile)
+    attachments = () if attempt.is_bare else call.attachments
+    linked = sum(bool(each.url) and not takes(each) for each in attachments)
+    if linked:
+        logger.warning(
+            "thread %r: %d attachment(s) behind a URL are named to the Observer and not shown to "
+            "it, because its model is not sent URLs of this kind; put the bytes into the message",
+            call.about.get("thread_id", ""),
+            linked,
+        )
+    messages = with_attachments(call.messages, attachments, takes)
     return ReadyQuestion(client.runnable, messages, call_config(call, calls.config))
 
 

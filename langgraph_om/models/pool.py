@@ -16,7 +16,7 @@ from langchain_core.runnables import Runnable
 from langgraph_om.core.config.defaults import DEFAULT_MODEL
 from langgraph_om.core.content.attachments import Attachment, is_profiled
 from langgraph_om.errors import ConfigurationError, ObservationalMemoryError
-from langgraph_om.models.model_value import Leaf, ModelValue, name_object
+from langgraph_om.models.model_value import Leaf, ModelValue, leaves_of, name_object
 from langgraph_om.models.parameters import (
     Family,
     Sampling,
@@ -27,7 +27,7 @@ from langgraph_om.models.parameters import (
     limit_output,
     to_arguments,
 )
-from langgraph_om.models.providers import chat_model, family_and_name
+from langgraph_om.models.providers import chat_model, family_and_name, find_missing_key
 from langgraph_om.models.retries import DEFAULT_RETRIES, status_of
 
 _PASSED_ON: Mapping[str, tuple[str, ...]] = {"openai": ("image",), "anthropic": ("image", "file")}
@@ -58,6 +58,18 @@ class ModelPool:
         if client is None:  # two threads may both make one; the first is kept
             client = self._made.setdefault((role, name), _make_model(name, sampling, refused))
         return client
+
+    def find_missing_keys(self) -> dict[str, str]:
+        """Return the models whose keys nobody has set, with the environment variable of each."""
+        found: dict[str, str] = {}
+        for role, value in self.values.items():
+            if self.settings[role].asked.get("extra"):  # which may hold the key
+                continue
+            for _, leaf in leaves_of(role, value):
+                key = find_missing_key(name_of(leaf)) if isinstance(leaf, str) else None
+                if key is not None:
+                    found[name_of(leaf)] = key
+        return found
 
     def learn(self, role: str, leaf: Leaf, error: BaseException) -> bool:
         """Remember the settings that a model has refused.

@@ -153,6 +153,12 @@ def family_and_name(name: str) -> tuple[Family, str]:
     return _provider(provider).family, model
 
 
+def find_missing_key(name: str) -> str | None:
+    """Return the environment variable of a model's key where it has one and none is set."""
+    keys = _provider(_split(name)[0]).keys
+    return keys[0] if keys and not any(os.environ.get(key) for key in keys) else None
+
+
 def chat_model(name: str, options: Mapping[str, Any] | None = None) -> BaseChatModel:
     """Make the chat model that a name stands for.
 
@@ -167,9 +173,9 @@ def chat_model(name: str, options: Mapping[str, Any] | None = None) -> BaseChatM
     try:
         return _client(provider, model, dict(options or {}))
     except Exception as error:
-        keys = _provider(provider).keys
-        if keys and not any(os.environ.get(key) for key in keys):
-            msg = f"the model {name!r} needs a key; set the environment variable {keys[0]}"
+        key = find_missing_key(name)
+        if key is not None:
+            msg = f"the model {name!r} needs a key; set the environment variable {key}"
         else:
             msg = f"the model {name!r} cannot be made: {type(error).__name__}: {error}"
         raise ConfigurationError(msg) from error

@@ -71,6 +71,12 @@ JOB_DEADLINES = 5
 """A background job may take so many times the `deadline` of a turn."""
 
 
+_NO_KEY = (
+    "memory's model %r has no key: nothing can be observed once there is enough to observe; set "
+    "the environment variable %s"
+)
+
+
 @dataclass
 class StepRunner:
     """What one memory runs its steps with; `ObservationalMemory` sets it up and holds it."""
@@ -110,6 +116,31 @@ class StepRunner:
         if self.archive is not None:
             self.writer = ArchiveWriter(self.archive, self.store_uses)
             self.log_cache = LogCache(self.archive)
+
+    def __reduce__(self) -> Any:
+        """Refuse to be copied to another process.
+
+        Raises:
+            TypeError: Always.
+        """
+        msg = (
+            "a memory cannot be pickled, nor an agent with one: it holds threads and connections; "
+            "build it in the process that uses it"
+        )
+        raise TypeError(msg)
+
+    def warn_in_coroutine(self, method: str) -> None:
+        """Warn, once, where a method that asks models would hold up an event loop."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        self.runs.warn_once(
+            "`memory.%s` blocks the event loop that it is called in until the models have "
+            "answered; await `memory.a%s`",
+            method,
+            method,
+        )
 
     # --- The run ---------------------------------------------------------------------------------
 
@@ -243,6 +274,8 @@ class StepRunner:
         log_failures(seen.events)
         if not record["id"]:
             self._look_at_history(seen, identity)
+            for name, key in self.models.find_missing_keys().items():
+                self.runs.warn_once(_NO_KEY, name, key)
         for event in seen.events:
             if event["type"] == "status":
                 self.hooks.tell(event)

@@ -6,7 +6,7 @@ States come from nodes, from LangGraph (`StateSnapshot`), and from a server (JSO
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Any, cast
 
@@ -65,6 +65,18 @@ def conversation_of(state: Any, key: str) -> list[BaseMessage]:
         return convert_to_messages(restore_messages(messages))
     except (ValueError, NotImplementedError) as error:
         raise _not_messages(key, messages[-1]) from error
+
+
+def read_messages(messages: object) -> list[BaseMessage]:
+    """Return the messages that a program hands in, in any form that LangChain knows.
+
+    Raises:
+        ConfigurationError: When they are no list.
+    """
+    if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
+        msg = f"`messages` is {messages!r}; pass the conversation, a list of messages"
+        raise ConfigurationError(msg)
+    return convert_to_messages(messages)
 
 
 def _not_messages(key: str, odd: object) -> ConfigurationError:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from langchain_core.messages import BaseMessage, convert_to_messages
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.core.config.settings import Identity
@@ -18,6 +18,7 @@ from langgraph_om.core.step.inspect import Inspection
 from langgraph_om.core.wire import Event, MemoryRecord, Part
 from langgraph_om.runtime.flows.context import RunFlow, Work
 from langgraph_om.runtime.runner import StepRunner
+from langgraph_om.runtime.state import read_messages
 
 Index = Callable[[Inspection, Sequence[BaseMessage]], None]
 """Makes what an inspection found new searchable."""
@@ -174,7 +175,7 @@ def take_step(
         is_final: Whether the Actor has answered.
         working: The working memory, if there is one.
     """
-    memory, conversation = complete_record(record), convert_to_messages(messages)
+    memory, conversation = complete_record(record), read_messages(messages)
     known: WorkingOfCaller = NoWorking() if working is None else working
     if not runner.is_on(config):
         view = list(conversation)

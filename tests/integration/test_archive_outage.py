@@ -23,13 +23,15 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_an_outage_is_warned_of_once_with_its_place(
     caplog: pytest.LogCaptureFixture, tmp_path: Path, scope: str
 ) -> None:
-    folder = tmp_path / "later"
+    folder = tmp_path / "volume"
+    folder.mkdir()
     memory = ObservationalMemory(
         ScriptedChatModel(),
         observation={"buffer_tokens": False},
         archive=f"sqlite:///{folder / 'x.db'}",
         scope=scope,
     )
+    folder.rmdir()  # which is not mounted when the first turns are spoken
     config = {"configurable": {"thread_id": "t", "resource_id": "ana"}}
     messages, record = [], None
 

@@ -22,7 +22,7 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, ProgrammingError, SQLAlchemyError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import FunctionElement
 from sqlalchemy.types import Float
@@ -38,6 +38,10 @@ _SETUP_LOCK = 0x6F6D5F736368656D
 """The key of PostgreSQL's advisory lock for making the tables."""
 
 
+_NO_TABLES = (
+    "the archive's tables are not there, and this role cannot make them: {reason}; have them made "
+    "once by a role that may, with SQLAlchemyArchive(url).setup()"
+)
 _TRACES = (
     "the archive has deleted the rows, and traces of their text are left in its file and in the "
     "log beside it (`-wal`), which could not be written anew: {reason}; delete once more"
@@ -215,6 +219,8 @@ class Database:
                 try:
                     if not self._is_set_up():
                         self._set_up()
+                except ProgrammingError as error:
+                    raise ArchiveError(_NO_TABLES.format(reason=error.orig)) from error
                 except SQLAlchemyError as error:
                     raise _name_operation(operation, error) from error
                 self._is_ready = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import time
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine, create_engine, event
@@ -60,6 +61,10 @@ def _choose_server_options(url: URL) -> dict[str, Any]:
 
 
 def _choose_sqlite_options(url: URL) -> dict[str, Any]:
+    file = url.database or ""
+    if file and not file.startswith((":", "file:")) and not Path(file).absolute().parent.is_dir():
+        msg = f"`archive` is {url!r}, whose folder is not there; make it, or pass another URL"
+        raise ConfigurationError(msg)
     arguments: dict[str, Any] = {} if "timeout" in url.query else {"timeout": MAX_WAIT_SECONDS}
     options: dict[str, Any] = {"connect_args": arguments}
     if url.get_driver_name() == "pysqlite":  # whose connections are those of `sqlite3`

@@ -1,0 +1,110 @@
+"""What new users run into first: each is told at once, with what to do."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from sqlalchemy import create_engine, make_url, text
+
+from langgraph_om import ConfigurationError, ObservationalMemory
+from langgraph_om.archive import SQLAlchemyArchive
+from langgraph_om.errors import ArchiveError
+from langgraph_om.testing import ScriptedChatModel
+from support.agents import make_agent, on_thread, say, turn
+
+IMAGE = {"type": "image", "url": "https://example.com/cat.png", "mime_type": "image/png"}
+
+
+def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize("method", ["step", "observe_messages"])
+def test_a_text_in_the_place_of_a_conversation(method: str) -> None:
+    memory: Any = ObservationalMemory(ScriptedChatModel())
+    with pytest.raises(ConfigurationError, match="`messages` is 'hello'; pass the conversation"):
+        getattr(memory, method)(None, "hello")
+
+
+def test_an_archive_in_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="whose folder is not there; make it"):
+        ObservationalMemory(ScriptedChatModel(), archive=f"sqlite:///{tmp_path / 'no' / 'a.db'}")
+
+
+def test_a_model_without_a_key_is_told_in_the_first_turn(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    memory = ObservationalMemory("openai/gpt-5-mini")
+    for thread in ("one", "two"):
+        memory.step(None, [HumanMessage("Hello")], thread_id=thread)
+    (said,) = warned(caplog)
+    assert "'openai/gpt-5-mini' has no key" in said
+    assert "OPENAI_API_KEY" in said
+    monkeypatch.setenv("OPENAI_API_KEY", "set")
+    ObservationalMemory("openai/gpt-5-mini").step(None, [HumanMessage("Hello")], thread_id="three")
+    assert len(warned(caplog)) == 1
+
+
+async def test_a_coroutine_is_told_of_the_method_that_does_not_block(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    agent = make_agent("agent", InMemorySaver())
+    say(agent.graph, on_thread(), turn(1))
+    agent.memory.observe(agent.graph, on_thread())
+    await agent.memory.aobserve(agent.graph, on_thread())
+    assert [each for each in warned(caplog) if "await `memory.aobserve`" in each] == warned(caplog)
+    assert len(warned(caplog)) == 1
+
+
+def test_a_memory_that_is_pickled_says_what_to_do() -> None:
+    memory = ObservationalMemory(ScriptedChatModel())
+    with pytest.raises(TypeError, match=r"cannot be pickled.* build it in the process"):
+        pickle.dumps(memory)
+
+
+def test_an_image_behind_a_url_that_is_not_sent_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    memory = ObservationalMemory(
+        ScriptedChatModel(), observation={"message_tokens": 60, "buffer_tokens": False}
+    )
+    said = HumanMessage([{"type": "text", "text": "Look at this. " * 20}, IMAGE], id="h")
+    memory.step(None, [said, AIMessage("A cat."), HumanMessage("Yes.", id="live")], thread_id="t")
+    assert any("thread 't': 1 attachment(s) behind a URL" in each for each in warned(caplog))
+
+
+@pytest.mark.slow
+def test_a_role_that_may_not_make_tables_uses_those_of_another(
+    postgres_sqlalchemy_url: str,
+) -> None:
+    owner = create_engine(postgres_sqlalchemy_url)
+
+    def run(*statements: str) -> None:
+        with owner.begin() as connection:
+            for statement in statements:
+                connection.execute(text(statement))
+
+    run("REVOKE CREATE ON SCHEMA public FROM PUBLIC", "DROP ROLE IF EXISTS om_app")
+    run("CREATE ROLE om_app LOGIN")
+    url = make_url(postgres_sqlalchemy_url).set(username="om_app")
+    with closing(SQLAlchemyArchive(url.render_as_string(hide_password=False))) as archive:
+        with pytest.raises(ArchiveError, match=r"SQLAlchemyArchive\(url\)\.setup\(\)"):
+            archive.thread("t")
+        with closing(SQLAlchemyArchive(postgres_sqlalchemy_url)) as of_owner:
+            of_owner.setup()
+        run("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO om_app")
+        run("GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO om_app")
+        memory = ObservationalMemory(ScriptedChatModel(), archive=archive, retrieval=True)
+        memory.step(None, [HumanMessage("The code is 4711.", id="m1")], thread_id="t")
+        assert [each.key for each in archive.messages("t", start=0, limit=9)] == ["m1"]
+        memory.delete_thread("t")
+        assert list(archive.messages("t", start=0, limit=9)) == []
+        memory.close()
+    run("DROP OWNED BY om_app", "DROP ROLE om_app")
+    owner.dispose()
