@@ -14,7 +14,7 @@ from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, announce_title, run_ahead
 from langgraph_om.core.cycles.extraction.values import announce_extracted, tell_extracted
-from langgraph_om.core.cycles.observation import merge_hints, observe_cycle
+from langgraph_om.core.cycles.observation import describe_move, merge_hints, observe_cycle
 from langgraph_om.core.cycles.reflection import reflect_cycle
 from langgraph_om.core.cycles.results import (
     discarded_event,
@@ -28,7 +28,6 @@ from langgraph_om.core.record.chunks import count_covered, select_live_chunks
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import (
     count_failures,
-    find_newest_observed,
     log_tokens,
     write_log,
 )
@@ -144,8 +143,7 @@ def activate(
     yield cycle.event(
         "activation",
         now,
-        after=find_newest_observed(record),
-        cursor=window.cursor_after(stop),
+        **describe_move(cycle, window, stop),
         chunk_ids=[chunk["id"] for chunk in chunks],
         groups=groups,
         chunks=len(chunks),

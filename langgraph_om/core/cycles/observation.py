@@ -91,7 +91,9 @@ def describe_observation(
     tokens = window.weight(start, stop)
     info = CycleInfo(settings, record, "observation", cycle_id, tokens, now, mode)
     times = _read_times(info, window, stop)[start:stop]
-    work = _observe(info, entries, times, [part.chunk for part in live], _move(info, window, stop))
+    work = _observe(
+        info, entries, times, [part.chunk for part in live], describe_move(info, window, stop)
+    )
     return Cycle(info, info.start(**fields), work)
 
 
@@ -223,8 +225,8 @@ def _note_answer(info: CycleInfo, answer: Parsed) -> Group:
     return cast("Group", {"text": text, "tokens": info.settings.counter.count_text(text)})
 
 
-def _move(info: CycleInfo, window: Window, stop: int) -> Moved:
-    """Return how far the conversation is observed once the window is up to `stop`."""
+def describe_move(info: CycleInfo, window: Window, stop: int) -> Moved:
+    """Return how far a conversation is observed once its window is up to `stop`."""
     moved: Moved = {
         "after": find_newest_observed(info.record),
         "cursor": window.cursor_after(stop),

@@ -301,8 +301,13 @@ def _find_own_end(
     unsent = find_unsent(record, present)
     if unsent is None:
         return stop
-    sent = -1 if unsent["after"] is None else places.get(unsent["after"], -1)
-    return min(stop, sent + 1)
+    if unsent["after"] is None:
+        return 0
+    if unsent["after"] in places:
+        return min(stop, places[unsent["after"]] + 1)
+    # The message before them was removed: all that stands before the first of them was sent.
+    first = next((ends[0] for group in unsent["groups"] for ends in group["ranges"]), "")
+    return min(stop, places.get(first, 0))
 
 
 def _find_covered_end(groups: Sequence[Group], places: Mapping[str, int]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,11 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
+from langgraph_om.core.cycles.buffering import activate
 from langgraph_om.core.effects import AskModel
+from langgraph_om.core.plan import Decision
+from langgraph_om.core.record.chunks import digest_run
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import blank_record
+from langgraph_om.core.record.window import open_window
 from langgraph_om.core.step.status import build_status
 from langgraph_om.testing import check_message_sequence
 from support.examples import examples
+from support.groups import group
 from support.simulation import GOOD, NOTHING, Simulation, settings
+
+SETTINGS = settings()
+NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 
 
 def of_type(simulation: Simulation, kind: str) -> list[dict[str, Any]]:
@@ -81,6 +92,25 @@ def test_leftover_chunks_stay_and_are_activated_later() -> None:
         chunk for event in of_type(simulation, "activation") for chunk in event.get("chunk_ids", [])
     ]
     assert len(activated) == len(set(activated))
+
+
+def test_messages_that_were_left_behind_are_observed_once_an_activation_covers_them() -> None:
+    messages = [HumanMessage(f"word {at}", id=f"t{at}") for at in range(6)]
+    part: Any = {"last": "t4", "index": 4, "count": 5, "strays": ["t1", "t2"]}
+    log = [group("g1", "* one", 0, 0), group("g2", "* two", 3, 4)]
+    record: Any = {**blank_record(), "scope": "resource", "thread_id": "t", "log": log}
+    record |= {"cursor": ["t0", "t3", "t4"], "observed": part}
+    window = open_window(record, messages, SETTINGS.counter)
+    chunk: Any = {
+        "id": "c", "cycle_id": "c", "groups": [group("c", "* three", 1, 2)], "tokens": 3,
+        "message_count": 2, "message_tokens": 9, "digest": digest_run(window, 0, 2),
+        "current_task": None, "suggested_response": None, "thread_title": None, "created_at": "",
+    }  # fmt: skip
+    record["chunks"] = [chunk]
+    decision = Decision("activate", "observation", 1)
+    events = [*activate(SETTINGS, record, window, decision, NOW)]
+    after = fold(record, [events])
+    assert [entry.key for entry in open_window(after, messages, SETTINGS.counter).entries] == ["t5"]
 
 
 def test_hints_of_the_newest_chunk_survive_activation() -> None:

@@ -365,6 +365,21 @@ def test_a_fork_with_messages_that_were_left_behind_goes_on_from_its_cursor() ->
     assert rewound["threads"]["t"]["cursor"] == cursor
 
 
+def test_a_fork_without_the_message_before_what_is_unsent_keeps_what_was_sent() -> None:
+    sent = cast("Any", group_of("t", "g1", first="h1", last="x"))  # which was removed here
+    unsent = cast("Any", group_of("t", "g2", first="h2", last="a2"))
+    log: SharedLog = {
+        "generation": 0,
+        "log": [sent],
+        "threads": {"t": {"cursor": ["x", "y"], "hints": {}}},
+    }
+    change = {**extension("t", "g2"), "after": "x", "groups": [unsent]}
+    cursor = ["h1", "a1", "h2", "a2"]
+    record = opened("resource", log=[sent, unsent], cursor=cursor, outbox=[change])
+    rewound = rewind_if_forked(log, record, said(*cursor, "h9"), SHARING.counter)
+    assert rewound["threads"]["t"]["cursor"] == ["h1", "a1"]
+
+
 # --- Other threads -------------------------------------------------------------------------------
 
 
