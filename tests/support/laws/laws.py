@@ -57,6 +57,9 @@ class Told:
     """The labels of requests in place of which an edit put other words, on any branch."""
     removed: set[str] = field(default_factory=set)
     """Ids of what the user removed on any branch."""
+    is_adrift: bool = False
+    """Whether all that the record named as observed last was removed at once: what stood before it
+    may be observed again, since nothing tells how far that went."""
 
     def learn(self, messages: Iterable[BaseMessage]) -> None:
         """Take note of what a state shows."""
@@ -67,7 +70,8 @@ class Told:
 
     def copy(self) -> Told:
         said = dict(self.messages), set(self.taken_back)
-        return Told(*said, self.former, self.edited, self.replaced, self.removed)
+        others = self.former, self.edited, self.replaced, self.removed
+        return Told(*said, *others, self.is_adrift)
 
     def within(self, first: str, last: str) -> range:
         """Places of the messages from one to another, which may be one of another branch."""
@@ -135,7 +139,8 @@ def lost_or_doubled(now: Moment, archive: MessageArchive | None = None) -> list[
         for key, count in times.items()
         if count > 1 and not (now.is_shared and key in now.told.taken_back)
     ]
-    problems = [f"{key} {DOUBLED} {times[key]} times" for key in often if not now.is_forked]
+    is_certain = not (now.is_forked or now.told.is_adrift)
+    problems = [f"{key} {DOUBLED} {times[key]} times" for key in often if is_certain]
     open_ones = [key for key in now.told.standing if not times[key]]
     problems += [f"{key} {LOST}" for key in open_ones if key not in present]
     lost = [key for key in open_ones if not _is_shown(shown.get(key), now.told.messages[key])]

@@ -347,7 +347,10 @@ class World:
         if is_resumed:
             assert thread.last is not None
             assert dumped(got[0]) == dumped(thread.last.prompt), "a resumed turn has its own prompt"
-        moments = self._moments(thread, steps, got[1:] if is_resumed else got, parts)
+        trimmed = _trimmed(parts)
+        if is_resumed and self.rules.door in READY:  # an idle step states itself again
+            trimmed = trimmed[len(trimmed) - len(got[1:]) :]
+        moments = self._moments(thread, steps, got[is_resumed:], trimmed)
         thread.told.learn(steps[-1].values["messages"])
         ended = [*of_kind(parts, "observation-end"), *of_kind(parts, "buffering-end")]
         self.oracle.landed.update(part["cycleId"] for part in ended)
@@ -389,7 +392,7 @@ class World:
         thread: Thread,
         steps: Sequence[StateSnapshot],
         prompts: Sequence[list[BaseMessage]],
-        parts: Sequence[Part],
+        trimmed: Sequence[int],
     ) -> list[Moment]:
         """The calls of the Actor, each with the state that was given to it."""
         node = actor_node(self.rules.door)
@@ -400,7 +403,6 @@ class World:
             for step, end in zip(steps, ends, strict=True)
             if node in step.next
         ]
-        trimmed = _trimmed(parts)
         assert len(states) == len(prompts) == len(trimmed)
         moments = []
         for state, prompt, left_out in zip(states, prompts, trimmed, strict=True):
@@ -501,6 +503,10 @@ class World:
 
     def take_back(self, thread: Thread, worker: Worker, keys: Sequence[str]) -> None:
         """Remove messages."""
+        state = worker.graph.get_state(thread.config).values
+        left = {message.id for message in state.get("messages", [])} - set(keys)
+        named = (state.get("om") or {}).get("cursor")
+        thread.told.is_adrift |= bool(named) and left.isdisjoint(named)
         self._update(thread, worker, {"messages": [RemoveMessage(id=key) for key in keys]})
         thread.told.taken_back.update(keys)
         thread.told.removed.update(keys)
