@@ -10,19 +10,16 @@ from importlib.util import find_spec as _find_spec
 
 from langgraph_om.adoption import AdoptProgress, AdoptReport
 from langgraph_om.archive import ArchivedThread, MessageArchive
-from langgraph_om.core.config.mappings import (
-    ObservationOptions,
-    ReflectionOptions,
-    RetrievalOptions,
-)
 from langgraph_om.core.config.options import (
     ObservationConfig,
+    ObservationOptions,
     ReflectionConfig,
+    ReflectionOptions,
     RetrievalConfig,
+    RetrievalOptions,
 )
 from langgraph_om.core.config.thresholds import Thresholds
-from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.core.tokens.counters import TiktokenCounter
+from langgraph_om.core.tokens.counter import TiktokenCounter, TokenCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.wire import JobRequest, MemoryRecord
 from langgraph_om.errors import (
@@ -35,10 +32,13 @@ from langgraph_om.errors import (
 )
 from langgraph_om.inspection import MemoryView
 from langgraph_om.integrations.agent import create_memory_agent
-from langgraph_om.integrations.server.worker_graph import worker_graph
-from langgraph_om.integrations.state_graph import ObservationalMemoryState, add_observational_memory
+from langgraph_om.integrations.state_graph import (
+    ObservationalMemoryState,
+    add_observational_memory,
+    add_working_memory,
+)
 from langgraph_om.integrations.stream import MemoryTransformer
-from langgraph_om.integrations.working_graph import add_working_memory
+from langgraph_om.integrations.worker_graph import worker_graph
 from langgraph_om.memory import ObservationalMemory
 from langgraph_om.models.model_value import ModelByInputTokens
 from langgraph_om.recall.lookup import SearchHit
@@ -54,8 +54,8 @@ if _typing.TYPE_CHECKING:
     from langgraph_om.integrations.middleware import (
         ObservationalMemoryAgentState,
         ObservationalMemoryMiddleware,
+        WorkingMemoryMiddleware,
     )
-    from langgraph_om.integrations.working_middleware import WorkingMemoryMiddleware
 
 __all__ = [
     "AdoptProgress",
@@ -135,10 +135,7 @@ def __getattr__(name: str) -> _typing.Any:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
     try:
-        from langgraph_om.integrations import (  # noqa: PLC0415 langchain takes a second to import
-            middleware,
-            working_middleware,
-        )
+        from langgraph_om.integrations import middleware  # noqa: PLC0415 langchain is optional
     except ImportError as error:
         problem = _describe_missing_langchain()
         if problem is None or (error.name or "").partition(".")[0] != "langchain":
@@ -148,7 +145,7 @@ def __getattr__(name: str) -> _typing.Any:
             f"{problem}; install it with `pip install --upgrade 'langgraph-om[agents]'`"
         )
         raise ImportError(msg) from error
-    return getattr(working_middleware if name.startswith("Working") else middleware, name)
+    return getattr(middleware, name)
 
 
 _LANGCHAIN_FLOOR = "1.3.15"

@@ -13,8 +13,9 @@ from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.record.record import complete_record, forget_wait, log_tokens
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import Event, MemoryRecord
-from langgraph_om.core.working.state import find_unwritten
+from langgraph_om.core.working import find_unwritten
 from langgraph_om.errors import ConfigurationError
+from langgraph_om.runtime.context import RunFlow, Work
 from langgraph_om.runtime.drivers import (
     Drive,
     GraphCall,
@@ -24,7 +25,6 @@ from langgraph_om.runtime.drivers import (
     drive,
     drive_on_graph,
 )
-from langgraph_om.runtime.flows.context import RunFlow, Work
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import read_messages, values_of
 from langgraph_om.runtime.turn import Outcome, StepResult, conclude

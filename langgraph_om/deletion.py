@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from langgraph_om.archive import MessageArchive, StoreNotingArchive, StoreUse
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.recall.meaning.search import StoreIndex
+from langgraph_om.recall.meaning import StoreIndex
 from langgraph_om.runtime.jobs.protocol import ForgettingExecutor
 from langgraph_om.runtime.runner import StepRunner
 

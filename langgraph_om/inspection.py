@@ -16,10 +16,8 @@ from typing import Any, cast
 
 from langgraph_om.archive import MessageArchive
 from langgraph_om.core.content.text import for_terminal, show_key
-from langgraph_om.core.page.html import Html
-from langgraph_om.core.page.page import render_memory_view, render_page, write_title
-from langgraph_om.core.page.values import ShownValue, list_values
-from langgraph_om.core.page.words import (
+from langgraph_om.core.page.html import (
+    Html,
     Sizes,
     Window,
     describe_ahead,
@@ -30,9 +28,16 @@ from langgraph_om.core.page.words import (
     list_hints,
     list_windows,
 )
+from langgraph_om.core.page.page import (
+    ShownValue,
+    list_values,
+    render_memory_view,
+    render_page,
+    write_title,
+)
 from langgraph_om.core.record.record import complete_record, write_log
 from langgraph_om.core.record.shared_log import complete_log, to_record
-from langgraph_om.core.titles.state import find_shown_title
+from langgraph_om.core.titles import find_shown_title
 from langgraph_om.core.wire import MemoryRecord, StatusData
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.runtime.state import read_stored_record, values_of

@@ -21,22 +21,20 @@ from pydantic import TypeAdapter
 from langgraph_om.adoption import Adoptable
 from langgraph_om.archive import MessageArchive, StoreUse
 from langgraph_om.core.config.checks import check_count
-from langgraph_om.core.config.mappings import (
+from langgraph_om.core.config.options import (
+    ObservationConfig,
     ObservationOptions,
+    ReflectionConfig,
     ReflectionOptions,
+    RetrievalConfig,
     RetrievalOptions,
     ThreadTitleOptions,
 )
-from langgraph_om.core.config.options import (
-    ObservationConfig,
-    ReflectionConfig,
-    RetrievalConfig,
-)
 from langgraph_om.core.config.thresholds import Thresholds
-from langgraph_om.core.record.edits import check_record
+from langgraph_om.core.record.fold import check_record
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.status import build_status
+from langgraph_om.core.step.count_new import build_status
 from langgraph_om.core.tokens.counter import TokenCounter, count_messages
 from langgraph_om.core.wire import MemoryRecord, StatusData
 from langgraph_om.deletion import Deletable
@@ -52,7 +50,7 @@ from langgraph_om.inspection import (
 from langgraph_om.models.model_value import ModelValue
 from langgraph_om.options import NoMiddleware, read_options, refuse_unknown_options
 from langgraph_om.recall.arguments import refuse_unknown_arguments
-from langgraph_om.recall.meaning.search import StoreIndex
+from langgraph_om.recall.meaning import StoreIndex
 from langgraph_om.recall.tool import Recalling, build_recall_tool
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import BackgroundBuffering, Buffering

@@ -12,9 +12,7 @@ from langgraph_om.adoption import check_graph, choose_node
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.text import LABEL_CHARACTERS, sanitize
 from langgraph_om.core.events import iso
-from langgraph_om.core.items.find import find_item
-from langgraph_om.core.items.listing import list_items
-from langgraph_om.core.items.steer import CORRECTED, NOTED, write_item
+from langgraph_om.core.items import CORRECTED, NOTED, find_item, list_items, write_item
 from langgraph_om.core.observe.transcript import format_day
 from langgraph_om.core.wire import MemoryRecord, SteeringAction
 from langgraph_om.errors import ConfigurationError

@@ -9,17 +9,18 @@ from __future__ import annotations
 import typing
 
 from langgraph_om.archive.protocol import (
+    ArchivedHit,
     ArchivedMessage,
     ArchivedThread,
     Claim,
     JobView,
     MessageArchive,
+    SearchableArchive,
     StoreNotingArchive,
     StoreUse,
     ThreadEnd,
     ThreadEndsArchive,
 )
-from langgraph_om.archive.search import ArchivedHit, SearchableArchive
 
 if typing.TYPE_CHECKING:
     from langgraph_om.archive.sql.archive import SQLAlchemyArchive

@@ -13,12 +13,12 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langgraph_om.core.actor.prompt import choose_reminder, render_memory, write_others
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.parts import role_of
-from langgraph_om.core.items.listing import LogItem, list_items
-from langgraph_om.core.page.words import describe_overlooked, describe_unread, list_failures
+from langgraph_om.core.items import LogItem, list_items
+from langgraph_om.core.page.html import describe_overlooked, describe_unread, list_failures
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.core.working.state import find_unwritten
+from langgraph_om.core.working import find_unwritten
 
 _STALE: Final = timedelta(days=7)
 _MIN_CALLS: Final = 5

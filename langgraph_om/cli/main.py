@@ -17,9 +17,8 @@ from typing import Any, Final
 from langchain_core.runnables import RunnableLambda
 
 from langgraph_om.cli import commands
-from langgraph_om.cli.opening import open_source
-from langgraph_om.cli.output import Output
-from langgraph_om.cli.sources import SourceError
+from langgraph_om.cli.commands import Output
+from langgraph_om.cli.sources import SourceError, open_source
 from langgraph_om.errors import ConfigurationError, ItemError, ObservationalMemoryError
 from langgraph_om.memory import ObservationalMemory
 

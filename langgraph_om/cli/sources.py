@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import logging
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+from urllib.parse import unquote
 
-from langgraph.checkpoint.serde.event_hooks import register_serde_event_listener
+from langchain_core import messages
+from langchain_core.load.load import Reviver
+from langgraph.checkpoint.serde.event_hooks import emit_serde_event, register_serde_event_listener
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from langgraph_om.archive import MessageArchive
-from langgraph_om.core.items.steer import MAX_ACTS, steer
-from langgraph_om.core.record.edits import check_record
-from langgraph_om.core.record.fold import fold
+from langgraph_om.core.items import MAX_ACTS, steer
+from langgraph_om.core.record.fold import check_record, fold
 from langgraph_om.core.record.record import blank_record, complete_record
 from langgraph_om.core.record.shared_log import complete_log, to_record
-from langgraph_om.core.titles.state import find_shown_title
+from langgraph_om.core.titles import find_shown_title
 from langgraph_om.core.wire import Steered
 from langgraph_om.errors import ConfigurationError, ObservationalMemoryError
 from langgraph_om.inspection import SERVER_TITLES, read_server_title, read_stored_title
@@ -334,3 +341,220 @@ def _need(value: str | None, option: str) -> str:
         return value
     msg = f"say which memory is meant: add {option}"
     raise SourceError(msg)
+
+
+# Read checkpoints that somebody else may have written: plain values and messages, never code.
+#
+# LangGraph's own serializer imports and calls whatever a checkpoint names. An agent trusts its
+# database; the command is also pointed at files that somebody sent.
+
+
+_MESSAGES: Final = Reviver(
+    allowed_objects=[
+        messages.AIMessage,
+        messages.AIMessageChunk,
+        messages.ChatMessage,
+        messages.ChatMessageChunk,
+        messages.FunctionMessage,
+        messages.FunctionMessageChunk,
+        messages.HumanMessage,
+        messages.HumanMessageChunk,
+        messages.RemoveMessage,
+        messages.SystemMessage,
+        messages.SystemMessageChunk,
+        messages.ToolMessage,
+        messages.ToolMessageChunk,
+    ]
+)
+_READ: Final = frozenset({"null", "bytes", "bytearray", "json", "msgpack"})
+
+
+class StrictSerializer(JsonPlusSerializer):
+    """A serializer that leaves what is neither a plain value nor a message as the data it is of.
+
+    What the types of LangGraph's own strict list are made of is read too: times, ids, paths, sets.
+    """
+
+    def __init__(self) -> None:
+        # Without them LangGraph allows every type, unless the environment says otherwise.
+        super().__init__(
+            pickle_fallback=False, allowed_json_modules=None, allowed_msgpack_modules=None
+        )
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """Return a stored value.
+
+        Raises:
+            SourceError: When it is of a form that only the agent's own serializer reads.
+        """
+        form, stored = data
+        if form not in _READ:
+            msg = (
+                f"the checkpoint has a value of the form {form!r}, which the command does not "
+                f"read, as it may be code or encrypted; read it with your agent's own checkpointer"
+            )
+            raise SourceError(msg)
+        if form == "json":  # of checkpoints from before msgpack
+            return json.loads(stored, object_hook=_revive)
+        return super().loads_typed(data)
+
+
+def _revive(value: dict[str, Any]) -> Any:
+    """Return the message that an object of JSON describes; another class as its data."""
+    if "lc" not in value or value.get("type") != "constructor":
+        return value
+    try:
+        return _MESSAGES(value) if value["lc"] == 1 else _note(value)
+    except Exception:  # noqa: BLE001 another class, or arguments that are no message's
+        return _note(value)
+
+
+def _note(value: dict[str, Any]) -> dict[str, Any]:
+    """Tell, as LangGraph does of msgpack, that an object was left as its data."""
+    *module, name = map(str, value.get("id") or ["an object"])
+    emit_serde_event({"kind": "json_blocked", "module": ".".join(module), "name": name})
+    return value
+
+
+# Open the source that the command line names, with the packages that it needs.
+
+
+_PASSWORDS = (re.compile(r"^[^:/]*:?/*[^:/@]*:(.*)@"), re.compile(r"password=([^&\s]*)"))
+_JOINTS = re.compile(r"[@:/?#]")
+_MIN_HIDDEN = 3
+"""Characters of a part of a password that is hidden by itself; less stands in any text."""
+
+
+@contextmanager
+def open_source(
+    *,
+    url: str | None = None,
+    checkpointer: str | None = None,
+    archive: str | None = None,
+    record: str | None = None,
+    resource: str | None = None,
+    graph: Any = None,
+) -> Iterator[Source]:
+    """Open the source that is named; exactly one of the first four is.
+
+    Raises:
+        SourceError: When a package is missing, or the place cannot be opened.
+        ConfigurationError: When a URL cannot be meant.
+    """
+    with ExitStack() as stack:
+        if record is not None:
+            yield FileSource(Path(record))
+        elif checkpointer is not None:
+            yield CheckpointerSource(stack.enter_context(_open_saver(checkpointer)), graph)
+        elif archive is not None:
+            from langgraph_om.archive import SQLAlchemyArchive  # noqa: PLC0415 takes a while
+
+            _check_file(archive, "om_schema")
+            opened = SQLAlchemyArchive(archive)
+            stack.callback(opened.close)
+            yield ArchiveSource(opened, resource)
+        else:
+            yield ServerSource(stack.enter_context(_connect(str(url))))
+
+
+@contextmanager
+def _open_saver(place: str) -> Iterator[Any]:
+    kind = place.partition(":")[0].partition("+")[0]
+    try:
+        if kind == "sqlite":
+            from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: PLC0415 optional
+
+            with SqliteSaver.from_conn_string(_check_file(place, "checkpoints")) as sqlite:
+                yield _read_strictly(sqlite)
+        elif kind in ("postgresql", "postgres"):
+            from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415 optional
+
+            scheme, _, rest = place.partition("://")
+            with PostgresSaver.from_conn_string(f"{scheme.partition('+')[0]}://{rest}") as postgres:
+                _check_tables(postgres)
+                yield _read_strictly(postgres)
+        else:
+            msg = (
+                f"`--checkpointer` is {place!r}; pass sqlite:///path/to/file.db or "
+                f"postgresql://user:password@host/database"
+            )
+            raise ConfigurationError(msg)
+    except ImportError as error:
+        package = f"langgraph-checkpoint-{'sqlite' if kind == 'sqlite' else 'postgres'}"
+        msg = f"`--checkpointer {kind}:...` needs the package {package!r}: pip install {package}"
+        raise SourceError(msg) from error
+
+
+def _read_strictly(saver: Any) -> Any:
+    """Let a checkpointer load messages and plain values alone.
+
+    A checkpoint names the classes and functions to call when it is loaded, and somebody else may
+    have written it. An object of any other class becomes the data that it was stored as.
+    """
+    saver.serde = StrictSerializer()
+    # It logs the names that it refuses as the file has them.
+    logging.getLogger("langgraph.checkpoint.serde").setLevel(logging.CRITICAL)
+    return saver
+
+
+def hide_password(text: str, place: str) -> str:
+    """Return a text without the password of a URL.
+
+    Drivers quote the part of a URL that they cannot read, and where the password has a `@`, `:` or
+    `/` of its own, or the URL a slip, that is a part of the password.
+    """
+    words = [found for pattern in _PASSWORDS for found in pattern.findall(place)]
+    parts = [part for word in words for part in _JOINTS.split(word) if len(part) >= _MIN_HIDDEN]
+    for secret in sorted({*words, *map(unquote, words), *parts}, key=len, reverse=True):
+        text = text.replace(secret, "***") if secret else text
+    return text
+
+
+def _check_tables(saver: Any) -> None:
+    """Check that a PostgreSQL database has a checkpointer's tables.
+
+    Raises:
+        SourceError: When it has none.
+    """
+    with saver.conn.cursor() as cursor:
+        cursor.execute("SELECT to_regclass('checkpoints')")
+        [found] = cursor.fetchone().values()
+    if found is None:
+        msg = (
+            "the database has no table 'checkpoints': no agent has written to it yet, or its "
+            "checkpointer is elsewhere; `PostgresSaver.setup()` makes the tables"
+        )
+        raise SourceError(msg)
+
+
+def _check_file(place: str, table: str) -> str:
+    """Return the path of an SQLite database; what is not there is not made.
+
+    Args:
+        place: Its URL.
+        table: One that it has where it is of the kind that is meant.
+
+    Raises:
+        SourceError: When there is no such file, or another kind of database in it.
+    """
+    if not place.startswith("sqlite"):
+        return place
+    path = place.partition("://")[2].removeprefix("/")
+    if not Path(path).is_file():
+        msg = f"{path!r} is no file; sqlite:///file.db is below this folder, sqlite:////file.db not"
+        raise SourceError(msg)
+    with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as opened:
+        if not opened.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
+            kinds = "`--checkpointer` and `--archive` are two kinds of databases"
+            msg = f"{path!r} has no table {table!r}: {kinds}, and nothing was written to this one"
+            raise SourceError(msg)
+    return path
+
+
+def _connect(url: str) -> Any:
+    try:
+        from langgraph_sdk import get_sync_client  # noqa: PLC0415 optional
+    except ImportError as error:
+        msg = "`--url` needs the package 'langgraph-sdk': pip install langgraph-sdk"
+        raise SourceError(msg) from error
+    return get_sync_client(url=url)

@@ -35,19 +35,18 @@ from itertools import chain
 from typing import Literal
 
 from langgraph_om.core.config.thresholds import Thresholds
-from langgraph_om.core.content.bound_reasoning import holds_bound_reasoning
-from langgraph_om.core.content.provider import has_provider_changed
-from langgraph_om.core.items.protect import is_protected
-from langgraph_om.core.record.chunks import (
+from langgraph_om.core.content.bound_reasoning import has_provider_changed, holds_bound_reasoning
+from langgraph_om.core.items import is_protected
+from langgraph_om.core.record.groups import place_reflection
+from langgraph_om.core.record.record import count_failures, log_tokens
+from langgraph_om.core.record.window import (
     LiveChunk,
+    Window,
     choose_chunks,
     count_covered,
     find_chunk_end,
     select_live_chunks,
 )
-from langgraph_om.core.record.record import count_failures, log_tokens
-from langgraph_om.core.record.reflections import place_reflection
-from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import Excerpt, MemoryRecord, Operation, Trigger
 
 

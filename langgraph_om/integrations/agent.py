@@ -17,7 +17,7 @@ from langgraph.store.base import BaseStore
 
 from langgraph_om.core.content.bound_reasoning import mark_other_view
 from langgraph_om.core.record.fold import fold
-from langgraph_om.core.step.archiving.resent import without_messages
+from langgraph_om.core.step.resent import without_messages
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.nodes import (
     FINISH,
@@ -25,10 +25,10 @@ from langgraph_om.integrations.nodes import (
     STATUS,
     Inspected,
     MemoryNodes,
+    PlainNode,
     Update,
     emit,
 )
-from langgraph_om.integrations.plain_node import PlainNode
 from langgraph_om.integrations.state_graph import (
     ObservationalMemoryState,
     PlainMemoryState,
@@ -38,8 +38,8 @@ from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.models.providers import chat_model, check_model
 from langgraph_om.recall.tool import refuse_second_recall_tool
+from langgraph_om.runtime.context import RunFlow
 from langgraph_om.runtime.drivers import drive
-from langgraph_om.runtime.flows.context import RunFlow
 from langgraph_om.runtime.foresight import is_idle
 from langgraph_om.runtime.run import MemoryContext
 from langgraph_om.runtime.second_try import find_second_try

@@ -7,13 +7,19 @@ node may inspect by itself, see `IdleStep` of the ready agent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from langchain_core.messages import BaseMessage, RemoveMessage
-from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables.config import (
+    ensure_config,
+    set_config_context,
+    var_child_runnable_config,
+)
 from langgraph.config import get_store, get_stream_writer
 
 from langgraph_om.core.config.settings import Identity
@@ -22,11 +28,63 @@ from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.step.inspect import Inspection, goes_on
 from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.runtime.context import RunFlow, Work
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import InlineBuffering, ParallelBuffering
-from langgraph_om.runtime.flows.context import RunFlow, Work
 from langgraph_om.runtime.runner import StepRunner, only_folding
 from langgraph_om.working.runs import WorkingOfGraph
+
+# A node or router from functions, without a run of its own in traces beside the node's.
+#
+# `RunnableLambda` would trace it once more, and look at the function's signature in each call.
+
+
+class PlainNode(Runnable[Any, Any]):
+    """Calls a function with the state.
+
+    Args:
+        function: What is called.
+        name: The name of the node.
+        afunction: What is called in asynchronous runs; `None`: the function, in a thread.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Any], Any],
+        name: str,
+        afunction: Callable[[Any], Coroutine[Any, Any, Any]] | None = None,
+    ) -> None:
+        self.name = name
+        self._function = function
+        self._afunction = afunction
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:  # noqa: A002, the name is the base class's
+        """Return what the function makes of the state."""
+        del options
+        if _is_in_force(config):
+            return self._function(input)
+        with set_config_context(ensure_config(config)) as context:
+            return context.run(self._function, input)
+
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002, the name is the base class's
+        config: RunnableConfig | None = None,
+        **options: Any,
+    ) -> Any:
+        """Return what the asynchronous function makes of the state."""
+        if self._afunction is None:
+            return await super().ainvoke(input, config, **options)
+        if _is_in_force(config):
+            return await self._afunction(input)
+        with set_config_context(ensure_config(config)) as context:
+            return await asyncio.create_task(self._afunction(input), context=context)
+
+
+def _is_in_force(config: RunnableConfig | None) -> bool:
+    """Return whether LangGraph has set the context, as it does for a node, but not for a router."""
+    return config is not None and config is var_child_runnable_config.get()
+
 
 STATUS = "om_status"
 """Counts, decides, and states both windows once per agent step."""

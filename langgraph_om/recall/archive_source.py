@@ -13,12 +13,12 @@ from functools import cached_property
 from typing import Literal, TypeAlias
 
 from langgraph_om.archive import ArchivedMessage, ArchivedThread, MessageArchive
-from langgraph_om.archive.search import MAX_GROUPS_READ, search_archive
+from langgraph_om.archive.protocol import MAX_GROUPS_READ, search_archive
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import Keyed, hidden_id
 from langgraph_om.core.content.parts import role_of
-from langgraph_om.core.search.matching import Filter, tools_of
-from langgraph_om.recall.meaning.items import is_said
+from langgraph_om.core.search import Filter, tools_of
+from langgraph_om.recall.meaning import is_said
 from langgraph_om.recall.source import (
     RecallHit,
     RecallMessage,

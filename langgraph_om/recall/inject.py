@@ -15,12 +15,11 @@ from langchain_core.messages import BaseMessage
 from langgraph_om.core.actor.recalled import EarlierMessage
 from langgraph_om.core.config.options import InjectConfig
 from langgraph_om.core.config.settings import Identity
-from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.parts import role_of
-from langgraph_om.core.content.text import sanitize
-from langgraph_om.core.search.excerpt import read_text
+from langgraph_om.core.content.text import escape, sanitize
+from langgraph_om.core.search import read_text
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.recall.meaning.search import find_store
+from langgraph_om.recall.meaning import find_store
 from langgraph_om.recall.source import RecallHit, RecallMessage, RecallSource, SearchRequest
 from langgraph_om.recall.tool import Recalling
 

@@ -13,14 +13,12 @@ from langgraph_om.archive import MessageArchive
 from langgraph_om.core.config.checks import check_count
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import keyed_messages
-from langgraph_om.core.search.excerpt import cut_excerpt
-from langgraph_om.core.search.matching import Filter, Kind
-from langgraph_om.core.search.words import query_words
-from langgraph_om.core.titles.state import find_shown_title
+from langgraph_om.core.search import Filter, Kind, cut_excerpt, query_words
+from langgraph_om.core.titles import find_shown_title
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.recall.archive_source import ArchiveSource, FindGroups, IndexedStateSource
-from langgraph_om.recall.meaning.search import StoreIndex
+from langgraph_om.recall.meaning import StoreIndex
 from langgraph_om.recall.source import RecallHit, SearchRequest
 
 MAX_LIMIT: Final = 1_000

@@ -15,8 +15,7 @@ from typing import Final, Literal, Protocol
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.content.parts import is_visible
-from langgraph_om.core.search.matching import Filter, Found, Kind, search_texts
-from langgraph_om.core.search.ranking import fuse
+from langgraph_om.core.search import Filter, Found, Kind, fuse, search_texts
 from langgraph_om.core.wire import Group
 
 LEAST_LIKENESS: Final = 0.1

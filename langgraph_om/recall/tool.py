@@ -22,18 +22,38 @@ from langgraph_om.archive import MessageArchive
 from langgraph_om.core.config.options import RetrievalConfig
 from langgraph_om.core.config.settings import Identity, RecallGuide, Settings
 from langgraph_om.core.content.message_keys import hidden_id, keyed_messages
-from langgraph_om.core.search.excerpt import RECALL
-from langgraph_om.core.titles.state import find_shown_title
+from langgraph_om.core.search import RECALL
+from langgraph_om.core.titles import find_shown_title
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.recall.answer import recall, write_guidance
 from langgraph_om.recall.archive_source import ArchiveSource, IndexedStateSource, read_hidden_id
 from langgraph_om.recall.arguments import RECALL_ARGUMENTS, RecallArgument
-from langgraph_om.recall.injected import part_runtime
-from langgraph_om.recall.meaning.items import list_groups, list_searched
-from langgraph_om.recall.meaning.search import SearchError, StoreIndex
+from langgraph_om.recall.meaning import SearchError, StoreIndex, list_groups, list_searched
 from langgraph_om.recall.source import RecallHit, RecallScope
+
+# Part what a graph injects into the call of a tool from what a model wrote.
+
+
+def part_runtime(parsed: object, tool: str, outside: str) -> tuple[ToolRuntime, dict[str, Any]]:
+    """Return the runtime of a call, and what the model wrote.
+
+    Args:
+        parsed: The arguments of the call as its tool reads them.
+        tool: The name of the tool.
+        outside: What can not be done outside of a graph, and what to do; for the error.
+
+    Raises:
+        ConfigurationError: When no graph calls the tool.
+    """
+    given = parsed if isinstance(parsed, dict) else {}
+    runtime = next((each for each in given.values() if isinstance(each, ToolRuntime)), None)
+    if runtime is None:
+        msg = f"the tool `{tool}` was called outside of a graph{outside}"
+        raise ConfigurationError(msg)
+    return runtime, {name: value for name, value in given.items() if value is not runtime}
+
 
 logger = logging.getLogger("langgraph_om")
 

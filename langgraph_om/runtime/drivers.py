@@ -8,22 +8,68 @@ drivers.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import threading
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterator
-from concurrent.futures import wait
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from concurrent.futures import Future, wait
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 from langgraph_om.models.ask import Done, LateError, ReadyQuestion
-from langgraph_om.runtime.flows.context import Driven, RunContext, RunFlow
-from langgraph_om.runtime.flows.requests import Call, Leased, Pause, Request, SideBySide
-from langgraph_om.runtime.flows.supervise import supervise
-from langgraph_om.runtime.jobs.kept_lease import KeptLease
-from langgraph_om.runtime.timeouts import finished_within, in_thread
+from langgraph_om.runtime.context import Driven, RunContext, RunFlow
+from langgraph_om.runtime.flows import Call, Leased, Pause, Request, SideBySide, supervise
+from langgraph_om.runtime.leases import KeptLease
+
+# Work that is waited for no longer than it may take, and left behind when it takes longer.
+
+
+def in_thread(work: Callable[[], Any], name: str) -> Future[Any]:
+    """Work in a thread of its own that keeps no process from ending.
+
+    Not `asyncio.to_thread`: the loop's threads are few, and are waited for when the loop ends.
+    """
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()  # from here on nobody can cancel it
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except StopIteration as error:  # an awaited future cannot raise it
+            future.set_exception(RuntimeError(f"StopIteration: {error}"))
+        except BaseException as error:  # noqa: BLE001 it is raised again where it is awaited
+            future.set_exception(error)
+
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(run,), name=name, daemon=True).start()
+    return future
+
+
+async def finished_within(
+    seconds: float, work: Coroutine[Any, Any, Any], name: str | None = None
+) -> asyncio.Task[Any] | None:
+    """Work in a task of its own, so that one that will not be cancelled can be left behind.
+
+    Returns:
+        The task when it is done, `None` when its time is over.
+    """
+    task = asyncio.create_task(work, name=name)
+    task.add_done_callback(_take_notice)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=seconds)
+    finally:
+        task.cancel()
+    return task if done else None
+
+
+def _take_notice(task: asyncio.Task[Any]) -> None:
+    """Keep asyncio from complaining about the end of work that nobody waits for any more."""
+    if not task.cancelled():
+        task.exception()
+
 
 ResultT = TypeVar("ResultT")
 

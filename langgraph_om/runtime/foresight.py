@@ -16,9 +16,9 @@ from langgraph_om.core.plan import plan
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.step.inspect import count_and_collect
 from langgraph_om.core.step.title import describe_title
-from langgraph_om.core.titles.state import read_title_state
+from langgraph_om.core.titles import read_title_state
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.core.working.state import find_unwritten
+from langgraph_om.core.working import find_unwritten
 from langgraph_om.runtime.runner import StepRunner
 
 _COUNTING = frozenset({"opened", "counted", "title-words"})

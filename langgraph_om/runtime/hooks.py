@@ -13,7 +13,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from langgraph_om.core.cycles.hooks import TRANSFORMS
+from langgraph_om.core.cycles.questions import TRANSFORMS
 from langgraph_om.core.effects import CallHook, HookReply
 from langgraph_om.core.events import describe_cycle
 from langgraph_om.core.wire import CycleEnded, CycleStarted, Event

@@ -18,7 +18,7 @@ from typing import Literal, TypeVar, cast
 from uuid import uuid4
 
 from langgraph_om.archive import Claim, JobView, MessageArchive
-from langgraph_om.archive.after_fork import begin_anew_after_fork
+from langgraph_om.archive.protocol import begin_anew_after_fork
 from langgraph_om.core.cycles.results import FarEnd, judge_lease
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import JobResult
@@ -402,3 +402,33 @@ def _state_of(job: JobView | None) -> JobState:
     if job is None:
         return None
     return cast("JobResult | None", job.result) if job.state == "done" else job.state
+
+
+# A lease that a flow keeps while it is at work, however long a model takes to answer.
+
+
+@dataclass(eq=False)
+class KeptLease:
+    """A lease, and when it was renewed last; begun with when the flow got it."""
+
+    renew: Callable[[], object]
+    """Lets it last as long again, from then on."""
+    seconds: float
+    """How long it lasts unless it is renewed."""
+    _renewed: float = field(default_factory=time.monotonic)
+
+    def seconds_left(self) -> float:
+        """Return how long it need not be renewed yet."""
+        return max(0.0, self._renewed + self.seconds / RENEWALS - time.monotonic())
+
+    def attend(self) -> None:
+        """Renew the lease; when the archive fails, it is tried again when it is due next.
+
+        One that another holds by now stays theirs: what came of the work is put into the log only
+        where it still fits.
+        """
+        self._renewed = time.monotonic()
+        try:
+            self.renew()
+        except Exception as error:  # noqa: BLE001 - no archive stops work, whatever it raises
+            logger.debug("a lease was not renewed: %s", error)

@@ -18,44 +18,43 @@ from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
 
 from langgraph_om.archive import MessageArchive, StoreUse
-from langgraph_om.archive.log_cache import LogCache
-from langgraph_om.archive.writer import ArchiveWriter
-from langgraph_om.core.actor.gaps import find_gaps
+from langgraph_om.archive.writer import ArchiveWriter, LogCache
+from langgraph_om.core.actor.dates import find_gaps
 from langgraph_om.core.actor.head import find_day
 from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import find_parent_thread, nest_thread_id
-from langgraph_om.core.cycles.buffering import build_deferred
-from langgraph_om.core.cycles.carry_out import carry_out, describe_job
+from langgraph_om.core.cycles.carry_out import build_deferred, carry_out, describe_job
 from langgraph_om.core.cycles.cycle import Cycle
 from langgraph_om.core.cycles.other_threads import waive
-from langgraph_om.core.cycles.shared.log_lease import release_log
+from langgraph_om.core.cycles.shared_log import release_log
 from langgraph_om.core.effects import EffectFlow, PeekJobs
 from langgraph_om.core.plan import Decision, plan, plan_pause, plan_the_rest
 from langgraph_om.core.record.fold import FOLDED_TYPES
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.archiving.archive import complete_thread
-from langgraph_om.core.step.archiving.deletion import is_survivor, look_for_deletion
-from langgraph_om.core.step.inspect import Inspection, count_and_collect, inspect
-from langgraph_om.core.step.read_only import freeze_view
+from langgraph_om.core.step.archive import complete_thread, is_survivor, look_for_deletion
+from langgraph_om.core.step.inspect import Inspection, count_and_collect, freeze_view, inspect
 from langgraph_om.core.wire import Event, JobResult, MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.models.ask import Calls
 from langgraph_om.models.pool import ModelPool
 from langgraph_om.recall.inject import Injecting
-from langgraph_om.recall.meaning.items import list_messages
-from langgraph_om.recall.meaning.search import StoreIndex
+from langgraph_om.recall.meaning import StoreIndex, list_messages
 from langgraph_om.recall.tool import Recalling
+from langgraph_om.runtime.context import RunContext, RunFlow, Show, Work, discard
 from langgraph_om.runtime.drivers import POLL_SECONDS, drive
 from langgraph_om.runtime.executors import BackgroundBuffering, Buffering, InPlace
-from langgraph_om.runtime.flows.context import RunContext, RunFlow, Show, Work, discard
-from langgraph_om.runtime.flows.logs import log_failures
+from langgraph_om.runtime.flows import log_failures
 from langgraph_om.runtime.hooks import Hooks
 from langgraph_om.runtime.jobs.pauses import Pauses
 from langgraph_om.runtime.jobs.protocol import DelayingExecutor, ForgettingExecutor
-from langgraph_om.runtime.jobs.requests import carry_out_request
-from langgraph_om.runtime.jobs.submit import submit_for_pause, submit_job, tend_title
+from langgraph_om.runtime.jobs.requests import (
+    carry_out_request,
+    submit_for_pause,
+    submit_job,
+    tend_title,
+)
 from langgraph_om.runtime.run import ResourceId, Runs
 from langgraph_om.runtime.state import (
     Spans,

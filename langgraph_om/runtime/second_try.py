@@ -13,7 +13,7 @@ from langgraph_om.core.content.bound_reasoning import holds_bound_reasoning
 from langgraph_om.core.events import to_part
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.window import open_window
-from langgraph_om.core.step.status import build_trim_notice
+from langgraph_om.core.step.count_new import build_trim_notice
 from langgraph_om.core.wire import Part
 from langgraph_om.models.retries import is_context_overflow, is_refused_reasoning
 from langgraph_om.runtime.runner import StepRunner

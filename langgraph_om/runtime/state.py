@@ -20,7 +20,7 @@ from langchain_core.messages import (
     convert_to_messages,
 )
 
-from langgraph_om.core.content.speakers import find_others
+from langgraph_om.core.content.message_keys import find_others
 from langgraph_om.core.record.record import blank_record, complete_record
 from langgraph_om.core.record.span import Span
 from langgraph_om.core.wire import MemoryRecord

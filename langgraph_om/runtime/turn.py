@@ -13,10 +13,10 @@ from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.events import to_part
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import complete_record
-from langgraph_om.core.step.archiving.resent import without_messages
 from langgraph_om.core.step.inspect import Inspection
+from langgraph_om.core.step.resent import without_messages
 from langgraph_om.core.wire import Event, MemoryRecord, Part
-from langgraph_om.runtime.flows.context import RunFlow, Work
+from langgraph_om.runtime.context import RunFlow, Work
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import read_messages
 

@@ -11,10 +11,9 @@ models do, by a seed, `check_message_sequence` names what a provider would refus
 
 from __future__ import annotations
 
-from langgraph_om.testing.archive.suite import archive_conformance
+from langgraph_om.testing.archive import archive_conformance
 from langgraph_om.testing.executor import executor_conformance
-from langgraph_om.testing.extractive_observer import ExtractiveObserver
-from langgraph_om.testing.extractive_reflector import ExtractiveReflector
+from langgraph_om.testing.extractive import ExtractiveObserver, ExtractiveReflector
 from langgraph_om.testing.flows import FlowRun, drive
 from langgraph_om.testing.offline import RecordedCall, Reply, Role
 from langgraph_om.testing.rough import RoughObserver, RoughReflector

@@ -15,11 +15,9 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.testing.extractive_observer import ExtractiveObserver
-from langgraph_om.testing.extractive_reflector import NUMBERED, ExtractiveReflector
+from langgraph_om.testing.extractive import NUMBERED, ExtractiveObserver, ExtractiveReflector
 from langgraph_om.testing.offline import OfflineChatModel, Reply, Role, join_text
-from langgraph_om.testing.quoting import shorten, weigh
-from langgraph_om.testing.sections import find_last_block
+from langgraph_om.testing.quoting import find_last_block, shorten, weigh
 
 _WANTED = re.compile(r"free (\d+) of them")
 _SIZES = re.compile(r"about (\d+) tokens.*?fewer than (\d+) tokens|has (\d+) tokens, .*?than (\d+)")

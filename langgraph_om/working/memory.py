@@ -14,10 +14,18 @@ from langgraph.store.base import BaseStore
 
 from langgraph_om.core.config.checks import check_flag
 from langgraph_om.core.wire import WorkingUpdate
-from langgraph_om.core.working.block import render_block, write_message
-from langgraph_om.core.working.form import InvalidError, choose_form
-from langgraph_om.core.working.late import Joined, join_updates
-from langgraph_om.core.working.merge import WORKING_NAME, Value, merge, read_state_value
+from langgraph_om.core.working import (
+    WORKING_NAME,
+    InvalidError,
+    Joined,
+    Value,
+    choose_form,
+    join_updates,
+    merge,
+    read_state_value,
+    render_block,
+    write_message,
+)
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.run import Runs
 from langgraph_om.runtime.state import conversation_of, values_of

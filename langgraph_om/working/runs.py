@@ -3,20 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langgraph.config import get_store
 
-from langgraph_om.core.cycles.extraction.written import note_working
 from langgraph_om.core.effects import call_storage
-from langgraph_om.core.wire import Event, MemoryRecord
-from langgraph_om.core.working.late import join_updates
-from langgraph_om.core.working.state import find_unwritten
-from langgraph_om.runtime.flows.context import RunFlow, Show
+from langgraph_om.core.events import iso
+from langgraph_om.core.wire import Event, Extracted, MemoryRecord, WorkingRead, WorkingUpdate
+from langgraph_om.core.working import WORKING_NAME, Joined, find_unwritten, join_updates
+from langgraph_om.runtime.context import RunFlow, Show
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.working.memory import SHOWN_KEY, VALUE_KEY, Refreshed, Working, read_shown
+
+# Note what a step has written and read of a working memory that the Observer keeps.
+
+
+def note_working(
+    record: MemoryRecord,
+    resource_id: str | None,
+    joined: Joined,
+    updates: Sequence[WorkingUpdate],
+    now: datetime,
+) -> list[Event]:
+    """Return the events that keep what was read in the record, and tell of what was written.
+
+    Args:
+        record: The memory of the thread.
+        resource_id: Whose run it is.
+        joined: What was written and read.
+        updates: What was to be written.
+        now: The current time.
+    """
+    kept = record.get("working")
+    is_known = kept is not None and (kept["resource_id"], kept["value"]) == (
+        resource_id,
+        joined.value,
+    )
+    if is_known and not updates:
+        return []
+    read: WorkingRead = {
+        "type": "working-read",
+        "resource_id": resource_id,
+        "value": joined.value,
+        "written": [update["cycle_id"] for update in updates],
+        "error": joined.error,
+    }
+    if not updates:
+        return [read]
+    told: Extracted = {
+        "type": "extracted",
+        "operation": "observation",
+        "cycle_id": updates[-1]["cycle_id"],
+        "at": iso(now),
+        "record_id": record["id"],
+        "thread_id": record["thread_id"],
+        "resource_id": resource_id,
+        "tokens": 0,
+        "name": WORKING_NAME,
+    }
+    events: list[Event] = [read]
+    if joined.value != joined.previous:
+        events.append({**told, "value": joined.value, "previous": joined.previous})
+    if joined.error is not None:
+        events.append({**told, "error": joined.error})
+    return events
 
 
 class WorkingOfGraph:

@@ -22,12 +22,14 @@ from weakref import WeakValueDictionary
 from langgraph.store.base import BaseStore, Item, PutOp
 
 from langgraph_om.core.wire import WorkingUpdate
-from langgraph_om.core.working.form import Form, TemplateForm
-from langgraph_om.core.working.late import Joined, join_updates
-from langgraph_om.core.working.merge import (
+from langgraph_om.core.working import (
+    Form,
+    Joined,
     Path,
+    TemplateForm,
     Value,
     find_conflicts,
+    join_updates,
     list_leaves,
     merge,
     write_path,

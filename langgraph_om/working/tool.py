@@ -14,9 +14,8 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.prebuilt import ToolRuntime
 from langgraph.types import Command
 
-from langgraph_om.core.working.form import Form, TemplateForm
-from langgraph_om.core.working.merge import PATCH, Value
-from langgraph_om.recall.injected import part_runtime
+from langgraph_om.core.working import PATCH, Form, TemplateForm, Value
+from langgraph_om.recall.tool import part_runtime
 
 UPDATE_TOOL: Final = "update_working_memory"
 """The tool's name."""

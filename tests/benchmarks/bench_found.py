@@ -24,7 +24,7 @@ from zlib import crc32
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.search.words import split_words
+from langgraph_om.core.search import split_words
 from langgraph_om.recall.source import (
     RecallHit,
     RecallThread,

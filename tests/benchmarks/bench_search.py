@@ -27,10 +27,10 @@ from sqlalchemy import text
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.archive.sql import messages as sql_messages
 from langgraph_om.archive.sql.database import Database
+from langgraph_om.archive.sql.index import put_index_in_order
 from langgraph_om.archive.sql.schema import message_rows, text_rows, thread_rows
-from langgraph_om.archive.sql.search.index import put_index_in_order
-from langgraph_om.archive.sql.search.rows import mark_resource, mark_role, mark_thread
-from langgraph_om.core.search.words import split_words
+from langgraph_om.archive.sql.texts import mark_resource, mark_role, mark_thread
+from langgraph_om.core.search import split_words
 
 FULL, QUICK = 1_000_000, 20_000
 PER_THREAD, THREADS_PER_USER = 50, 100

@@ -12,12 +12,12 @@ import pytest
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.actor.relative_dates import annotate
+from langgraph_om.core.actor.dates import annotate
 from langgraph_om.core.content.parts import Part
 from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.parse_answer import parse_output
 from langgraph_om.core.observe.transcript import TimedMessage, transcribe
-from langgraph_om.core.reflect.regroup import regroup
+from langgraph_om.core.reflect.reflector import regroup
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.tokens.images import AttachmentFormula
 from langgraph_om.core.wire import Group

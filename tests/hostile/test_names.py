@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, ToolMessage
 
 from langgraph_om import InlineBuffering, ObservationalMemory
+from langgraph_om.core.actor.dates import annotate
 from langgraph_om.core.actor.prompt import assemble
-from langgraph_om.core.actor.relative_dates import annotate
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import key_of, keyed_messages
 from langgraph_om.core.content.text import as_label

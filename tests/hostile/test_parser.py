@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from langgraph_om.core.content.escape import escape
+from langgraph_om.core.content.text import escape
 from langgraph_om.core.observe.answer_tags import find_tags
 from langgraph_om.core.observe.parse_answer import (
     MAX_LINE_CHARS,

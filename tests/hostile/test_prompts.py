@@ -19,7 +19,7 @@ from langchain_core.messages import (
 
 from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.config.settings import RecallGuide
-from langgraph_om.core.content.escape import escape
+from langgraph_om.core.content.text import escape
 from langgraph_om.core.observe.observer import ObserverInput, observe
 from langgraph_om.core.observe.transcript import (
     TimedMessage,

@@ -11,18 +11,17 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
+from langgraph_om.core.actor.dates import annotate
 from langgraph_om.core.actor.prompt import assemble
-from langgraph_om.core.actor.relative_dates import annotate
 from langgraph_om.core.actor.shown import _collect_exchanges
-from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.message_keys import keyed_messages
-from langgraph_om.core.content.text import as_label, sanitize
+from langgraph_om.core.content.text import as_label, escape, sanitize
 from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.parse_answer import parse_output
 from langgraph_om.core.observe.transcript import TimedMessage, write_transcript_text
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.reflect.regroup import regroup
+from langgraph_om.core.reflect.reflector import regroup
 from langgraph_om.core.wire import Group
 from langgraph_om.testing import ExtractiveReflector, ScriptedChatModel
 from support.counters import COUNTER

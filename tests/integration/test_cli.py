@@ -18,7 +18,7 @@ from langchain_core.messages import HumanMessage
 
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.cli.main import build_parser, main
-from langgraph_om.core.items.listing import list_items
+from langgraph_om.core.items import list_items
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from support.agents import Agent, make_agent, on_thread, say, talk, turn, turns, values
@@ -385,7 +385,7 @@ def test_a_terminal_has_colours_where_rich_is_installed(
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     if not is_rich:
-        monkeypatch.setattr("langgraph_om.cli.output.find_spec", lambda _: None)
+        monkeypatch.setattr("langgraph_om.cli.commands.find_spec", lambda _: None)
     where = ("--record", str(record_file))
     run(capsys, "remember", "[red]x[/red] and a long line that no terminal breaks", *where)
     text = run(capsys, "search", "red", *where)
@@ -432,7 +432,7 @@ def test_a_server_is_asked_by_its_client(
             written.append((thread, update))
 
     client = type("Client", (), {"threads": Threads()})()
-    monkeypatch.setattr("langgraph_om.cli.opening._connect", lambda _: nullcontext(client))
+    monkeypatch.setattr("langgraph_om.cli.sources._connect", lambda _: nullcontext(client))
     where = ("--url", "http://127.0.0.1:2024", "--thread", "t")
     assert "2026-03-02 09:00" in run(capsys, "list", *where[:2])
     assert "Lyon" in run(capsys, "show", *where)

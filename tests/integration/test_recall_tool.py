@@ -32,7 +32,7 @@ from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.content.message_keys import hidden_id
 from langgraph_om.errors import ArchiveError
 from langgraph_om.recall.answer import write_guidance
-from langgraph_om.recall.meaning.search import StoreIndex
+from langgraph_om.recall.meaning import StoreIndex
 from support.agents import (
     DOORS,
     SCHEMAS,

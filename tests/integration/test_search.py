@@ -16,8 +16,8 @@ from langgraph.store.memory import InMemoryStore
 
 from langgraph_om import ConfigurationError, InlineBuffering, ObservationalMemory, SearchHit
 from langgraph_om.archive import MessageArchive, SearchableArchive, SQLAlchemyArchive
-from langgraph_om.archive.sql.search import index
-from langgraph_om.core.items.listing import list_items
+from langgraph_om.archive.sql import index
+from langgraph_om.core.items import list_items
 from support.agents import (
     on_thread,
     record_of,

@@ -15,7 +15,7 @@ from langgraph.prebuilt import InjectedState
 from langgraph.types import Command
 
 from langgraph_om import ConfigurationError, ItemError, ObservationalMemory
-from langgraph_om.core.items.listing import list_items
+from langgraph_om.core.items import list_items
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record, write_log
 from langgraph_om.core.wire import MemoryRecord

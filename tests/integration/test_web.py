@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from langgraph_om import ConfigurationError
-from langgraph_om.core.items.listing import list_items
+from langgraph_om.core.items import list_items
 from langgraph_om.web import memory_app
 from support.agents import Agent, make_agent, on_thread, talk, turn, turns, values
 from support.savers import open_saver
@@ -62,7 +62,7 @@ async def test_a_thread_that_is_not_there_is_neither_shown_nor_made(agent: Agent
 async def test_the_list_comes_in_pages_of_what_may_be_seen(
     kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("langgraph_om.web.threads._PAGE", 2)  # which is read anew for more
+    monkeypatch.setattr("langgraph_om.web._PAGE", 2)  # which is read anew for more
     with open_saver(kind, str(tmp_path / "checkpoints.db")) as saver:
         agent = make_agent("agent", saver)
         for name in ("t3", "t1", "t2", "t5", "t4", "t0", "t6", "t1"):
@@ -88,7 +88,7 @@ async def test_the_list_comes_in_pages_of_what_may_be_seen(
 async def test_a_list_that_is_cut_says_so(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     async with client(memory_app(agent.memory, graph=agent.graph)) as web:
         assert "not listed" not in (await web.get("/memory")).text
-        monkeypatch.setattr("langgraph_om.web.threads._NEWEST", 5)
+        monkeypatch.setattr("langgraph_om.web._NEWEST", 5)
         assert "quiet for long are not listed" in (await web.get("/memory")).text
 
 

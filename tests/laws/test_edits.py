@@ -10,11 +10,18 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from langgraph_om.core.record.reflections import place_changes
-from langgraph_om.core.reflect.apply_edits import EditedLog
-from langgraph_om.core.reflect.check_edits import CheckedEdits, check_edits
-from langgraph_om.core.reflect.edits import parse_edits
-from langgraph_om.core.reflect.items import Item, find_spans, number_items, read_head, render_items
+from langgraph_om.core.record.groups import place_changes
+from langgraph_om.core.reflect.by_edits import EditedLog
+from langgraph_om.core.reflect.edits import (
+    CheckedEdits,
+    Item,
+    check_edits,
+    find_spans,
+    number_items,
+    parse_edits,
+    read_head,
+    render_items,
+)
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.wire import Group
 from support.editing import long_log, numbered

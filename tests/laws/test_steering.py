@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from langgraph_om.core.cycles.reflection import reflect_cycle
 from langgraph_om.core.effects import AskModel, Storage, StorageReply
-from langgraph_om.core.items.listing import list_items
-from langgraph_om.core.items.protect import keep_protected
+from langgraph_om.core.items import keep_protected, list_items
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.shared_log import apply_changes, diff_record, make_blank_log
 from langgraph_om.core.wire import Group, MemoryRecord, SharedLog

@@ -10,8 +10,7 @@ import tiktoken
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage
 
-from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.core.tokens.counters import TiktokenCounter
+from langgraph_om.core.tokens.counter import TiktokenCounter, TokenCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 
 COUNTER = EstimatingCounter()

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from langgraph_om.core.reflect.apply_edits import EditedLog
-from langgraph_om.core.reflect.check_edits import CheckedEdits, check_edits
-from langgraph_om.core.reflect.edits import parse_edits
-from langgraph_om.core.reflect.items import Item, number_items
+from langgraph_om.core.reflect.by_edits import EditedLog
+from langgraph_om.core.reflect.edits import (
+    CheckedEdits,
+    Item,
+    check_edits,
+    number_items,
+    parse_edits,
+)
 from langgraph_om.core.wire import Group
 from support.groups import day_log, group
 from support.words import Words

@@ -9,8 +9,7 @@ from langgraph_om import (
     ReflectionConfig,
     Thresholds,
 )
-from langgraph_om.core.config.reading import as_config
-from langgraph_om.core.config.thresholds import resolve_thresholds
+from langgraph_om.core.config.thresholds import as_config, resolve_thresholds
 from langgraph_om.testing import ScriptedChatModel
 
 MODEL = ScriptedChatModel()

@@ -20,8 +20,7 @@ from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.config.thresholds import resolve_thresholds
-from langgraph_om.core.cycles.buffering import run_job
-from langgraph_om.core.cycles.carry_out import carry_out, describe_job
+from langgraph_om.core.cycles.carry_out import carry_out, describe_job, run_job
 from langgraph_om.core.effects import (
     AskModel,
     EffectFlow,

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 from langchain_core.messages import BaseMessage
 from sqlalchemy import Connection, bindparam, insert, literal, select, update
 
-from langgraph_om.archive.sql.driver.prepared import Change, Query
+from langgraph_om.archive.sql.database import Change, Query
 from langgraph_om.archive.sql.schema import message_rows
 from langgraph_om.archive.sql.threads import Row, split_into_chunks
 

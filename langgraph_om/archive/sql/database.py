@@ -6,33 +6,297 @@ other and never stand in each other's way; writers in PostgreSQL lock the rows t
 
 from __future__ import annotations
 
+import logging
+import re
+import sqlite3
 import threading
+import time
 import weakref
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import make_dataclass
+from functools import cached_property
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 from sqlalchemy import (
     Connection,
     Engine,
+    Select,
     Table,
+    create_engine,
+    event,
     func,
     insert,
     inspect,
     select,
 )
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DBAPIError, ProgrammingError, SQLAlchemyError
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    NoSuchModuleError,
+    ProgrammingError,
+    SQLAlchemyError,
+    StatementError,
+)
 from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.pool import QueuePool
+from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.expression import FunctionElement
-from sqlalchemy.types import Float
+from sqlalchemy.types import Float, TypeEngine
 
-from langgraph_om.archive.after_fork import begin_anew_after_fork
-from langgraph_om.archive.sql.driver.engine import MAX_WAIT_SECONDS, check_dialect, make_engine
-from langgraph_om.archive.sql.driver.prepared import is_direct, run_directly
+from langgraph_om.archive.protocol import begin_anew_after_fork
+from langgraph_om.archive.sql.index import is_index_in_order, put_index_in_order
 from langgraph_om.archive.sql.schema import VERSION, metadata, schema_rows
-from langgraph_om.archive.sql.search.index import is_index_in_order, put_index_in_order
 from langgraph_om.errors import ArchiveError, ConfigurationError
+
+# The statements of each step, written once; an SQLite of our own is given them directly.
+#
+# To build a statement takes longer than to run it, and in SQLite, which answers at once, so does
+# all that SQLAlchemy does around it. Here it compiles a statement a single time and knows the
+# types; the rest is the driver's. A server is asked as usual, and so is the engine of a caller,
+# or one whose statements somebody listens to.
+
+
+Values = Mapping[str, Any]
+"""By name, what a statement is run with."""
+StatementT = TypeVar("StatementT", Select[Any], UpdateBase)
+
+IS_DIRECT: Final = "om_is_direct"
+"""The option of an engine whose statements need nothing of SQLAlchemy."""
+_DIALECT: Final = sqlite.dialect()
+_LOGGER: Final = logging.getLogger("sqlalchemy.engine.Engine")
+"""Where SQLAlchemy writes its statements, if somebody wants to read them."""
+
+
+class _Form(NamedTuple):
+    """A statement as SQLite's driver takes it."""
+
+    sql: str
+    takes: Sequence[Callable[[Values], Any]]
+    """Per `?`, what takes from the values what stands there, as it is stored."""
+
+    def bind(self, values: Values) -> list[Any]:
+        """Return what stands for the question marks.
+
+        Raises:
+            StatementError: When a value cannot be stored.
+        """
+        try:
+            return [take(values) for take in self.takes]
+        except Exception as error:
+            raise StatementError(str(error), self.sql, None, error, hide_parameters=True) from error
+
+
+class _Prepared(Generic[StatementT]):
+    def __init__(self, statement: StatementT) -> None:
+        self.statement: StatementT = statement
+
+    @cached_property
+    def _form(self) -> _Form:
+        compiled: Any = self.statement.compile(dialect=_DIALECT)
+        takes = [_choose_take(name, compiled.binds[name]) for name in compiled.positiontup]
+        return _Form(compiled.string, takes)
+
+
+class Query(_Prepared[Select[Any]]):
+    """A query that is built once and run in each step."""
+
+    def fetch(self, connection: Connection, values: Values) -> list[Any]:
+        """Return the rows."""
+        if not is_direct(connection):
+            return list(connection.execute(self.statement, values))
+        rows = run_directly(connection, self._form.sql, self._form.bind(values))
+        return [self._read(row) for row in rows]
+
+    @cached_property
+    def _read(self) -> Callable[[Sequence[Any]], Any]:
+        columns = self.statement.selected_columns
+        make: Any = make_dataclass("Row", [str(column.key) for column in columns], slots=True)
+        reads = [_choose_read(column.type) for column in columns]
+
+        def read(row: Sequence[Any]) -> Any:
+            return make(*[each(value) for each, value in zip(reads, row, strict=True)])
+
+        return read
+
+
+class Change(_Prepared[UpdateBase]):
+    """A change that is built once and made in each step."""
+
+    def run(self, connection: Connection, rows: Sequence[Values]) -> None:
+        """Make the change for each row; nothing where there is none."""
+        if not rows:
+            return
+        if not is_direct(connection):
+            # A list of one would be sent as a batch, which takes more of the driver.
+            connection.execute(self.statement, rows if len(rows) > 1 else rows[0])
+            return
+        values = [self._form.bind(row) for row in rows]
+        run_directly(connection, self._form.sql, *values)
+
+
+def is_direct(connection: Connection) -> bool:
+    """Return whether statements are given to SQLite's driver as they are."""
+    if not connection.get_execution_options().get(IS_DIRECT):
+        return False
+    hears = connection.engine.dispatch
+    is_heard = hears.before_cursor_execute or hears.after_cursor_execute or hears.before_execute
+    return not is_heard and not _LOGGER.isEnabledFor(logging.INFO)
+
+
+def run_directly(connection: Connection, sql: str, *values: Sequence[Any]) -> list[Any]:
+    """Run a statement of SQLite, once for each row of values, and return the rows that it finds.
+
+    Raises:
+        DBAPIError: When the database fails.
+    """
+    raw: Any = connection.connection.dbapi_connection
+    try:
+        # Rows are read here: the database may fail at each of them.
+        many = len(values) > 1
+        return (raw.executemany(sql, values) if many else raw.execute(sql, *values)).fetchall()  # type: ignore[no-any-return]
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise DBAPIError(sql, None, error, hide_parameters=True) from error
+
+
+def _choose_take(name: str, bind: Any) -> Callable[[Values], Any]:
+    store = bind.type.dialect_impl(_DIALECT).bind_processor(_DIALECT) or _leave
+    if bind.required:
+        return lambda values: store(values[name])
+    known = store(bind.effective_value)  # a part of the statement
+    return lambda _: known
+
+
+def _choose_read(of: TypeEngine[Any]) -> Callable[[Any], Any]:
+    read: Any = of.dialect_impl(_DIALECT).result_processor(_DIALECT, None)
+    return read or _leave
+
+
+def _leave(value: Any) -> Any:
+    return value
+
+
+# The engine that connects to the database, made from a URL and set up for several writers.
+
+
+MAX_WAIT_SECONDS = 30
+"""How long a writer waits for others before it gives up, and anybody for a connection."""
+
+_EXAMPLES = "'sqlite:///memory.db', 'postgresql://user@host/database'"
+
+
+def make_engine(given: object) -> Engine:
+    """Make an engine from a URL; it connects when it is first needed.
+
+    Raises:
+        ConfigurationError: When the URL cannot be used, or its driver is not installed.
+    """
+    try:
+        url = make_url(given if isinstance(given, str | URL) else "")
+    except (ArgumentError, ValueError) as error:
+        shown = re.sub(r":[^/].*@", ":***@", repr(given))  # no password in an error
+        msg = f"`archive` is {shown}; pass a URL such as {_EXAMPLES}, or an SQLAlchemy Engine"
+        raise ConfigurationError(msg) from error
+    if url.drivername in {"postgres", "postgresql"}:
+        url = url.set(drivername="postgresql+psycopg")
+    try:
+        check_dialect(url.get_dialect(), repr(url))
+        is_sqlite = url.get_backend_name() == "sqlite"
+        options = _choose_sqlite_options(url) if is_sqlite else _choose_server_options(url)
+        engine = create_engine(url, hide_parameters=True, **options)
+    except NoSuchModuleError as error:
+        msg = f"`archive` is {url!r}; pass a URL such as {_EXAMPLES}"
+        raise ConfigurationError(msg) from error
+    except ImportError as error:
+        raise ConfigurationError(_describe_missing_driver(url, error)) from error
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", _prepare_sqlite)
+    return engine
+
+
+def _choose_server_options(url: URL) -> dict[str, Any]:
+    if url.get_driver_name() != "psycopg":
+        return {"pool_pre_ping": True}  # a server may have been started anew
+    options: dict[str, Any] = {"isolation_level": "AUTOCOMMIT"}  # we begin ourselves
+    if "connect_timeout" not in url.query:
+        options["connect_args"] = {"connect_timeout": MAX_WAIT_SECONDS}
+    return options
+
+
+def _choose_sqlite_options(url: URL) -> dict[str, Any]:
+    file = url.database or ""
+    if file and not file.startswith((":", "file:")) and not Path(file).absolute().parent.is_dir():
+        msg = f"`archive` is {url!r}, whose folder is not there; make it, or pass another URL"
+        raise ConfigurationError(msg)
+    arguments: dict[str, Any] = {} if "timeout" in url.query else {"timeout": MAX_WAIT_SECONDS}
+    options: dict[str, Any] = {"connect_args": arguments}
+    if url.get_driver_name() == "pysqlite":  # whose connections are those of `sqlite3`
+        options["execution_options"] = {IS_DIRECT: True}
+    if url.database in {None, "", ":memory:"} or url.query.get("mode") == "memory":
+        # A database in memory lives in its connection; threads take turns.
+        arguments["check_same_thread"] = False
+        options |= {"poolclass": QueuePool, "pool_size": 1, "max_overflow": 0}
+    return options
+
+
+def check_dialect(dialect: Any, shown: str) -> None:
+    """Refuse a database that the archive cannot use.
+
+    Args:
+        dialect: SQLAlchemy's dialect.
+        shown: The URL or engine, for the error.
+
+    Raises:
+        ConfigurationError: When it is asynchronous, or neither SQLite nor PostgreSQL.
+    """
+    if dialect.is_async:
+        msg = f"`archive` is {shown}, which is asynchronous; pass a URL such as {_EXAMPLES}"
+        raise ConfigurationError(msg)
+    if dialect.name not in {"sqlite", "postgresql"}:
+        msg = f"`archive` is {shown}, which is neither SQLite nor PostgreSQL; pass {_EXAMPLES}"
+        raise ConfigurationError(msg)
+
+
+def _describe_missing_driver(url: URL, error: ImportError) -> str:
+    if url.get_driver_name() == "psycopg":
+        return (
+            f"`archive` is {url!r}, which needs the package 'psycopg' ({error}); install it with "
+            f"`pip install 'langgraph-om[postgres]'`"
+        )
+    return f"`archive` is {url!r}, whose driver is missing ({error}); install it, or leave it out"
+
+
+def _prepare_sqlite(connection: Any, record: object) -> None:
+    """Set up a new connection to SQLite: readers beside one writer, and no transaction by itself.
+
+    Raises:
+        sqlite3.OperationalError: When the file is locked for too long.
+    """
+    del record
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    patience = cursor.execute("PRAGMA busy_timeout").fetchone()[0] / 1000
+    give_up = time.monotonic() + patience
+    while True:
+        try:
+            # Whoever switches a new file to WAL finds it locked by whoever does the same.
+            cursor.execute("PRAGMA journal_mode=WAL")
+            break
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)
+    # What is archived may leave the checkpoint, so it has to outlast a loss of power.
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.execute("PRAGMA foreign_keys=ON")
+    # What is deleted is overwritten, not only left out.
+    cursor.execute("PRAGMA secure_delete=ON")
+    cursor.close()
+
 
 _SETUP_LOCK = 0x6F6D5F736368656D
 """The key of PostgreSQL's advisory lock for making the tables."""

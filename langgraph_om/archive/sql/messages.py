@@ -22,7 +22,7 @@ from langgraph_om.archive.sql.branches import (
 )
 from langgraph_om.archive.sql.database import Database
 from langgraph_om.archive.sql.schema import message_rows, thread_rows
-from langgraph_om.archive.sql.search.rows import date_texts, index_messages
+from langgraph_om.archive.sql.texts import date_texts, index_messages
 from langgraph_om.archive.sql.threads import Row, lock_thread, name_thread, split_into_chunks, touch
 from langgraph_om.archive.sql.values import (
     check_count,

@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from langgraph_om.archive.sql.database import Database
 from langgraph_om.archive.sql.schema import group_rows, history_rows, record_rows, thread_rows
-from langgraph_om.archive.sql.search.rows import index_groups
+from langgraph_om.archive.sql.texts import index_groups
 from langgraph_om.archive.sql.threads import lock_thread, split_into_chunks
 from langgraph_om.archive.sql.values import check_count, check_name, check_time, encode_json
 from langgraph_om.errors import ConfigurationError

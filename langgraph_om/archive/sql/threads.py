@@ -21,8 +21,8 @@ from sqlalchemy import (
 )
 
 from langgraph_om.archive.protocol import ArchivedThread, Deleted, StoreUse, ThreadEnd
-from langgraph_om.archive.sql.database import Database, database_clock, insert_into
-from langgraph_om.archive.sql.driver.prepared import Change, Query
+from langgraph_om.archive.sql.database import Change, Database, Query, database_clock, insert_into
+from langgraph_om.archive.sql.index import sweep_index
 from langgraph_om.archive.sql.schema import (
     deletion_rows,
     group_rows,
@@ -34,8 +34,7 @@ from langgraph_om.archive.sql.schema import (
     text_rows,
     thread_rows,
 )
-from langgraph_om.archive.sql.search.index import sweep_index
-from langgraph_om.archive.sql.search.rows import give_to_resource
+from langgraph_om.archive.sql.texts import give_to_resource
 from langgraph_om.archive.sql.values import check_count, check_seconds, check_time
 from langgraph_om.errors import ConfigurationError
 

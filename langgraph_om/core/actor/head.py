@@ -12,7 +12,7 @@ from datetime import date, datetime
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.actor.gaps import find_gaps
+from langgraph_om.core.actor.dates import find_gaps
 from langgraph_om.core.actor.prompt import (
     choose_reminder,
     count_extra,
@@ -27,8 +27,7 @@ from langgraph_om.core.content.message_keys import content_digest, derive_id, ke
 from langgraph_om.core.events import iso
 from langgraph_om.core.plan import is_reasoning_under_way
 from langgraph_om.core.record.record import log_tokens
-from langgraph_om.core.record.span import Entry
-from langgraph_om.core.record.views.digest import ViewDigest
+from langgraph_om.core.record.span import Entry, ViewDigest
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import Head, MemoryRecord
 

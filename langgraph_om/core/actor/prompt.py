@@ -8,41 +8,55 @@ one of our tags.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import date
 from functools import lru_cache
 from typing import Any
 
-from langchain_core.messages import (
-    BaseMessage,
-    ChatMessage,
-    HumanMessage,
-    SystemMessage,
-)
+from langchain_core.messages import BaseMessage, ChatMessage, HumanMessage, SystemMessage
 
-from langgraph_om.core.actor.marks import hide_low_marks
+from langgraph_om.core.actor.dates import annotate, track_fence
 from langgraph_om.core.actor.recalled import write_recalled_message
-from langgraph_om.core.actor.relative_dates import annotate
 from langgraph_om.core.actor.shown import count_left_out, select_shown, write_messages
 from langgraph_om.core.config.settings import RecallGuide
 from langgraph_om.core.content.dates import observation_date
-from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.message_keys import (
     CONTINUATION_ID,
     OTHERS_ID,
     ShowId,
+    find_others,
     is_instruction,
 )
-from langgraph_om.core.content.speakers import find_others
-from langgraph_om.core.observe.thread_sections import CLOSE, write_opening
+from langgraph_om.core.content.text import escape
+from langgraph_om.core.observe.other_threads import CLOSE, write_opening
 from langgraph_om.core.observe.transcript import format_weekday
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.record import Ends, list_ranges, log_tokens, write_ranges
-from langgraph_om.core.record.span import Span
-from langgraph_om.core.record.views.rendered import Rendered
+from langgraph_om.core.record.span import Rendered, Span
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import Group, MemoryRecord
-from langgraph_om.core.working.block import write_message
+from langgraph_om.core.working import write_message
+
+# Leave out of the Actor's view the marks that tell it little, which are in most lines of a log.
+
+
+_LOW_MARK = re.compile(r"(\s*[*+-] )(?:🟡|🟢)\ufe0f? ?")
+
+
+def hide_low_marks(text: str) -> str:
+    """Return a stretch of a log without 🟡 and 🟢; what is in a code fence stays as it is."""
+    if "🟡" not in text and "🟢" not in text:
+        return text
+    lines: list[str] = []
+    fence = 0
+    for line in text.split("\n"):
+        is_code = fence > 0
+        fence = track_fence(line, fence)
+        mark = None if is_code or fence else _LOW_MARK.match(line)
+        lines.append(f"{mark[1]}{line[mark.end() :]}" if mark else line)
+    return "\n".join(lines)
+
 
 _TAG_ENDS = (
     *("thread", "observations", "log", "conversation", "task", "response", "title", "reminder"),

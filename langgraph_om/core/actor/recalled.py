@@ -14,13 +14,12 @@ from typing import Final
 
 from langchain_core.messages import HumanMessage
 
-from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.message_keys import RECALLED_ID
-from langgraph_om.core.content.text import as_label, sanitize, show_key
-from langgraph_om.core.observe.thread_sections import escape_attribute
+from langgraph_om.core.content.text import as_label, escape, sanitize, show_key
+from langgraph_om.core.observe.other_threads import escape_attribute
 from langgraph_om.core.observe.transcript import format_weekday, to_local
 from langgraph_om.core.prompts import fill
-from langgraph_om.core.search.excerpt import cut_excerpt
+from langgraph_om.core.search import cut_excerpt
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import MemoryRecord
 

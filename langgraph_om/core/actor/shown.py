@@ -12,13 +12,12 @@ from typing import NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from langgraph_om.core.actor.gaps import write_gap_message
+from langgraph_om.core.actor.dates import write_gap_message
 from langgraph_om.core.content.bound_reasoning import (
     holds_bound_reasoning,
     without_bound_reasoning,
 )
-from langgraph_om.core.record.span import Entry, Span
-from langgraph_om.core.record.views.traits import NO_TRAITS
+from langgraph_om.core.record.span import NO_TRAITS, Entry, Span
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import MemoryRecord
 

@@ -9,19 +9,19 @@ from typing import Literal
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.config.mappings import Scope
 from langgraph_om.core.config.options import (
     InjectConfig,
     ObservationConfig,
     ReflectionConfig,
+    Scope,
     TitleConfig,
 )
 from langgraph_om.core.config.thresholds import Thresholds
+from langgraph_om.core.content.dates import message_time, times_of
 from langgraph_om.core.content.message_keys import Keyed, hidden_id
-from langgraph_om.core.content.message_time import message_time, times_of
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Limits
-from langgraph_om.core.working.form import Form
+from langgraph_om.core.working import Form
 
 
 @dataclass(frozen=True, slots=True)

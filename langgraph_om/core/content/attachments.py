@@ -15,8 +15,8 @@ from typing import Any, Final
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from langgraph_om.core.content.blocks import MEDIA, PDF
-from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.parts import Part
+from langgraph_om.core.content.text import escape
 
 MAX_ATTACHMENTS: Final = 20
 """In one question; more of them, and some providers shrink or refuse images."""

@@ -7,7 +7,7 @@ alone: OpenAI's items, and the signatures of Gemini's thoughts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -99,3 +99,31 @@ def _may_be_claude(message: AIMessage) -> bool:
     if "claude" in str(model).casefold():
         return True
     return not str(metadata.get("model_provider", "")).startswith(_OTHER_PROVIDERS)
+
+
+# Which provider made an answer.
+
+
+def find_provider(message: BaseMessage) -> str | None:
+    """Return the provider that an answer names; `None` where it names none."""
+    if not isinstance(message, AIMessage):
+        return None
+    named = message.response_metadata.get("model_provider")
+    return named if isinstance(named, str) and named else None
+
+
+def has_provider_changed(newest_first: Iterable[BaseMessage]) -> bool:
+    """Return whether the newest answer is of another provider than the one before it.
+
+    Answers that name no provider are passed over.
+
+    Args:
+        newest_first: The messages of a conversation, the newest first.
+    """
+    newest = None
+    for message in newest_first:
+        provider = find_provider(message)
+        if newest is not None and provider is not None:
+            return provider != newest
+        newest = newest or provider
+    return False

@@ -18,7 +18,7 @@ from langgraph_om.core.events import describe_cycle, iso
 from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.plan import back_off
 from langgraph_om.core.record.record import count_failures, group_by_thread
-from langgraph_om.core.titles.state import is_named
+from langgraph_om.core.titles import is_named
 from langgraph_om.core.wire import (
     Backoff,
     CycleEnded,

@@ -10,16 +10,15 @@ from typing import Any, cast
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode, run_blocking
-from langgraph_om.core.cycles.hooks import rewrite_by_hook
-from langgraph_om.core.cycles.shared.log_lease import keep_log, release_log
+from langgraph_om.core.cycles.questions import rewrite_by_hook
+from langgraph_om.core.cycles.shared_log import keep_log, release_log
 from langgraph_om.core.effects import EffectFlow, ReadTally, Tally
 from langgraph_om.core.events import iso
-from langgraph_om.core.items.protect import is_protected, keep_protected
+from langgraph_om.core.items import is_protected, keep_protected
+from langgraph_om.core.record.groups import Changes, Placed, place_changes
 from langgraph_om.core.record.record import count_failures, find_log_owner, log_tokens, write_log
-from langgraph_om.core.record.reflections import Changes, Placed, place_changes
 from langgraph_om.core.record.window import Window
-from langgraph_om.core.reflect.apply_edits import EditedLog
-from langgraph_om.core.reflect.by_edits import EditsInput, reflect_by_edits
+from langgraph_om.core.reflect.by_edits import EditedLog, EditsInput, reflect_by_edits
 from langgraph_om.core.reflect.reflector import (
     MAX_QUESTIONS,
     Reflection,
@@ -27,8 +26,9 @@ from langgraph_om.core.reflect.reflector import (
     ThreadsReflectorInput,
     reflect,
     reflect_threads,
+    regroup,
+    regroup_threads,
 )
-from langgraph_om.core.reflect.regroup import regroup, regroup_threads
 from langgraph_om.core.wire import BufferedReflection, CycleEnded, Edited, Group, MemoryRecord
 from langgraph_om.errors import ObserverError
 

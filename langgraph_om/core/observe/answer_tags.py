@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from langgraph_om.core.items.lines import ITEM, ITEM_START
+from langgraph_om.core.items import ITEM, ITEM_START
 
 LOG, TASK, REPLY, TITLE = "observations", "current-task", "suggested-response", "thread-title"
 _TAG_NAMES = {name.replace("-", ""): name for name in (LOG, TASK, REPLY, TITLE)}

@@ -13,16 +13,15 @@ from typing import TypeVar
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from langgraph_om.core.content.attachments import Attachment
-from langgraph_om.core.content.escape import escape
-from langgraph_om.core.content.text import omit_middle, sanitize
+from langgraph_om.core.content.text import escape, omit_middle, sanitize
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
-from langgraph_om.core.observe.parse_answer import Parsed, parse_output
-from langgraph_om.core.observe.thread_sections import (
+from langgraph_om.core.observe.other_threads import (
     ThreadAnswers,
     escape_attribute,
     parse_sections,
     wrap_section,
 )
+from langgraph_om.core.observe.parse_answer import Parsed, parse_output
 from langgraph_om.core.prompts import fill
 from langgraph_om.errors import ObserverError
 

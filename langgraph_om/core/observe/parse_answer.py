@@ -7,14 +7,14 @@ Every step is linear in the length of the text, and parsed text never holds a st
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Final, Literal
 
 from langgraph_om.core.content.text import sanitize
-from langgraph_om.core.items.lines import ITEM, ITEM_START
-from langgraph_om.core.observe.answer_forms import read_html_list, read_json, strip_cdata
-from langgraph_om.core.observe.answer_lines import Lines, are_days_apart, strip_dates
+from langgraph_om.core.items import ITEM, ITEM_START, is_date_line, strip_date_marks
 from langgraph_om.core.observe.answer_tags import (
     ITEM_LINE,
     LOG,
@@ -27,8 +27,240 @@ from langgraph_om.core.observe.answer_tags import (
     find_tags,
     split_best,
 )
-from langgraph_om.core.observe.non_answers import is_verdict, says_nothing_to_note
-from langgraph_om.core.observe.repetition import is_degenerate
+from langgraph_om.core.observe.non_answers import (
+    is_blank_form,
+    is_refused,
+    is_verdict,
+    says_nothing_to_note,
+)
+
+# Detect runaway repetition: a model that got stuck, as opposed to an account of repetitive work.
+#
+# Only exact repetition counts; lines that merely resemble each other do not.
+
+
+_MIN_DEGENERATE_CHARS = 2_000
+_MAX_SANE_LINE_CHARS = 50_000
+_MIN_REPEATS = 4
+_MIN_RUN_CHARS = 500
+_MAX_RUN_CHARS = 4_000
+_MAX_RUN_SHARE = 0.4
+_MIN_COPIED_LINES = 40
+_MIN_COPIES = 10
+_PROBE_CHARS = 80
+_PROBES = 1024
+_MAX_PERIOD = 100_000
+
+
+def is_degenerate(text: str) -> bool:
+    """Return whether the text runs away in repetition.
+
+    It does when a line is longer than any sane one, when it ends in one block over and over, when
+    such blocks fill a large share of it, or when a few lines make up nearly all of it, in whatever
+    order. A block must repeat exactly: lines that differ by a time, a name or a number
+    are a faithful account of repetitive work. White space is ignored.
+    """
+    if len(text) < _MIN_DEGENERATE_CHARS:
+        return False
+    lines = [line for raw in text.split("\n") if (line := " ".join(raw.split()))]
+    if any(len(line) > _MAX_SANE_LINE_CHARS for line in lines):
+        return True
+    if len(lines) >= max(_MIN_COPIED_LINES, _MIN_COPIES * len(set(lines))):
+        return True
+    compact = "\n".join(lines)
+    if len(compact) < _MIN_DEGENERATE_CHARS:
+        return False
+    return _ends_in_run(compact) or _is_filled_with_runs(compact)
+
+
+def _ends_in_run(text: str) -> bool:
+    """Return whether the text ends in one block, again and again."""
+    probe = len(text) - _PROBE_CHARS
+    window = min(len(text) // _MIN_REPEATS + 1, _MAX_PERIOD)
+    twin = text.rfind(text[probe:], max(0, probe - window), len(text) - 1)
+    if twin < 0:
+        return False
+    period = probe - twin
+    return _is_run(_count_same_behind(text, len(text) - period, len(text)) + period, period)
+
+
+def _is_filled_with_runs(text: str) -> bool:
+    """Return whether repeated blocks, searched for at evenly spaced places, fill the text."""
+    allowed = min(_MAX_RUN_CHARS, int(_MAX_RUN_SHARE * len(text)))
+    window = min(len(text) // _MIN_REPEATS + 1, _MAX_PERIOD)
+    covered, reached = 0, 0
+    for probe in range(0, len(text) - _PROBE_CHARS, max(1, len(text) // _PROBES)):
+        if probe < reached:
+            continue
+        end = probe + _PROBE_CHARS
+        twin = text.find(text[probe:end], probe + 1, end + window)
+        if twin < 0:
+            continue
+        period = twin - probe
+        first = probe - _count_same_behind(text, probe, twin)
+        last = twin + _count_same_ahead(text, probe, twin)
+        if _is_run(last - first, period):
+            covered += last - max(first, reached)
+            reached = last
+        if covered >= allowed:
+            return True
+    return False
+
+
+def _is_run(length: int, period: int) -> bool:
+    # The last block of a text lacks the newline that ends the others.
+    return length + 1 >= max(_MIN_RUN_CHARS, _MIN_REPEATS * period)
+
+
+def _count_same_ahead(text: str, left: int, right: int) -> int:
+    """Count the equal characters from two places onward."""
+    same, size, growing = 0, 64, True
+    while size:
+        ahead = text[right + same : right + same + size]
+        fits = len(ahead) == size and text[left + same : left + same + size] == ahead
+        same += size if fits else 0
+        growing = growing and fits
+        size = size * 2 if growing else size // 2
+    return same
+
+
+def _count_same_behind(text: str, left: int, right: int) -> int:
+    """Count the equal characters before two places, going back."""
+    same, size, growing = 0, 64, True
+    while size:
+        start = left - same - size
+        fits = start >= 0 and text[start : left - same] == text[right - same - size : right - same]
+        same += size if fits else 0
+        growing = growing and fits
+        size = size * 2 if growing else size // 2
+    return same
+
+
+# The lines of a log of observations: which of them are date headings, items, or neither.
+
+
+def strip_dates(text: str) -> str:
+    """Drop the date headings of a text."""
+    return "\n".join(line for line in text.split("\n") if not is_date_line(line)).strip()
+
+
+def are_days_apart(blocks: Iterable[list[str]]) -> bool:
+    """Return whether each block has date headings, and no two blocks have the same."""
+    seen: set[str] = set()
+    for texts in blocks:
+        lines = (line for text in texts for line in text.split("\n") if is_date_line(line))
+        days = {strip_date_marks(line).casefold() for line in lines}
+        if not days or not seen.isdisjoint(days):
+            return False
+        seen |= days
+    return True
+
+
+class Lines:
+    """The lines of a log by what they are; blank ones, and those below an item, are left out."""
+
+    def __init__(self, log: str) -> None:
+        self.dates: list[str] = []
+        self.items: list[str] = []
+        self.before: list[str] = []
+        """What stands before the first item and is no date heading."""
+        self.after: list[str] = []
+        """What stands after the first item and belongs to none; code in fences is one line."""
+        in_item = in_code = False
+        for line in filter(str.strip, log.split("\n")):
+            is_fence = line.lstrip().startswith(("```", "~~~"))
+            if in_code or (in_item and line[:1] in " \t"):
+                in_code ^= is_fence and in_code
+                continue
+            in_item = ITEM_START.match(line) is not None
+            if in_item:
+                self.items.append(line)
+            elif is_date_line(line):
+                self.dates.append(line)
+            else:
+                (self.after if self.items else self.before).append(line)
+                in_code = is_fence
+
+    @property
+    def are_doubtful(self) -> bool:
+        """Whether they refuse, or are the form not filled in."""
+        entries = [*self.before, *self.items, *self.after]
+        refused = is_refused(self.before, self.items, self.after)
+        return refused or is_blank_form(self.dates, entries)
+
+
+# Forms that hold an answer although they are not ours: CDATA, a list of HTML, JSON.
+
+
+_CDATA_OPENS: Final = re.compile(r"\s*+(?:<!\[CDATA\[\s*+)+")
+_CDATA_CLOSES: Final = "]]>"
+
+
+def strip_cdata(text: str) -> str:
+    """Drop the marks of CDATA that wrap a text."""
+    opened = _CDATA_OPENS.match(text)
+    if opened is None:
+        return text
+    return text[opened.end() :].rstrip().removesuffix(_CDATA_CLOSES)
+
+
+_MAX_DEPTH: Final = 8
+_LIST_TAG: Final = r"<(?P<closes>/?)(?P<name>[uo]l|li)(?:[ \t][^<>\n]{0,100})?>"
+_LIST_LINE: Final = re.compile(rf"^[ \t]*+{_LIST_TAG}", re.IGNORECASE | re.MULTILINE)
+_LIST_PARTS: Final = re.compile(r"(?=</?[uo]l\b|<li\b)|(?P<ends></li[ \t]{0,3}>)", re.IGNORECASE)
+
+
+def read_html_list(text: str) -> str:
+    """Write a list of HTML as our list; a text that is none stays as it is."""
+    if "<" not in text or ITEM_LINE.search(text) or not _LIST_LINE.search(text):
+        return text
+    lines: list[str] = []
+    depth, is_opened = 0, False
+    for line in _LIST_PARTS.sub("\n", text).split("\n"):
+        tag = _LIST_LINE.match(line)
+        rest = line[tag.end() :].strip() if tag else line.rstrip()
+        if tag and tag["name"].lower() != "li":
+            depth = max(0, depth - 1) if tag["closes"] else min(_MAX_DEPTH, depth + 1)
+        is_opened = is_opened or (tag is not None and tag["name"].lower() == "li")
+        if rest:
+            mark = f"{'  ' * max(0, depth - 1)}* " if is_opened else ""
+            lines.append(f"{mark}{rest.lstrip() if mark else rest}")
+            is_opened = False
+    written = "\n".join(lines)
+    return written if ITEM_LINE.search(written) else text
+
+
+_HINTS: Final = {"current_task": TASK, "suggested_response": REPLY, "thread_title": TITLE}
+
+
+def read_json(text: str) -> Split | None:
+    """Read an answer that is a JSON object with our blocks as its fields.
+
+    Returns:
+        The text of `observations`, one text or a list of lines, as text without tags; `None` when
+        the answer is anything else.
+    """
+    if not (text.startswith("{") and text.endswith("}")):
+        return None
+    try:
+        fields: dict[str, Any] = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    named = {name.strip().lower().replace("-", "_"): value for name, value in fields.items()}
+    told = named.get(LOG)
+    lines = [told] if isinstance(told, str) else told
+    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+        return None
+    return Split(
+        tagged=False,
+        outside=[sanitize(line) for line in lines],
+        hints={
+            tag: sanitize(value)
+            for name, tag in _HINTS.items()
+            if isinstance(value := named.get(name), str)
+        },
+    )
+
 
 Status = Literal["ok", "none", "empty", "malformed", "degenerate", "cut_off"]
 

@@ -19,7 +19,6 @@ from typing import Final
 from langchain_core.messages import AIMessage, BaseMessage
 
 from langgraph_om.core.content.attachments import Attachment, find_attachments
-from langgraph_om.core.content.escape import escape_tags, tag_pattern
 from langgraph_om.core.content.parts import (
     EMPTY_RESULT,
     Part,
@@ -33,7 +32,9 @@ from langgraph_om.core.content.parts import (
 )
 from langgraph_om.core.content.text import (
     as_label,
+    escape_tags,
     sanitize,
+    tag_pattern,
     truncate_to_tokens,
     write_bounded_json,
     write_short_json,

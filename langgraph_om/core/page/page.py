@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from difflib import unified_diff
+from itertools import groupby, pairwise
+from typing import Any, Final
 
 from langgraph_om.core.content.text import show_key
-from langgraph_om.core.page.generations import render_generations
-from langgraph_om.core.page.html import Child, Html, element, join
-from langgraph_om.core.page.log import Extra, render_items, render_log, write_words
-from langgraph_om.core.page.style import BODY_STYLE, STYLE
-from langgraph_om.core.page.values import render_values
-from langgraph_om.core.page.words import (
+from langgraph_om.core.items import CORRECTED, NOTED, LogItem, list_items, read_head
+from langgraph_om.core.page.html import (
     ACTIONS,
+    BODY_STYLE,
+    STYLE,
+    Child,
+    Html,
     Sizes,
     Window,
     count,
@@ -20,15 +25,245 @@ from langgraph_om.core.page.words import (
     describe_overlooked,
     describe_sizes,
     describe_unread,
+    element,
     explain_chunks,
+    join,
     list_failures,
     list_hints,
     list_usage,
     list_windows,
     write_moment,
 )
-from langgraph_om.core.titles.state import find_shown_title
-from langgraph_om.core.wire import MemoryRecord, StatusData, SteeredItem
+from langgraph_om.core.record.record import log_tokens, write_log, write_range
+from langgraph_om.core.titles import find_shown_title
+from langgraph_om.core.wire import Group, MemoryRecord, StatusData, SteeredItem
+from langgraph_om.core.working import find_known, find_unwritten
+
+# What changed in a log: from generation to generation, or between any two records.
+
+
+def diff_logs(before: MemoryRecord, after: MemoryRecord) -> list[str]:
+    """Return the lines that differ, each behind ` `, `-` or `+`; `@@` where some are left out."""
+    old, new = (write_log(record["log"]).split("\n") for record in (before, after))
+    lines = [*unified_diff(old, new, lineterm="", n=1)][2:]
+    return ["@@" if line.startswith("@@") else line for line in lines]
+
+
+def render_generations(history: Sequence[MemoryRecord]) -> Html | None:
+    """Render what each generation changed, newest first; nothing where there is only one.
+
+    Args:
+        history: The last record of each generation, newest first.
+    """
+    rows = [_render_change(after, before) for after, before in pairwise(history)]
+    if not rows:
+        return None
+    return element("section", element("h2", "Generations"), *rows)
+
+
+def _render_change(after: MemoryRecord, before: MemoryRecord) -> Html:
+    sizes = f"{log_tokens(before):,} to {count(log_tokens(after), 'token')}"
+    times = [group["observed_at"] for group in after["log"]]
+    at = f", {write_moment(max(times))}" if times else ""
+    title: list[Child] = [f"Generation {after['generation']} ", element("span", f"{sizes}{at}")]
+    lines = [*_render_lines(diff_logs(before, after))]
+    changes = element("pre", *lines) if lines else element("p", "The same text.", class_="note")
+    return element("details", element("summary", *title), changes)
+
+
+def _render_lines(lines: Sequence[str]) -> Iterator[Html]:
+    kinds = {"+": "add", "-": "cut"}
+    for line in lines:
+        if line == "@@":
+            yield element("span", "⋯\n", class_="gap")
+        elif line.strip():
+            yield element("span", f"{line}\n", class_=kinds.get(line[0]))
+
+
+# The log on a page: by thread and day, item by item, each with its mark, time and id.
+
+
+_DOTS: Final = {
+    "🔴": ("red", "a fact, a decision, or what matters"),
+    "🟡": ("amber", "a question or a request"),
+    "🟢": ("green", "minor"),
+    "✅": ("done", "done"),
+    "": ("", "no mark"),
+}
+_BADGES: Final = {
+    "pinned": "pinned",
+    "remembered": "noted by a person",
+    "corrected": "corrected by a person",
+}
+
+_BULLET: Final = re.compile(r"^(\s*)(?:[-*+•][ \t]+(?:->[ \t]*)?|->[ \t]*)")
+
+Extra = Callable[[LogItem], Child]
+"""What stands below an item; `None` for nothing."""
+
+
+@dataclass
+class Day:
+    """The items below one heading."""
+
+    heading: str
+    groups: list[tuple[Group, list[LogItem]]] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        """The heading as it is read; undated items have none."""
+        text = self.heading.strip(" \t#*_")
+        return text.partition(":")[2].strip(" *_") or text or "Undated"
+
+
+def split_days(groups: Sequence[Group]) -> list[Day]:
+    """Return a log by its headings; groups that go on with a day stand below the same one."""
+    days: list[Day] = []
+    for item in list_items(groups):
+        heading = item.span.heading.strip()
+        if not days or days[-1].heading != heading:
+            days.append(Day(heading))
+        own = days[-1].groups
+        if not own or own[-1][0] is not item.group:
+            own.append((item.group, []))
+        own[-1][1].append(item)
+    return days
+
+
+def render_log(record: MemoryRecord, extra: Extra | None = None) -> Html:
+    """Render the log.
+
+    Args:
+        record: The memory of the thread, or of a resource.
+        extra: What stands below each item.
+    """
+    shown = [group for group in record["log"] if group["text"]]
+    if not shown:
+        return element("p", "No observations yet.", class_="note")
+    parts: list[Child] = []
+    is_shared = record["scope"] == "resource"
+    for thread, own in groupby(shown, key=lambda group: group["thread_id"] if is_shared else None):
+        if is_shared:
+            name = f"Thread {show_key(thread)}" if thread else "Several threads"
+            parts.append(element("p", name, class_="thread"))
+        parts += [_render_day(day, extra) for day in split_days([*own])]
+    return join(parts)
+
+
+def render_items(groups: Iterable[Group]) -> Html:
+    """Render the items of groups that are no part of the log yet."""
+    return join([_render_day(day, None) for day in split_days([*groups])])
+
+
+def _render_day(day: Day, extra: Extra | None) -> Html:
+    return join([element("h3", day.title), *_render_groups(day, extra)])
+
+
+def _render_groups(day: Day, extra: Extra | None) -> Iterator[Html]:
+    for group, items in day.groups:
+        yield element("ul", *[_render_item(item, extra) for item in items], class_="items")
+        line = write_range(group).strip("_").replace("`", "")
+        covered = line.removeprefix("range:").strip()
+        if covered:
+            yield element("p", f"messages {covered}", class_="range")
+
+
+def _render_item(item: LogItem, extra: Extra | None) -> Html:
+    head = item.head
+    kind, meaning = _DOTS.get(head.mark, _DOTS[""])
+    first, _, below = item.words.partition("\n")
+    origin = item.group.get("person")
+    said = [
+        write_words(first),
+        " ",
+        element("span", _BADGES[origin], class_="badge") if origin in _BADGES else None,
+        " ",
+        element("span", f"#{item.id}", class_="id", title="names this item"),
+        *[element("div", line, class_="below") for line in _list_below(below)],
+        extra(item) if extra is not None else None,
+    ]
+    mark = "✓" if kind == "done" else head.mark
+    return element(
+        "li",
+        element(
+            "span",
+            mark,
+            class_=f"dot {kind}".strip(),
+            title=meaning,
+            role="img",
+            aria_label=meaning,
+        ),
+        " ",
+        element("time", head.time) if head.time else element("span"),
+        element("div", *said, dir="auto"),
+    )
+
+
+def write_words(line: str) -> str:
+    """Return an item's first line without bullet, mark and time, and what says who wrote it."""
+    words = line[read_head(line).end :].lstrip("*-+• ")
+    for origin in (NOTED, CORRECTED):
+        words = words.removesuffix(f" {origin}")
+    return words
+
+
+def _list_below(text: str) -> list[str]:
+    """Return the lines below an item, arrows in place of their bullets, indented as they are."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    depth = min((len(line) - len(line.lstrip()) for line in lines), default=0)
+    return [_BULLET.sub(r"\1→ ", line[depth:]) for line in lines]
+
+
+# Say what stands beside the log: the working memory that the Observer keeps, values by schema.
+
+
+@dataclass(frozen=True, slots=True)
+class ShownValue:
+    """A value, and what there is to say of it."""
+
+    name: str
+    text: str
+    """Empty where nothing was found yet."""
+    notes: tuple[str, ...] = ()
+
+
+def list_values(record: MemoryRecord) -> list[ShownValue]:
+    """Return the working memory, then the values by schema in their order."""
+    shown = [_show_working(record)] if "working" in record else []
+    for name, found in record.get("extracted", {}).items():
+        error = found["error"]
+        notes = (f"the newest question about it found nothing: {error}",) if error else ()
+        shown.append(ShownValue(name, _write(found["value"]), notes))
+    return [value for value in shown if value.text or value.notes]
+
+
+def render_values(record: MemoryRecord) -> Html | None:
+    """Render them as a section of the page; `None` where there are none."""
+    rows: list[Child] = []
+    for value in list_values(record):
+        notes = [element("p", note, class_="note") for note in value.notes]
+        text = element("div", value.text, dir="auto", class_="value") if value.text else None
+        rows += [element("dt", value.name), element("dd", text, *notes)]
+    if not rows:
+        return None
+    card = element("div", element("dl", *rows), class_="card")
+    return element("section", element("h2", "Beside the observations"), card)
+
+
+def _show_working(record: MemoryRecord) -> ShownValue:
+    """Show the value as it is once all that was found is written."""
+    waiting = len(find_unwritten(record, record["resource_id"]))
+    error = record["working"]["error"]
+    notes = [f"{count(waiting, 'change')} found, written by the next turn"] if waiting else []
+    notes += [f"not all of the newest change was taken: {error}"] if error else []
+    return ShownValue("working memory", _write(find_known(record)), tuple(notes))
+
+
+def _write(value: Any) -> str:
+    if isinstance(value, str):
+        return value.strip()
+    return json.dumps(value, ensure_ascii=False, indent=2) if value else ""
+
 
 _MAX_ACTS: Final = 20
 _POLICY: Final = (

@@ -18,7 +18,8 @@ from collections.abc import Set as AbstractSet
 from typing import Any, cast
 
 from langgraph_om.core.content.message_keys import derive_id, find_parent_thread
-from langgraph_om.core.items.steer import MAX_ACTS, apply_steering
+from langgraph_om.core.items import MAX_ACTS, apply_steering
+from langgraph_om.core.record.groups import replace_groups
 from langgraph_om.core.record.record import (
     HINTS,
     RECORD_VERSION,
@@ -27,7 +28,6 @@ from langgraph_om.core.record.record import (
     find_newest_observed,
     select_own_groups,
 )
-from langgraph_om.core.record.reflections import replace_groups
 from langgraph_om.core.wire import (
     Extension,
     Group,

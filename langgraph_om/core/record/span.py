@@ -2,23 +2,226 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
 from functools import cached_property
 from itertools import accumulate
 from operator import attrgetter, is_
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langgraph_om.core.content.message_keys import Keyed, content_digest, is_conversation, key_of
-from langgraph_om.core.record.cursor import begins_at_first, is_tail_at
+from langgraph_om.core.content.bound_reasoning import answers_other_view
+from langgraph_om.core.content.message_keys import (
+    OWN_IDS,
+    SPEAKERS,
+    Keyed,
+    content_digest,
+    is_conversation,
+    key_of,
+    keyed_messages,
+)
+from langgraph_om.core.record.record import CURSOR_TAIL, select_own_groups
 from langgraph_om.core.record.strays import has_strays
-from langgraph_om.core.record.views.digest import ViewDigest
-from langgraph_om.core.record.views.rendered import Rendered
-from langgraph_om.core.record.views.traits import NO_TRAITS, Traits
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import MemoryRecord, TokenCount
+
+# Find where the window begins, from the message ids that the record's cursor names.
+
+
+_get_id = attrgetter("id")
+
+
+def find_cursor(record: MemoryRecord, messages: Sequence[BaseMessage]) -> tuple[Keyed, int]:
+    """Return the messages after the cursor with their keys, and the index of the first of them.
+
+    The common case walks back from the end and stops at the cursor. With messages without ids,
+    duplicate ids or removed messages, the whole list is read.
+    """
+    cursor = record["cursor"]
+    if begins_at_first(record):
+        return keyed_messages(messages), 0
+    quick = walk_back(cursor, messages)
+    if quick is not None:
+        return quick
+    keyed = keyed_messages(messages)
+    start = _search_start(record, {key: at for at, (key, _) in enumerate(keyed)})
+    return keyed[start:], start
+
+
+def begins_at_first(record: MemoryRecord) -> bool:
+    """Return whether nothing of the conversation is observed."""
+    return not record["cursor"] and (not record["log"] or record["scope"] == "resource")
+
+
+def walk_back(cursor: Sequence[str], messages: Sequence[BaseMessage]) -> tuple[Keyed, int] | None:
+    """Return what `find_cursor` returns, searched from the end; `None` when anything is unusual."""
+    if not cursor:
+        return None
+    newest = cursor[-1]
+    found: dict[str, BaseMessage] = {}
+    for at in range(len(messages) - 1, -1, -1):
+        message = messages[at]
+        if not message.id or (key := key_of(message)) in found:
+            return None
+        if key == newest:
+            is_cursor = is_tail_at(cursor, messages, at)
+            return ([*found.items()][::-1], at + 1) if is_cursor else None
+        found[key] = message
+    return None
+
+
+def names_all(cursor: Sequence[str], tail: Sequence[BaseMessage]) -> bool:
+    """Return whether a cursor names just these messages, by their ids; `False` where in doubt."""
+    return (
+        [*map(_get_id, tail)] == cursor
+        and SPEAKERS.issuperset(map(type, tail))
+        and OWN_IDS.isdisjoint(cursor)
+    )
+
+
+def is_tail_at(cursor: Sequence[str], messages: Sequence[BaseMessage], at: int) -> bool:
+    """Return whether the messages up to `at` are the cursor's tail, not just one of the same id."""
+    if len(cursor) == CURSOR_TAIL and names_all(
+        cursor, messages[max(0, at + 1 - CURSOR_TAIL) : at + 1]
+    ):
+        return True
+    wanted = len(cursor) - 1
+    while at >= 0 and wanted >= 0:
+        if is_conversation(messages[at]):
+            if key_of(messages[at]) != cursor[wanted]:
+                return False
+            wanted -= 1
+        at -= 1
+    if wanted >= 0:
+        return False
+    # A tail that is not full names all observed messages: nothing else may be before it.
+    return len(cursor) == CURSOR_TAIL or not any(map(is_conversation, messages[: at + 1]))
+
+
+def _search_start(record: MemoryRecord, positions: dict[str, int]) -> int:
+    """Return the start of the window when the newest observed message is not where it was."""
+    for key in reversed(record["cursor"]):
+        if key in positions:
+            return positions[key] + 1
+    # Messages with a count were in the window at the last step.
+    counts = record["token_cache"]["counts"]
+    unobserved = min((positions[key] for key in counts if key in positions), default=0)
+    ranges = [ends for group in select_own_groups(record) for ends in group["ranges"]]
+    for passed, (first, last) in enumerate(reversed(ranges)):
+        if last in positions:
+            return max(positions[last] + 1, unobserved if passed else 0)
+        if first in positions:
+            return max(positions[first] + 1, unobserved)
+    return unobserved if ranges else 0
+
+
+# The digest of a view: what stands before its messages, then each of these with what precedes it.
+#
+# A view grows at its end from call to call, so its digest goes on from the former one.
+
+
+Entries = Sequence[tuple[str, Any, str, int]]
+"""Messages of a window; of each, its key and its digest count."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ViewDigest:
+    """The digest of a view with so many messages; one of more messages is made from it."""
+
+    parts: Sequence[str]
+    """What stands before the messages."""
+    lines: Mapping[str, str]
+    """By key, what is put before a message."""
+    dropped: int
+    """How many messages of the window are left out of the view."""
+    start: hashlib.blake2b
+    """The state of the hash before the messages; a state is copied before anything is added."""
+    state: hashlib.blake2b
+    """The state of the hash behind them."""
+    count: int = 0
+    """How many messages it is of."""
+
+    @classmethod
+    def begin(cls, parts: Sequence[str], lines: Mapping[str, str], dropped: int) -> ViewDigest:
+        """Return the digest of a view without messages; for the arguments see the fields."""
+        start = hashlib.blake2b(_encode("\x1f".join(parts)), digest_size=8)
+        return cls([*parts], dict(lines), dropped, start, start)
+
+    @property
+    def text(self) -> str:
+        """The digest so far."""
+        return self.state.hexdigest()
+
+    def begins(self, parts: Sequence[str], lines: Mapping[str, str], dropped: int) -> bool:
+        """Return whether a view begins with the same, as far as that is not messages."""
+        return (dropped, lines, parts) == (self.dropped, self.lines, self.parts)
+
+    def extend(self, entries: Entries) -> ViewDigest:
+        """Return the digest of a view with further messages; this one stays as it is."""
+        state, lines = self.state.copy(), self.lines
+        text = "".join(f"\x1f{lines.get(key, '')}{key} {digest}" for key, _, digest, _ in entries)
+        state.update(_encode(text))
+        return replace(self, state=state, count=self.count + len(entries))
+
+    def restart(self) -> ViewDigest:
+        """Return the digest of a view that begins with the same, and has no messages yet."""
+        return replace(self, state=self.start, count=0)
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+# The log as it was rendered for a view, and what it was rendered from.
+
+
+Source = tuple[date, list[str], list[str], list[str]]
+"""The day that dates are relative to, what frames the groups, their texts, what ends them."""
+
+
+class Rendered(NamedTuple):
+    """A log that need not be rendered again as long as its source is the same."""
+
+    source: Source
+    blocks: list[str]
+
+
+# What a view depends on beside the texts of its messages: calls, results, other views.
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What was found in the messages of a window, by their indexes."""
+
+    count: int = 0
+    """How many messages were looked at."""
+    other_view: int = -1
+    """The last answer to a view that later views do not continue; -1 for none."""
+    calls: frozenset[str] = frozenset()
+    """The ids of all calls."""
+    missing: frozenset[str] = frozenset()
+    """The ids of the results before which there is no such call."""
+
+    def extend(self, messages: Iterable[BaseMessage]) -> Traits:
+        """Return what is found with the messages that come next."""
+        other_view, at = self.other_view, self.count - 1
+        calls, missing = set(self.calls), set(self.missing)
+        for at, message in enumerate(messages, self.count):
+            if type(message) is HumanMessage:  # a check by class takes longer
+                continue
+            if isinstance(message, AIMessage):
+                other_view = at if answers_other_view(message) else other_view
+                if message.tool_calls:
+                    calls.update(str(call["id"]) for call in message.tool_calls)
+            elif isinstance(message, ToolMessage) and message.tool_call_id not in calls:
+                missing.add(message.tool_call_id)
+        return Traits(at + 1, other_view, frozenset(calls), frozenset(missing))
+
+
+NO_TRAITS = Traits()
 
 
 class Entry(NamedTuple):

@@ -11,12 +11,159 @@ can be applied is judged elsewhere (`check_edits`).
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-from langgraph_om.core.content.text import sanitize
+from langgraph_om.core.content.message_keys import ShowId
+from langgraph_om.core.content.text import escape, sanitize
+from langgraph_om.core.items import MARKS, Span, cut_spans, find_spans, read_head
+from langgraph_om.core.observe.other_threads import wrap_section
 from langgraph_om.core.observe.parse_answer import strip_reasoning
+from langgraph_om.core.reflect.facts import find_invented
+from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.wire import Group
+
+# The log as numbered items: a line with what belongs to it, and what it may be judged by.
+#
+# A group's text is read line by line. A line at the outermost level that begins an item begins
+# one; what follows up to the next item, heading or end belongs to it, but for blank lines at its
+# end. So each line is a heading, a blank, or in exactly one item.
+
+
+_CAPTION: Final = re.compile(
+    r"\[[^\[\]\n]{0,60}?\b(?:image|picture|photo|screenshot|video|gif)\b[^\[\]\n]*+\]",
+    re.IGNORECASE,
+)
+_MAX_WORDS_BESIDE_PICTURE: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One numbered item of the log."""
+
+    number: int
+    """From 1 on, in the order in which the log is shown."""
+    group: int
+    """Index of its group in the log."""
+    thread_id: str | None
+    span: Span
+    text: str
+    """Its lines as the model is shown them."""
+    tokens: int
+    """Of the text in the log."""
+    size: int
+    """Characters of the text in the log."""
+
+
+def number_items(
+    groups: Sequence[Group], counter: TokenCounter, shown: Sequence[str] | None = None
+) -> list[Item]:
+    """Return the items of a log, numbered thread by thread, the quietest thread first.
+
+    Args:
+        groups: The log.
+        counter: What counts tokens.
+        shown: What the model is shown of each group, where that is not its text. An item that it
+            leaves out has no number.
+    """
+    items: list[Item] = []
+    for index in order_groups(groups):
+        group = groups[index]
+        view = group["text"] if shown is None else shown[index]
+        paired = pair_spans(group["text"], view)
+        own = cut_spans(group["text"], paired)
+        said = cut_spans(view, paired.values())
+        for span, text, seen in zip(paired, own, said, strict=True):
+            items.append(
+                Item(
+                    number=len(items) + 1,
+                    group=index,
+                    thread_id=group["thread_id"],
+                    span=span,
+                    text=seen,
+                    tokens=counter.count_text(text),
+                    size=len(text),
+                )
+            )
+    return items
+
+
+def order_groups(groups: Sequence[Group]) -> list[int]:
+    """Return the places of all groups, thread by thread, the one whose last is oldest first."""
+    places: dict[str | None, list[int]] = {}
+    for at, group in enumerate(groups):
+        places.setdefault(group["thread_id"], []).append(at)
+    return [at for own in sorted(places.values(), key=lambda own: own[-1]) for at in own]
+
+
+def render_items(items: Sequence[Item], show_id: ShowId | None = None) -> str:
+    """Write items with their numbers and sizes, under their days.
+
+    Args:
+        items: The items, in the order of their numbers.
+        show_id: How the id of a thread is shown, in a section for each; `None`: no sections.
+    """
+    if show_id is None:
+        return "\n".join(_write_lines(items))
+    sections: dict[str | None, list[Item]] = {}
+    for item in items:
+        sections.setdefault(item.thread_id, []).append(item)
+    return "\n\n".join(
+        wrap_section(show_id(thread or ""), "\n".join(_write_lines(own)))
+        for thread, own in sections.items()
+    )
+
+
+def identifies_by_picture(text: str) -> bool:
+    """Return whether an item holds little but the caption of a picture."""
+    body = text[read_head(text).end :]
+    rest, count = _CAPTION.subn("", body)
+    return count > 0 and len(rest.split()) <= _MAX_WORDS_BESIDE_PICTURE
+
+
+def pair_spans(text: str, view: str) -> dict[Span, Span]:
+    """Return where in a view of a text its items stand; those that the view hides are missing.
+
+    Where the view has as many, they are the same ones; else only those are known that it shows
+    unchanged.
+    """
+    spans = find_spans(text)
+    if text == view:
+        return dict(zip(spans, spans, strict=True))
+    views = find_spans(view)
+    if len(views) == len(spans):
+        return dict(zip(spans, views, strict=True))
+    places: dict[str, list[int]] = {}
+    for at, item in enumerate(cut_spans(text, spans)):
+        places.setdefault(item, []).append(at)
+    paired: dict[Span, Span] = {}
+    after = 0
+    for span, item in zip(views, cut_spans(view, views), strict=True):
+        found = places.get(item, [])
+        at = bisect_left(found, after)
+        if at < len(found):
+            after = found[at] + 1
+            paired[spans[found[at]]] = span
+    return paired
+
+
+# --- Lines ---------------------------------------------------------------------------------------
+
+
+def _write_lines(items: Sequence[Item]) -> Iterator[str]:
+    heading: str | None = None
+    for item in items:
+        if item.span.heading != heading:
+            if heading is not None:
+                yield ""
+            if item.span.heading:
+                yield escape(item.span.heading)
+            heading = item.span.heading
+        note = " picture" if identifies_by_picture(item.text) else ""
+        yield f"[{item.number} ~{item.tokens}{note}] {escape(item.text.lstrip())}"
+
 
 Numbers = tuple[tuple[int, int], ...]
 """Numbers of items as ranges: first and last."""
@@ -131,3 +278,193 @@ def _read_numbers(text: str) -> Numbers:
         last = int(_NOT_DIGIT.sub("", found["last"])) if found["last"] else first
         ranges.append((min(first, last), max(first, last)))
     return tuple(ranges)
+
+
+# Judge the edits of an answer one by one: a bad one is left out, the others count.
+#
+# What is left is safe to apply: it names items that are there, each once; a new text is one item,
+# no longer than what it replaces, and states nothing that its sources lack.
+
+
+MAX_JOINED: Final = 30
+"""More items than this are not joined in one."""
+
+_SUB_ITEM: Final = re.compile(r"[ \t]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """A checked rewording, ready to stand in the log."""
+
+    sources: tuple[int, ...]
+    """Numbers of the items that it replaces, in the order of the log."""
+    text: str
+    tokens: int
+
+
+@dataclass(slots=True)
+class CheckedEdits:
+    """What of an answer can be applied, and why the rest cannot."""
+
+    dropped: list[int] = field(default_factory=list)
+    """Numbers of the items that go, in order."""
+    replacements: list[Replacement] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    """A reason for each edit that is left out."""
+
+    @property
+    def count(self) -> int:
+        """How many edits can be applied."""
+        return len(self.dropped) + len(self.replacements)
+
+    @property
+    def shortened(self) -> int:
+        """How many items are only reworded."""
+        return sum(len(replacement.sources) == 1 for replacement in self.replacements)
+
+    @property
+    def joined(self) -> int:
+        """How many items are joined with others."""
+        sizes = (len(replacement.sources) for replacement in self.replacements)
+        return sum(size for size in sizes if size > 1)
+
+
+def check_edits(
+    edits: Sequence[Edit], items: Sequence[Item], counter: TokenCounter
+) -> CheckedEdits:
+    """Return the edits that can be applied.
+
+    Rewordings come first, each item's first one counts; an item that has a new text is not dropped
+    as well.
+
+    Args:
+        edits: The edits of an answer, in its order.
+        items: The numbered items that it is about.
+        counter: What counts tokens.
+    """
+    checked = CheckedEdits()
+    taken: set[int] = set()
+    for edit in edits:
+        if isinstance(edit, Rewording):
+            _check_rewording(edit, items, counter, taken, checked)
+    _check_drops([edit for edit in edits if isinstance(edit, Drop)], items, taken, checked)
+    return checked
+
+
+def _check_rewording(
+    edit: Rewording,
+    items: Sequence[Item],
+    counter: TokenCounter,
+    taken: set[int],
+    checked: CheckedEdits,
+) -> None:
+    named = _name(edit)
+    count = count_numbers(edit.numbers)
+    if count > MAX_JOINED:
+        checked.refused.append(f"{named}: it joins more than {MAX_JOINED} items")
+        return
+    numbers = sorted(at for first, last in edit.numbers for at in range(first, last + 1))
+    problem = _find_bad_number(numbers, items, taken)
+    if not problem:
+        sources = [items[number - 1] for number in numbers]
+        text = _settle(edit.text, sources)
+        if [text] == [source.text for source in sources]:
+            return  # it says what is there
+        problem = _find_bad_text(text, sources) or _find_bad_size(text, sources, counter)
+    if problem:
+        checked.refused.append(f"{named}: {problem}")
+        return
+    taken.update(numbers)
+    checked.replacements.append(Replacement(tuple(numbers), text, counter.count_text(text)))
+
+
+def _check_drops(
+    drops: Sequence[Drop], items: Sequence[Item], taken: set[int], checked: CheckedEdits
+) -> None:
+    """Take the numbers of all lists together: to drop an item twice is to drop it."""
+    begun = [0] * (len(items) + 2)
+    for edit in drops:
+        for first, last in edit.numbers:
+            if first < 1 or last > len(items):
+                checked.refused.append(f"drop {first}: there is no such item")
+            if first <= len(items) and last >= 1:
+                begun[max(first, 1)] += 1
+                begun[min(last, len(items)) + 1] -= 1
+    depth = 0
+    for number in range(1, len(items) + 1):
+        depth += begun[number]
+        if depth and number not in taken:
+            checked.dropped.append(number)
+
+
+def _name(edit: Rewording) -> str:
+    """Name an edit by its first numbers."""
+    shown = [f"{first}" if first == last else f"{first}-{last}" for first, last in edit.numbers[:4]]
+    return "+".join(shown) + ("+..." if len(edit.numbers) > len(shown) else "")
+
+
+def _find_bad_number(numbers: Sequence[int], items: Sequence[Item], taken: set[int]) -> str:
+    if not numbers or numbers[0] < 1 or numbers[-1] > len(items):
+        return "there is no such item"
+    if len(set(numbers)) < len(numbers) or not taken.isdisjoint(numbers):
+        return "an item is named twice"
+    if len({items[number - 1].thread_id for number in numbers}) > 1:
+        return "it joins items of several conversations"
+    return ""
+
+
+def _settle(text: str, sources: Sequence[Item]) -> str:
+    """Give a text the mark and the time that its sources allow."""
+    head = read_head(text)
+    mark, time = _choose_mark(head.mark, sources), _choose_time(sources)
+    opening = "".join(f"{part} " for part in ("*", mark, f"({time})" if time else "") if part)
+    first, _, below = text[head.end :].strip().partition("\n")
+    return f"{opening}{first.rstrip()}\n{below}" if below else f"{opening}{first}"
+
+
+def _choose_mark(wanted: str, sources: Sequence[Item]) -> str:
+    """Return the strongest mark of the sources, of equal ones the wanted or the last."""
+    marks = [read_head(source.text).mark for source in sources]
+    most = max(MARKS[mark] for mark in marks)
+    strongest = [mark for mark in marks if MARKS[mark] == most]
+    return wanted if wanted in strongest else strongest[-1]
+
+
+def _choose_time(sources: Sequence[Item]) -> str:
+    """Return the time of the place where the text will stand: the earliest of that day."""
+    last = sources[-1]
+    same_day = [source for source in sources if source.span.heading == last.span.heading]
+    times = [time for source in same_day if (time := read_head(source.text).time)]
+    return min(times, key=lambda time: time.zfill(5)) if read_head(last.text).time else ""
+
+
+def _find_bad_text(text: str, sources: Sequence[Item]) -> str:
+    """Tell why a text is not one item made of its sources; empty when it is."""
+    spans = find_spans(text)
+    if len(spans) != 1 or spans[0].heading or spans[0].start:
+        return "it is not one item"
+    first, *below = text.split("\n")
+    body = first[read_head(first).end :]
+    if not any(map(str.isalnum, body)) or not all(map(_SUB_ITEM.match, below)):
+        return "it is not one item"
+    words = "\n".join([body, *below])
+    if any(mark and mark in words for mark in MARKS):
+        return "it has a mark within its text"
+    if escape(words) != words:
+        return "it holds a tag"
+    given = [_read_words(source.text) for source in sources]
+    invented = find_invented(words, given, [source.span.heading for source in sources])
+    return f"its items have no {invented.removeprefix('the ')}" if invented else ""
+
+
+def _read_words(text: str) -> str:
+    """Return an item's text without mark; its time is one of its facts."""
+    head = read_head(text)
+    return f"{head.time} {text[head.end :]}" if head.time else text[head.end :]
+
+
+def _find_bad_size(text: str, sources: Sequence[Item], counter: TokenCounter) -> str:
+    size, tokens = (sum(getattr(each, name) for each in sources) for name in ("size", "tokens"))
+    if len(text) > size or counter.count_text(text) > tokens:
+        return "it is longer than what it replaces"
+    return ""

@@ -8,32 +8,84 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.actor.head import track_head
+from langgraph_om.core.actor.recalled import find_recalled
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import derive_id, key_of
+from langgraph_om.core.cycles.observation import describe_observation
 from langgraph_om.core.cycles.results import drop_stale_buffers, take_in_results
 from langgraph_om.core.effects import EffectFlow, JobState, PeekJobs, Warn
 from langgraph_om.core.events import iso
-from langgraph_om.core.plan import PROCEED, Decision, plan
+from langgraph_om.core.plan import PROCEED, Decision, plan, plan_pause
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import select_valid_counts
 from langgraph_om.core.record.span import Span
 from langgraph_om.core.record.strays import check_observed, has_strays
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.archiving.archive import archive_new, take_out_resent
-from langgraph_om.core.step.archiving.resent import list_removed, without_messages
-from langgraph_om.core.step.count_new import count_new, note_left_behind, select_refused
-from langgraph_om.core.step.pause import take_in_pause
+from langgraph_om.core.step.archive import archive_new, take_out_resent
+from langgraph_om.core.step.count_new import (
+    build_status,
+    build_trim_notice,
+    count_new,
+    note_left_behind,
+    select_refused,
+)
 from langgraph_om.core.step.recalled import search_for_request
+from langgraph_om.core.step.resent import list_removed, without_messages
 from langgraph_om.core.step.shared_log import check_resource_id, exchange
-from langgraph_om.core.step.status import build_status, build_trim_notice
 from langgraph_om.core.step.title import note_words, tell_of_person
-from langgraph_om.core.wire import Event, Group, MemoryRecord, Operation, SteeringNoted
+from langgraph_om.core.wire import Event, Group, Head, MemoryRecord, Operation, SteeringNoted
+
+# Take in what was observed while a conversation paused, which its record does not know of.
+
+
+def take_in_pause(
+    settings: Settings,
+    before: MemoryRecord,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    window: Window,
+    *,
+    now: datetime,
+) -> EffectFlow[list[Event]]:
+    """Look for the job of the pause before this turn; the same messages make the same job.
+
+    Args:
+        settings: The settings in force.
+        before: The memory as the last turn left it, which has counted what was said by then.
+        record: The memory with all counted.
+        messages: The whole conversation.
+        window: Its unobserved messages.
+        now: The current time.
+
+    Returns:
+        Its start, and its result where it is there by now.
+    """
+    head, seconds = before.get("head"), settings.observation.buffer_on_idle
+    if head is None or seconds is None or record["pending"].get("observation"):
+        return []
+    if (now - datetime.fromisoformat(head["at"])).total_seconds() < seconds:
+        return []
+    known = before["token_cache"]["counts"]
+    new = next((entry for entry in window.entries if entry.key not in known), None)
+    if new is None:
+        return []
+    at = next(at for at in range(len(messages) - 1, -1, -1) if messages[at] is new.message)
+    then = open_window(record, messages[:at], settings.counter)
+    decision = plan_pause(record, then, settings.thresholds)
+    if decision.kind == "proceed":
+        return []
+    job = describe_observation(settings, record, then, decision.count, now, mode="ahead")
+    state = (yield PeekJobs({"observation": job.cycle_id}))["observation"]
+    if state is None or state == "expired":
+        return []
+    started = fold(record, [job.start])
+    return [job.start, *take_in_results(settings, started, window, {"observation": state}, now)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,3 +400,37 @@ def _open_record(settings: Settings, record: MemoryRecord, identity: Identity) -
             "scope": settings.scope,
         }
     ]
+
+
+# What a run that may write nothing is shown: the memory as it is, before a new live request.
+
+
+def freeze_view(found: Inspection, today: date, now: datetime) -> MemoryRecord:
+    """Return a record from which the Actor's view is made, and which nobody keeps.
+
+    Reasoning that its provider has bound to what stands before it is shown from the live request
+    on: since then the view holds still, and what was before nobody has tracked.
+
+    Args:
+        found: What an inspection would have counted.
+        today: The day, where the record knows of none that its dates are relative to.
+        now: The current time.
+    """
+    record, window = found.record, found.window
+    blank: Head = {
+        "after": None,
+        "seen": None,
+        "digest": "",
+        "log": "",
+        "as_of": today.isoformat(),
+        "at": iso(now),
+    }
+    head: Head = {**(record.get("head") or blank), "after": window.request}
+    frozen: MemoryRecord = {
+        **record,
+        "turn": {"request": window.request, "step": 0},
+        "head": head,
+    }
+    if not find_recalled(record, window.request):  # of another request
+        frozen.pop("recalled", None)
+    return frozen

@@ -25,8 +25,7 @@ from langgraph_om.core.effects import EffectFlow, Storage, StorageReply, Warn
 from langgraph_om.core.events import iso
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.window import Window
-from langgraph_om.core.search.excerpt import read_text
-from langgraph_om.core.search.words import query_words
+from langgraph_om.core.search import query_words, read_text
 from langgraph_om.core.wire import MemoryRecord, Recalled, RecalledHit
 
 

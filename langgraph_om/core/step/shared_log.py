@@ -18,8 +18,7 @@ from langchain_core.messages import BaseMessage
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import keyed_conversation
 from langgraph_om.core.cycles.other_threads import count_in_others
-from langgraph_om.core.cycles.shared.log_lease import release_after
-from langgraph_om.core.cycles.shared.read_threads import read_other_threads
+from langgraph_om.core.cycles.shared_log import read_other_threads, release_after
 from langgraph_om.core.effects import (
     EffectFlow,
     Storage,
@@ -41,7 +40,7 @@ from langgraph_om.core.record.shared_log import (
     rewind,
 )
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.archiving.deletion import look_for_deletion, warn_of_loss
+from langgraph_om.core.step.archive import look_for_deletion, warn_of_loss
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Event, Group, LogChange, MemoryRecord, OthersDescribed, SharedLog
 from langgraph_om.errors import ArchiveError, ConfigurationError

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from langgraph_om.archive import Claim, MessageArchive
-from langgraph_om.archive.after_fork import begin_anew_after_fork
+from langgraph_om.archive.protocol import begin_anew_after_fork
 from langgraph_om.core.config.checks import check_seconds
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import JobRequest, JobResult

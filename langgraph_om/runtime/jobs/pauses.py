@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from langgraph_om.archive.after_fork import begin_anew_after_fork
+from langgraph_om.archive.protocol import begin_anew_after_fork
 
 logger = logging.getLogger("langgraph_om")
 

@@ -9,7 +9,7 @@ from typing import Literal
 from uuid import uuid4
 
 from langgraph_om.archive import Claim, MessageArchive
-from langgraph_om.core.cycles.jobs.sent import fail_request
+from langgraph_om.core.cycles.results import fail_request
 from langgraph_om.core.effects import EffectFlow, call_storage
 from langgraph_om.core.wire import JobRequest, JobResult
 from langgraph_om.errors import ConfigurationError

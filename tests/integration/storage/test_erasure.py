@@ -28,7 +28,7 @@ from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import nest_thread_id
 from langgraph_om.core.record.fold import fold
 from langgraph_om.errors import ArchiveError, ConfigurationError
-from langgraph_om.recall.meaning.search import StoreIndex
+from langgraph_om.recall.meaning import StoreIndex
 from support.agents import on_thread, say, scripted, search, turn, turns
 from support.clock import START, Clock
 from support.recalling import WALNUTS, embed, index_of, recalling

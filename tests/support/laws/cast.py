@@ -28,7 +28,7 @@ from pydantic import Field, PrivateAttr
 from langgraph_om import BackgroundBuffering
 from langgraph_om.core.content.message_keys import hidden_id
 from langgraph_om.core.effects import JobState
-from langgraph_om.core.observe.thread_sections import parse_sections
+from langgraph_om.core.observe.other_threads import parse_sections
 from langgraph_om.core.prompts import load
 from langgraph_om.core.wire import Event
 from langgraph_om.testing import ExtractiveReflector

@@ -27,7 +27,7 @@ from langgraph_om.core.content.message_keys import (
 )
 from langgraph_om.core.observe.parse_answer import Parsed, parse_output
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.core.working.state import find_known
+from langgraph_om.core.working import find_known
 from langgraph_om.testing import Provider, check_message_sequence
 from support.laws.cast import label_of, words_of
 from support.reasoning import misplaced, without_thoughts

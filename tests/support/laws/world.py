@@ -29,9 +29,8 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import StateSnapshot
 
 from langgraph_om import InlineBuffering, ObservationalMemory, ParallelBuffering, WorkingMemory
-from langgraph_om.core.record.chunks import MIN_REMAINING
 from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.window import open_window
+from langgraph_om.core.record.window import MIN_REMAINING, open_window
 from langgraph_om.integrations.nodes import STATED
 from langgraph_om.memory import runner_of
 from support.agents import READY, Graph, Part, Saver, dumped, of_kind

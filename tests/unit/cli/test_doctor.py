@@ -8,8 +8,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om.cli.doctor import Diagnosis, diagnose
-from langgraph_om.core.items.listing import list_items
-from langgraph_om.core.items.steer import steer
+from langgraph_om.core.items import list_items, steer
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
 from langgraph_om.memory import ObservationalMemory

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
+from langgraph_om.core.content.dates import message_time
 from langgraph_om.core.content.message_keys import keyed_messages
-from langgraph_om.core.content.message_time import message_time
 from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.record.record import write_range
 from langgraph_om.core.tokens.estimate import EstimatingCounter

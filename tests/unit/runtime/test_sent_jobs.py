@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from langgraph_om import ConfigurationError
-from langgraph_om.core.cycles.jobs.sent import has_begun
-from langgraph_om.runtime.jobs import server_calls
-from langgraph_om.runtime.jobs.server_calls import ServerCalls, is_busy
+from langgraph_om.core.cycles.results import has_begun
+from langgraph_om.runtime.jobs import server as server_calls
+from langgraph_om.runtime.jobs.server import ServerCalls, is_busy
 from langgraph_om.runtime.jobs.worker import carry_out_once
 from langgraph_om.testing import drive
 

@@ -27,14 +27,9 @@ from langgraph_om.core.effects import (
     Warn,
 )
 from langgraph_om.errors import ArchiveError, ConfigurationError
-from langgraph_om.testing import (
-    ScriptedChatModel,
-    drive,
-    extractive_observer,
-    extractive_reflector,
-    scripted,
-    sequence,
-)
+from langgraph_om.testing import ScriptedChatModel, drive, scripted, sequence
+from langgraph_om.testing import extractive as extractive_observer
+from langgraph_om.testing import extractive as extractive_reflector
 from support.scripts import call, merged, search
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langgraph_om.core.actor.gaps import find_gaps, write_gap_line
+from langgraph_om.core.actor.dates import find_gaps, write_gap_line
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.window import open_window
 from support.simulation import settings

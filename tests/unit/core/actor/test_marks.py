@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from langgraph_om.core.actor.marks import hide_low_marks
+from langgraph_om.core.actor.prompt import hide_low_marks
 
 LOG = """Date: Mar 2, 2026
 * 🔴 (09:00) The dog is Rex

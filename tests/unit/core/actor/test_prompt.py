@@ -19,8 +19,8 @@ from langchain_core.messages import (
 
 from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.actor.shown import count_left_out
-from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.message_keys import CONTINUATION_ID, OTHERS_ID, is_reminder
+from langgraph_om.core.content.text import escape
 from langgraph_om.core.prompts import load
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_om.core.actor.relative_dates import annotate, describe_day, write_gap
+from langgraph_om.core.actor.dates import annotate, describe_day, write_gap
 from langgraph_om.core.content.dates import observation_date
 from support.days import MONTHS, WORDS, days
 from support.examples import examples

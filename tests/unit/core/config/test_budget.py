@@ -16,7 +16,7 @@ from langgraph_om import (
     ReflectionConfig,
     Thresholds,
 )
-from langgraph_om.core.config.budget import LOG_PART
+from langgraph_om.core.config.thresholds import LOG_PART
 from langgraph_om.core.tokens.counter import count_messages
 from langgraph_om.memory import runner_of
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from langgraph_om.core.config import mappings, options
+from langgraph_om.core.config import options
+from langgraph_om.core.config import options as mappings
 
 PAIRS = [
     (options.ObservationConfig, mappings.ObservationOptions),

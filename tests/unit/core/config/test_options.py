@@ -16,9 +16,9 @@ from langgraph_om import (
     ObservationConfig,
     ReflectionConfig,
 )
-from langgraph_om.core.config.defaults import DEFAULT_MODEL
+from langgraph_om.core.config.options import DEFAULT_MODEL
 from langgraph_om.memory import runner_of
-from langgraph_om.models.choose import select_models
+from langgraph_om.models.pool import select_models
 from langgraph_om.testing import ScriptedChatModel
 from support.options import MODEL, OFF, thresholds
 

@@ -16,9 +16,8 @@ from langgraph_om import (
     RetrievalConfig,
     RetrievalOptions,
 )
-from langgraph_om.core.config.defaults import is_default
-from langgraph_om.core.config.reading import as_config
-from langgraph_om.core.config.thresholds import resolve_thresholds
+from langgraph_om.core.config.options import is_default
+from langgraph_om.core.config.thresholds import as_config, resolve_thresholds
 from langgraph_om.memory import runner_of
 from support.options import MODEL, OFF, thresholds
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
+from langgraph_om.core.content.dates import message_time, times_of
 from langgraph_om.core.content.message_keys import Keyed, keyed_messages
-from langgraph_om.core.content.message_time import message_time, times_of
 from support.real_ids import real_conversations, write_uuid7
 from support.windows import human
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
+from langgraph_om.core.content.dates import message_time
 from langgraph_om.core.content.message_keys import key_of, keyed_messages
-from langgraph_om.core.content.message_time import message_time
 from support.real_ids import (
     anthropic_ids,
     call_ids,

@@ -12,7 +12,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core.content.speakers import find_others
+from langgraph_om.core.content.message_keys import find_others
 
 SAID = [HumanMessage("q"), AIMessage("a"), ToolMessage("r", tool_call_id="c")]
 

@@ -11,14 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langgraph_om.core.cycles.buffering import activate
+from langgraph_om.core.cycles.carry_out import activate
 from langgraph_om.core.effects import AskModel
 from langgraph_om.core.plan import Decision
-from langgraph_om.core.record.chunks import digest_run
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.record.window import open_window
-from langgraph_om.core.step.status import build_status
+from langgraph_om.core.record.window import digest_run, open_window
+from langgraph_om.core.step.count_new import build_status
 from langgraph_om.testing import check_message_sequence
 from support.examples import examples
 from support.groups import group

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langgraph_om.core.cycles.days import split_days
-from langgraph_om.core.cycles.observation import observe_cycle
+from langgraph_om.core.cycles.observation import observe_cycle, split_days
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.window import open_window
 from support.flows import NOW, Talk, conversation, later, setup

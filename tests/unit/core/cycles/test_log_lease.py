@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from langgraph_om.core.cycles.shared.log_lease import claim_reflection, keep_log
+from langgraph_om.core.cycles.shared_log import claim_reflection, keep_log
 from langgraph_om.core.effects import KeepLease
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.wire import MemoryRecord

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om import EstimatingCounter, ObservationalMemory
-from langgraph_om.core.cycles.long_transcript import merge_answers, split_text, split_transcript
+from langgraph_om.core.cycles.questions import merge_answers, split_text, split_transcript
 from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.observe.transcript import TimedMessage, transcribe
 from langgraph_om.testing import ScriptedChatModel

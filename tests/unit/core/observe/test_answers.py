@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from langgraph_om.core.effects import ModelReply
 from langgraph_om.core.observe.observer import ObserverInput, observe
+from langgraph_om.core.observe.other_threads import parse_sections
 from langgraph_om.core.observe.parse_answer import Parsed, Status, parse_output
-from langgraph_om.core.observe.thread_sections import parse_sections
 from langgraph_om.errors import ObserverError
 from support.answer_floods import ANSWER_FLOODS
 from support.examples import examples

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_om.core.actor.prompt import frame_sections
-from langgraph_om.core.content.escape import escape
 from langgraph_om.core.content.message_keys import ShowId
+from langgraph_om.core.content.text import escape
 from langgraph_om.core.observe.log_excerpt import select_previous_sections
 from langgraph_om.core.wire import Group
 from support.threads import (

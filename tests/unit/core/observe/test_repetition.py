@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_om.core.observe.parse_answer import parse_output
-from langgraph_om.core.observe.repetition import is_degenerate
+from langgraph_om.core.observe.parse_answer import is_degenerate, parse_output
 from support.examples import examples
 
 if TYPE_CHECKING:

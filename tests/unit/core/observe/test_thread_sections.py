@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_om.core.observe.parse_answer import Parsed, parse_output, strip_reasoning
-from langgraph_om.core.observe.thread_sections import (
+from langgraph_om.core.observe.other_threads import (
     parse_sections,
     read_id,
     wrap_section,
     write_opening,
 )
+from langgraph_om.core.observe.parse_answer import Parsed, parse_output, strip_reasoning
 from support.examples import examples
 from support.rendering import render_output
 from support.threads import (

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from langgraph_om.core.page.style import STYLE
+from langgraph_om.core.page.html import STYLE
 
 LIGHT, DARK = (
     dict(re.findall(r"--([\w-]+): (#[0-9a-f]+)", part))

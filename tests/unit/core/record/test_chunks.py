@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langgraph_om.core.record.chunks import choose_chunks, find_chunk_end
 from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.record.window import Window, open_window
+from langgraph_om.core.record.window import Window, choose_chunks, find_chunk_end, open_window
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 
 K = 1000

@@ -17,17 +17,15 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core.actor.gaps import find_gaps
+from langgraph_om.core.actor.dates import find_gaps
 from langgraph_om.core.actor.head import track_head
 from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.bound_reasoning import mark_other_view
-from langgraph_om.core.record.chunks import digest_entries, digest_run
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.record.span import Span, find_safe_cuts
-from langgraph_om.core.record.views.traits import NO_TRAITS
-from langgraph_om.core.record.window import Window, open_window
+from langgraph_om.core.record.span import NO_TRAITS, Span, find_safe_cuts
+from langgraph_om.core.record.window import Window, digest_entries, digest_run, open_window
 from langgraph_om.core.step.inspect import Inspection, count_and_collect
 from langgraph_om.core.wire import Head, MemoryRecord
 from langgraph_om.runtime.state import MAX_SPANS, Spans

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from langgraph_om.core.reflect.check_edits import MAX_JOINED
+from langgraph_om.core.reflect.edits import MAX_JOINED
 from langgraph_om.core.reflect.facts import find_invented
 from support.editing import checked, long_log
 from support.groups import day_log, group

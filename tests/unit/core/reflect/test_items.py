@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from langgraph_om.core.reflect.items import (
+from langgraph_om.core.reflect.edits import (
     find_spans,
     identifies_by_picture,
     number_items,

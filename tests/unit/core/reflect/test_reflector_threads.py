@@ -10,8 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_om.core.record.record import write_log
-from langgraph_om.core.reflect.reflector import ThreadsReflectorInput, reflect_threads
-from langgraph_om.core.reflect.regroup import regroup_threads, render_for_reflector
+from langgraph_om.core.reflect.reflector import (
+    ThreadsReflectorInput,
+    reflect_threads,
+    regroup_threads,
+    render_for_reflector,
+)
 from langgraph_om.core.wire import Group
 from langgraph_om.errors import ObserverError
 from support.examples import examples

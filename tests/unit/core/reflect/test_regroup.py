@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_om.core.observe.log_excerpt import select_previous
-from langgraph_om.core.record.ranges import MAX_RANGES
+from langgraph_om.core.record.groups import MAX_RANGES
 from langgraph_om.core.record.record import MAX_SHOWN_RANGES, write_range
-from langgraph_om.core.reflect.regroup import regroup
+from langgraph_om.core.reflect.reflector import regroup
 from langgraph_om.core.wire import Group
 from support.groups import AT, day_log, group, heading
 from support.real_ids import MESSAGE_IDS

@@ -10,12 +10,11 @@ from typing import Any, cast
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langgraph_om.archive.log_cache import LogCache
 from langgraph_om.archive.protocol import ArchivedMessage, MessageArchive, ThreadEnd
-from langgraph_om.archive.writer import ArchiveWriter
+from langgraph_om.archive.writer import ArchiveWriter, LogCache
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.cycles.results import FarEnd, judge_lease
-from langgraph_om.core.cycles.shared.read_threads import (
+from langgraph_om.core.cycles.shared_log import (
     read_other_threads,
     read_other_threads_if_possible,
 )
@@ -23,7 +22,7 @@ from langgraph_om.core.effects import EffectFlow, Storage, StorageReply, Warn
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
-from langgraph_om.core.step.archiving.archive import ThreadMemory, archive_new, complete_thread
+from langgraph_om.core.step.archive import ThreadMemory, archive_new, complete_thread
 from langgraph_om.core.step.shared_log import (
     MAX_COMMITS,
     drop_deleted_threads,

@@ -11,9 +11,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from langgraph_om.core.effects import Storage
 from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.step.archiving.archive import ThreadMemory, take_out_resent
-from langgraph_om.core.step.archiving.resent import find_arrival
-from langgraph_om.core.step.archiving.selection import find_unarchived
+from langgraph_om.core.step.archive import ThreadMemory, find_unarchived, take_out_resent
+from langgraph_om.core.step.resent import find_arrival
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ArchiveError
 from langgraph_om.testing import FlowRun, drive

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_om.core.tokens.counters import TiktokenCounter
+from langgraph_om.core.tokens.counter import TiktokenCounter
 from langgraph_om.errors import ConfigurationError
 from support.counters import END, TINY, any_text, tiny_encoding
 from support.examples import examples

@@ -1,1 +1,0 @@
-"""What connects to the database, and the statements that are given to it again and again."""

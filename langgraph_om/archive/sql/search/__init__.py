@@ -1,1 +1,0 @@
-"""Search by words in SQL: the index, what is written into it, and how it is asked."""

@@ -1,1 +1,0 @@
-"""Values by schema out of what is observed."""

@@ -1,1 +1,0 @@
-"""Background jobs that run elsewhere."""

@@ -1,0 +1,409 @@
+"""Split what is too long for one question over several, so that the Observer reads all of it.
+
+Lines stay whole where they fit. A longer one is shown in parts whose labels count them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from langchain_core.messages import BaseMessage
+
+from langgraph_om.core.content.attachments import selected
+from langgraph_om.core.content.dates import observation_date
+from langgraph_om.core.content.text import MAX_TOKENS_PER_CHARACTER, sanitize
+from langgraph_om.core.cycles.cycle import CycleInfo
+from langgraph_om.core.effects import CallHook, EffectFlow, HookReply
+from langgraph_om.core.observe.parse_answer import Parsed
+from langgraph_om.core.observe.transcript import (
+    TimedMessage,
+    Transcript,
+    TranscriptLimits,
+    transcribe,
+)
+from langgraph_om.core.record.record import count_failures
+from langgraph_om.core.record.span import Entry
+from langgraph_om.errors import ObserverError
+
+MAX_QUESTIONS: Final = 8
+"""How many questions the enormous messages of one observation take; the middle of what is longer is
+left out, and told. All other messages are shown whole, in as many questions as that takes."""
+MIN_QUESTIONS: Final = 2
+"""The same for each enormous message, however many there are, and after failures."""
+_SLACK: Final = 1.25
+"""How much longer than the limit a transcript may be before it is worth another question."""
+_SURE: Final = 1.1
+"""The same for what a transcript counts at most by its messages, which may be some percent too low
+where thousands of letters stand without a space."""
+_LABEL_TOKENS: Final = 40
+"""Set aside for the label of a part."""
+_BREAK_WITHIN: Final = 0.2
+"""A part ends at a line break or a blank in its last fifth, if there is one."""
+
+_LEFT_EDGE = re.compile(r"\n(?=[^ \n])")
+"""What separates the lines of a transcript: those of a content are indented."""
+_DAY = "Date: "
+
+
+@dataclass(frozen=True, slots=True)
+class SplitTranscript:
+    """A transcript as one question after the other shows it."""
+
+    parts: Sequence[Transcript]
+    left_out_tokens: int = 0
+    """About how many tokens of the inside of enormous messages no question shows."""
+
+
+def split_transcript(
+    transcript: Transcript, tokens: int, count: Callable[[str], int], most: int = MAX_QUESTIONS
+) -> SplitTranscript:
+    """Split a transcript into as many parts as it takes to show each message whole.
+
+    Args:
+        transcript: The messages to read.
+        tokens: About how many tokens one question holds.
+        count: Returns the tokens of a text.
+        most: How many questions the messages may take that are longer than one question, together.
+            The middle of a longer one is left out; nothing else ever is.
+    """
+    text, most_tokens = transcript.text, transcript.most_tokens
+    if len(text) * MAX_TOKENS_PER_CHARACTER <= tokens:
+        return SplitTranscript([transcript])
+    is_bounded = most_tokens is not None and most_tokens <= tokens * _SURE
+    if is_bounded or count(text) <= tokens * _SLACK:
+        return SplitTranscript([transcript])
+    lines, left_out = _split_lines(_LEFT_EDGE.split(text), tokens, count, most)
+    texts = list(_pack(lines, tokens))
+    places = _find_places(transcript, texts)
+    parts = [
+        Transcript(
+            shown,
+            [
+                attachment
+                for attachment, place in zip(transcript.attachments, places, strict=True)
+                if place == at
+            ],
+        )
+        for at, shown in enumerate(texts)
+    ]
+    return SplitTranscript(parts, left_out)
+
+
+def merge_answers(answers: Sequence[Parsed]) -> Parsed:
+    """Return what the answers to the parts of one transcript say together.
+
+    Args:
+        answers: Usable answers, in the order of the parts; at least one.
+    """
+    if len(answers) == 1:
+        return answers[0]
+    text = _join_days([answer.observations for answer in answers if answer.observations])
+    hints: dict[str, Any] = {
+        name: next((hint for answer in reversed(answers) if (hint := getattr(answer, name))), None)
+        for name in ("current_task", "suggested_response", "thread_title")
+    }
+    return Parsed("ok" if text else "none", text, **hints)
+
+
+def _join_days(texts: Sequence[str]) -> str:
+    """Join observations; a day that goes on is named once."""
+    lines, day = list[str](), None
+    for text in texts:
+        for line in text.split("\n"):
+            heading = observation_date(line)
+            if heading is not None and heading == day:
+                continue
+            if heading is not None and lines and lines[-1]:
+                lines.append("")
+            day = heading or day
+            lines.append(line)
+    return "\n".join(lines)
+
+
+def _find_places(transcript: Transcript, texts: Sequence[str]) -> list[int]:
+    """Return in which text each attachment's placeholder stands first."""
+    return [
+        next((at for at, text in enumerate(texts) if attachment.label in text), 0)
+        for attachment in transcript.attachments
+    ]
+
+
+class _Line(NamedTuple):
+    """A line of a transcript, or a part of one that is longer than a question."""
+
+    text: str
+    tokens: int
+
+
+def _split_lines(
+    lines: Sequence[str], tokens: int, count: Callable[[str], int], most: int
+) -> tuple[list[_Line], int]:
+    """Split the lines that are longer than a question.
+
+    Returns:
+        All lines and parts, and how many tokens of the inside of long ones are left out.
+    """
+    counted = [_Line(line, 0 if line.startswith(_DAY) else count(line)) for line in lines]
+    long = sum(line.tokens > tokens for line in counted)
+    share = max(MIN_QUESTIONS, most // max(1, long))
+    left_out, found = 0, list[_Line]()
+    for line in counted:
+        if line.tokens <= tokens:
+            found.append(line)
+            continue
+        parts, skipped = _split_line(line, tokens, count, share)
+        found += parts
+        left_out += skipped
+    return found, left_out
+
+
+def _pack(lines: Sequence[_Line], tokens: int) -> Iterator[str]:
+    """Yield texts of about so many tokens, each of which begins with its day."""
+    day, packed, size = "", list[str](), 0
+    for line, weight in lines:
+        if line.startswith(_DAY):
+            day = line
+            if packed:
+                packed.append(line)
+            continue
+        if packed and size + weight > tokens:
+            yield "\n".join(_without_last_day(packed))
+            packed, size = [], 0
+        if not packed and day:
+            packed = [day]
+        packed.append(line)
+        size += weight
+    if packed:
+        yield "\n".join(_without_last_day(packed))
+
+
+def _without_last_day(lines: Sequence[str]) -> Sequence[str]:
+    """Leave out a day that nothing follows."""
+    return lines[:-1] if lines[-1].startswith(_DAY) else lines
+
+
+def _split_line(
+    line: _Line, tokens: int, count: Callable[[str], int], most: int
+) -> tuple[list[_Line], int]:
+    """Return the parts of a long line, with labels that count them.
+
+    No more than `most`, the first and the last ones, and nothing between these is counted: a line
+    may be a whole book.
+
+    Returns:
+        The parts, and about how many tokens are left out between them.
+    """
+    label, colon, body = line.text.partition(": ")
+    if not colon:
+        return [line], 0
+    room, last = max(1, tokens - _LABEL_TOKENS), max(1, most // 4)
+    slices = _slice(body, room, line.tokens)
+    skipped = max(0, len(slices) - most)
+    behind = slices[len(slices) - last :] if skipped else []
+    before = slices[: most - last] if skipped else slices
+    first = [part for each in before for part in split_text(each, room, count)]
+    rest = [part for each in behind for part in split_text(each, room, count)]
+    total = len(first) + skipped + len(rest)
+    numbered = [*enumerate(first, 1), *enumerate(rest, total - len(rest) + 1)]
+    is_whole = total <= most
+    shown = numbered if is_whole else [*numbered[: most - last], *numbered[-last:]]
+    texts = [f"{label} [part {number} of {total}]: {part}" for number, part in shown]
+    parts = [_Line(text, count(text)) for text in texts]
+    if is_whole:
+        return parts, 0
+    left_out = max(1, line.tokens - sum(part.tokens for part in parts))
+    note = f"[about {left_out:,} tokens of this message are left out here]"
+    edge = parts[most - last - 1]
+    parts[most - last - 1] = edge._replace(text=f"{edge.text}\n{note}")
+    return parts, left_out
+
+
+def split_text(text: str, tokens: int, count: Callable[[str], int]) -> list[str]:
+    """Split a text into pieces of so many tokens at most, which together are the text.
+
+    Args:
+        text: The text.
+        tokens: Tokens of a piece; one character may count more.
+        count: Says what a text counts.
+    """
+    total = count(text)
+    if total <= tokens or len(text) < 2:  # noqa: PLR2004 a character is not split
+        return [text]
+    return [
+        part for piece in _slice(text, tokens, total) for part in split_text(piece, tokens, count)
+    ]
+
+
+def _slice(text: str, tokens: int, total: int) -> list[str]:
+    """Cut a text that counts too much into pieces of about so many tokens."""
+    step = max(1, min(len(text) - 1, len(text) * tokens // total))
+    pieces, start = list[str](), 0
+    while start < len(text):
+        stop = _find_break(text, start, min(len(text), start + step))
+        pieces.append(text[start:stop])
+        start = stop
+    return pieces
+
+
+def _find_break(text: str, start: int, stop: int) -> int:
+    """Return where a piece ends: behind a line break or a blank near `stop`, if there is one."""
+    if stop == len(text):
+        return stop
+    earliest = stop - int((stop - start) * _BREAK_WITHIN)
+    for mark in ("\n", " "):
+        at = text.rfind(mark, earliest, stop)
+        if at >= 0:
+            return at + 1
+    return stop
+
+
+# What Observer and Reflector are told, and what is taken of their answers.
+#
+# The same for a cycle that the turn waits for and for one in the background; the user's transform
+# hooks stand between the memory and the models.
+
+
+def show_messages(
+    cycle: CycleInfo, entries: Sequence[Entry], times: Sequence[datetime | None]
+) -> EffectFlow[SplitTranscript | None]:
+    """Write messages as the Observer reads them, as a hook leaves them.
+
+    After failures a question holds less, and of an enormous message less is read: what takes longer
+    than a cycle may, or is more than a model reads, would fail for ever.
+
+    Args:
+        cycle: The cycle.
+        entries: The messages.
+        times: When each of them was said; those that a hook keeps keep their times.
+
+    Returns:
+        The transcript, in as many parts as there are questions to ask, with those attachments that
+        may be shown; `None` when there is nothing to show.
+    """
+    settings = cycle.settings
+    shown = [
+        TimedMessage(entry.message, time, entry.tokens)
+        for entry, time in zip(entries, times, strict=False)
+    ]
+    if "before_observation" in settings.transforms:
+        known = {entry.key: each.time for entry, each in zip(entries, shown, strict=True)}
+        messages = [entry.message.model_copy(update={"id": entry.key}) for entry in entries]
+        changed = yield from transform_messages(messages, cycle.about())
+        shown = [TimedMessage(message, known.get(str(message.id))) for message in changed]
+    if not shown:
+        return None
+    transcript = transcribe(
+        shown,
+        timezone=settings.timezone,
+        counter=settings.counter,
+        limits=TranscriptLimits(shows_reasoning=settings.observation.observe_reasoning),
+        hidden_tools=settings.hidden_tools,
+    )
+    hides_some = settings.hidden_tools or not settings.observation.observe_reasoning
+    if hides_some and not transcript.text:
+        return None
+    wanted = settings.observation.observe_attachments
+    transcript = replace(transcript, attachments=selected(transcript.attachments, setting=wanted))
+    failures = count_failures(cycle.record, cycle.operation)
+    most = max(MIN_QUESTIONS, MAX_QUESTIONS >> max(0, failures - 1))
+    count = settings.counter.count_text
+    tokens = max(settings.thresholds.message_tokens, settings.question_tokens >> failures)
+    return split_transcript(transcript, tokens, count, most)
+
+
+def rewrite_answer(cycle: CycleInfo, parsed: Parsed) -> EffectFlow[Parsed]:
+    """Let a hook change what the Observer wrote."""
+    fields = ("observations", "current_task", "suggested_response", "thread_title")
+    said = {name: getattr(parsed, name) for name in fields}
+    kept: dict[str, Any] = yield from rewrite_by_hook(cycle, "after_observation", said)
+    return replace(parsed, **kept)
+
+
+def rewrite_by_hook(
+    cycle: CycleInfo, hook: str, texts: Mapping[str, str | None], field: str | None = None
+) -> EffectFlow[dict[str, Any]]:
+    """Let a hook change each text that there is; it is told which of them it is."""
+    if hook not in cycle.settings.transforms:
+        return dict(texts)
+    changed = dict(texts)
+    for name, text in texts.items():
+        if text:
+            about = {**cycle.about(), "field": field or name}
+            changed[name] = yield from transform_text(hook, text, about)
+    return changed
+
+
+TRANSFORMS = ("before_observation", "after_observation", "before_reflection", "after_reflection")
+"""Hooks whose result is used in the place of what they are given."""
+
+
+# --- Transforms ----------------------------------------------------------------------------------
+
+
+def transform_messages(
+    messages: Sequence[BaseMessage], about: Mapping[str, Any]
+) -> EffectFlow[list[BaseMessage]]:
+    """Let `before_observation` change what the Observer is shown.
+
+    Raises:
+        ObserverError: When the hook failed or returned something else than messages.
+    """
+    name = "before_observation"
+    copies = [_copy_messages(message) for message in messages]
+    value = yield from _call_hook(name, copies, about)
+    if value is None:
+        return copies
+    if not isinstance(value, list | tuple):
+        raise _read_returned(name, f"`{type(value).__name__}`", "a list of messages")
+    for each in value:
+        if not isinstance(each, BaseMessage):
+            raise _read_returned(name, f"a list with `{type(each).__name__}`", "a list of messages")
+    return list(value)
+
+
+def _copy_messages(message: BaseMessage) -> BaseMessage:
+    """Copy a message; what cannot be copied, as a lock in an artifact, is shared."""
+    return message.model_copy(update={name: _copy_of(value) for name, value in message})
+
+
+def _copy_of(value: Any) -> Any:
+    try:
+        return deepcopy(value)
+    except Exception:  # noqa: BLE001 a value of any type may refuse
+        return value
+
+
+def transform_text(name: str, text: str, about: Mapping[str, Any]) -> EffectFlow[str]:
+    """Let a hook change a text.
+
+    Raises:
+        ObserverError: When the hook failed or returned something else than text.
+    """
+    value = yield from _call_hook(name, text, about)
+    if value is None:
+        return text
+    if not isinstance(value, str):
+        raise _read_returned(name, f"`{type(value).__name__}`", "a text")
+    return sanitize(str.__str__(value))  # a checkpoint holds no subclass of `str`
+
+
+def _read_returned(name: str, what: str, wanted: str) -> ObserverError:
+    """Make the error for a hook's wrong answer; what it holds may be what no record shall keep."""
+    msg = f"the hook `{name}` returned {what}; return {wanted}, or None to keep what was given"
+    return ObserverError(msg)
+
+
+def _call_hook(name: str, value: object, about: Mapping[str, Any]) -> EffectFlow[Any]:
+    reply: HookReply = yield CallHook(name, (value, dict(about)))
+    if reply.is_late:
+        msg = f"the hook `{name}` failed: it did not return within the deadline"
+        raise ObserverError(msg) from reply.error
+    if reply.error is not None:  # its text may quote what the hook was to hide
+        msg = f"the hook `{name}` failed: {type(reply.error).__name__}; the log says more"
+        raise ObserverError(msg) from reply.error
+    return reply.value

@@ -1,1 +1,0 @@
-"""The title that a model gives a thread after its first answer."""

@@ -1,0 +1,630 @@
+"""Events that put observations and reflections into the log, made in the turn or activated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast
+
+from langgraph_om.core.items import steer
+from langgraph_om.core.record.groups import drop_misfits, replace_groups
+from langgraph_om.core.record.record import (
+    HINTS,
+    blank_record,
+    find_groups,
+    find_newest_observed,
+    forget_wait,
+    select_own_groups,
+)
+from langgraph_om.core.titles import is_named, read_title_state
+from langgraph_om.core.wire import (
+    Archived,
+    Attempt,
+    BufferingFailed,
+    BufferingStart,
+    Counted,
+    CycleEnded,
+    DeletionFound,
+    Evicted,
+    Group,
+    JobResult,
+    LogChange,
+    MemoryRecord,
+    ObservationActivated,
+    ObservationBuffered,
+    ObservationEnd,
+    ObservationFailed,
+    Opened,
+    OthersBuffered,
+    OthersDescribed,
+    OthersEnd,
+    Recalled,
+    ReflectionActivated,
+    ReflectionBuffered,
+    ReflectionEnd,
+    Steered,
+    SteeredItem,
+    Stepped,
+    Synced,
+    TitleAsked,
+    Titled,
+    TitleState,
+    TitleWords,
+    Tripped,
+    Usage,
+    Waived,
+)
+from langgraph_om.core.working import add_updates, forget_updates, merge
+
+# The record while events are folded into it, and what several kinds of events do to it.
+
+
+class Draft(dict[str, Any]):
+    """A record being folded: its first level is a copy, deeper values are still shared."""
+
+    owns_counts: bool = False
+    """Whether the token counts are a copy too; replaying a long channel copies them once."""
+
+
+def add_to_outbox(record: MemoryRecord, cycle_id: str, **change: Any) -> None:
+    """Note a change that the shared log does not have yet; without a thread id there is none."""
+    if not record["thread_id"]:
+        return
+    hints = {name: record[name] for name in HINTS}
+    item = {"id": cycle_id, "cursor": record["cursor"], "hints": hints, **change}
+    record["outbox"] = [*record["outbox"], cast("LogChange", item)]
+
+
+def set_hints(record: MemoryRecord, event: Mapping[str, Any]) -> None:
+    """Take over the hints that the event has; the others stay, and so does a person's title."""
+    for hint in HINTS:
+        if event.get(hint) is not None and not (hint == "thread_title" and is_named(record)):
+            record[hint] = event[hint]
+
+
+# What an operation has cost, how often it failed, and what its next attempt waits for.
+
+
+def note_failure(record: MemoryRecord, event: ObservationFailed | BufferingFailed) -> None:
+    """Count a failure; the next attempt waits for growth, also after work that was let go."""
+    operation = event["operation"]
+    former = record["attempts"].get(operation)
+    if former is not None and former.get("cycle_id") == event["cycle_id"]:
+        return
+    facts: Mapping[str, Any] = event
+    attempt: Attempt = {
+        "failures": event["failures"],
+        "at_tokens": event["at_tokens"],
+        "retry_at_tokens": event["retry_at_tokens"],
+        "cycle_id": event["cycle_id"],
+        "error": event["error"],
+    }
+    if facts.get("discarded"):  # what failed before is what there is to say
+        attempt["error"] = former.get("error") if former is not None else None
+    attempt["last_message"] = facts.get("last_message")
+    record["attempts"] = {**record["attempts"], operation: attempt}
+    add_usage(record, event)
+    _note_wait(record, event)
+
+
+def note_success(record: MemoryRecord, event: CycleEnded) -> None:
+    """Drop earlier failures of an operation that went well, and add what it has cost."""
+    reset_attempts(record, event)
+    add_usage(record, event)
+    _note_wait(record, event)
+
+
+def _note_wait(record: MemoryRecord, event: CycleEnded) -> None:
+    """Add the time of a cycle that the turn waited for."""
+    took = cast("Mapping[str, Any]", event).get("duration_ms")
+    if event["type"].startswith("observation-") and took:
+        waited = record["turn"].get("waited_ms", 0) + took
+        record["turn"] = {**record["turn"], "waited_ms": waited}
+
+
+def reset_attempts(record: MemoryRecord, event: CycleEnded | ReflectionActivated) -> None:
+    """Drop earlier failures, and wait for growth where the event asks for it."""
+    operation = event["operation"]
+    attempts = {key: value for key, value in record["attempts"].items() if key != operation}
+    rest = find_rest(event)
+    if rest is not None:
+        attempts[operation] = rest
+    record["attempts"] = attempts
+
+
+def find_rest(event: CycleEnded | ReflectionActivated) -> Attempt | None:
+    """Return what the next attempt waits for, where a cycle ended well and says so."""
+    said: Mapping[str, Any] = event
+    if said.get("retry_at_tokens") is None:
+        return None
+    keys = ("failures", "still_large", "at_tokens", "retry_at_tokens")
+    return cast("Attempt", {key: said[key] for key in keys})
+
+
+def add_usage(record: MemoryRecord, event: CycleEnded) -> None:
+    """Add what a cycle has cost to what its operation has cost so far."""
+    operation, spent = event["operation"], dict(cast("Mapping[str, int]", event["usage"]))
+    if left_out := cast("Mapping[str, Any]", event).get("left_out_tokens"):
+        spent["leftOutTokens"] = left_out
+    before = cast("Mapping[str, int]", record["usage"].get(operation, {}))
+    total = {**before, **{key: before.get(key, 0) + value for key, value in spent.items()}}
+    record["usage"] = {**record["usage"], operation: cast("Usage", total)}
+
+
+def finish_cycle(record: MemoryRecord, event: ObservationEnd | ReflectionEnd | OthersEnd) -> None:
+    """Put what a cycle of the turn came to into the log."""
+    if event["operation"] == "observation":
+        _finish_observation(record, event)
+    elif event["operation"] == "reflection":
+        _finish_reflection(record, event)
+    else:
+        finish_others(record, event)
+
+
+def _finish_observation(record: MemoryRecord, event: ObservationEnd) -> None:
+    """Add observations to the log; the cursor moves only from where the Observer began."""
+    if _extend_log(record, event, event["groups"]):
+        set_hints(record, event)
+        _set_extracted(record, event)
+        add_updates(record, event.get("working", []))
+        note_success(record, event)
+
+
+def _finish_reflection(record: MemoryRecord, event: ReflectionEnd) -> None:
+    """Replace exactly the groups that a reflection read."""
+    if _replace_groups(record, event):
+        set_hints(record, event)
+        note_success(record, event)
+
+
+def finish_others(record: MemoryRecord, event: OthersEnd | OthersBuffered) -> None:
+    """Send observations of other threads' messages to the shared log."""
+    known = {item["id"] for item in [*record["outbox"], *record["log"]]}
+    sections = [section for section in event["sections"] if section["groups"][0]["id"] not in known]
+    for section in sections:
+        add_to_outbox(record, section["groups"][0]["id"], kind="extend", **section)
+    if sections:
+        add_updates(record, event.get("working", []))
+        note_success(record, event)
+
+
+def activate(record: MemoryRecord, event: ObservationActivated | ReflectionActivated) -> None:
+    """Put buffered work into the log, without a model."""
+    if event["operation"] == "reflection":
+        if _replace_groups(record, event):
+            record["reflection"] = None
+            reset_attempts(record, event)
+        return
+    ids = event["chunk_ids"]
+    if [chunk["id"] for chunk in record["chunks"][: len(ids)]] != ids:
+        return
+    if _extend_log(record, event, event["groups"]):
+        record["chunks"] = record["chunks"][len(ids) :]
+        set_hints(record, event)
+        _set_extracted(record, event)
+        add_updates(record, event.get("working", []))
+
+
+def _extend_log(
+    record: MemoryRecord, event: ObservationEnd | ObservationActivated, groups: Sequence[Group]
+) -> bool:
+    if event["after"] != find_newest_observed(record):
+        return False
+    observed = record["observed"]
+    known = {group["id"] for group in record["log"]}
+    if "strays" in event:  # these do not move the cursor, which would tell that they are observed
+        is_known = any(group["id"] in known for group in groups)
+        is_awaited = observed and groups[0]["ranges"][0][0] in observed["strays"]
+        if observed is not None and (is_known or is_awaited):  # or they are observed for ever
+            record["observed"] = {**observed, "strays": event["strays"]}
+        if is_known or not is_awaited:
+            return False
+    behind = event.get("before")
+    at = find_groups(record["log"], [behind]) if behind else None
+    at = len(record["log"]) if at is None else at
+    # After a fork the log may have them although the cursor was set back: it has to move on.
+    new = [group for group in groups if group["id"] not in known]
+    before = record["log"][:at]
+    is_shared = record["scope"] == "resource"
+    added = [*before, *new] if is_shared else _join_empty(before, new, event["after"])
+    record["log"] = [*added, *record["log"][at:]]
+    record["cursor"] = list(event["cursor"])
+    if record["scope"] == "resource":
+        hints = {name: event.get(name) for name in HINTS}
+        add_to_outbox(
+            record,
+            event["cycle_id"],
+            kind="extend",
+            thread_id=record["thread_id"],
+            after=event["after"],
+            groups=list(groups),
+            hints=hints,
+        )
+    return True
+
+
+def _join_empty(log: list[Group], new: Sequence[Group], after: str | None) -> list[Group]:
+    """Add groups to a log; one without a text is joined to such a one right before it.
+
+    So a long small talk, of which nothing is noted, has one group and not one for each observation.
+    """
+    joined = list(log)
+    for group in new:
+        before = joined[-1] if joined else None
+        if before is None or before["text"] or group["text"] or not _ends_at(before, after):
+            joined.append(group)
+        else:
+            *known, (first, _) = before["ranges"]
+            (_, last), *more = group["ranges"]
+            joined[-1] = {**before, "ranges": [*known, [first, last], *more]}
+        after = joined[-1]["ranges"][-1][1] if joined[-1]["ranges"] else None
+    return joined
+
+
+def _ends_at(group: Group, key: str | None) -> bool:
+    return bool(group["ranges"]) and group["ranges"][-1][1] == key
+
+
+def _replace_groups(record: MemoryRecord, event: ReflectionEnd | ReflectionActivated) -> bool:
+    read = event["group_ids"]
+    replaced = replace_groups(record["log"], read, event["groups"])
+    if replaced is None:
+        return False
+    record["log"], groups = replaced.log, replaced.groups
+    record["generation"] = record["generation"] + 1
+    if record["scope"] == "resource":
+        waits: dict[str, Any] = {}
+        if (rest := find_rest(event)) is not None:
+            waits["rest"] = rest
+        add_to_outbox(
+            record, event["cycle_id"], kind="replace", group_ids=list(read), groups=groups, **waits
+        )
+    return True
+
+
+def _set_extracted(record: MemoryRecord, event: ObservationEnd | ObservationActivated) -> None:
+    """Merge what was found into the values; a failure is noted, and leaves its value as it is."""
+    values = dict(record.get("extracted", {}))
+    for item in event.get("extracted", []):
+        former = values.get(item["name"])
+        value, previous = (former["value"], former["previous"]) if former else (None, None)
+        if former and "patch" not in item and "error" not in item:
+            values[item["name"]] = {**former, "error": None}
+            continue
+        if "patch" in item:
+            value, previous = merge(value, item["patch"]), value
+        values[item["name"]] = {
+            "value": value,
+            "previous": previous,
+            "cycle_id": event["cycle_id"],
+            "at": event["at"],
+            "error": item.get("error"),
+        }
+    if values:
+        record["extracted"] = values
+
+
+# Events of a step: counts, the Actor's turn, what is archived, removed or recalled.
+
+
+def set_counts(record: MemoryRecord, event: Counted) -> None:
+    """Set counts and times of window messages, and drop those of messages that left the window."""
+    cache = record["token_cache"]
+    counts = cache["counts"] if cache["counter"] == event["counter"] else {}
+    stamps = record["stamps"]
+    draft = cast("Draft", record)
+    if not draft.owns_counts:
+        counts, stamps, draft.owns_counts = dict(counts), dict(stamps), True
+    for key in event["gone"]:
+        counts.pop(key, None)
+        stamps.pop(key, None)
+    counts.update(event["counts"])
+    if event["counts"]:  # the conversation has gone on
+        forget_wait(record)
+    record["token_cache"] = {"counter": event["counter"], "counts": counts}
+    record["stamps"] = {**event["stamps"], **stamps} if event["stamps"] else stamps
+    if "observed" in event:
+        record["observed"] = event["observed"]
+
+
+def note_step(record: MemoryRecord, event: Stepped) -> None:
+    """Note that the Actor goes on, which ends an abort."""
+    record["turn"] = {**record["turn"], "request": event["request"], "step": event["step"]}
+    record["head"] = event["head"]
+    record["tripwire"] = None
+    if any(act["is_new"] for act in record.get("steered", ())):  # the step has told of them
+        told = [cast("SteeredItem", {**act, "is_new": False}) for act in record["steered"]]
+        record["steered"] = told
+    if record.get("title", {}).get("is_new"):
+        record["title"] = {**record["title"], "is_new": False}
+
+
+def waive(record: MemoryRecord, event: Waived) -> None:
+    """Note that this turn does no more of an operation."""
+    turn = record["turn"]
+    waived = {**turn.get("waived", {}), event["operation"]: event["turn"]}
+    record["turn"] = {**turn, "waived": waived}
+
+
+def trip(record: MemoryRecord, event: Tripped) -> None:
+    """End the turn without an answer."""
+    record["tripwire"] = {
+        "operation": event["operation"],
+        "reason": event["reason"],
+        "last_message": event["last_message"],
+    }
+
+
+def note_archived(record: MemoryRecord, event: Archived) -> None:
+    """Note up to where the archive has the conversation."""
+    record["archived"] = event["last"]
+    if event["branch"] is not None:
+        record["branch"] = event["branch"]
+
+
+def note_evicted(record: MemoryRecord, event: Evicted) -> None:
+    """Note up to where observed messages were removed; what comes back changes nothing."""
+    ids, former = event["ids"], record["evicted"]
+    if former == event["last"]:
+        return
+    record["evicted"] = event["last"]
+    observed = record["observed"]
+    if observed is not None:
+        new = len(ids) - (ids.index(former) + 1 if former in ids else 0)
+        index, count = (observed[key] - new for key in ("index", "count"))
+        record["observed"] = {**observed, "index": index, "count": count}
+    if event["tokens"]:
+        record["evicted_tokens"] = record.get("evicted_tokens", 0) + event["tokens"]
+
+
+def set_recalled(record: MemoryRecord, event: Recalled) -> None:
+    """Keep what was found for the live request, in the place of what was found before."""
+    record["recalled"] = {
+        "request": event["request"],
+        "digest": event["digest"],
+        "text": event["text"],
+        "tokens": event["tokens"],
+    }
+
+
+# Events of background jobs: begun, ended, failed. What they made waits in the record.
+
+
+def start_buffering(record: MemoryRecord, event: BufferingStart) -> None:
+    """Note a background job and what it covers; its state is the executor's to know."""
+    record["pending"] = {
+        **record["pending"],
+        event["operation"]: {
+            "cycle_id": event["cycle_id"],
+            "at": event["at"],
+            "tokens": event["tokens"],
+            "covers": event["covers"],
+        },
+    }
+    if "turn" in event["covers"]:
+        operation, turn = event["operation"], event["covers"]["turn"]
+        waive(record, {"type": "waived", "operation": operation, "turn": turn})
+
+
+def end_buffering(
+    record: MemoryRecord, event: ObservationBuffered | ReflectionBuffered | OthersBuffered
+) -> None:
+    """Keep a job's result until it is needed."""
+    if not _take_pending(record, event):
+        return
+    if event["operation"] == "others":
+        finish_others(record, event)
+        return
+    if event["operation"] == "observation":
+        record["chunks"] = [*record["chunks"], event["chunk"]]
+        set_hints(record, {"thread_title": event["chunk"]["thread_title"]})
+    else:
+        record["reflection"] = event["reflection"]
+    note_success(record, event)
+
+
+def fail_buffering(record: MemoryRecord, event: BufferingFailed) -> None:
+    """Drop a job that failed, or a result that does not fit the conversation any more."""
+    kept = [chunk for chunk in record["chunks"] if chunk["cycle_id"] != event["cycle_id"]]
+    dropped = len(kept) < len(record["chunks"])
+    record["chunks"] = kept
+    if record["reflection"] and record["reflection"]["cycle_id"] == event["cycle_id"]:
+        record["reflection"], dropped = None, True
+    was_pending = _take_pending(record, event)
+    if (was_pending or not dropped) and event.get("failures") is not None:
+        note_failure(record, event)
+    elif was_pending and event.get("usage"):
+        add_usage(record, event)
+
+
+def _take_pending(record: MemoryRecord, event: JobResult) -> bool:
+    """Remove this job from the pending ones; return whether it was one of them."""
+    operation = event["operation"]
+    job = record["pending"].get(operation)
+    if job is None or job["cycle_id"] != event["cycle_id"]:
+        return False
+    record["pending"] = {key: value for key, value in record["pending"].items() if key != operation}
+    return True
+
+
+# Events that say whose the record is, and what came of the log that threads share.
+
+
+def open_record(record: MemoryRecord, event: Opened) -> None:
+    """Start the record of a thread, or give it a new identity (a copied thread, another scope)."""
+    if record["thread_id"] != event["thread_id"]:
+        record["archived"] = None  # nothing of it is archived under its new id yet
+        cast("Draft", record).pop("branch", None)
+    if (record["thread_id"], record["resource_id"]) != (event["thread_id"], event["resource_id"]):
+        for key in ("deletion", "floor", "recalled"):
+            cast("Draft", record).pop(key, None)
+    if event["scope"] == "resource":
+        _join(record, event)
+    elif record["scope"] == "resource":
+        _leave(record)
+    record["id"], record["thread_id"] = event["id"], event["thread_id"]
+    record["resource_id"], record["scope"] = event["resource_id"], event["scope"]
+
+
+def _join(record: MemoryRecord, event: Opened) -> None:
+    """Let the thread take part in a shared log from now on, and send its own observations there."""
+    was_shared = record["scope"] == "resource"
+    record["observed"] = None  # the shared log says what is observed
+    record["outbox"] = []
+    record["revision"] = 0
+    if was_shared and record["resource_id"] != event["resource_id"]:
+        # Log and pending work belong to another resource.
+        kept = ("id", "thread_id", "resource_id", "scope", "stamps", "token_cache", "usage")
+        former: Mapping[str, Any] = record
+        blank: Mapping[str, Any] = {**blank_record(), **{key: former[key] for key in kept}}
+        record.update(cast("MemoryRecord", blank))
+        for key in ("steered", "title", "working"):
+            cast("Draft", record).pop(key, None)
+    elif record["cursor"]:
+        groups = select_own_groups(record)
+        own: list[Group] = [{**group, "thread_id": event["thread_id"]} for group in groups]
+        thread_id = record["thread_id"] = event["thread_id"]
+        add_to_outbox(record, event["id"], kind="join", groups=own, thread_id=thread_id)
+
+
+def _leave(record: MemoryRecord) -> None:
+    """Give the thread a log of its own again, with the observations of its own messages."""
+    record["log"] = select_own_groups(record)
+    record["outbox"], record["others"], record["revision"] = [], [], 0
+    pending = record["pending"]
+    record["pending"] = {key: job for key, job in pending.items() if key == "observation"}
+
+
+def take_over_log(record: MemoryRecord, event: Synced) -> None:
+    """Take over the shared log; the changes that it has taken in or refused are done."""
+    bodies = {group["id"]: group for group in [*record["log"], *event["groups"]]}
+    record["log"] = [bodies[key] for key in event["order"] if key in bodies]
+    gone = event.get("gone_acts")
+    if gone:
+        record["steered"] = [act for act in record.get("steered", ()) if act["id"] not in gone]
+    if record["reflection"] is not None:  # what it says of a deleted thread is not kept
+        record["reflection"] = drop_misfits(record["log"], record["reflection"])
+    record["outbox"] = [change for change in record["outbox"] if change["id"] not in event["sent"]]
+    record["generation"], record["revision"] = event["generation"], event["revision"]
+    record["cursor"] = event["cursor"]
+    set_hints(record, event)
+    _set_rest(record, event["rest"])
+
+
+def _set_rest(record: MemoryRecord, rest: Attempt | None) -> None:
+    """Take over what the log's next reflection waits for; a failure of this thread's own stays."""
+    own = record["attempts"].get("reflection")
+    if own is not None and own["failures"]:
+        return
+    attempts = dict(record["attempts"])
+    attempts.pop("reflection", None)
+    if rest is not None:
+        attempts["reflection"] = rest
+    record["attempts"] = attempts
+
+
+def set_others(record: MemoryRecord, event: OthersDescribed) -> None:
+    """Set what is unobserved in the other threads of the resource."""
+    record["others"] = event["others"]
+
+
+def note_deletion(record: MemoryRecord, event: DeletionFound) -> None:
+    """Note how often the thread was deleted; what it had in a shared log then, it has no more."""
+    record["deletion"] = event["number"]
+    if event["floor"] is None:
+        return
+    record["floor"] = event["floor"]
+    for key in ("recalled", "working"):
+        cast("Draft", record).pop(key, None)
+    if event["of_resource"]:
+        record["chunks"] = [forget_updates(chunk) for chunk in record["chunks"]]
+    if record["scope"] != "resource":
+        return
+    own, is_all = record["thread_id"], event["of_resource"]
+    draft = cast("Draft", record)
+    for key in ("log", "outbox"):
+        draft[key] = [
+            item for item in draft[key] if not is_all and item.get("thread_id") not in (None, own)
+        ]
+    draft.update(cursor=[], chunks=[], reflection=None, pending={}, revision=0)
+    record.pop("steered", None)
+    record.pop("title", None)
+    draft.update(dict.fromkeys(HINTS))
+
+
+# The event by which a person changes the log.
+
+
+def steer_log(record: MemoryRecord, event: Steered) -> None:
+    """Do to the log what a person wants."""
+    acts = record.get("steered", [])
+    if any(act["id"] == event["id"] for act in acts):
+        return
+    thread_id = record["thread_id"]
+    done = steer(record["log"], record["chunks"], acts, event, thread_id=thread_id)
+    record["log"], record["chunks"], record["steered"] = done.log, done.chunks, done.acts
+    if record["scope"] == "resource":
+        act, replaced, groups = done.acts[-1], done.replaced, done.groups
+        whole = {"before": act["before"], "after": act["after"]}
+        add_to_outbox(record, event["id"], kind="steer", replaced=replaced, groups=groups, **whole)
+
+
+# Events of the thread's title: asked for, answered, or given by a person.
+
+
+def note_words(record: MemoryRecord, event: TitleWords) -> None:
+    """Note what lists show until there is a title."""
+    record["title"] = {**read_title_state(record), "words": event["words"]}
+
+
+def ask_title(record: MemoryRecord, event: TitleAsked) -> None:
+    """Note that a title is asked for."""
+    state = read_title_state(record)
+    tries = state.get("tries", 0) + (state.get("cycle_id") != event["cycle_id"])
+    record["title"] = {**state, "cycle_id": event["cycle_id"], "tries": tries}
+
+
+def set_title(record: MemoryRecord, event: Titled) -> None:
+    """Set the title, which a model's answer never does over one that is there."""
+    state = read_title_state(record)
+    if event["by"] == "person":
+        if state.get("id") != event["id"]:
+            _set_by_person(record, state, event)
+        return
+    if state.get("cycle_id") != event["id"]:
+        return
+    state = {**state, "cycle_id": None}
+    if "usage" in event:
+        before = cast("Mapping[str, int]", state.get("usage", {}))
+        spent = cast("Mapping[str, int]", event["usage"])
+        total = {key: before.get(key, 0) + value for key, value in spent.items()}
+        state["usage"] = cast("Usage", total)
+    if event["title"] is not None and record["thread_title"] is None and not is_named(record):
+        record["thread_title"] = event["title"]
+        state = {**state, "by": "memory", "at": event["at"]}
+    record["title"] = state
+
+
+def name_by_hand(record: MemoryRecord, title: str | None) -> None:
+    """Take an edited title for a person's, which memory never changes; `None` gives it back."""
+    if title != record["thread_title"]:
+        by: Literal["person"] | None = "person" if title is not None else None
+        record["title"] = {**read_title_state(record), "by": by, "cycle_id": None, "tries": 0}
+
+
+def _set_by_person(record: MemoryRecord, state: TitleState, event: Titled) -> None:
+    before, title = record["thread_title"], event["title"]
+    record["thread_title"] = title
+    record["title"] = {
+        **state,
+        "by": "person" if title is not None else None,
+        "id": event["id"],
+        "at": event["at"],
+        "before": before,
+        "is_new": title != before,
+        "cycle_id": None,
+        "tries": 0,
+    }
+    if record["scope"] == "resource":
+        thread_id = record["thread_id"]
+        named: dict[str, Any] = {"thread_id": thread_id, "title": title, "groups": []}
+        add_to_outbox(record, event["id"], kind="title", **named)

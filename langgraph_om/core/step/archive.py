@@ -1,0 +1,509 @@
+"""Archiving: what of a conversation is new, and which messages may leave the checkpoint then.
+
+The record names the last message that was archived and the last one that was removed, so that a
+step looks only at what came since; a fork has both of its own. Nothing is called removable that the
+archive does not have. When the archive fails, the conversation goes on and the next step tries
+again, or the next turn where trying took long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import takewhile
+from typing import Any, cast
+
+from langchain_core.messages import BaseMessage
+
+from langgraph_om.core.config.settings import Identity, Settings
+from langgraph_om.core.content.message_keys import (
+    Keyed,
+    content_digest,
+    is_conversation,
+    key_of,
+    keyed_conversation,
+)
+from langgraph_om.core.effects import (
+    EffectFlow,
+    Storage,
+    StorageReply,
+    Warn,
+    call_storage,
+    warn_once_an_outage,
+)
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import CURSOR_TAIL, select_own_groups
+from langgraph_om.core.record.window import select_observed
+from langgraph_om.core.step.resent import build_removal, find_arrival, find_resent
+from langgraph_om.core.titles import find_shown_title
+from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.wire import Event, Floor, Group, MemoryRecord
+from langgraph_om.errors import ArchiveError
+
+# Tell a thread that was deleted from an archive that lost it.
+#
+# The archive counts deletions, and the record notes the number that it saw last: a record with a
+# lower number is a copy from before. What it had then is not archived again. A record that misses
+# in the archive what it had there, without a deletion, has another archive behind it than before.
+
+
+Ask = Callable[..., EffectFlow[Any]]
+"""Calls a method of the storage."""
+
+
+def look_for_deletion(record: MemoryRecord, ask: Ask = call_storage) -> EffectFlow[list[Event]]:
+    """Return what to note of deletions since the record last looked; nothing where there is none.
+
+    Args:
+        record: The memory of the thread.
+        ask: What calls the storage.
+
+    Raises:
+        ArchiveError: When the storage fails.
+    """
+    found: Mapping[tuple[str, str], int] = yield from ask(
+        "deletions", record["resource_id"], [record["thread_id"]]
+    )
+    number, seen = sum(found.values()), record.get("deletion", 0)
+    if number == seen:
+        return []
+    has_taken_part = record["archived"] is not None or record["revision"] > 0
+    floor: Floor | None = None
+    if number > seen and has_taken_part:
+        starts = [first for group in select_own_groups(record) for first, _ in group["ranges"]]
+        starts = [] if record["scope"] == "resource" else starts
+        floor = {"message": record["archived"], "starts": starts}
+    is_all = ("resource", record["resource_id"]) in found
+    return [{"type": "deletion", "number": number, "floor": floor, "of_resource": is_all}]
+
+
+def is_survivor(events: Sequence[Event]) -> bool:
+    """Return whether the record is a copy from before a deletion that was just found."""
+    return any(event["type"] == "deletion" and event["floor"] is not None for event in events)
+
+
+def warn_of_loss(record: MemoryRecord) -> EffectFlow[None]:
+    """Warn, once in a process for each resource, that the archive lacks what it had."""
+    name = record["resource_id"] or record["thread_id"]
+    reply: StorageReply = yield Storage("note_loss", (name,))
+    if reply.value:
+        yield Warn(
+            "thread %r: the archive lacks what it had, and nothing was deleted: it was emptied, "
+            "restored or swapped; the thread brings what it has",
+            (record["thread_id"],),
+        )
+
+
+def drop_deleted(record: MemoryRecord, entries: Keyed) -> Keyed:
+    """Leave out the messages that the thread had when it was deleted."""
+    floor = record.get("floor")
+    last = floor.get("message") if floor else None
+    places = [at for at, (key, _) in enumerate(entries) if key == last] if last else []
+    return entries[places[-1] + 1 :] if places else entries
+
+
+def drop_deleted_groups(record: MemoryRecord, groups: Sequence[Group]) -> list[Group]:
+    """Leave out the groups that tell of what the thread had when it was deleted."""
+    floor = record.get("floor")
+    starts = set(floor.get("starts", ())) if floor else set()
+    return [group for group in groups if starts.isdisjoint(first for first, _ in group["ranges"])]
+
+
+# What of a conversation the archive lacks, and what memory needs no more, by the record alone.
+
+
+def find_unarchived(
+    record: MemoryRecord, messages: Sequence[BaseMessage], changed: Collection[str] = ()
+) -> tuple[str | None, Keyed]:
+    """Return what the archive does not have yet.
+
+    Args:
+        record: The memory of the thread.
+        messages: The whole conversation.
+        changed: Keys of messages that are new, or of another content than before.
+
+    Returns:
+        The key of the message before the first one, `None` at the start, and the messages.
+    """
+    last, missing = record["archived"], set(changed)
+    found: dict[str, BaseMessage] = {}
+    for message in reversed(messages):
+        if last is None or not message.id or (key := key_of(message)) in found:
+            break
+        if key == last and not missing:
+            return last, [*found.items()][::-1]
+        missing.discard(key)
+        if is_conversation(message):
+            found[key] = message
+    # From the start: the archive knows what it has already.
+    entries = keyed_conversation(messages)
+    return record["evicted"], drop_deleted(record, _drop_kept(record, entries))
+
+
+def _drop_kept(record: MemoryRecord, entries: Keyed) -> Keyed:
+    """Leave out what was removed: all of it where the caller kept it, in front of what is observed.
+
+    Where it came back while nobody could tell, behind that, the last one keeps its place.
+    """
+    for at, (key, _) in enumerate(entries):
+        if key == record["evicted"]:
+            return entries[at + 1 :]
+        if key in record["cursor"]:
+            break
+    return [entry for entry in entries if entry[0] != record["evicted"]]
+
+
+def find_all_unarchived(
+    record: MemoryRecord, messages: Sequence[BaseMessage]
+) -> tuple[str | None, Keyed]:
+    """Return the whole conversation, and the key of the message that was removed before it."""
+    return find_unarchived(cast("MemoryRecord", {**record, "archived": None}), messages)
+
+
+def _drop_floor(
+    record: MemoryRecord, messages: Sequence[BaseMessage], observed: Sequence[BaseMessage]
+) -> Sequence[BaseMessage]:
+    """Leave out the messages that the thread had when it was deleted, which stay."""
+    floor = record.get("floor")
+    last = floor.get("message") if floor else None
+    if last is None or all(key_of(message) != last for message in messages):
+        return observed
+    places = [at for at, message in enumerate(observed) if key_of(message) == last]
+    return observed[places[-1] + 1 :] if places else []
+
+
+def find_evictable(
+    record: MemoryRecord, messages: Sequence[BaseMessage], request: str | None
+) -> list[str]:
+    """Return the ids of the messages that memory does not need any more, in order.
+
+    These are the observed ones before the live user request, but for as many as the cursor names,
+    by which the window is found: always the conversation's beginning, so that what stays is in one
+    piece. System messages stay, and so does a message whose id does not name it in the archive.
+
+    Args:
+        record: The memory of the thread.
+        messages: The whole conversation.
+        request: The key of the live user request.
+    """
+    if record["outbox"]:  # others may have observed these messages otherwise meanwhile
+        return []
+    observed = _drop_floor(record, messages, select_observed(record, messages)[:-CURSOR_TAIL])
+    old = takewhile(lambda message: message.id == key_of(message) != request, observed)
+    return [str(message.id) for message in old]
+
+
+LONG_SECONDS = 1.0
+"""A turn that waited longer than this, for an archive that failed then, does not wait again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadMemory:
+    """What a process remembers of archiving a thread."""
+
+    is_known: bool = False
+    """Whether it has archived the thread before, so that the archive need not be asked."""
+    missed: frozenset[str] = frozenset()
+    """Keys of messages that were new or edited when the archive failed."""
+    waited_for: str | None = None
+    """The request of the turn that has waited for the archive in vain."""
+    new_groups: Sequence[Group] = ()
+    """Of the groups that were asked about, those that it has not archived."""
+    has_other_log: bool = False
+    """Whether the archive was not told that these are the thread's log."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is nothing to note after archiving went well."""
+        return self.is_known and not self.missed and self.waited_for is None
+
+
+def take_out_resent(
+    settings: Settings,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    thread_id: str,
+    now: datetime,
+) -> EffectFlow[list[Event]]:
+    """Return the events that take out what was removed before and has come back with a request.
+
+    The archive is asked only in a turn that begins with more than its request. While it is away,
+    nobody can tell.
+
+    Args:
+        settings: The settings in force.
+        record: The memory of the thread, as the last step left it.
+        messages: The whole conversation.
+        thread_id: The thread of the run.
+        now: The current time.
+    """
+    if not settings.evicts or not thread_id or record["thread_id"] != thread_id:
+        return []
+    arrival = find_arrival(record, messages)
+    if arrival is None:
+        return []
+    memory: ThreadMemory = yield from call_storage("recall_thread", thread_id, [])
+    if memory.waited_for == arrival.request:
+        return []
+    archive = _Archive.of(settings, record, now)
+    try:
+        resent = yield from find_resent(record, arrival, archive.call, archive.append)
+    except ArchiveError as error:
+        yield from archive.note_failure(error, memory.missed, arrival.request)
+        return []
+    noted = archive.note_branch(record, record["archived"])
+    return [build_removal(record, resent), *noted] if resent else noted
+
+
+def archive_new(
+    settings: Settings,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    now: datetime,
+    *,
+    changed: Collection[str] = (),
+    request: str | None = None,
+) -> EffectFlow[tuple[MemoryRecord, list[Event]]]:
+    """Archive what is new, and say so; nothing of a conversation without a thread id.
+
+    Args:
+        settings: The settings in force.
+        record: The memory of the thread, with what this step found folded in.
+        messages: The whole conversation.
+        now: The current time.
+        changed: Keys of messages that are new or edited.
+        request: The key of the live user request.
+
+    Returns:
+        The memory, and the events that are folded in it; `evicted` names the messages that may be
+        removed now.
+
+    Raises:
+        ConfigurationError: When the thread belongs to another resource in the archive.
+    """
+    thread = record["thread_id"]
+    if not thread:  # nobody could tell such conversations apart
+        return record, []
+    archive = _Archive.of(settings, record, now)
+    memory: ThreadMemory = yield from archive.call(
+        "recall_thread", thread, drop_deleted_groups(record, select_own_groups(record))
+    )
+    missed = {*changed, *memory.missed}
+    if request is not None and memory.waited_for == request:
+        yield Storage("note_missed", (thread, missed))
+        return record, []
+    try:
+        events = yield from _append_new(archive, record, messages, missed, memory)
+        archived = fold(record, [events]) if events else record
+        if settings.evicts:
+            evicted = yield from _find_removable(
+                archive, archived, messages, request, settings.counter
+            )
+            archived, events = fold(archived, [evicted]), [*events, *evicted]
+    except ArchiveError as error:
+        yield from archive.note_failure(error, missed, request)
+        return record, []
+    if not memory.is_settled:
+        yield Storage("note_archived", (thread,))
+    return archived, events
+
+
+@dataclass(slots=True)
+class _Archive:
+    """The archive as one step calls it for its thread."""
+
+    settings: Settings
+    thread_id: str
+    resource_id: str | None
+    now: datetime
+    stamps: Mapping[str, str]
+    """When messages were first seen that have no time themselves."""
+    branch: str | None
+    """Its name for the conversation up to what it has of that."""
+    seconds: float = 0.0
+    """How long its calls have taken."""
+
+    @classmethod
+    def of(cls, settings: Settings, record: MemoryRecord, now: datetime) -> _Archive:
+        whose = (record["thread_id"], record["resource_id"])
+        return cls(settings, *whose, now, record["stamps"], record.get("branch"))
+
+    def call(self, method: str, *arguments: Any, **options: Any) -> EffectFlow[Any]:
+        reply: StorageReply = yield Storage(method, arguments, options)
+        self.seconds += reply.seconds
+        if reply.error is not None:
+            raise reply.error
+        return reply.value
+
+    def append(
+        self, entries: Keyed, *, after: str | None, title: str | None = None
+    ) -> EffectFlow[None]:
+        whose = (self.thread_id, self.resource_id)
+        times = {
+            key: time
+            for key, message in entries
+            if (time := self.settings.time_of(key, message, self.stamps)) is not None
+        }
+        options = {"after": after, "now": self.now, "title": title, "times": times}
+        self.branch = yield from self.call(
+            "append_messages", *whose, entries, **options, branch=self.branch
+        )
+
+    def append_all(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> EffectFlow[None]:
+        """Archive the whole conversation as it is."""
+        after, whole = find_all_unarchived(record, messages)
+        yield from self.append(whole, after=after)
+
+    def archived_keys(self, keys: Sequence[str]) -> EffectFlow[set[str]]:
+        """Return which of these messages it has."""
+        return (yield from self.call("contains", self.thread_id, keys)) if keys else set()
+
+    def note_branch(self, record: MemoryRecord, last: str | None) -> list[Event]:
+        """Say up to where it has the conversation, and by which name, where that is news."""
+        is_known = (last, self.branch) == (record["archived"], record.get("branch"))
+        return (
+            []
+            if last is None or is_known
+            else [{"type": "archived", "last": last, "branch": self.branch}]
+        )
+
+    def note_failure(
+        self, error: ArchiveError, missed: Collection[str], request: str | None
+    ) -> EffectFlow[None]:
+        """Remember what it did not take, and not to wait for it again in a turn that waited long.
+
+        Args:
+            error: What it failed with.
+            missed: Keys of messages that are new or edited.
+            request: The key of the live user request.
+        """
+        is_long = request is not None and self.seconds >= LONG_SECONDS
+        yield Storage("note_missed", (self.thread_id, missed, request if is_long else None))
+        when = "turn" if is_long else "step"
+        text = "thread %r: the archive failed, the next %s tries again: %s"
+        yield from warn_once_an_outage(text, (self.thread_id, when, error))
+
+
+def _append_new(
+    archive: _Archive,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    changed: Collection[str],
+    memory: ThreadMemory,
+) -> EffectFlow[list[Event]]:
+    """Archive new messages and groups; all messages where the archive is an older copy, or new.
+
+    Whether it has what the record says is asked once in a process. What was deleted is left out.
+    """
+    last = record["archived"]
+    is_there = last is None or memory.is_known or last in (yield from archive.archived_keys([last]))
+    noted: list[Event] = []
+    if last is None or not is_there:
+        noted = yield from look_for_deletion(record, archive.call)
+        record = fold(record, [noted])
+    if not is_there and not is_survivor(noted):
+        yield from warn_of_loss(record)
+    if is_there or is_survivor(noted):
+        after, new = find_unarchived(record, messages, changed)
+    else:
+        after, new = find_all_unarchived(record, messages)
+    if new:
+        yield from archive.append(new, after=after, title=find_shown_title(record))
+        if record.get("title", {}).get("before") and find_shown_title(record) is None:
+            yield from archive.call("set_title", archive.thread_id, None, archive.now)
+    groups = drop_deleted_groups(record, memory.new_groups)
+    log = [group["id"] for group in drop_deleted_groups(record, select_own_groups(record))]
+    has_other_log = memory.has_other_log and (log or last is not None)
+    if (groups or has_other_log) and not is_survivor(noted):
+        whose = (archive.thread_id, archive.resource_id)
+        yield from archive.call("add_new_groups", *whose, groups, archive.now, log=log)
+    return [*noted, *(archive.note_branch(record, new[-1][0]) if new else ())]
+
+
+def _find_removable(
+    archive: _Archive,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    request: str | None,
+    counter: TokenCounter,
+) -> EffectFlow[list[Event]]:
+    """Tell what may be removed; what was edited since it was archived is archived anew."""
+    keys = find_evictable(record, messages, request)
+    kept = yield from archive.archived_keys(keys)
+    if len(kept) < len(keys):
+        noted = yield from look_for_deletion(record, archive.call)
+        if is_survivor(noted):  # what it had then stays
+            return noted
+        yield from warn_of_loss(record)
+        yield from archive.append_all(record, messages)
+        kept = yield from archive.archived_keys(keys)
+    ids = list(takewhile(kept.__contains__, keys))
+    if not ids:
+        return []
+    known = {message.id: message for message in messages}
+    stored = yield from _read_branch(archive, ids)
+    if stored != [content_digest(known[key]) for key in ids]:
+        yield from archive.append_all(record, messages)
+    former = record["evicted"]
+    new = ids[ids.index(former) + 1 :] if former in ids else ids
+    tokens = sum(counter.count_message(known[key]) for key in new)
+    evicted: Event = {"type": "evicted", "last": ids[-1], "ids": ids, "tokens": tokens}
+    return [evicted, *archive.note_branch(record, keyed_conversation(messages)[-1][0])]
+
+
+def _read_branch(archive: _Archive, ids: Sequence[str]) -> EffectFlow[list[str] | None]:
+    """Read what messages say that follow each other on the branch; `None` where they do not."""
+    whose = {"thread_id": archive.thread_id, "branch": archive.branch}
+    last = yield from archive.call("find", ids[-1], **whose)
+    if last is None or not last.is_current:
+        return None
+    options = {"stop": last.position + 1, "newest_first": True, "visible_only": False}
+    read: Sequence[Any] = yield from archive.call("messages", limit=len(ids), **whose, **options)
+    if [each.key for each in read] != [*ids]:
+        return None
+    return [content_digest(each.message) for each in read]
+
+
+def complete_thread(
+    settings: Settings,
+    identity: Identity,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    now: datetime,
+) -> EffectFlow[str | None]:
+    """Archive what is missing of a conversation, without noting it in its record.
+
+    Args:
+        settings: The settings in force.
+        identity: Whose conversation it is.
+        record: The memory of the thread, maybe of an earlier step; blank where it is not known.
+        messages: The whole conversation.
+        now: The current time.
+
+    Returns:
+        The archive's name for the conversation; `None` where it is not known.
+
+    Raises:
+        ArchiveError: When the storage fails.
+    """
+    thread_id, resource_id = identity.thread_id, identity.resource_id
+    entries = drop_deleted(record, keyed_conversation(messages))
+    branch = record.get("branch") if record["thread_id"] == thread_id else None
+    if not entries or not thread_id:
+        return branch
+    archive = _Archive(settings, thread_id, resource_id, now, record["stamps"], branch)
+    keys, archived = [key for key, _ in entries], record["archived"]
+    # With a branch, the last message that it has is known; others may have the rest as well.
+    is_told = branch is not None and archived in keys
+    known = yield from archive.archived_keys([str(archived)] if is_told else keys)
+    if not known:
+        whose = {**record, "thread_id": thread_id, "resource_id": resource_id}
+        whole = cast("MemoryRecord", whose)
+        noted = yield from look_for_deletion(whole, archive.call)
+        entries = drop_deleted(fold(whole, [noted]), entries)
+    last = max((at for at, (key, _) in enumerate(entries) if key in known), default=-1)
+    new = entries[last + 1 :]
+    if new:
+        yield from archive.append(new, after=entries[last][0] if last >= 0 else None)
+    return archive.branch

@@ -1,1 +1,0 @@
-"""What of a conversation goes into the archive, and what may leave the checkpoint then."""

@@ -1,1 +1,0 @@
-"""What a thread is called, and where that comes from."""

@@ -1,1 +1,0 @@
-"""For a LangGraph server."""

@@ -1,0 +1,441 @@
+"""What a flow wants, turned into requests of a few kinds that a driver fulfils.
+
+A call, with or without a limit of time; a pause; flows side by side; any of them while a lease is
+kept. Here limits are measured, events shown, hooks told of and costs counted; nothing here waits.
+
+The cycles before one call of the Actor have one deadline together, for their questions and the
+hooks that change them. Outside of it are the lifecycle hooks, which have a limit of their own, and
+the storage, which has none.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, cast
+
+from langchain_core.runnables import ensure_config
+
+from langgraph_om.core.content.text import for_terminal
+from langgraph_om.core.effects import (
+    AskModel,
+    CallHook,
+    CallWithConfig,
+    HookReply,
+    JobState,
+    KeepLease,
+    ModelReply,
+    PeekJobs,
+    ReadTally,
+    Storage,
+    StorageReply,
+    Tally,
+    Together,
+    WaitForJob,
+    Warn,
+)
+from langgraph_om.core.events import describe_cycle
+from langgraph_om.core.wire import CycleStarted, Event
+from langgraph_om.models.ask import (
+    BackOff,
+    Calls,
+    Choose,
+    Done,
+    attempt_models,
+    prepare_question,
+    read_reply,
+)
+from langgraph_om.runtime.context import Driven, ResultT, RunContext, RunFlow, Show, Submit, Work
+from langgraph_om.runtime.hooks import read_hook_reply
+from langgraph_om.runtime.leases import KeptLease
+
+# What a driver is asked for: requests of a few kinds, each to be waited for or awaited.
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function to call; what it returns is awaited where it has to be."""
+
+    function: Callable[[], Any]
+    name: str
+    seconds: float | None = None
+    """How long to wait at most, before it is left behind; `None`: as long as it takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Time to let pass, or less where there is something to wait for."""
+
+    seconds: float
+    wait: Callable[[float], Any] | None = None
+    """Waits so many seconds at most, and returns "running" until it is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """Supervised flows that go on at the same time."""
+
+    flows: Sequence[Generator[Any, Any, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """Requests to fulfil one after the other, and a lease to attend to meanwhile."""
+
+    requests: Generator[Any, Any, Any]
+    lease: KeptLease
+
+
+Request = Call | Pause | SideBySide | Leased
+Requests = Generator[Request, Any, ResultT]
+
+
+# What the log of the process says of cycles and failures, beside the stream.
+
+
+logger = logging.getLogger("langgraph_om")
+
+
+def _clean(record: logging.LogRecord) -> bool:
+    """Take out of a line what would steer a terminal: errors quote what models and tools said."""
+    said = record.getMessage()
+    if (clean := for_terminal(said)) != said:
+        record.msg, record.args = clean, ()
+    if record.exc_info and not record.exc_text:
+        record.exc_text = for_terminal(logging.Formatter().formatException(record.exc_info))
+    return True
+
+
+logger.addFilter(_clean)
+
+
+def log_failures(events: Sequence[Event]) -> None:
+    """Log what the stream shows too, for those who do not watch it."""
+    for event in events:
+        if event["type"] == "tripwire":
+            logger.warning(
+                "thread %r: the turn ends without an answer: %s",
+                event["thread_id"],
+                event["reason"],
+            )
+        elif (
+            event["type"] in ("observation-failed", "buffering-failed")
+            and event.get("failures")
+            and not event.get("discarded")
+        ):
+            logger.warning(
+                "thread %r: %s failed (%d in a row), its %s stay as they are: %s",
+                event["thread_id"],
+                event["operation"],
+                event["failures"],
+                "observations" if event["operation"] == "reflection" else "messages",
+                event["error"],
+            )
+
+
+def log_cycles(events: Sequence[Event]) -> None:
+    """Log each cycle that ended well, on one line, for those who run the agent."""
+    for event in events:
+        if event["type"] == "activation":
+            logger.info(
+                "thread %r: %s made ahead of need is in force: %d tokens read, the log has %d",
+                event["thread_id"],
+                event["operation"],
+                event["tokens"],
+                event["observation_tokens"],
+            )
+        elif event["type"] in ("observation-end", "buffering-end"):
+            usage = event["usage"]
+            logger.info(
+                "thread %r: %s of %d tokens%s took %.1f s and wrote %d tokens; "
+                "model calls: %d, %d tokens in, %d out",
+                event["thread_id"],
+                event["operation"],
+                event["tokens"],
+                " ahead of need" if event["type"] == "buffering-end" else "",
+                event["duration_ms"] / 1000,
+                event["observation_tokens"],
+                usage.get("calls", 0),
+                usage.get("inputTokens", 0),
+                usage.get("outputTokens", 0),
+            )
+            if left_out := event.get("left_out_tokens"):
+                logger.warning(
+                    "thread %r: about %d tokens inside an enormous message were not read; its "
+                    "beginning and its end were, and `recall` reads the rest",
+                    event["thread_id"],
+                    left_out,
+                )
+
+
+LIFECYCLE_SECONDS = 5.0
+"""A lifecycle hook is waited for this long at most, or for the deadline where that is shorter."""
+
+
+@dataclass(slots=True)
+class _Cycle:
+    """How far a flow is."""
+
+    ends_at: float
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """What its questions are about, since its start."""
+    tally: Tally = field(default_factory=Tally)
+    begun: set[str] = field(default_factory=set)
+    """The cycles that it said the start of."""
+    events: list[Event] = field(default_factory=list)
+    lease: KeptLease | None = None
+    """What is renewed while it is waited for."""
+
+    def begin(self, event: CycleStarted) -> None:
+        """Take in the start of a cycle."""
+        self.begun.add(event["cycle_id"])
+        self.about, self.tally = describe_cycle(event), Tally()
+
+    def seconds_left(self) -> float:
+        return max(0.0, self.ends_at - time.monotonic())
+
+
+def supervise(
+    flow: RunFlow[ResultT], context: RunContext, beside: _Cycle | None = None
+) -> Requests[Driven[ResultT]]:
+    """Turn what a flow wants into requests, and show its events.
+
+    Args:
+        flow: The flow.
+        context: What it is run with.
+        beside: The cycle of which it is a part, with others side by side.
+    """
+    if beside is None:
+        cycle = _Cycle(time.monotonic() + context.calls.deadline)
+        if context.opening is not None:
+            yield from _tell(context.opening, context, cycle)
+    else:
+        cycle = _Cycle(beside.ends_at, beside.about)
+    reply: Any = None
+    with closing(flow):
+        while True:
+            try:
+                effect = flow.send(reply)
+            except StopIteration as done:
+                log_failures(cycle.events)
+                log_cycles(cycle.events)
+                return Driven(done.value, cycle.events, cycle.tally)
+            perform: _Reply = _REPLIES.get(type(effect), _take_event)
+            reply = perform(effect, context, cycle)
+            if isinstance(reply, Generator):  # there is something to wait for
+                reply = yield from _keep_lease_during(reply, cycle)
+
+
+def _keep_lease_during(requests: Requests[Any], cycle: _Cycle) -> Requests[Any]:
+    if cycle.lease is None:
+        return (yield from requests)
+    return (yield Leased(requests, cycle.lease))
+
+
+def _ask_model(effect: AskModel, context: RunContext, cycle: _Cycle) -> Requests[ModelReply]:
+    call = replace(effect, about=cycle.about or effect.about)
+    reply = yield from _ask(call, context.calls, cycle.seconds_left())
+    cycle.tally.note(reply)
+    return reply
+
+
+def _ask(call: AskModel, calls: Calls, seconds: float) -> Requests[ModelReply]:
+    tries, done = attempt_models(call, calls, seconds), None
+    try:
+        while True:
+            step = tries.send(done)  # type: ignore[arg-type]  # a generator is begun with None
+            if isinstance(step, BackOff):
+                yield Pause(step.seconds)
+                done = Done()
+                continue
+            if isinstance(step, Choose):
+                function: Callable[[], Any] = partial(step.function, ensure_config(calls.config))
+            else:
+                function = partial(prepare_question, call, calls, step)
+            done = yield Call(function, f"om_{call.role}", step.seconds)
+    except StopIteration as end:
+        return read_reply(end.value, calls.clock())
+    except Exception as error:  # noqa: BLE001 whatever a model raises is an answer to the flow
+        return ModelReply(calls.clock(), error=error)
+
+
+def _read_tally(effect: ReadTally, context: RunContext, cycle: _Cycle) -> Tally:
+    del effect, context
+    return cycle.tally
+
+
+def _call_hook(effect: CallHook, context: RunContext, cycle: _Cycle) -> Requests[HookReply]:
+    return (yield from _call_hook_within(effect, context, cycle.seconds_left()))
+
+
+def _call_hook_within(effect: CallHook, context: RunContext, seconds: float) -> Requests[HookReply]:
+    function = partial(context.hooks.functions[effect.name], *effect.arguments)
+    done: Done = yield Call(function, effect.name, seconds)
+    return read_hook_reply(effect.name, done, seconds)
+
+
+def _call_with_config(
+    effect: CallWithConfig, context: RunContext, cycle: _Cycle
+) -> Requests[HookReply]:
+    function, seconds = (
+        partial(effect.function, ensure_config(context.calls.config)),
+        cycle.seconds_left(),
+    )
+    done: Done = yield Call(function, effect.name, seconds)
+    return read_hook_reply(effect.name, done, seconds)
+
+
+def _call_storage(effect: Storage, context: RunContext, cycle: _Cycle) -> Requests[StorageReply]:
+    method = _find_method(context.storage, effect.method)
+    began = time.monotonic()
+    done: Done = yield Call(partial(method, *effect.arguments, **effect.options), "om_archive")
+    seconds = time.monotonic() - began
+    cycle.ends_at += seconds
+    return StorageReply(done.answer, done.error, seconds)
+
+
+def _keep_lease(effect: KeepLease, context: RunContext, cycle: _Cycle) -> None:
+    renew = _find_method(context.storage, "renew")
+    renewed = partial(renew, effect.job_id, effect.owner, seconds=effect.seconds)
+    cycle.lease = KeptLease(renewed, effect.seconds)
+
+
+def _find_method(parts: Sequence[object], name: str) -> Callable[..., Any]:
+    for part in parts:
+        method: Callable[..., Any] | None = getattr(part, name, None)
+        if method is not None:
+            return method
+    msg = f"the storage has no method {name!r}"
+    raise AttributeError(msg)
+
+
+def _peek_jobs(
+    effect: PeekJobs, context: RunContext, cycle: _Cycle
+) -> Requests[dict[str, JobState]]:
+    del cycle
+
+    def peek() -> dict[str, JobState]:
+        return {name: context.jobs.peek(key) for name, key in effect.cycle_ids.items()}
+
+    if context.jobs_are_here and not context.storage:
+        return peek()
+    done: Done = yield Call(peek, "om_archive")  # it may look into the archive
+    if done.error is not None and not context.jobs_are_here:
+        _log_executor("peek", done.error)
+        return dict.fromkeys(effect.cycle_ids, "running")
+    found: dict[str, JobState] = _unwrap(done)
+    return found
+
+
+def _wait_for_job(effect: WaitForJob, context: RunContext, cycle: _Cycle) -> Requests[JobState]:
+    """Wait for half of what is left; the other half is for asking instead."""
+    wait_for, seconds = partial(context.jobs.wait, effect.cycle_id), cycle.seconds_left() / 2
+    if context.jobs_are_here:
+        state: JobState = yield Pause(seconds, wait_for)
+        return state
+    done: Done = yield Call(partial(wait_for, seconds), "om_wait")
+    if done.error is not None:
+        _log_executor("wait", done.error)
+        return "running"
+    return cast("JobState", done.answer)
+
+
+def _submit(effect: Submit, context: RunContext, cycle: _Cycle) -> Requests[bool]:
+    del cycle
+    if context.jobs_are_here:
+        return effect.function()
+    done: Done = yield Call(effect.function, "om_submit")
+    if done.error is not None:
+        _log_executor("submit", done.error)
+    return done.error is None and bool(done.answer)
+
+
+def _log_executor(method: str, error: BaseException) -> None:
+    logger.warning("the executor's `%s` failed, and the turn goes on: %r", method, error)
+
+
+def _run_together(effect: Together, context: RunContext, cycle: _Cycle) -> Requests[list[Any]]:
+    parts: list[Driven[Any]] = yield SideBySide(
+        [supervise(flow, context, cycle) for flow in effect.flows]
+    )
+    for part in parts:
+        cycle.tally.add(part.tally)
+    return [part.result for part in parts]
+
+
+def _do_work(effect: Work, context: RunContext, cycle: _Cycle) -> Requests[list[Event]]:
+    del cycle
+    if context.work is not None:
+        done: Done = yield Call(partial(context.work, effect), "om_work")
+        events: list[Event] = _unwrap(done)
+        return events
+    # What its turn has waited already is not there to wait any more.
+    waited = effect.record["turn"].get("waited_ms", 0) / 1000
+    calls = replace(context.calls, deadline=max(0.0, context.calls.deadline - waited))
+    within = replace(context, calls=calls)
+    return (yield from supervise(context.carry_out(effect), within)).events
+
+
+def _log_warning(effect: Warn, context: RunContext, cycle: _Cycle) -> None:
+    del context, cycle
+    logger.warning(effect.text, *effect.arguments)
+
+
+def _show(effect: Show, context: RunContext, cycle: _Cycle) -> None:
+    del cycle
+    for event in effect.events:
+        context.emit(event)
+
+
+def _take_event(event: Event, context: RunContext, cycle: _Cycle) -> Requests[None]:
+    cycle.events.append(event)
+    context.emit(event)
+    yield from _tell(event, context, cycle)
+
+
+def _tell(event: Event, context: RunContext, cycle: _Cycle) -> Requests[None]:
+    """Tell the user's callbacks of an event; the time that takes is not the cycle's.
+
+    Only of cycles that began in this flow: whoever runs a background job tells of its end.
+    """
+    began = time.monotonic()
+    if event["type"] in ("observation-start", "buffering-start"):
+        cycle.begin(event)
+    elif event.get("cycle_id") not in cycle.begun:
+        return
+    context.hooks.tell(event)
+    call = context.hooks.about(event)
+    if call is not None:
+        limit = min(LIFECYCLE_SECONDS, context.calls.deadline)
+        yield from _call_hook_within(call, context, limit)
+    cycle.ends_at += time.monotonic() - began
+
+
+_Reply = Callable[[Any, RunContext, _Cycle], Any]
+
+_REPLIES: Mapping[type, _Reply] = {
+    AskModel: _ask_model,
+    ReadTally: _read_tally,
+    CallHook: _call_hook,
+    CallWithConfig: _call_with_config,
+    Storage: _call_storage,
+    KeepLease: _keep_lease,
+    PeekJobs: _peek_jobs,
+    WaitForJob: _wait_for_job,
+    Submit: _submit,
+    Together: _run_together,
+    Work: _do_work,
+    Warn: _log_warning,
+    Show: _show,
+}
+"""What is done for each effect; anything else is an event."""
+
+
+def _unwrap(done: Done) -> Any:
+    if done.error is not None:
+        raise done.error
+    return done.answer

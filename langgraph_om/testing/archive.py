@@ -1,0 +1,432 @@
+"""Checks of an archive: groups, records, jobs, deletion, and several workers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import wraps
+from typing import Any
+from uuid import uuid4
+
+from langchain_core.messages import HumanMessage
+
+from langgraph_om.testing.archive_messages import (
+    MESSAGE_CHECKS,
+    SEARCH_CHECKS,
+    at,
+    expect,
+    expect_branch,
+    expect_not,
+    expect_refusal,
+    expect_that,
+    list_keys,
+    make_entries,
+)
+
+# Checks of an archive: threads with their ends. One that has no `thread_ends` passes them all.
+
+
+Check = Callable[[Any, str], None]
+
+
+def _where_it_lists_ends(check: Check) -> Check:
+    """Leave a check out where the archive has no `thread_ends`, which is optional."""
+
+    @wraps(check)
+    def run(archive: Any, name: str) -> None:
+        if hasattr(archive, "thread_ends"):
+            check(archive, name)
+
+    return run
+
+
+def _list_ends(archive: Any, name: str, **options: Any) -> list[tuple[str, int | None, str | None]]:
+    ends = archive.thread_ends(name, **{"limit": 100, **options})
+    return [(end.thread.id.removeprefix(f"{name}-"), end.position, end.key) for end in ends]
+
+
+def ends_are_those_of_the_current_branch(archive: Any, name: str) -> None:
+    """The end is the last message of the current branch, whether or not users may see it.
+
+    Its key may be left out by the archive.
+    """
+    long, forked, empty = (f"{name}-{each}" for each in ("long", "forked", "empty"))
+    hidden = [*make_entries("a", "b"), ("c", make_entries("c")[0][1], False)]
+    archive.append(long, name, hidden, after=None, now=at(1))
+    archive.append(forked, name, make_entries("a", "b", "c"), after=None, now=at(2))
+    archive.append(forked, name, make_entries("d"), after="a", now=at(3))
+    archive.add_groups(empty, name, [{"id": "g", "text": "told"}], at(0))
+    archive.append(f"{name}-strange", f"{name}-2", make_entries("a"), after=None, now=at(4))
+    archive.append(f"{name}-within", name, make_entries("a"), after=None, now=at(5), parent=long)
+    found = _list_ends(archive, name)
+    wanted = [("forked", 1, "d"), ("long", 2, "c"), ("empty", None, None)]
+    expect([each[:2] for each in found], [each[:2] for each in wanted], "threads and their ends")
+    named = [(each, right) for each, right in zip(found, wanted, strict=True) if each[2]]
+    expect([each for each, _ in named], [right for _, right in named], "the keys of their ends")
+    archive.append(forked, name, make_entries("b", "c"), after="a", now=at(6))
+    expect(_list_ends(archive, name)[0][:2], ("forked", 2), "the end of the branch returned to")
+    archive.delete_thread(long)
+    expect([each[0] for each in _list_ends(archive, name)], ["forked", "empty"], "what is left")
+    expect(archive.thread_ends(f"{name}-nobody", limit=5), [], "the threads of nobody")
+
+
+def parts_of_ends_meet(archive: Any, name: str) -> None:
+    """Part by part each thread comes once, in the order of the list of all, also of one time."""
+    for number in range(7):
+        thread, minutes = f"{name}-{number}", (0, 3, 3, 3, 1, 3, 2)[number]
+        archive.append(thread, name, make_entries("a"), after=None, now=at(minutes))
+    every = _list_ends(archive, name)
+    listed = [thread.id for thread in archive.threads(name, limit=100)[0]]
+    expect([f"{name}-{each[0]}" for each in every], listed, "the order")
+    expect(_list_ends(archive, name, limit=2), every[:2], "the first two")
+    expect(archive.thread_ends(name, limit=0), [], "no thread")
+    for limit in (1, 2, 3):
+        found, behind = list[Any](), None
+        while ends := archive.thread_ends(name, limit=limit, behind=behind):
+            found += [end.thread.id for end in ends]
+            behind = ends[-1].thread
+        expect(found, listed, f"all threads in parts of {limit}")
+    fourth = archive.thread_ends(name, limit=4)[-1].thread
+    archive.delete_thread(fourth.id)
+    rest = _list_ends(archive, name, behind=fourth)
+    expect(rest, every[4:], "what comes behind a thread that is gone by now")
+    expect_refusal(lambda: archive.thread_ends(name, limit=-1), "`limit`", "-1")
+
+
+ENDS_CHECKS = tuple(
+    _where_it_lists_ends(check)
+    for check in (ends_are_those_of_the_current_branch, parts_of_ends_meet)
+)
+
+
+# --- Groups and records --------------------------------------------------------------------------
+
+
+def groups_only_grow(archive: Any, name: str) -> None:
+    """A known group is not replaced, and groups come newest observed first."""
+
+    def make_group(key: str, minutes: float, text: str = "\x00\ud800") -> dict[str, Any]:
+        observed = at(minutes).isoformat()
+        return {"id": key, "kind": "observation", "ranges": [["a", "b"]], "thread_id": None} | {
+            "observed_at": observed,
+            "text": text,
+            "tokens": 3,
+        }
+
+    r, s = f"{name} r", f"{name} s"
+    one, two, late = make_group("one", 1), make_group("two", 2), make_group("late", 0)
+    other, foreign = make_group("one", 3), make_group("one", 9)
+    expect(archive.add_groups(name, r, [one, two], at(5)), ["one", "two"], "new groups")
+    again = archive.add_groups(name, r, [make_group("one", 1, "changed"), late], at(6))
+    expect(again, ["late"], "new groups the second time")
+    archive.add_groups(f"{name} 2", r, [other], at(7))
+    archive.add_groups(f"{name} 3", s, [foreign], at(8))
+    expect(archive.groups(thread_id=name), [two, one, late], "groups of a thread")
+    expect(archive.groups(resource_id=r), [other, two, one, late], "groups of a resource")
+    expect(archive.groups(resource_id=r, limit=2), [other, two], "the newest groups")
+    expect(archive.groups(resource_id=s, thread_id=name), [], "groups across resources")
+    expect_refusal(archive.groups, "`thread_id`", "`resource_id`")
+    expect_refusal(lambda: archive.add_groups(name, r, [{"text": "x"}], at(9)), "`id`")
+
+
+def one_writer_replaces_a_record(archive: Any, name: str) -> None:
+    """A commit needs the expected revision, and each former generation is history."""
+
+    def commit(expected: int, generation: int, minutes: float, text: str = "") -> bool:
+        record = {"generation": generation, "log": [{"text": text}]}
+        done = archive.commit_record(name, record, expected=expected, now=at(minutes))
+        return bool(done)
+
+    expect(archive.load_record(name), (None, 0), "the record before there is one")
+    expect_not(commit(1, 0, 0), "a commit onto nothing")
+    for expected, generation, minutes in ((0, 0, 0), (1, 0, 1), (2, 1, 2), (3, 2, 3), (4, 2, 4)):
+        done = commit(expected, generation, minutes, f"\x00\ud800 {expected}")
+        expect_that(done, f"the commit onto revision {expected}")
+        expect_not(commit(expected, 9, 9), "the slower commit")
+    record = {"generation": 2, "log": [{"text": "\x00\ud800 4"}]}
+    expect(archive.load_record(name), (record, 5), "the record")
+    expect(archive.load_record(f"{name} s"), (None, 0), "the record of another resource")
+    for options, wanted in (
+        ({}, [(2, 5, 4), (1, 3, 2), (0, 2, 1)]),
+        ({"limit": 2}, [(2, 5, 4), (1, 3, 2)]),
+        ({"until": at(2)}, [(1, 3, 2), (0, 2, 1)]),
+        ({"until": at(0.5)}, [(0, 2, 1)]),
+        ({"until": at(-1)}, []),
+    ):
+        found = [
+            (entry["record"]["generation"], entry["revision"], entry["committed_at"])
+            for entry in archive.record_history(name, **options)
+        ]
+        times = [(generation, revision, at(minutes)) for generation, revision, minutes in wanted]
+        expect(found, times, f"history with {options}")
+    bad = {"generation": "2"}
+    expect(archive.record_revision(name), 5, "the revision")
+    expect(archive.record_revision(f"{name} s"), 0, "the revision of no record")
+    expect_refusal(lambda: archive.commit_record(name, bad, expected=5, now=at(6)), "`generation`")
+    expect(archive.load_record(name), (record, 5), "the record after a refusal")
+
+
+def a_rewrite_changes_all_generations(archive: Any, name: str) -> None:
+    """A rewrite reaches record and history, and outdates commits on their way."""
+
+    def empty_log(record: dict[str, Any]) -> dict[str, Any]:
+        return {**record, "log": []}
+
+    archive.rewrite_records(name, empty_log, at(0))
+    expect(archive.load_record(name), (None, 0), "a rewrite of nothing")
+    for expected, generation in ((0, 0), (1, 0), (2, 1)):
+        record = {"generation": generation, "log": [{"text": "x"}]}
+        archive.commit_record(name, record, expected=expected, now=at(expected))
+    archive.rewrite_records(name, empty_log, at(9))
+    expect(archive.load_record(name), ({"generation": 1, "log": []}, 4), "the record")
+    kept = [entry["record"] for entry in archive.record_history(name)]
+    wanted = [{"generation": 1, "log": []}, {"generation": 0, "log": []}]
+    expect(kept, wanted, "the history")
+    stale = archive.commit_record(name, {"generation": 2}, expected=3, now=at(10))
+    expect_not(stale, "a commit of what was computed before the rewrite")
+
+
+# --- Jobs ----------------------------------------------------------------------------------------
+
+
+def _claim(archive: Any, job: str, owner: str, seconds: float = 60.0) -> Any:
+    return archive.claim(job, owner, seconds=seconds, thread_id=f"{job} t", resource_id=f"{job} r")
+
+
+def one_owner_holds_a_job(archive: Any, name: str) -> None:
+    """Only who holds a job renews, finishes or releases it."""
+    expect(archive.job(name), None, "a job that nobody asked for")
+    lease = 60.0
+    claims = [_claim(archive, name, owner, lease) for owner in ("me", "you", "me")]
+    expect(claims, ["mine", "taken", "mine"], "claims")
+    expect_not(archive.renew(name, "you", seconds=60), "a renewal by another")
+    expect_not(archive.finish(name, "you", {"x": 1}), "an end by another")
+    archive.release(name, "you")
+    view = archive.job(name)
+    expect((view.state, view.owner, view.result), ("running", "me", None), "the job")
+    expect_that(lease / 2 < view.expires_in <= lease, "its time left")
+    expect_that(archive.renew(name, "me", seconds=600), "a renewal")
+    expect_that(archive.job(name).expires_in > lease, "the time left then")
+    result = {"text": "\x00\ud800"}
+    expect_that(archive.finish(name, "me", result), "the end")
+    expect_that(archive.finish(name, "me", {"x": 2}), "the end again")
+    expect_not(archive.finish(name, "you", {"x": 3}), "an end by another")
+    expect_not(archive.renew(name, "me", seconds=60), "a renewal after the end")
+    archive.release(name, "me")
+    expect([_claim(archive, name, owner) for owner in ("you", "me")], ["done", "done"], "claims")
+    view = archive.job(name)
+    expect((view.state, view.owner, view.result), ("done", "me", result), "the job then")
+
+
+def an_abandoned_job_is_taken_over(archive: Any, name: str) -> None:
+    """Another may claim a job whose lease has ended; its former owner then cannot finish."""
+    _claim(archive, name, "slow", seconds=0.05)
+    _claim(archive, f"{name} 2", "slow", seconds=0.05)
+    time.sleep(0.2)
+    view = archive.job(name)
+    expect((view.state, view.owner), ("expired", "slow"), "the job after its lease")
+    expect_that(view.expires_in < 0, "its time left")
+    done = archive.finish(f"{name} 2", "slow", {"late": True})
+    expect_that(done, "an end after the lease that nobody took over")
+    expect(_claim(archive, name, "next"), "mine", "a claim after the lease")
+    expect_not(archive.renew(name, "slow", seconds=60), "the former's renewal")
+    expect_not(archive.finish(name, "slow", {}), "the former owner's end")
+    expect(_claim(archive, name, "slow"), "taken", "the former owner's claim")
+    expect_that(archive.finish(name, "next", {"by": "next"}), "the new owner's end")
+    expect(archive.job(name).result, {"by": "next"}, "the result")
+
+
+def jobs_are_given_back_and_forgotten(archive: Any, name: str) -> None:
+    """A released job is free at once; old jobs that ended are pruned, running ones not."""
+    _claim(archive, name, "me")
+    archive.release(name, "me")
+    expect_not(archive.finish(name, "me", {}), "an end after giving it back")
+    expect(_claim(archive, name, "you"), "mine", "a claim of what was given back")
+    _claim(archive, f"{name} done", "me")
+    archive.finish(f"{name} done", "me", {})
+    _claim(archive, f"{name} old", "me", seconds=0)
+    archive.prune_jobs(older_than=3600)
+    expect(archive.job(f"{name} old").state, "expired", "a job abandoned a moment ago")
+    time.sleep(0.2)
+    expect_that(archive.prune_jobs(older_than=0.1) > 1, "how many were forgotten")
+    expect(archive.job(f"{name} old"), None, "an abandoned job")
+    expect(archive.job(f"{name} done"), None, "a job that is done")
+    expect(archive.job(name).state, "running", "a running job")
+
+
+# --- Deletion ------------------------------------------------------------------------------------
+
+
+def _fill(archive: Any, name: str, thread: str, resource: str) -> None:
+    archive.append(thread, resource, make_entries("a", "b"), after=None, now=at(0))
+    archive.append(thread, resource, [("a", HumanMessage("edit"), True)], after=None, now=at(0))
+    archive.append(thread, resource, make_entries("B"), after="a", now=at(0))
+    archive.add_groups(thread, resource, [{"id": name}], at(0))
+    archive.claim(f"{thread} j", "me", seconds=60, thread_id=thread, resource_id=resource)
+
+
+def _expect_gone(archive: Any, thread: str) -> None:
+    expect(archive.thread(thread), None, "the thread")
+    expect(archive.messages(thread, limit=9, visible_only=False), [], "its messages")
+    expect(archive.contains(thread, ["a", "b", "B"]), set(), "its messages on any branch")
+    expect(archive.find("a", thread_id=thread), None, "its message by key")
+    expect(archive.groups(thread_id=thread), [], "its groups")
+    expect_not(archive.finish(f"{thread} j", "me", {}), "the end of its job")
+    expect_not(archive.renew(f"{thread} j", "me", seconds=9), "its job's lease")
+    expect(archive.job(f"{thread} j"), None, "its job")
+
+
+def deleting_a_thread_leaves_nothing_of_it(archive: Any, name: str) -> None:
+    """A deleted thread leaves no message, group or job, and its name is free."""
+    r = f"{name} r"
+    for thread in (f"{name} 1", f"{name} 2"):
+        _fill(archive, name, thread, r)
+    archive.commit_record(r, {"generation": 0}, expected=0, now=at(0))
+    lease: dict[str, Any] = {"seconds": 60, "thread_id": f"{name} 2", "resource_id": r}
+    for _ in range(2):
+        archive.claim(f"{name} 2 about", "me", **lease, about=[f"{name} 1", f"{name} 3"])
+    archive.delete_thread(f"{name} 1")
+    archive.delete_thread(f"{name} 1")
+    _expect_gone(archive, f"{name} 1")
+    expect(archive.job(f"{name} 2 about"), None, "a job of another thread that was about it")
+    expect_not(archive.finish(f"{name} 2 about", "me", {}), "the end of that job")
+    expect(list_keys(archive, f"{name} 2"), ["a", "B"], "the other thread")
+    expect(len(archive.groups(resource_id=r)), 1, "its groups")
+    expect(archive.job(f"{name} 2 j").state, "running", "its job")
+    expect(archive.load_record(r), ({"generation": 0}, 1), "the resource's record")
+    archive.append(f"{name} 1", f"{name} s", make_entries("a"), after="gone", now=at(1))
+    expect_branch(archive, f"{name} 1", "a", "a new thread of the same name")
+
+
+def deleting_a_resource_leaves_nothing_of_it(archive: Any, name: str) -> None:
+    """A deleted resource leaves no thread, record, history or job; others keep theirs."""
+    r, s = f"{name} r", f"{name} s"
+    for thread, resource in (("1", r), ("2", r), ("3", s)):
+        _fill(archive, name, f"{name} {thread}", resource)
+    for resource in (r, s):
+        archive.commit_record(resource, {"generation": 0}, expected=0, now=at(0))
+        archive.commit_record(resource, {"generation": 1}, expected=1, now=at(0))
+    archive.claim(f"{name} j", "me", seconds=60, thread_id=f"{name} 9", resource_id=r)
+    archive.delete_resource(r)
+    for thread in ("1", "2"):
+        _expect_gone(archive, f"{name} {thread}")
+    expect(archive.threads(r), ([], False), "its threads")
+    expect(archive.load_record(r), (None, 0), "its record")
+    expect(archive.record_history(r), [], "its history")
+    expect_not(archive.finish(f"{name} j", "me", {}), "the end of its job")
+    stale = archive.commit_record(r, {"generation": 1}, expected=2, now=at(1))
+    expect_not(stale, "a commit that was on its way")
+    expect(list_keys(archive, f"{name} 3"), ["a", "B"], "another resource's thread")
+    expect(len(archive.record_history(s)), 2, "another resource's history")
+
+
+def what_was_deleted_stays_known_by_its_id(archive: Any, name: str) -> None:
+    """Each deletion is counted, for a resource and all of its threads, and for no other."""
+    r, s = f"{name} r", f"{name} s"
+    threads = [f"{name} {number}" for number in range(1, 4)]
+    for thread, resource in zip(threads, (r, r, s), strict=True):
+        _fill(archive, name, thread, resource)
+    expect(archive.deletions(r, threads), {}, "deletions before there is one")
+    archive.delete_thread(threads[0])
+    expect(archive.deletions(r, threads), {("thread", threads[0]): 1}, "after a deletion")
+    archive.append(threads[0], r, make_entries("a"), after=None, now=at(1))
+    archive.delete_thread(threads[0])
+    expect(archive.deletions(None, threads), {("thread", threads[0]): 2}, "after another")
+    archive.delete_resource(r)
+    found = archive.deletions(r, threads)
+    wanted = {("resource", r): 1, ("thread", threads[0]): 2, ("thread", threads[1]): 1}
+    expect(found, wanted, "after its resource was deleted")
+    expect(archive.deletions(s, threads[2:]), {}, "of another resource and its thread")
+    expect(archive.deletions(r, []), {("resource", r): 1}, "of a resource alone")
+    absent = f"{name} 9"
+    archive.delete_thread(absent)
+    expect(archive.deletions(None, [absent]), {("thread", absent): 1}, "of what was not there")
+
+
+# --- Several threads at once ---------------------------------------------------------------------
+
+_WORKERS = 4
+_ROUNDS = 5
+
+
+def _run_together(work: Callable[[int], object]) -> list[Any]:
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        return list(pool.map(work, range(_WORKERS)))
+
+
+def workers_do_not_lose_each_others_work(archive: Any, name: str) -> None:
+    """Threads that write at once lose no commit, no message and no claim."""
+
+    def count_up(_: int) -> None:
+        for _ in range(_ROUNDS):
+            while True:
+                record, revision = archive.load_record(name)
+                value = {"generation": 0, "count": (record or {"count": 0})["count"] + 1}
+                if archive.commit_record(name, value, expected=revision, now=at(0)):
+                    break
+
+    def say(worker: int) -> None:
+        for i in range(_ROUNDS):
+            archive.append(name, None, make_entries(f"{worker} {i}"), after="unknown", now=at(i))
+
+    _run_together(count_up)
+    total = _WORKERS * _ROUNDS
+    expect(archive.load_record(name)[0]["count"], total, "increments by several threads")
+    _run_together(say)
+    found = archive.messages(name, limit=total + 1)
+    expect([row.position for row in found], list(range(total)), "positions of their messages")
+    expect(len({row.key for row in found}), total, "their messages")
+    claims = _run_together(lambda worker: _claim(archive, name, f"owner {worker}"))
+    expect(sorted(claims), ["mine", *["taken"] * (_WORKERS - 1)], "claims of several threads")
+
+
+WORK_CHECKS = (
+    groups_only_grow,
+    one_writer_replaces_a_record,
+    a_rewrite_changes_all_generations,
+    one_owner_holds_a_job,
+    an_abandoned_job_is_taken_over,
+    jobs_are_given_back_and_forgotten,
+    deleting_a_thread_leaves_nothing_of_it,
+    deleting_a_resource_leaves_nothing_of_it,
+    what_was_deleted_stays_known_by_its_id,
+    workers_do_not_lose_each_others_work,
+)
+
+
+# What every archive has to do, as checks to run against one's own.
+#
+# Each check takes an archive of its own and uses names that nobody else does. What the checks
+# wrote stays, and jobs that ended a moment ago are forgotten, those of others too: run them on a
+# storage for tests.
+
+
+def archive_conformance(
+    make_archive: Callable[[], Any],
+) -> list[tuple[str, Callable[[], None]]]:
+    """Return the checks that an archive has to pass: their names, and functions that raise.
+
+    The names do not depend on the archive, so that pytest can collect them before there is one:
+
+        CHECKS = [name for name, _ in archive_conformance(MyArchive)]
+
+        @pytest.mark.parametrize("name", CHECKS)
+        def test_archive(name, tmp_path):
+            dict(archive_conformance(lambda: MyArchive(tmp_path)))[name]()
+
+    Args:
+        make_archive: Makes a `MessageArchive`, asked once by each check, which closes it. The
+            archives may share one storage, and it need not be empty.
+    """
+
+    def bind(check: Callable[[Any, str], None]) -> Callable[[], None]:
+        def run() -> None:
+            with closing(make_archive()) as archive:
+                check(archive, uuid4().hex[:12])
+
+        return run
+
+    checks = (*MESSAGE_CHECKS, *ENDS_CHECKS, *WORK_CHECKS, *SEARCH_CHECKS)
+    return [(check.__name__, bind(check)) for check in checks]

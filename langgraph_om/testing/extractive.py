@@ -1,0 +1,494 @@
+"""A Reflector offline: it condenses a log by keeping and shortening its weightiest items."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+
+from langgraph_om.errors import ConfigurationError
+from langgraph_om.testing.offline import OfflineChatModel, Reply, Role
+from langgraph_om.testing.quoting import (
+    MAX_CHARACTERS_READ,
+    NO_OBSERVATIONS,
+    QUESTION_MARKS,
+    choose_sentence,
+    cut,
+    find_last_block,
+    read_sections,
+    shorten,
+    weigh,
+    write_sections,
+)
+
+# An Observer offline: it writes observations by quoting the conversation it reads.
+
+
+_SMALL_LOG = 400  # Characters: observations as short as this are not made shorter.
+_TOOL_WEIGHT = 2
+_KINDS = r"(?P<kind>User|Assistant|Earlier summary|Tool call|Tool result|Tool error)"
+_HEAD = re.compile(
+    _KINDS + r"(?: (?P<name>[^:]{1,120}?))??(?: \((?P<time>\d{1,2}:\d\d)\))?"
+    r"(?P<reasoning> reasoning)?(?: \[[^\]]{0,200}\])?:(?: (?P<text>.*))?",
+)
+_NUMBER_OR_LIST = re.compile(r"\d|^ *[-*•] ", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class _TranscriptLine:
+    """One message of a transcript, continuation lines included."""
+
+    kind: str
+    name: str
+    date: str
+    time: str
+    text: str
+
+    @property
+    def label(self) -> str:
+        """Who or what said it: people by their name, when they have one."""
+        if self.kind in {"User", "Assistant"}:
+            return self.name or self.kind
+        return f"{self.kind} {self.name}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """What one message tells, and the item that it becomes, if any."""
+
+    position: int
+    line: _TranscriptLine
+    text: str
+    item: str
+
+
+class ExtractiveObserver(OfflineChatModel):
+    """Write valid observations by quoting the conversation it is shown; no model behind it.
+
+    It reads the last `<conversation>` block of its messages. Of each message it quotes the sentence
+    with the most numbers, names and long words: the user's as 🔴 (questions as 🟡), the assistant's
+    as 🟢 when the message has a number or a list, or it is the third. Tool calls become sub-items;
+    a message of short plain words alone ("Thanks!", "Please book a cabin.") becomes nothing, and so
+    do those that tell least while the items are longer than a quarter of the conversation. It is
+    not clever, but what it writes is drawn from the conversation and the same every time.
+
+        >>> transcript = '''<conversation>
+        ... Date: Dec 4, 2025
+        ... User Ann (14:30): Hello! How are you? My dog Rex turned three last week.
+        ... </conversation>'''
+        >>> print(ExtractiveObserver().invoke(transcript).content)
+        <observations>
+        Date: Dec 4, 2025
+        * 🔴 (14:30) Ann: My dog Rex turned three last week.
+        </observations>
+        <current-task>The user's newest message: My dog Rex turned three last week.</current-task>
+        <suggested-response>Answer: My dog Rex turned three last…</suggested-response>
+
+    `reply` is the same as a function, so one scripted model can play every role:
+
+        >>> model = ScriptedChatModel("Nice!", observer=ExtractiveObserver().reply)
+    """
+
+    words: int = 16
+    """The most words quoted from one message."""
+
+    every: int = 3
+    """Of the assistant's statements without numbers or lists, each how-manieth is kept."""
+
+    def __init__(
+        self, *, words: int = 16, every: int = 3, delay: float = 0.0, **kwargs: Any
+    ) -> None:
+        """Set how much is quoted.
+
+        Args:
+            words: The most words quoted from one message.
+            every: Keep each how-manieth of the assistant's plain statements.
+            delay: Seconds before each answer.
+            **kwargs: Options every LangChain chat model has.
+        """
+        for name, value in (("words", words), ("every", every)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                msg = f"`{name}` is {value!r}; pass a whole number of 1 or more."
+                raise ConfigurationError(msg)
+        super().__init__(words=words, every=every, delay=delay, **kwargs)
+
+    def _take(self, role: Role, messages: list[BaseMessage]) -> Reply:  # noqa: ARG002
+        self._tape.record("observer", messages)
+        return self.reply
+
+    def reply(self, messages: list[BaseMessage]) -> str:
+        """Return the observations for what the messages show.
+
+        Args:
+            messages: The messages of one Observer call.
+        """
+        prompt, transcript = find_last_block(messages, "conversation")
+        sections = read_sections(transcript)
+        if sections:
+            return write_sections(
+                [(tag, self._answer(prompt, body)) for tag, body in sections],
+            )
+        return self._answer(prompt, transcript)
+
+    def _answer(self, prompt: str, transcript: str) -> str:
+        """Return the observations of one conversation."""
+        notes = self._take_notes(_read_transcript(transcript))
+        items = self._write_items(notes, max(_SMALL_LOG, len(transcript) // 4))
+        if not items:
+            return NO_OBSERVATIONS
+        answer = ["<observations>", *items, "</observations>"]
+        said = [note.text for note in notes if note.line.kind == "User"]
+        if said:
+            newest = cut(said[-1], self.words)
+            answer += [
+                f"<current-task>The user's newest message: {newest}</current-task>",
+                f"<suggested-response>Answer: {cut(newest, 6)}</suggested-response>",
+            ]
+        if "<thread-title>" in prompt:
+            topic = said[0] if said else items[-1].rpartition(": ")[2]
+            answer.append(f"<thread-title>{cut(topic, 5).rstrip('….,!?;:')}</thread-title>")
+        return "\n".join(answer)
+
+    def _take_notes(self, lines: Iterator[_TranscriptLine]) -> list[_Note]:
+        """Return what each message tells, without those that tell nothing."""
+        notes: list[_Note] = []
+        plain = 0
+        for line in lines:
+            if text := self._choose_quote(line):
+                plain += line.kind == "Assistant" and not text.endswith(QUESTION_MARKS)
+                item = self._write_item(line, text, is_kept=plain % self.every == 0)
+                notes.append(_Note(len(notes), line, text, item))
+        return notes
+
+    def _write_items(self, notes: list[_Note], room: int) -> list[str]:
+        """Return the lines of the observations, those that tell least left out beyond the room."""
+        items: list[str] = []
+        date = ""
+        for note in _choose_fitting([note for note in notes if note.item], room, self.words):
+            if note.line.date != date:
+                date = note.line.date
+                items.append(f"Date: {date}")
+            is_arrow = note.item.startswith("-> ")
+            if is_arrow and items and not items[-1].startswith("Date: "):
+                items.append(f"  * {note.item}")
+            else:
+                # An arrow that has no item to stand under becomes one.
+                items.append(
+                    _write_stamped("🟢", note.line, note.item[3:]) if is_arrow else note.item
+                )
+        if not items:
+            # A window of tool results alone still leaves a trace.
+            for line, quote in ((note.line, cut(note.text, self.words)) for note in notes[-1:]):
+                items += [f"Date: {line.date}"] if line.date else []
+                items.append(_write_stamped("🟢", line, f"{line.label}: {quote}"))
+        return items
+
+    def _write_item(self, line: _TranscriptLine, text: str, *, is_kept: bool) -> str:
+        """Return the item of one message, empty when it is not worth one."""
+        quote = cut(text, self.words)
+        is_question = text.endswith(QUESTION_MARKS)
+        if line.kind == "User":
+            return _write_stamped("🟡" if is_question else "🔴", line, f"{line.label}: {quote}")
+        if line.kind == "Assistant":
+            is_worth_it = (is_kept and not is_question) or _NUMBER_OR_LIST.search(
+                line.text[:MAX_CHARACTERS_READ]
+            )
+            return _write_stamped("🟢", line, f"{line.label}: {quote}") if is_worth_it else ""
+        if line.kind == "Earlier summary":
+            return _write_stamped("🟢", line, f"{line.label}: {quote}")
+        if line.kind == "Tool call":
+            return f"-> called {line.name} {quote}"
+        return f"-> {line.name} failed: {quote}" if line.kind == "Tool error" else ""
+
+    def _choose_quote(self, line: _TranscriptLine) -> str:
+        """Return what to quote of a message: its most telling sentence, or the output of a tool."""
+        text = line.text[:MAX_CHARACTERS_READ]
+        return text if line.kind.startswith("Tool") else choose_sentence(text, self.words)
+
+
+def _read_transcript(transcript: str) -> Iterator[_TranscriptLine]:
+    """Yield the messages of a transcript; the private reasoning among them is left out."""
+    date = ""
+    head: re.Match[str] | None = None
+    body: list[str] = []
+    for line in [*transcript.split("\n"), "Date: the end"]:
+        if line.startswith("  "):
+            body.append(line[2:])
+            continue
+        is_date, found = line.startswith("Date: "), _HEAD.match(line)
+        if not is_date and not found:
+            continue
+        if head and not head["reasoning"]:
+            text = "\n".join(body).strip()
+            yield _TranscriptLine(head["kind"], head["name"] or "", date, head["time"] or "", text)
+        date = line.removeprefix("Date: ").strip() if is_date else date
+        head, body = found, [found["text"] or ""] if found else []
+
+
+def _choose_fitting(notes: list[_Note], room: int, words: int) -> list[_Note]:
+    """Return the notes that tell most and fit into so many characters, in their order."""
+
+    def rank(note: _Note) -> tuple[int, int]:
+        is_tool = note.line.kind.startswith("Tool")
+        return _TOOL_WEIGHT if is_tool else weigh(note.text, words), note.position
+
+    if sum(len(note.item) + 1 for note in notes) <= room:
+        return notes
+    kept: list[_Note] = []
+    for note in sorted(notes, key=rank, reverse=True):
+        if len(note.item) < room:
+            room -= len(note.item) + 1
+            kept.append(note)
+    return sorted(kept, key=lambda note: note.position)
+
+
+def _write_stamped(mark: str, line: _TranscriptLine, text: str) -> str:
+    return f"* {mark} ({line.time}) {text}" if line.time else f"* {mark} {text}"
+
+
+_CAPS = (20, 16, 12, 10, 8)
+"""The most words of an item, tried one after the other."""
+_DAYS_PER_WEIGHT = 4  # So many days older, an item of the same weight counts one less.
+NUMBERED = re.compile(r"\[(\d+) ~(\d+)[^\]]*\] (.*)")
+_QUOTES = frozenset('"`“„«「『')
+"""Words left out within a quotation would change it."""
+_LOG_ITEM = re.compile(r"[*-] (?:(🔴|🟡|🟢|✅)\ufe0f? ?)?(?:\((\d{1,2}:\d\d)\) ?)?(.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class _LogItem:
+    """One top-level observation of a log."""
+
+    position: int
+    day: int
+    date: str
+    age: int
+    mark: str
+    time: str
+    text: str
+
+    def rank(self, cap: int) -> tuple[int, int]:
+        """Return what orders the items by what they tell, the newer one last of two equals."""
+        return _DAYS_PER_WEIGHT * weigh(self.text, cap) - self.age, self.position
+
+    def write(self, cap: int) -> str:
+        """Return the item in `cap` words, two fewer for each newer day, eight at least."""
+        stamp = f"({self.time})" if self.time else ""
+        parts = (
+            "*",
+            self.mark,
+            stamp,
+            shorten(self.text, max(_CAPS[-1], cap - 2 * self.age)),
+        )
+        return " ".join(part for part in parts if part)
+
+
+class ExtractiveReflector(OfflineChatModel):
+    """Condense an observation log by keeping its weightiest items; no model behind it.
+
+    It reads the last `<observation-log>` block of its messages and keeps the dates, shortens every
+    🔴 and ✅ item (older days more, articles and the like first), drops 🟢 and sub-items, and adds
+    the newest 🟡 while there is room. Below eight words an item says nothing: rather than cut it
+    shorter, those with the fewest numbers, names and long words are left out. Of a log with
+    numbered items it does the same by edits.
+
+        >>> log = '''<observation-log>
+        ... Date: Dec 4, 2025
+        ... * 🔴 (14:30) User: my dog Rex turned three last week
+        ... * 🟢 (14:31) Assistant: wrote a long list of the best walks around the lake
+        ... </observation-log>'''
+        >>> print(ExtractiveReflector().invoke(log).content)
+        <observations>
+        Date: Dec 4, 2025
+        * 🔴 (14:30) User: my dog Rex turned three last week
+        </observations>
+    """
+
+    ratio: float = 0.5
+    """The part of the log's length to stay under."""
+
+    def __init__(self, *, ratio: float = 0.5, delay: float = 0.0, **kwargs: Any) -> None:
+        """Set how much is kept.
+
+        Args:
+            ratio: The part of the log's length to stay under, between 0 and 1.
+            delay: Seconds before each answer.
+            **kwargs: Options every LangChain chat model has.
+        """
+        if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 < ratio < 1:
+            msg = f"`ratio` is {ratio!r}; pass a number between 0 and 1, such as 0.5."
+            raise ConfigurationError(msg)
+        super().__init__(ratio=ratio, delay=delay, **kwargs)
+
+    def _take(self, role: Role, messages: list[BaseMessage]) -> Reply:  # noqa: ARG002
+        self._tape.record("reflector", messages)
+        return self.reply
+
+    def reply(self, messages: list[BaseMessage]) -> str:
+        """Return the condensed log.
+
+        Args:
+            messages: The messages of one Reflector call.
+        """
+        log = find_last_block(messages, "observation-log")[1].strip()
+        sections = read_sections(log)
+        if any(map(NUMBERED.match, log.split("\n"))):
+            return "\n".join(self._edit_all([body for _, body in sections] or [log]))
+        if sections:
+            return write_sections([(tag, self._answer(body.strip())) for tag, body in sections])
+        return self._answer(log)
+
+    def _answer(self, log: str) -> str:
+        """Return the condensed observations of one conversation."""
+        items = _read_log(log)
+        if not items:
+            return NO_OBSERVATIONS
+        text = self._condense(items, len(log))
+        if not text or len(text) >= len(log):
+            text = _shorten(items[-1], len(log))
+        return f"<observations>\n{text}\n</observations>"
+
+    def _edit_all(self, logs: list[str]) -> list[str]:
+        """Return edits of all conversations, the quietest of which comes first.
+
+        Where something of each would be too much, nothing is left of the quietest.
+        """
+        edits = [self._edit(log) for log in logs]
+        over = sum(self._measure(log) for log in logs) - int(sum(map(len, logs)) * self.ratio)
+        for at, log in enumerate(logs[:-1]):
+            if over <= 0:
+                break
+            over -= self._measure(log)
+            edits[at] = [f"drop {', '.join(item[1] for item in _find_numbered(log))}"]
+        return [line for part in edits for line in part]
+
+    def _measure(self, log: str) -> int:
+        """Return the length of what is left of a conversation's numbered items."""
+        plain = _write_plain(log)
+        return len(self._condense(_read_log(plain), len(plain)))
+
+    def _edit(self, log: str) -> list[str]:
+        """Return edits of one conversation's numbered items."""
+        numbered = _find_numbered(log)
+        plain = _write_plain(log)
+        items = _read_log(plain)
+        if len(items) != len(numbered):
+            return []
+        chosen, cap = self._choose(items, len(plain))
+        kept = {item.position: item.write(cap) for item in chosen}
+        dropped = [each[1] for at, each in enumerate(numbered) if at not in kept]
+        edits = [f"drop {', '.join(dropped)}"] if dropped else []
+        for at, text in kept.items():
+            number, _, before = numbered[at].groups()
+            if len(text) < len(before) and _QUOTES.isdisjoint(before):
+                edits.append(f"{number}: {text}")
+        if not edits:
+            first = items[0]
+            edits.append(f"{numbered[0][1]}: * {first.mark} {first.text.split()[0]}")
+        return edits
+
+    def _condense(self, items: list[_LogItem], size: int) -> str:
+        return _write_log(*self._choose(items, size))
+
+    def _choose(self, items: list[_LogItem], size: int) -> tuple[list[_LogItem], int]:
+        """Return the items to keep, and the words of each."""
+        target = int(size * self.ratio)
+        weighty = [item for item in items if item.mark in {"🔴", "✅"}]
+        cap = _CAPS[-1]
+        for cap in _CAPS:
+            text = _write_log(weighty, cap)
+            if len(text) <= target:
+                break
+        else:
+            # No item can say what it says in fewer words: the lightest ones are left out.
+            return _choose_heaviest(weighty, cap, target) or weighty[-1:], cap
+        lighter = [item for item in items if item.mark in {"🟡", ""}]
+        added = _choose_newest(lighter, cap, target - len(text))
+        if not weighty and not added:
+            added = _choose_newest(items, cap, target)
+        chosen = {item.position for item in (*weighty, *added)}
+        return [item for item in items if item.position in chosen], cap
+
+
+def _find_numbered(log: str) -> list[re.Match[str]]:
+    return [item for line in log.split("\n") if (item := NUMBERED.match(line))]
+
+
+def _write_plain(log: str) -> str:
+    """Return a log without the numbers of its items."""
+    return "\n".join(NUMBERED.sub(r"\3", line) for line in log.split("\n"))
+
+
+def _read_log(log: str) -> list[_LogItem]:
+    """Read the top-level items of a log, or its lines when it has no list at all."""
+    dates: list[str] = [""]
+    found: list[tuple[int, str, str, str]] = []
+    prose: list[tuple[int, str, str, str]] = []
+    for line in log.split("\n"):
+        if line.startswith("Date:"):
+            if line.strip() != dates[-1]:
+                dates.append(line.strip())
+        elif item := _LOG_ITEM.match(line):
+            found.append((len(dates) - 1, item[1] or "", item[2] or "", item[3].strip()))
+        elif line.strip() and not line.startswith((" ", "<")):
+            prose.append((len(dates) - 1, "", "", line.strip()))
+    last = len(dates) - 1
+    return [
+        _LogItem(position, day, dates[day], last - day, mark, stamp, text)
+        for position, (day, mark, stamp, text) in enumerate(found or prose)
+        if text
+    ]
+
+
+def _write_log(items: list[_LogItem], cap: int) -> str:
+    lines: list[str] = []
+    day = -1
+    for item in items:
+        if item.day != day and item.date:
+            lines.append(item.date)
+        day = item.day
+        lines.append(item.write(cap))
+    return "\n".join(lines)
+
+
+def _choose_heaviest(items: list[_LogItem], cap: int, room: int) -> list[_LogItem]:
+    """Return the items that tell most and fit into so many characters, in their order."""
+    kept: list[_LogItem] = []
+    days: set[int] = set()
+    for item in sorted(items, key=lambda item: item.rank(cap), reverse=True):
+        heading = 0 if item.day in days or not item.date else len(item.date) + 1
+        size = len(item.write(cap)) + 1 + heading
+        if size <= room:
+            room -= size
+            kept.append(item)
+            days.add(item.day)
+    return sorted(kept, key=lambda item: item.position)
+
+
+def _choose_newest(items: list[_LogItem], cap: int, room: int) -> list[_LogItem]:
+    """Return the newest items that fit into so many characters, oldest first."""
+    kept: list[_LogItem] = []
+    for item in reversed(items):
+        heading = 0 if kept and kept[-1].day == item.day else len(item.date) + 1
+        room -= len(item.write(cap)) + 1 + heading
+        if room < 0:
+            break
+        kept.append(item)
+    return kept[::-1]
+
+
+def _shorten(item: _LogItem, size: int) -> str:
+    """Return something of the item that is shorter than `size`, and never nothing."""
+    word = item.text.split()[0]
+    dated = [item.date, item.write(_CAPS[-1])] if item.date else [item.write(_CAPS[-1])]
+    choices = (
+        "\n".join(dated),
+        item.write(_CAPS[-1]),
+        f"* {item.mark} {word}",
+        f"* {word}",
+        word,
+    )
+    return next((text for text in choices if len(text) < size), word[: max(1, size - 1)])

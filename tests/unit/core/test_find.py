@@ -1,0 +1,15 @@
+"""How the item that a person means is found."""
+
+from __future__ import annotations
+
+import pytest
+
+from langgraph_om import ItemError
+from langgraph_om.core.items import find_item, list_items
+from support.groups import day_log, group
+
+
+def test_an_error_that_quotes_items_steers_no_terminal() -> None:
+    text = day_log(0, "* 🔴 User \x9b31mlikes \u202etea", "* 🔴 User has a dog")
+    with pytest.raises(ItemError, match="User 31mlikes tea\n"):
+        find_item("User", list_items([group("g", text)]))
