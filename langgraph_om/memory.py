@@ -37,6 +37,7 @@ from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.count_new import build_status
 from langgraph_om.core.tokens.counter import TokenCounter, count_messages
 from langgraph_om.core.wire import MemoryRecord, StatusData
+from langgraph_om.core.working import WORKING_NAME
 from langgraph_om.deletion import Deletable
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.inspection import (
@@ -55,11 +56,11 @@ from langgraph_om.recall.tool import Recalling, build_recall_tool
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
 from langgraph_om.runtime.jobs.server import ServerBuffering
-from langgraph_om.runtime.runner import StepRunner
+from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.turn import StepResult, take_step
 from langgraph_om.searching import Searchable
 from langgraph_om.steering import Steerable
-from langgraph_om.working.memory import Working, WorkingMemory, read_shown
+from langgraph_om.working.memory import Working, WorkingMemory
 from langgraph_om.working.runs import WorkingOfStep
 
 if TYPE_CHECKING:
@@ -288,11 +289,10 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
         """
         runner = self._runner
         messages, is_on = runner.conversation(state), runner.is_on(config)
-        record = runner.record(state) if is_on else None
-        if record is not None:
-            record = runner.record_to_show(record, messages, config)
-        if record is not None and record["id"]:
-            return runner.actor_input(record, messages, system, working=read_shown(state) or "")
+        if is_on:
+            look = runner.look(runner.record(state), messages, runner.read_texts(state), config)
+            if look.record["id"]:
+                return runner.actor_input(look, system)
         if is_on and messages:
             runner.runs.warn_once(_NO_STATUS)
         head = SystemMessage(system) if isinstance(system, str) else system
@@ -491,8 +491,8 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
                 `memory.working_memory.get(store, resource_id)`. Where the Observer keeps it, the
                 result has it as it is then, to be kept.
         """
-        runner, known = self._runner, self._take_working(working_memory, config)
-        flow = take_step(runner, record, messages, thread_id, config, is_final=final, working=known)
+        runner, scope = self._runner, self._take_working(working_memory, config)
+        flow = take_step(runner, record, messages, thread_id, scope, is_final=final)
         return drive(flow, runner.context(config)).result
 
     async def astep(
@@ -506,15 +506,17 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
         working_memory: Any = None,
     ) -> StepResult:
         """Do the same as `step` without blocking the event loop."""
-        runner, known = self._runner, self._take_working(working_memory, config)
-        flow = take_step(runner, record, messages, thread_id, config, is_final=final, working=known)
+        runner, scope = self._runner, self._take_working(working_memory, config)
+        flow = take_step(runner, record, messages, thread_id, scope, is_final=final)
         return (await adrive(flow, runner.context(config))).result
 
-    def _take_working(self, value: Any, config: RunnableConfig | None) -> WorkingOfStep | None:
+    def _take_working(self, value: Any, config: RunnableConfig | None) -> RunScope:
+        scope = RunScope(self._runner, config)
         if self._working is not None:
-            return WorkingOfStep(self._runner, self._working, value, config)
-        if value is None:
-            return None
+            source = WorkingOfStep(self._runner, self._working, value, config)
+            scope.kept[WORKING_NAME] = source
+        if self._working is not None or value is None:
+            return scope
         msg = (
             "`working_memory` is given to a step; pass "
             "ObservationalMemory(working_memory=WorkingMemory(...)) too"

@@ -41,6 +41,7 @@ from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.working import WORKING_NAME, Form
 from langgraph_om.errors import ConfigurationError
+from langgraph_om.features import choose_features
 from langgraph_om.models.pool import ModelPool, choose_models
 from langgraph_om.recall.tool import build_guide
 from langgraph_om.runtime.executors import (
@@ -350,6 +351,14 @@ def _read_settings(given: Given, retrieval: RetrievalConfig | None, hooks: Hooks
         working_scope="resource" if given.working_memory is None else given.working_memory.scope,
         archives=given.archive is not None,
         evicts=given.evict,
+        features=choose_features(
+            archives=given.archive is not None,
+            shares=given.scope == "resource",
+            pause_seconds=observation.buffer_on_idle,
+            knows=given.working_memory is not None,
+            injects=resolve_inject(retrieval) is not None,
+            titles=titles is not None,
+        ),
     )
 
 

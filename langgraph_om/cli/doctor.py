@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage
 
 from langgraph_om.core.actor.prompt import choose_reminder, render_memory, write_others
+from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.items import LogItem, list_items
@@ -87,14 +88,20 @@ def diagnose(
         *_advise_on_overlooked(record),
     ]
     hits_share = None if hits is None else hits[1] / max(1, hits[2])
-    return Diagnosis(_measure_sections(record, window, counter, now), hits_share, advice)
+    sections = _measure_sections(record, window, thresholds, counter, now)
+    return Diagnosis(sections, hits_share, advice)
 
 
 def _measure_sections(
-    record: MemoryRecord, window: Window, counter: TokenCounter, now: datetime
+    record: MemoryRecord,
+    window: Window,
+    thresholds: Thresholds,
+    counter: TokenCounter,
+    now: datetime,
 ) -> dict[str, int]:
     count = counter.count_text
-    pieces = render_memory(record, now.date(), guide=None, show_id=None, hints=False)
+    plain = Settings(thresholds, counter, UTC, continuation_hints=False)
+    pieces = render_memory(plain, record, now.date())
     hints = [record[name] for name in ("current_task", "suggested_response") if record[name]]
     others = write_others(record)
     sections = {

@@ -16,8 +16,8 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.base import BaseStore
 
 from langgraph_om.core.content.bound_reasoning import mark_other_view
-from langgraph_om.core.record.fold import fold
 from langgraph_om.core.step.resent import without_messages
+from langgraph_om.core.step.step import Step
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.nodes import (
     FINISH,
@@ -43,7 +43,6 @@ from langgraph_om.runtime.drivers import drive
 from langgraph_om.runtime.foresight import is_idle
 from langgraph_om.runtime.run import MemoryContext
 from langgraph_om.runtime.second_try import find_second_try
-from langgraph_om.working.memory import read_shown
 from langgraph_om.working.tool import UPDATE_TOOL
 
 
@@ -144,15 +143,19 @@ def _build_actor_node(
         return actor if runner.is_on() and not runner.runs.is_read_only(None) else reader
 
     def ask_with(state: Any, error: Exception) -> list[BaseMessage]:
-        block = read_shown(state) or ""
-        view, notice = find_second_try(runner, state, error, system=prompt, working=block)
+        view, notice = find_second_try(runner, state, error, system=prompt)
         if notice is not None:
             get_stream_writer()(notice)
         return view
 
+    def show(state: Any, step: Step | None) -> list[BaseMessage]:
+        if step is not None:
+            return runner.actor_input(step, prompt)
+        return memory.llm_input_messages(state, system=prompt)
+
     def agent(state: Any) -> dict[str, Any]:
-        known, update = entry.enter(state)
-        view = memory.llm_input_messages(known, system=prompt)
+        known, update, step = entry.enter(state)
+        view = show(known, step)
         try:
             return _add_answer(update, choose().invoke(view))
         except Exception as error:  # noqa: BLE001 raised again where another input does not help
@@ -160,8 +163,8 @@ def _build_actor_node(
             return _add_answer(update, mark_other_view(answer))
 
     async def aagent(state: Any) -> dict[str, Any]:
-        known, update = await entry.aenter(state)
-        view = memory.llm_input_messages(known, system=prompt)
+        known, update, step = await entry.aenter(state)
+        view = show(known, step)
         try:
             return _add_answer(update, await choose().ainvoke(view))
         except Exception as error:  # noqa: BLE001 raised again where another input does not help
@@ -181,8 +184,9 @@ def _check_tools(tools: object) -> Sequence[Any]:
 # --- What the Actor's node begins with -----------------------------------------------------------
 
 State = Mapping[str, Any]
-Entered = tuple[State, Update]
-"""The state that the Actor is called with, and what is to be written of it beside the answer."""
+Entered = tuple[State, Update, Step | None]
+"""The state that the Actor is called with, what is to be written of it beside the answer, and what
+was inspected; `None` where `om_status` has done that."""
 
 
 class IdleStep:
@@ -218,19 +222,19 @@ class IdleStep:
 
     def _enter(self, state: State) -> RunFlow[Entered]:
         if state.get(STATED) or "om" not in state:  # of a state that has none, the view tells
-            return state, {}
+            return state, {}, None
         found = yield from self._nodes.inspect(state, must_proceed=True)
-        return self._show(state, found), found.update
+        return self._show(state, found), found.update, found.step
 
     def _show(self, state: State, found: Inspected) -> State:
         """Return the state as it is once an inspection is written."""
         # What is written to `om` are events, or nothing, and not the record.
-        after, seen = {**state, **found.update, "om": state["om"]}, found.seen
-        if seen is None:
+        after, step = {**state, **found.update, "om": state["om"]}, found.step
+        if step is None:
             return after
         runner = self._nodes.runner
-        left = without_messages(runner.conversation(state), seen.evicted)
-        return {**after, "om": fold(seen.record, [found.noted]), runner.messages_key: left}
+        left = without_messages(runner.conversation(state), step.evicted)
+        return {**after, "om": step.record, runner.messages_key: left}
 
 
 def _add_answer(update: Update, answer: BaseMessage) -> Update:

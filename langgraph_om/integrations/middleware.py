@@ -35,6 +35,7 @@ from langgraph_om.core.content.parts import is_summary
 from langgraph_om.core.record.fold import fold, fold_one
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.window import select_needed
+from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.core.working import fold_state_value
 from langgraph_om.errors import ConfigurationError
@@ -53,7 +54,7 @@ from langgraph_om.recall.tool import refuse_second_recall_tool
 from langgraph_om.runtime.context import RunFlow, Work
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import ParallelBuffering
-from langgraph_om.runtime.runner import StepRunner, only_folding
+from langgraph_om.runtime.runner import RunScope, StepRunner, only_folding
 from langgraph_om.runtime.second_try import find_second_try
 from langgraph_om.runtime.turn import turn
 from langgraph_om.working.memory import (
@@ -65,7 +66,6 @@ from langgraph_om.working.memory import (
     insert_block,
     read_shown,
 )
-from langgraph_om.working.runs import WorkingOfGraph
 from langgraph_om.working.tool import UPDATE_TOOL
 
 # For `create_agent`: working memory as a middleware, by itself.
@@ -283,9 +283,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def _second_try(self, request: ModelRequest[Any], error: Exception) -> ModelRequest[Any]:
         system = request.system_message
         seen = _seen(request)
-        view, notice = find_second_try(
-            self._runner, seen, error, system=system, working=read_shown(seen) or ""
-        )
+        view, notice = find_second_try(self._runner, seen, error, system=system)
         if notice is not None:
             request.runtime.stream_writer(notice)
         return _with_input(request, view)
@@ -412,17 +410,19 @@ def _prepare_model(
     if not runner.is_on():
         return None
     neighbours.look_at(state)
-    conversation = runner.conversation(state)
-    working = WorkingOfGraph(runner, state, conversation)
+    conversation, record = runner.conversation(state), complete_record(state.get("om"))
+    scope, identity = RunScope(runner, state=state), runner.identity()
     if runner.is_read_only():
-        yield from working.refresh(complete_record(state.get("om")))
-        return working.changes or None
+        look = Step(runner.settings, record, conversation, identity, runner.clock())
+        look.scope = scope
+        for read in runner.settings.features.having("read"):
+            yield from read(look)
+        return scope.changes or None
     if runner.settings.evicts:
         _check_removal(runner.messages_key)
-    record, identity = complete_record(state.get("om")), runner.identity()
     index = partial(make_searchable, runner, identity)
-    outcome = yield from turn(runner, record, conversation, identity, index=index, working=working)
-    update: _Update = {"om": only_folding(outcome.events), **working.changes}
+    outcome = yield from turn(runner, record, conversation, identity, scope, index=index)
+    update: _Update = {"om": only_folding(outcome.events), **scope.changes}
     if outcome.evicted:
         update["messages"] = [RemoveMessage(id=key) for key in outcome.evicted]
     if outcome.is_aborted:

@@ -26,13 +26,13 @@ from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.events import to_part
 from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.record import complete_record
-from langgraph_om.core.step.inspect import Inspection, goes_on
+from langgraph_om.core.step.inspect import goes_on
+from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.runtime.context import RunFlow, Work
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import InlineBuffering, ParallelBuffering
-from langgraph_om.runtime.runner import StepRunner, only_folding
-from langgraph_om.working.runs import WorkingOfGraph
+from langgraph_om.runtime.runner import RunScope, StepRunner, only_folding
 
 # A node or router from functions, without a run of its own in traces beside the node's.
 #
@@ -119,10 +119,8 @@ class Inspected:
 
     update: Update
     """What is written."""
-    seen: Inspection | None = None
+    step: Step | None = None
     """What was found; `None` in a run in which nothing is inspected."""
-    noted: Sequence[Event] = ()
-    """What happened to the working memory, which is not in the record that was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +153,8 @@ class MemoryNodes:
 
     def _status(self, state: Mapping[str, Any]) -> RunFlow[Update]:
         found = yield from self.inspect(state, must_proceed=_must_proceed(state))
-        seen = found.seen
-        if seen is None or not goes_on(seen.decision, buffering_waits=self.buffering_waits):
+        step = found.step
+        if step is None or not goes_on(step.decision, buffering_waits=self.buffering_waits):
             return found.update
         return {**found.update, **self._told()}
 
@@ -165,23 +163,26 @@ class MemoryNodes:
         runner = self.runner
         if not runner.is_on():
             return Inspected(self._update([]))
-        messages, who = runner.conversation(state), runner.identity()
-        record, working = self._record(state), WorkingOfGraph(runner, state, messages)
-        noted = yield from working.refresh(record)
+        messages, record = runner.conversation(state), self._record(state)
+        scope = RunScope(runner, state=state)
         if runner.is_read_only():
-            return Inspected({**self._update([]), **working.changes})
-        seen = yield from runner.inspect(
+            look = Step(runner.settings, record, messages, runner.identity(), runner.clock())
+            look.scope = scope
+            for read in runner.settings.features.having("read"):
+                yield from read(look)
+            return Inspected({**self._update([]), **scope.changes})
+        who = runner.identity()
+        step = yield from runner.inspect(
             record,
             messages,
             who,
+            scope=scope,
             must_proceed=must_proceed,
             buffering_waits=self.buffering_waits,
-            working=working.block,
         )
-        make_searchable(runner, who, seen, messages)
-        events = only_folding([*seen.events, *noted])
-        update = {**self._update(events), **self._removals(seen.evicted), **working.changes}
-        return Inspected(update, seen, noted)
+        make_searchable(runner, who, step, messages)
+        update = {**self._update(only_folding(step.events)), **self._removals(step.evicted)}
+        return Inspected({**update, **scope.changes}, step)
 
     def _told(self) -> Update:
         return {STATED: True} if self.tells_actor else {}
@@ -192,7 +193,8 @@ class MemoryNodes:
             return self._update([])
         record, messages = self._record(state), runner.conversation(state)
         who = runner.identity()
-        seen = yield from runner.inspect(record, messages, who, is_final=True)
+        scope = RunScope(runner, state=state)
+        seen = yield from runner.inspect(record, messages, who, scope=scope, is_final=True)
         make_searchable(runner, who, seen, messages)
         return self._update(only_folding(seen.events)) | self._removals(seen.evicted)
 
@@ -279,7 +281,7 @@ def _must_proceed(state: Mapping[str, Any]) -> bool:
 def make_searchable(
     runner: StepRunner,
     identity: Identity,
-    seen: Inspection,
+    seen: Step,
     messages: Sequence[BaseMessage],
 ) -> None:
     """Hand what is new to the run's store, when recall searches it."""

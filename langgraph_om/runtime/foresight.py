@@ -5,23 +5,18 @@ What only the archive or another process knows is not asked: such a step is said
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Mapping
 from typing import Any
 
-from langchain_core.messages import BaseMessage
-
-from langgraph_om.core.config.settings import Identity, Settings
+from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.plan import plan
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.step.inspect import count_and_collect
-from langgraph_om.core.step.title import describe_title
-from langgraph_om.core.titles import read_title_state
+from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.core.working import find_unwritten
 from langgraph_om.runtime.runner import StepRunner
 
-_COUNTING = frozenset({"opened", "counted", "title-words"})
+_COUNTING = frozenset({"opened", "counted"})
 """Events that a later inspection finds again, and that nobody is shown."""
 
 
@@ -45,54 +40,30 @@ def is_idle(runner: StepRunner, state: Mapping[str, Any]) -> bool:
 
 def _is_idle(runner: StepRunner, state: Mapping[str, Any]) -> bool:
     record, settings = complete_record(state.get("om")), runner.settings_in_force
-    now = runner.clock()
-    # Of a shared log, only an exchange tells what is due.
-    if not record["id"] or "resource" in (record["scope"], settings.scope):
+    if not record["id"] or record["scope"] != settings.scope or record.get("tripwire") is not None:
         return False
-    if _has_news(settings, record, now) or not _is_all_running(runner, record):
+    if not _is_all_running(runner, record):
         return False
-    return _only_counts(runner, settings, record, runner.conversation(state), now)
-
-
-def _only_counts(
-    runner: StepRunner,
-    settings: Settings,
-    record: MemoryRecord,
-    messages: Sequence[BaseMessage],
-    now: datetime,
-) -> bool:
-    """Return whether an inspection of these messages does nothing but count."""
-    found = count_and_collect(
+    step = Step(
         settings,
         record,
-        messages,
+        runner.conversation(state),
         Identity(record["thread_id"], record["resource_id"]),
-        now,
-        jobs=dict.fromkeys(record["pending"], "running"),
+        runner.clock(),
         before=runner.spans.recall(record["id"]),
     )
-    runner.spans.keep(record["id"], found.window.span)  # the inspection goes on from it
-    if not _COUNTING.issuperset(event["type"] for event in found.events):
-        return False
-    if describe_title(settings, found.record, messages, now) is not None:
-        return False
-    return plan(found.record, found.window, settings.thresholds, now).kind == "proceed"
+    return _only_counts(runner, step)
 
 
-def _has_news(settings: Settings, record: MemoryRecord, now: datetime) -> bool:
-    """Return whether the record has something to be told, written or asked after."""
-    title = read_title_state(record)
-    acts = (act["is_new"] for act in record.get("steered", ()))
-    if record.get("tripwire") is not None or title.get("is_new") or any(acts):
-        return True
-    if title.get("cycle_id") is not None:
-        return True
-    if settings.working is not None and find_unwritten(record, record["resource_id"]):
-        return True
-    head, pause = record.get("head"), settings.observation.buffer_on_idle
-    if head is None or pause is None:
+def _only_counts(runner: StepRunner, step: Step) -> bool:
+    """Return whether an inspection does nothing but count."""
+    if any(is_due(step) for is_due in step.settings.features.having("is_due")):
         return False
-    return (now - datetime.fromisoformat(head["at"])).total_seconds() >= pause
+    count_and_collect(step, dict.fromkeys(step.record["pending"], "running"))
+    runner.spans.keep(step.former["id"], step.window.span)  # the inspection goes on from it
+    if not _COUNTING.issuperset(event["type"] for event in step.events):
+        return False
+    return plan(step.record, step.window, step.settings.thresholds, step.now).kind == "proceed"
 
 
 def _is_all_running(runner: StepRunner, record: MemoryRecord) -> bool:

@@ -15,26 +15,26 @@ from functools import partial
 from typing import Any, cast
 
 from langchain_core.messages import BaseMessage, SystemMessage
-from langchain_core.runnables import RunnableConfig, ensure_config
+from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.archive import MessageArchive, StoreUse
 from langgraph_om.archive.writer import ArchiveWriter, LogCache
-from langgraph_om.core.actor.dates import find_gaps
 from langgraph_om.core.actor.head import find_day
-from langgraph_om.core.actor.prompt import assemble
+from langgraph_om.core.actor.prompt import assemble, make_view
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import find_parent_thread, nest_thread_id
 from langgraph_om.core.cycles.carry_out import build_deferred, carry_out, describe_job
 from langgraph_om.core.cycles.cycle import Cycle
 from langgraph_om.core.cycles.other_threads import waive
 from langgraph_om.core.cycles.shared_log import release_log
-from langgraph_om.core.effects import EffectFlow, PeekJobs
-from langgraph_om.core.plan import Decision, plan, plan_pause, plan_the_rest
+from langgraph_om.core.effects import EffectFlow
+from langgraph_om.core.plan import Decision, plan, plan_the_rest
 from langgraph_om.core.record.fold import FOLDED_TYPES
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.archive import complete_thread, is_survivor, look_for_deletion
-from langgraph_om.core.step.inspect import Inspection, count_and_collect, freeze_view, inspect
+from langgraph_om.core.step.archive import complete_thread
+from langgraph_om.core.step.inspect import count_and_collect, freeze_view, inspect
+from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Event, JobResult, MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.models.ask import Calls
@@ -47,13 +47,10 @@ from langgraph_om.runtime.drivers import POLL_SECONDS, drive
 from langgraph_om.runtime.executors import BackgroundBuffering, Buffering, InPlace
 from langgraph_om.runtime.flows import log_failures
 from langgraph_om.runtime.hooks import Hooks
-from langgraph_om.runtime.jobs.pauses import Pauses
-from langgraph_om.runtime.jobs.protocol import DelayingExecutor, ForgettingExecutor
+from langgraph_om.runtime.jobs.protocol import ForgettingExecutor
 from langgraph_om.runtime.jobs.requests import (
     carry_out_request,
-    submit_for_pause,
     submit_job,
-    tend_title,
 )
 from langgraph_om.runtime.run import ResourceId, Runs
 from langgraph_om.runtime.state import (
@@ -74,6 +71,22 @@ _NO_KEY = (
     "memory's model %r has no key: nothing can be observed once there is enough to observe; set "
     "the environment variable %s"
 )
+
+
+@dataclass
+class RunScope:
+    """The run around the steps of one turn, for features that ask it."""
+
+    runner: StepRunner
+    config: RunnableConfig | None = None
+    """`None`: it is found around the call, and so is the store."""
+    state: Mapping[str, Any] | None = None
+    """The graph's state; `None` outside of a graph."""
+    store: Any = None
+    changes: dict[str, Any] = field(default_factory=dict)
+    """What features change in the graph's state, beside the conversation and the record."""
+    kept: dict[str, Any] = field(default_factory=dict)
+    """By feature, what it keeps for the turn."""
 
 
 @dataclass
@@ -105,7 +118,6 @@ class StepRunner:
     log_cache: LogCache | None = field(init=False, default=None)
     runs: Runs = field(init=False)
     spans: Spans = field(init=False, default_factory=Spans)
-    pauses: Pauses = field(init=False, default_factory=Pauses)
     _warned_closed: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
@@ -244,107 +256,44 @@ class StepRunner:
         messages: Sequence[BaseMessage],
         identity: Identity,
         *,
+        scope: RunScope | None = None,
         must_proceed: bool = False,
         buffering_waits: bool | None = None,
         is_final: bool = False,
-        working: str = "",
-        config: RunnableConfig | None = None,
-    ) -> RunFlow[Inspection]:
+    ) -> RunFlow[Step]:
         """Inspect the conversation, log what failed, and show what happened."""
         waits = not self.buffers_in_background if buffering_waits is None else buffering_waits
-        seen = yield from inspect(
+        step = Step(
             self.settings_in_force,
             record,
             messages,
             identity,
             self.clock(),
-            must_proceed=must_proceed,
-            buffering_waits=waits,
-            is_final=is_final,
             before=self.spans.recall(record["id"]),
-            working=working,
+            scope=RunScope(self) if scope is None else scope,
+            is_final=is_final,
         )
-        if self.settings.titles is not None:
-            seen = yield from self._tend_title(seen, messages, config)
-        self.spans.keep(seen.record["id"], seen.window.span)
-        self.pauses.end(seen.record["id"])
-        if is_final:
-            yield from self._await_pause(seen, messages, identity)
-        log_failures(seen.events)
+        yield from inspect(step, must_proceed=must_proceed, buffering_waits=waits)
+        self.spans.keep(step.record["id"], step.window.span)
+        log_failures(step.events)
         if not record["id"]:
-            self._look_at_history(seen, identity)
+            self._look_at_history(step)
             for name, key in self.models.find_missing_keys().items():
                 self.runs.warn_once(_NO_KEY, name, key)
-        for event in seen.events:
+        for event in step.events:
             if event["type"] == "status":
                 self.hooks.tell(event)
-        yield Show(seen.events)
-        return seen
+        yield Show(step.events)
+        return step
 
-    def _tend_title(
-        self, seen: Inspection, messages: Sequence[BaseMessage], config: RunnableConfig | None
-    ) -> RunFlow[Inspection]:
-        return tend_title(
-            self.settings,
-            seen,
-            messages,
-            self.clock(),
-            buffering=self.buffering,
-            make_context=partial(self.context, config),
-        )
-
-    def _look_at_history(self, seen: Inspection, identity: Identity) -> None:
+    def _look_at_history(self, step: Step) -> None:
         """Look, where memory begins, whether it will begin again with as much in each run."""
         thresholds = self.settings.thresholds
-        is_long = seen.window.tokens >= (thresholds.buffer_tokens or thresholds.message_tokens)
+        is_long = step.window.tokens >= (thresholds.buffer_tokens or thresholds.message_tokens)
         if is_long and any(
-            entry.message.type == "ai" for entry in seen.window.entries[: seen.window.fresh_from]
+            entry.message.type == "ai" for entry in step.window.entries[: step.window.fresh_from]
         ):
-            self.runs.warn_of_repetition(None, identity.thread_id)
-
-    def _await_pause(
-        self, seen: Inspection, messages: Sequence[BaseMessage], identity: Identity
-    ) -> RunFlow[None]:
-        """Have what is unobserved observed once the conversation has paused for long enough."""
-        seconds = self.settings.observation.buffer_on_idle
-        if seconds is None or self.is_closed:
-            return
-        if isinstance(self.buffering, DelayingExecutor):
-            executor, now = self.buffering, self.clock()
-            yield from submit_for_pause(
-                self.settings, executor, seen, messages, now, seconds=seconds
-            )
-            return
-        context, config, record = self.context(), ensure_config(), seen.record
-
-        def act() -> None:
-            drive(self._use_pause(record, messages, identity, config), context)
-
-        self.pauses.begin(
-            record["id"],
-            seconds,
-            act,
-            thread_id=record["thread_id"],
-            resource_id=record["resource_id"],
-        )
-
-    def _use_pause(
-        self,
-        record: MemoryRecord,
-        messages: Sequence[BaseMessage],
-        identity: Identity,
-        config: RunnableConfig,
-    ) -> RunFlow[None]:
-        """Start the job of a pause; the next turn knows it by its id."""
-        if self.archive is not None and is_survivor((yield from look_for_deletion(record))):
-            return
-        cycle_ids = {name: job["cycle_id"] for name, job in record["pending"].items()}
-        jobs = (yield PeekJobs(cycle_ids)) if cycle_ids else {}
-        now = self.clock()
-        found = count_and_collect(self.settings, record, messages, identity, now, jobs=jobs)
-        decision = plan_pause(found.record, found.window, self.settings.thresholds)
-        if decision.kind == "buffer":
-            yield from self.start_job(found.record, messages, decision, config)
+            self.runs.warn_of_repetition(None, step.identity.thread_id)
 
     def decide(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
         """Decide what is next, from a record in which everything is counted already."""
@@ -416,55 +365,70 @@ class StepRunner:
 
     def actor_input(
         self,
-        record: MemoryRecord,
-        messages: Sequence[BaseMessage],
+        step: Step,
         system: str | SystemMessage | None = None,
         *,
         max_input_tokens: int | None = None,
         with_reasoning: bool = True,
-        working: str = "",
     ) -> list[BaseMessage]:
         """Return what the Actor is given.
 
         Args:
-            record: The memory of the thread.
-            messages: The whole conversation.
+            step: What was inspected, or a look at it.
             system: The agent's own system prompt, when it is not among the messages.
             max_input_tokens: Tokens above which messages are left out; `None`: as configured.
             with_reasoning: Whether reasoning that its provider binds to what stands before it is
                 shown where it is valid.
-            working: The block of working memory; empty for none.
         """
-        settings = self.settings
-        limit = settings.max_input_tokens if max_input_tokens is None else max_input_tokens
-        window = self._window(record, messages, record["turn"]["request"])
+        view = step.view
+        if max_input_tokens is not None:
+            view = make_view(
+                step.settings,
+                step.record,
+                step.messages,
+                step.window,
+                view.day,
+                texts=step.texts,
+                limit=max_input_tokens,
+            )
         return assemble(
-            record,
-            messages,
-            window,
-            today=find_day(record, self.clock().astimezone(settings.timezone).date()),
-            system=system,
-            max_input_tokens=limit,
-            guide=settings.guide,
-            show_id=settings.show_id if settings.scope == "resource" else None,
-            hints=settings.continuation_hints,
-            gaps=find_gaps(settings, record, window),
-            with_reasoning=with_reasoning,
-            working=working,
+            view, step.record, step.messages, system=system, with_reasoning=with_reasoning
         )
 
-    def record_to_show(
+    def look(
         self,
         record: MemoryRecord,
         messages: Sequence[BaseMessage],
+        texts: Mapping[str, str] | None = None,
         config: RunnableConfig | None = None,
-    ) -> MemoryRecord:
-        """Return the record that a view is made from: another one where nothing was inspected."""
-        if not self.is_read_only(config):
-            return record
+    ) -> Step:
+        """Return a step from which a view is made, and that changes nothing.
+
+        Args:
+            record: The memory, as the last inspection left it.
+            messages: The whole conversation.
+            texts: By feature, what it shows that no record holds.
+            config: The run's configuration.
+        """
         now, settings = self.clock(), self.settings
-        found = count_and_collect(settings, record, messages, self.identity(config), now)
-        return freeze_view(found, now.astimezone(settings.timezone).date(), now)
+        if self.is_read_only(config):  # nothing was inspected
+            step = Step(settings, record, messages, self.identity(config), now)
+            count_and_collect(step)
+            step.record = freeze_view(step, now.astimezone(settings.timezone).date())
+        else:
+            who = Identity(record["thread_id"], record["resource_id"])
+            step = Step(settings, record, messages, who, now)
+        step.texts |= texts or {}
+        step.show(
+            self._window(step.record, messages, step.record["turn"]["request"]),
+            find_day(step.record, now.astimezone(settings.timezone).date()),
+        )
+        return step
+
+    def read_texts(self, state: Any) -> dict[str, str]:
+        """Return, by feature, what it shows that a graph's state holds."""
+        hooks = self.settings.features.having("read_text")
+        return {read.__self__.name: read(state) for read in hooks}
 
     # --- Recall ----------------------------------------------------------------------------------
 
@@ -497,7 +461,7 @@ class StepRunner:
 
     def make_searchable(
         self,
-        seen: Inspection,
+        seen: Step,
         messages: Sequence[BaseMessage],
         store: Any,
         identity: Identity,
@@ -545,7 +509,8 @@ class StepRunner:
         Raises:
             Exception: Whatever the executor raises, such as errors of its server.
         """
-        self.pauses.forget(thread_id=thread_id, resource_id=resource_id)
+        for forget in self.settings.features.having("forget"):
+            forget(thread_id=thread_id, resource_id=resource_id)
         if isinstance(self.buffering, ForgettingExecutor):
             self.buffering.forget(thread_id=thread_id, resource_id=resource_id)
 
@@ -559,7 +524,8 @@ class StepRunner:
             Whether nothing is left.
         """
         begun = time.monotonic()
-        self.pauses.clear()
+        for close in self.settings.features.having("close"):
+            close()
         is_done = self.buffering.close(timeout)
         return self._flush_index(timeout, begun) and is_done
 

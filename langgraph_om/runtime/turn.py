@@ -4,54 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.events import to_part
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import complete_record
-from langgraph_om.core.step.inspect import Inspection
 from langgraph_om.core.step.resent import without_messages
+from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Event, MemoryRecord, Part
 from langgraph_om.runtime.context import RunFlow, Work
-from langgraph_om.runtime.runner import StepRunner
+from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.state import read_messages
 
-Index = Callable[[Inspection, Sequence[BaseMessage]], None]
+Index = Callable[[Step, Sequence[BaseMessage]], None]
 """Makes what an inspection found new searchable."""
-
-
-class WorkingSource(Protocol):
-    """The working memory of a run, which is written and read before each inspection."""
-
-    @property
-    def block(self) -> str:
-        """What the Actor is shown of it; empty for nothing."""
-
-    def refresh(self, record: MemoryRecord) -> RunFlow[list[Event]]:
-        """Write what observations found, and read it; return what changes in the record."""
-
-
-class WorkingOfCaller(WorkingSource, Protocol):
-    """One that the caller of a step hands in and keeps."""
-
-    value: Any
-
-
-class NoWorking:
-    """There is no working memory."""
-
-    block = ""
-    value: Any = None
-
-    def refresh(self, record: MemoryRecord) -> RunFlow[list[Event]]:
-        """Do nothing."""
-        del record
-        yield from ()
-        return []
 
 
 @dataclass(slots=True)
@@ -67,13 +36,15 @@ class Outcome:
     """Ids of the messages that were removed."""
     is_aborted: bool = False
     """Whether a failure ends the turn without an answer."""
+    step: Step | None = None
+    """What was inspected last."""
 
-    def take_inspection(self, seen: Inspection) -> None:
+    def take_inspection(self, step: Step) -> None:
         """Take in what was found; its events are folded already."""
-        self.record = seen.record
-        self.events += seen.events
-        self.evicted += seen.evicted
-        self.messages = list(without_messages(self.messages, seen.evicted))
+        self.step, self.record = step, step.record
+        self.events += step.events
+        self.evicted += step.evicted
+        self.messages = list(without_messages(self.messages, step.evicted))
 
     def fold(self, events: Sequence[Event]) -> None:
         """Take in what a decision came to."""
@@ -86,11 +57,10 @@ def turn(
     record: MemoryRecord,
     messages: Sequence[BaseMessage],
     identity: Identity,
+    scope: RunScope,
     *,
-    config: RunnableConfig | None = None,
     is_final: bool = False,
     index: Index | None = None,
-    working: WorkingSource | None = None,
 ) -> RunFlow[Outcome]:
     """Inspect the conversation and have carried out what is due, until the Actor may go on.
 
@@ -99,35 +69,30 @@ def turn(
         record: The memory of the thread.
         messages: The whole conversation.
         identity: Whose conversation it is.
-        config: The run's configuration, where it is not found around the call.
+        scope: The run around it.
         is_final: Whether the Actor has answered; nothing is carried out then.
         index: Called after each inspection, with what it found and the conversation.
-        working: The working memory of the run, if there is one.
     """
     outcome, is_stuck = Outcome(record, list(messages)), False
-    known = NoWorking() if working is None else working
     while True:
-        noted = yield from known.refresh(outcome.record)
-        seen = yield from runner.inspect(
+        step = yield from runner.inspect(
             outcome.record,
             outcome.messages,
             identity,
+            scope=scope,
             must_proceed=is_stuck,
             is_final=is_final,
-            working=known.block,
-            config=config,
         )
         if index is not None:
-            index(seen, outcome.messages)
-        outcome.take_inspection(seen)
-        outcome.fold(noted)
-        decision = seen.decision
+            index(step, outcome.messages)
+        outcome.take_inspection(step)
+        decision = step.decision
         if decision.kind in ("proceed", "abort"):
             outcome.is_aborted = decision.kind == "abort"
             return outcome
         if decision.kind == "buffer" and runner.buffers_in_background:
             started = yield from runner.start_job(
-                outcome.record, outcome.messages, decision, config
+                outcome.record, outcome.messages, decision, scope.config
             )
             outcome.fold([started])
             return outcome
@@ -159,10 +124,9 @@ def take_step(
     record: MemoryRecord | None,
     messages: Sequence[BaseMessage],
     thread_id: str,
-    config: RunnableConfig | None,
+    scope: RunScope,
     *,
     is_final: bool,
-    working: WorkingOfCaller | None = None,
 ) -> RunFlow[StepResult]:
     """Run a turn outside of any graph, and end with the Actor's input.
 
@@ -171,42 +135,46 @@ def take_step(
         record: The memory that the last step returned; `None` at first.
         messages: The whole conversation.
         thread_id: The thread's id; without one it is looked for in the configuration.
-        config: The run's configuration.
+        scope: The run, with what the caller hands in for features.
         is_final: Whether the Actor has answered.
-        working: The working memory, if there is one.
     """
     memory, conversation = complete_record(record), read_messages(messages)
-    known: WorkingOfCaller = NoWorking() if working is None else working
-    if not runner.is_on(config):
-        view = list(conversation)
-        return StepResult(memory, [], view, aborted=False, working_memory=known.value)
-    if runner.is_read_only(config):
-        seen = runner.record_to_show(memory, conversation, config)
-        view = runner.actor_input(seen, conversation, working=known.block)
-        return StepResult(memory, [], view, aborted=False, working_memory=known.value)
-    identity = runner.identity(config, thread_id=thread_id)
-    outcome = yield from turn(
-        runner, memory, conversation, identity, config=config, is_final=is_final, working=known
-    )
-    return conclude(runner, outcome, known)
+    if not runner.is_on(scope.config):
+        return StepResult(memory, [], list(conversation), aborted=False, **read_values(scope))
+    if runner.is_read_only(scope.config):
+        look = runner.look(memory, conversation, config=scope.config)
+        look.scope = scope
+        for read in runner.settings.features.having("read"):
+            yield from read(look)
+        look.show_anew()
+        view = runner.actor_input(look)
+        return StepResult(memory, [], view, aborted=False, **read_values(scope))
+    identity = runner.identity(scope.config, thread_id=thread_id)
+    outcome = yield from turn(runner, memory, conversation, identity, scope, is_final=is_final)
+    return conclude(runner, outcome, scope)
 
 
-def conclude(
-    runner: StepRunner, outcome: Outcome, working: WorkingOfCaller | None = None
-) -> StepResult:
+def conclude(runner: StepRunner, outcome: Outcome, scope: RunScope | None = None) -> StepResult:
     """Say what a turn outside of any graph came to."""
-    known: WorkingOfCaller = NoWorking() if working is None else working
     parts = [part for event in outcome.events if (part := to_part(event)) is not None]
-    view = (
-        []
-        if outcome.is_aborted
-        else runner.actor_input(outcome.record, outcome.messages, working=known.block)
-    )
+    view: list[BaseMessage] = []
+    if not outcome.is_aborted:
+        step = outcome.step
+        if step is None or step.is_final:
+            texts = step.texts if step is not None else None
+            step = runner.look(outcome.record, outcome.messages, texts)
+        view = runner.actor_input(step)
     return StepResult(
         outcome.record,
         parts,
         view,
         aborted=outcome.is_aborted,
         evicted=outcome.evicted,
-        working_memory=known.value,
+        **read_values(scope),
     )
+
+
+def read_values(scope: RunScope | None) -> dict[str, Any]:
+    """Return what features hand back to the caller of a step."""
+    kept = scope.kept if scope is not None else {}
+    return {name: source.value for name, source in kept.items() if hasattr(source, "value")}

@@ -14,7 +14,7 @@ from langgraph_om.core.effects import call_storage
 from langgraph_om.core.events import iso
 from langgraph_om.core.wire import Event, Extracted, MemoryRecord, WorkingRead, WorkingUpdate
 from langgraph_om.core.working import WORKING_NAME, Joined, find_unwritten, join_updates
-from langgraph_om.runtime.context import RunFlow, Show
+from langgraph_om.runtime.context import RunFlow
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.working.memory import SHOWN_KEY, VALUE_KEY, Refreshed, Working, read_shown
 
@@ -127,9 +127,7 @@ class WorkingOfGraph:
         self.changes |= done.changes
         if done.joined is None or not is_kept:
             return []
-        events = note_working(record, whose, done.joined, updates, runner.clock())
-        yield Show(events)
-        return events
+        return note_working(record, whose, done.joined, updates, runner.clock())
 
 
 class WorkingOfStep:
@@ -162,6 +160,5 @@ class WorkingOfStep:
         updates = find_unwritten(record, whose)
         joined = join_updates(self._working.memory.form, self.value, updates)
         self.value = joined.value
-        events = note_working(record, whose, joined, updates, runner.clock())
-        yield Show(events)
-        return events
+        yield from ()
+        return note_working(record, whose, joined, updates, runner.clock())

@@ -31,7 +31,7 @@ from report import Budget, Options, Report, milliseconds, percent, seconds
 from turns_on_disk import time_turns
 
 from langgraph_om import ObservationalMemory, create_memory_agent
-from langgraph_om.core.step.inspect import Inspection
+from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.memory import runner_of
 from langgraph_om.runtime.drivers import drive
@@ -74,7 +74,7 @@ def window_of(words: int) -> list[BaseMessage]:
 
 def look(
     memory: ObservationalMemory, record: MemoryRecord, messages: Sequence[BaseMessage]
-) -> Inspection:
+) -> Step:
     """Inspect a conversation as a step does."""
     runner = runner_of(memory)
     flow = runner.inspect(record, messages, runner.identity(on_thread()))

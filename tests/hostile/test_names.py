@@ -13,7 +13,6 @@ from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMe
 
 from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.core.actor.dates import annotate
-from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import key_of, keyed_messages
 from langgraph_om.core.content.text import as_label
@@ -26,6 +25,7 @@ from support.counters import COUNTER
 from support.examples import examples
 from support.material import TAGS, ids, tags_in, texts
 from support.real_ids import real_conversations
+from support.views import assemble
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 LONG = "I am planning a trip to Lisbon, and my sister joins me. " * 12

@@ -17,7 +17,6 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.config.settings import RecallGuide
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.observe.observer import ObserverInput, observe
@@ -44,6 +43,7 @@ from support.material import (
     tags_in,
     texts,
 )
+from support.views import assemble
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 LIMITS = TranscriptLimits(arguments_tokens=200, result_tokens=200, text_tokens=200)

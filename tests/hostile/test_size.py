@@ -12,7 +12,6 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.actor.dates import annotate
-from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.actor.shown import _collect_exchanges
 from langgraph_om.core.content.message_keys import keyed_messages
 from langgraph_om.core.content.text import as_label, escape, sanitize
@@ -30,6 +29,7 @@ from support.growth import MOST, check_growth
 from support.material import deep
 from support.real_ids import Naming
 from support.simulation import look, settings
+from support.views import assemble
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 

@@ -92,7 +92,7 @@ def test_without_a_graph_the_final_step_begins_the_pause() -> None:
 
 def test_a_conversation_that_goes_on_begins_its_pause_anew() -> None:
     agent = make_agent("agent", observation={**SOON, "buffer_on_idle": 3600}, messages=4000)
-    pauses = agent.memory._runner.pauses
+    pauses = agent.memory._runner.settings.features.find("pauses")._pauses
     for number in range(3):
         say(agent.graph, on_thread(), turn(number))
         assert len(pauses._due) == 1
@@ -160,7 +160,7 @@ def test_a_thread_that_is_deleted_is_not_observed_in_its_pause(
         elsewhere.delete_thread("t")
     else:
         elsewhere.delete_resource("ana")
-    for pause in list(agent.memory._runner.pauses._due.values()):
+    for pause in list(agent.memory._runner.settings.features.find("pauses")._pauses._due.values()):
         pause.act()  # the hour has passed
     wait_for(agent, 1)
     assert agent.asked("observer") == 1  # about the other thread

@@ -16,7 +16,6 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langgraph_om.core.actor.head import find_day
-from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.config.thresholds import resolve_thresholds
@@ -32,12 +31,14 @@ from langgraph_om.core.effects import (
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.inspect import Inspection, inspect
+from langgraph_om.core.step.inspect import inspect
+from langgraph_om.core.step.step import Step
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import drive
 from support.real_ids import Naming
 from support.reasoning import misplaced, thinking, thoughts_of
+from support.views import assemble
 
 GOOD = "<observations>\nDate: Mar 2, 2026\n* 🔴 (09:00) User said something\n</observations>"
 NOTHING = "<observations>(none)</observations>"
@@ -65,9 +66,11 @@ def look(
     messages: Sequence[BaseMessage],
     now: datetime,
     jobs: Callable[[PeekJobs], dict[str, JobState]] | None = None,
-) -> Inspection:
+) -> Step:
     """Inspect a conversation of thread `t`."""
-    return drive(inspect(settings, record, messages, Identity("t"), now), jobs or ()).result
+    step = Step(settings, record, messages, Identity("t"), now)
+    drive(inspect(step), jobs or ())
+    return step
 
 
 @dataclass
@@ -153,7 +156,7 @@ class Simulation:
     def window(self) -> Window:
         return open_window(self.record, self.messages, self.settings.counter)
 
-    def step(self, most_rounds: int = 40) -> Inspection:
+    def step(self, most_rounds: int = 40) -> Step:
         """Let memory work until the Actor is next."""
         self.step_number += 1
         for _ in range(most_rounds):
@@ -172,7 +175,7 @@ class Simulation:
         msg = "the gate does not end"
         raise AssertionError(msg)
 
-    def _look(self) -> Inspection:
+    def _look(self) -> Step:
         def peek(effect: PeekJobs) -> dict[str, JobState]:
             return {op: self._state(key) for op, key in effect.cycle_ids.items()}
 
@@ -184,7 +187,7 @@ class Simulation:
         ready, result = self.jobs[cycle_id]
         return result if ready <= self.step_number else "running"
 
-    def _start(self, seen: Inspection) -> None:
+    def _start(self, seen: Step) -> None:
         flow = describe_job(self.settings, self.record, seen.window, seen.decision, self.now)
         job = drive(flow).result
         assert job is not None

@@ -16,8 +16,8 @@ PACKAGE = "langgraph_om"
 ROOT = Path(__file__).parents[2] / PACKAGE
 
 HOUSE = (
-    "errors <- core <- models, archive <- recall <- runtime <- working <- options, inspection, "
-    "adoption, searching, deletion <- steering <- memory <- integrations <- cli, web "
+    "errors <- core <- models, archive <- recall <- runtime <- working <- features <- options, "
+    "inspection, adoption, searching, deletion <- steering <- memory <- integrations <- cli, web "
     "<- __init__, __main__"
 )
 CORE = (

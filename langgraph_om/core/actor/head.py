@@ -12,55 +12,34 @@ from datetime import date, datetime
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.actor.dates import find_gaps
-from langgraph_om.core.actor.prompt import (
-    choose_reminder,
-    count_extra,
-    list_asides,
-    render_memory,
-    select_instructions,
-)
-from langgraph_om.core.actor.shown import Shown, count_left_out, select_shown
+from langgraph_om.core.actor.prompt import View, select_instructions
+from langgraph_om.core.actor.shown import Shown
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.bound_reasoning import holds_bound_reasoning
 from langgraph_om.core.content.message_keys import content_digest, derive_id, key_of
 from langgraph_om.core.events import iso
 from langgraph_om.core.plan import is_reasoning_under_way
-from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.span import Entry, ViewDigest
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import Head, MemoryRecord
 
 
 def track_head(
-    settings: Settings,
     record: MemoryRecord,
     messages: Sequence[BaseMessage],
-    window: Window,
+    view: View,
     now: datetime,
-    *,
-    working: str = "",
 ) -> Head:
     """Return the head of the view that the Actor is given next.
 
     Args:
-        settings: The settings in force.
         record: The memory of the thread, with the head of the Actor's last call.
         messages: The whole conversation.
-        window: Its unobserved messages.
+        view: What the Actor is shown, as of the day that `choose_day` returns.
         now: The current time.
-        working: The block of working memory; empty for none.
     """
-    log = _digest_log(record)
-    as_of = _choose_day(settings, record, window, now, log)
-    is_limited = settings.max_input_tokens is not None
-    extra = count_extra(record, settings.guide, working) if is_limited else 0
-    dropped = count_left_out(window, log_tokens(record), settings.max_input_tokens, extra=extra)
-    shown = select_shown(messages, window, dropped)
-    parts = _list_parts(settings, record, messages, shown, as_of)
-    if shown.request is None:
-        parts += _list_aside_texts(settings, record, window, working)
-    lines = _list_lines(settings, record, window, shown, working)
+    shown = view.shown
+    parts, lines = _list_parts(messages, view), _list_lines(view)
     is_plain = not (any(parts) or record["cursor"] or lines)
     former, seen = record.get("head"), _count_seen(record, shown)
     before, digest = _digest_view(shown, parts, lines, seen or 0)
@@ -74,8 +53,8 @@ def track_head(
         "after": known if is_same else shown.newest,
         "seen": shown.newest,
         "digest": digest,
-        "log": log,
-        "as_of": as_of.isoformat(),
+        "log": _digest_log(record),
+        "as_of": view.day.isoformat(),
         "at": iso(now),
     }
 
@@ -86,16 +65,14 @@ def find_day(record: MemoryRecord, today: date) -> date:
     return date.fromisoformat(head["as_of"]) if head is not None else today
 
 
-def _choose_day(
-    settings: Settings, record: MemoryRecord, window: Window, now: datetime, log: str
-) -> date:
+def choose_day(settings: Settings, record: MemoryRecord, window: Window, now: datetime) -> date:
     """Choose the day that relative dates are relative to from now on.
 
     It moves when the log has changed, and after a pause in which the provider's cache has lost the
     prompt anyway; never while reasoning waits for its tools, which the change would make invalid.
     """
     today, former = now.astimezone(settings.timezone).date(), record.get("head")
-    if former is None or former["log"] != log:
+    if former is None or former["log"] != _digest_log(record):
         return today
     pause = (now - datetime.fromisoformat(former["at"])).total_seconds()
     if pause > settings.cache_seconds and not is_reasoning_under_way(window):
@@ -108,52 +85,28 @@ def _digest_log(record: MemoryRecord) -> str:
     return derive_id("log", *[f"{group['id']} {len(group['text'])}" for group in record["log"]])
 
 
-def _list_parts(
-    settings: Settings,
-    record: MemoryRecord,
-    messages: Sequence[BaseMessage],
-    shown: Shown,
-    as_of: date,
-) -> list[str]:
+def _list_parts(messages: Sequence[BaseMessage], view: View) -> list[str]:
     """List what stands before the window."""
-    show_id = settings.show_id if settings.scope == "resource" else None
-    parts = render_memory(
-        record,
-        as_of,
-        guide=settings.guide,
-        show_id=show_id,
-        hints=settings.continuation_hints,
-        span=shown.span,
-    )
-    parts.append(choose_reminder(record, shown.dropped))
+    parts = [*view.memory, view.reminder]
     parts += [content_digest(message) for message in select_instructions(messages)]
-    parts += [f"{key_of(message)} {content_digest(message)}" for message in shown.lead]
+    parts += [f"{key_of(message)} {content_digest(message)}" for message in view.shown.lead]
+    if view.shown.request is None:
+        parts += [aside.text for aside in view.asides]
     return parts
 
 
-def _list_lines(
-    settings: Settings, record: MemoryRecord, window: Window, shown: Shown, working: str
-) -> dict[str, str]:
+def _list_lines(view: View) -> dict[str, str]:
     """List by key what is put before a message of the window.
 
     What is shown before the live request is no part of the prefix of the answers before it: it
     comes without making their reasoning invalid, and goes with all that was said behind it.
     """
-    lines = dict(find_gaps(settings, record, window))
-    if shown.request is not None:
+    lines, shown = dict(view.gaps), view.shown
+    if shown.request is not None and view.asides:
         place = shown.entries[shown.request].key
-        asides = _list_aside_texts(settings, record, window, working)
-        if asides:
-            lines[place] = "\x1e".join([*asides, lines.get(place, "")])
+        asides = [aside.text for aside in view.asides]
+        lines[place] = "\x1e".join([*asides, lines.get(place, "")])
     return lines
-
-
-def _list_aside_texts(
-    settings: Settings, record: MemoryRecord, window: Window, working: str
-) -> list[str]:
-    is_shared = settings.scope == "resource"
-    asides = list_asides(record, working, window.request, with_others=is_shared)
-    return [aside.text for aside in asides]
 
 
 def _count_seen(record: MemoryRecord, shown: Shown) -> int | None:

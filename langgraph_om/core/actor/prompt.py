@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 from typing import Any
 
 from langchain_core.messages import BaseMessage, ChatMessage, HumanMessage, SystemMessage
 
-from langgraph_om.core.actor.dates import annotate, track_fence
-from langgraph_om.core.actor.recalled import write_recalled_message
-from langgraph_om.core.actor.shown import count_left_out, select_shown, write_messages
-from langgraph_om.core.config.settings import RecallGuide
+from langgraph_om.core.actor.dates import annotate, find_gaps, track_fence
+from langgraph_om.core.actor.shown import Shown, count_left_out, select_shown, write_messages
+from langgraph_om.core.config.settings import NO_TEXTS, RecallGuide, Settings, Texts
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import (
     CONTINUATION_ID,
@@ -36,7 +36,6 @@ from langgraph_om.core.record.record import Ends, list_ranges, log_tokens, write
 from langgraph_om.core.record.span import Rendered, Span
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import Group, MemoryRecord
-from langgraph_om.core.working import write_message
 
 # Leave out of the Actor's view the marks that tell it little, which are in most lines of a log.
 
@@ -70,51 +69,85 @@ _AS_OF = '["Today", "2 weeks ago" and the like are as of {}]'
 ContentBlock = str | dict[str, Any]
 
 
-def assemble(
+@dataclass(frozen=True, slots=True)
+class View:
+    """The parts of what the Actor is shown next; its digest and its messages are made of one."""
+
+    day: date
+    """The day that relative dates are relative to, in the memory's time zone."""
+    memory: Sequence[str]
+    """What the system message says of the memory, in pieces; none where there is none."""
+    reminder: str
+    """What stands for the messages that are not shown; empty for nothing."""
+    shown: Shown
+    asides: Sequence[BaseMessage]
+    """What stands before the live request, what changes most often last."""
+    gaps: Mapping[str, str]
+    """By key, the lines before user messages that follow a pause."""
+
+
+def make_view(
+    settings: Settings,
     record: MemoryRecord,
     messages: Sequence[BaseMessage],
     window: Window,
+    day: date,
     *,
-    today: date,
+    texts: Texts = NO_TEXTS,
+    limit: int | None = None,
+) -> View:
+    """Choose what the Actor is shown.
+
+    Args:
+        settings: The settings in force.
+        record: The memory of the thread.
+        messages: The whole conversation; no message is changed.
+        window: Its unobserved messages.
+        day: The day that relative dates are relative to; that of the record's head holds still
+            between changes of the log.
+        texts: By feature, what it shows that no record holds.
+        limit: Tokens above which the oldest messages of the window are left out; `None`: as
+            configured.
+    """
+    asides = list_asides(settings, record, window.request, texts)
+    limit = settings.max_input_tokens if limit is None else limit
+    dropped = 0
+    if limit is not None:
+        extra = count_extra(record, settings.guide, asides)
+        dropped = count_left_out(window, log_tokens(record), limit, extra=extra)
+    return View(
+        day,
+        render_memory(settings, record, day, span=window.span),
+        choose_reminder(record, dropped),
+        select_shown(messages, window, dropped),
+        asides,
+        find_gaps(settings, record, window),
+    )
+
+
+def assemble(
+    view: View,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    *,
     system: str | SystemMessage | None = None,
-    max_input_tokens: int | None = None,
-    guide: RecallGuide | None = None,
-    show_id: ShowId | None = None,
-    hints: bool = True,
-    gaps: Mapping[str, str] | None = None,
     with_reasoning: bool = True,
-    working: str = "",
 ) -> list[BaseMessage]:
     """Assemble the Actor's input.
 
     Args:
-        record: The memory of the thread.
+        view: What is shown.
+        record: The memory of the thread, which knows since when the head is what it is.
         messages: The whole conversation; no message is changed.
-        window: Its unobserved messages.
-        today: The day that relative dates are relative to, in the memory's time zone; that of the
-            record's head holds still between changes of the log.
         system: The agent's own system prompt, if it is not among the messages.
-        max_input_tokens: Above this, the oldest messages of the window are left out of the view.
-        guide: With recall, what the Actor is told about it; groups then name their messages.
-        show_id: With a shared log, writes a thread's id for the model; observations are then in
-            sections.
-        hints: Whether the current task and the suggested reply are shown.
-        gaps: By key, the lines before user messages that follow a pause, from `find_gaps`.
         with_reasoning: Whether reasoning that is bound to its prefix is shown at all; it never is
             where that prefix changed.
-        working: The block of working memory; empty for none.
 
     Returns:
         At most one system message, then the conversation. Without observations these are the given
         messages, unchanged.
     """
-    head = _join_system_messages(system, messages)
-    memory = render_memory(
-        record, today, guide=guide, show_id=show_id, hints=hints, span=window.span
-    )
-    extra = count_extra(record, guide, working) if max_input_tokens is not None else 0
-    dropped = count_left_out(window, log_tokens(record), max_input_tokens, extra=extra)
-    shown = select_shown(messages, window, dropped)
+    head, memory = _join_system_messages(system, messages), view.memory
     out: list[BaseMessage] = []
     if memory:
         own = _to_blocks(head)
@@ -125,30 +158,27 @@ def assemble(
         )
     elif head is not None:
         out.append(head)
-    if reminder := choose_reminder(record, dropped):
-        out.append(HumanMessage(reminder, id=CONTINUATION_ID))
-    asides = list_asides(record, working, window.request, with_others=show_id is not None)
-    out += write_messages(record, shown, asides, gaps=gaps, with_reasoning=with_reasoning)
+    if view.reminder:
+        out.append(HumanMessage(view.reminder, id=CONTINUATION_ID))
+    out += write_messages(
+        record, view.shown, view.asides, gaps=view.gaps, with_reasoning=with_reasoning
+    )
     return out
 
 
 def list_asides(
-    record: MemoryRecord, working: str, request: str | None, *, with_others: bool
+    settings: Settings, record: MemoryRecord, request: str | None, texts: Texts
 ) -> list[BaseMessage]:
-    """List what stands before the live request, what changes most often last.
+    """List what features show before the live request, what changes most often last.
 
     Args:
+        settings: The settings in force.
         record: The memory of the thread.
-        working: The block of working memory; empty for none.
         request: Key of the live request, for which earlier messages may have been found.
-        with_others: Whether the recent messages of other threads are shown.
+        texts: By feature, what it shows that no record holds.
     """
-    asides = [
-        write_others(record) if with_others else None,
-        write_message(working),
-        write_recalled_message(record, request),
-    ]
-    return [aside for aside in asides if aside is not None]
+    found = (show(settings, record, request, texts) for show in settings.features.having("aside"))
+    return [aside for aside in found if aside is not None]
 
 
 def choose_reminder(record: MemoryRecord, dropped: int) -> str:
@@ -158,12 +188,11 @@ def choose_reminder(record: MemoryRecord, dropped: int) -> str:
     return load("trimmed") if dropped else ""
 
 
-def count_extra(record: MemoryRecord, guide: RecallGuide | None, working: str = "") -> int:
-    """Estimate the tokens beside window and log: recall, other threads, working memory."""
-    texts = [working, *(thread["text"] for thread in record["others"] if thread["text"])]
-    found = record.get("recalled")
-    recalled = found["tokens"] if found is not None else 0
-    return _count_recall(record, guide) + recalled + sum(len(text) // 3 for text in texts)
+def count_extra(
+    record: MemoryRecord, guide: RecallGuide | None, asides: Sequence[BaseMessage]
+) -> int:
+    """Estimate the tokens beside window and log: what is said of recall, and the asides."""
+    return _count_recall(record, guide) + sum(len(aside.text) // 3 for aside in asides)
 
 
 # --- The system message --------------------------------------------------------------------------
@@ -206,18 +235,14 @@ def _to_text_block(text: str) -> dict[str, Any]:
 
 
 def render_memory(
-    record: MemoryRecord,
-    today: date,
-    *,
-    guide: RecallGuide | None,
-    show_id: ShowId | None,
-    hints: bool,
-    span: Span | None = None,
+    settings: Settings, record: MemoryRecord, today: date, span: Span | None = None
 ) -> list[str]:
     """Render what the system message says of the memory, in pieces; none where there is none.
 
     The span of a window keeps the log as it was rendered, which a turn needs in each step.
     """
+    guide = settings.guide
+    show_id = settings.show_id if settings.scope == "resource" else None
     if not record["log"] and not (show_id is not None and record["others"]):
         return [guide.text] if guide is not None and _reaches_others(record, guide) else []
     instructions = [load("actor_instructions")]
@@ -232,7 +257,7 @@ def render_memory(
             f"{blocks[0]}\n\n<observations>\n",
             *_build_log_blocks(record, today, guide, show_id, span),
         ]
-    if hints and (tags := _build_hints(record)):
+    if settings.continuation_hints and (tags := _build_hints(record)):
         blocks.append(tags)
     return blocks
 

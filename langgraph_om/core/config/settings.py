@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
-from typing import Literal
+from functools import cached_property
+from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage
 
@@ -22,6 +23,37 @@ from langgraph_om.core.content.message_keys import Keyed, hidden_id
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Limits
 from langgraph_om.core.working import Form
+
+Texts = Mapping[str, str]
+"""By the name of a feature, what it shows that no record holds."""
+
+NO_TEXTS: Texts = {}
+
+
+@dataclass(frozen=True)
+class Features:
+    """The optional behaviours that are on, in the order in which they take part in a step."""
+
+    all: tuple[Any, ...] = ()
+    """Instances of subclasses of `core.step.feature.Feature`."""
+
+    def having(self, hook: str) -> tuple[Any, ...]:
+        """Return a hook of those that have it; one that is not defined is never entered."""
+        return self._hooks.get(hook, ())
+
+    def find(self, name: str) -> Any:
+        """Return the one with a name; `None` where it is off."""
+        return next((feature for feature in self.all if feature.name == name), None)
+
+    @cached_property
+    def _hooks(self) -> Mapping[str, tuple[Any, ...]]:
+        found: dict[str, tuple[Any, ...]] = {}
+        for feature in self.all:
+            kinds = [kind for kind in type(feature).__mro__[:-1] if "is_base" not in vars(kind)]
+            for hook in dict.fromkeys(name for kind in kinds for name in vars(kind)):
+                if not hook.startswith("_"):
+                    found[hook] = (*found.get(hook, ()), getattr(feature, hook))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +93,8 @@ class Settings:
     """Whether that is the user's, or one for each thread."""
     archives: bool = False
     """Whether messages and observations are archived."""
+    features: Features = field(default_factory=Features)
+    """What takes part in steps beside the core."""
     evicts: bool = False
     """Whether observed messages leave the conversation once the archive has them."""
 

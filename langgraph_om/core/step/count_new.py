@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from datetime import datetime
 from itertools import islice
 from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from langgraph_om.core.actor.prompt import count_extra
-from langgraph_om.core.actor.shown import count_left_out
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.message_keys import keyed_messages
 from langgraph_om.core.events import iso
 from langgraph_om.core.plan import count_to_activate, select_ready_chunks
 from langgraph_om.core.record.record import log_tokens, select_valid_counts
-from langgraph_om.core.record.shared_log import find_unsent
 from langgraph_om.core.record.span import Entry
-from langgraph_om.core.record.strays import check_observed, find_left_behind
 from langgraph_om.core.record.window import Window, select_live_chunks
-from langgraph_om.core.step.shared_log import Exchanged
 from langgraph_om.core.wire import (
     BufferedObservations,
     Counted,
@@ -108,16 +102,18 @@ def _read_buffer_status(
 
 
 def build_trim_notice(
-    settings: Settings, record: MemoryRecord, window: Window, working: str = ""
+    record: MemoryRecord, window: Window, dropped: int, limit: int | None
 ) -> list[ViewTrimmed]:
-    """Say when the Actor's view has to leave messages out to keep to `max_input_tokens`."""
-    limit = settings.max_input_tokens
-    if limit is None:
-        return []
-    extra = count_extra(record, settings.guide, working)
-    dropped = count_left_out(window, log_tokens(record), limit, extra=extra)
+    """Say when the Actor's view has to leave messages out to keep to a limit.
+
+    Args:
+        record: The memory of the thread.
+        window: Its unobserved messages.
+        dropped: How many of the oldest ones the view leaves out.
+        limit: Tokens that it has to keep to; `None`: no limit.
+    """
     left_out = [entry for entry in window.entries[:dropped] if entry.key != window.request]
-    if not left_out:
+    if not left_out or limit is None:
         return []
     return [
         {
@@ -190,61 +186,6 @@ def _list_counts(settings: Settings, record: MemoryRecord, window: Window) -> di
         if cached is None or cached[0] != entry.digest:
             counts[entry.key] = [entry.digest, entry.tokens]
     return counts
-
-
-def select_refused(
-    known: MemoryRecord, record: MemoryRecord, observed: Sequence[BaseMessage]
-) -> list[str]:
-    """Return the keys behind the place from which the log did not take the thread's observations.
-
-    Args:
-        known: The memory before the exchange, with what it had to send.
-        record: The memory as the log has it.
-        observed: The messages before the window.
-    """
-    refused = find_unsent(known, {group["id"] for group in record["log"]})
-    if refused is None:
-        return []
-    keys = [key for key, _ in keyed_messages(observed)]
-    if refused["after"] is None:
-        return keys
-    return keys[keys.index(refused["after"]) + 1 :] if refused["after"] in keys else []
-
-
-def note_left_behind(
-    settings: Settings,
-    exchanged: Exchanged,
-    messages: Sequence[BaseMessage],
-    window: Window,
-    unobserved: AbstractSet[str],
-) -> list[Event]:
-    """Note which messages are in no window any more, and are not observed either.
-
-    Args:
-        settings: The settings in force.
-        exchanged: What came of the exchange.
-        messages: The whole conversation.
-        window: Its unobserved messages, by the log.
-        unobserved: Keys of those that were unobserved before.
-    """
-    record = exchanged.record
-    waiting = unobserved - window.span.places.keys()
-    if not waiting:
-        return []
-    missed = find_left_behind(record, messages, window.start, waiting, exchanged.named)
-    observed, _ = check_observed(record, messages, window.start)
-    if not missed or observed is None:
-        return []
-    keys = [*dict.fromkeys([*observed["strays"], *missed])]
-    counted: Counted = {
-        "type": "counted",
-        "counter": settings.counter.identity,
-        "counts": {},
-        "stamps": {},
-        "gone": [],
-        "observed": {**observed, "strays": keys},
-    }
-    return [counted]
 
 
 def _select_stamps_to_keep(

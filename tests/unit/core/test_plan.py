@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import Thresholds, resolve_thresholds
@@ -28,6 +27,7 @@ from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import check_message_sequence, drive
 from support.examples import examples
 from support.simulation import look
+from support.views import assemble
 from support.words import Words
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)

@@ -17,6 +17,7 @@ from langgraph_om.core.record.record import RECORD_KEYS, blank_record
 from langgraph_om.core.wire import Event, MemoryRecord, Part, ReflectionEnd, SharedLog
 from langgraph_om.memory import runner_of
 from langgraph_om.runtime.drivers import drive
+from langgraph_om.runtime.runner import RunScope
 from langgraph_om.runtime.turn import Outcome, turn
 from langgraph_om.testing import ScriptedChatModel
 from support.clock import Clock
@@ -115,7 +116,7 @@ def take_turn(
 ) -> Outcome:
     runner = runner_of(memory)
     who = runner.identity({"configurable": {"thread_id": thread, "resource_id": "ada"}})
-    return drive(turn(runner, record, messages, who), runner.context()).result
+    return drive(turn(runner, record, messages, who, RunScope(runner)), runner.context()).result
 
 
 @pytest.mark.parametrize("on_error", ["continue", "abort"])

@@ -17,7 +17,6 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.actor.shown import count_left_out
 from langgraph_om.core.content.message_keys import CONTINUATION_ID, OTHERS_ID, is_reminder
 from langgraph_om.core.content.text import escape
@@ -27,6 +26,7 @@ from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import check_message_sequence
+from support.views import assemble
 from support.words import Words
 
 TODAY = date(2026, 3, 4)

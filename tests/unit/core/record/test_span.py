@@ -17,16 +17,16 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core.actor.dates import find_gaps
-from langgraph_om.core.actor.head import track_head
-from langgraph_om.core.actor.prompt import assemble
+from langgraph_om.core.actor.head import choose_day, track_head
+from langgraph_om.core.actor.prompt import assemble, make_view
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.bound_reasoning import mark_other_view
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.span import NO_TRAITS, Span, find_safe_cuts
 from langgraph_om.core.record.window import Window, digest_entries, digest_run, open_window
-from langgraph_om.core.step.inspect import Inspection, count_and_collect
+from langgraph_om.core.step.inspect import count_and_collect
+from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Head, MemoryRecord
 from langgraph_om.runtime.state import MAX_SPANS, Spans
 from support.examples import examples
@@ -36,13 +36,13 @@ from support.windows import Words
 SETTINGS = setup()
 
 
-def look(
-    record: MemoryRecord, messages: list[BaseMessage], before: Span | None = None
-) -> Inspection:
-    return count_and_collect(SETTINGS, record, messages, Identity("t"), NOW, before=before)
+def look(record: MemoryRecord, messages: list[BaseMessage], before: Span | None = None) -> Step:
+    step = Step(SETTINGS, record, messages, Identity("t"), NOW, before=before)
+    count_and_collect(step)
+    return step
 
 
-def observed(record: MemoryRecord, seen: Inspection, stop: int) -> MemoryRecord:
+def observed(record: MemoryRecord, seen: Step, stop: int) -> MemoryRecord:
     """The memory once the first messages of the window are observed."""
     entries, number = seen.window.entries[:stop], len(record["log"])
     group = {
@@ -70,11 +70,10 @@ def view(
     record: MemoryRecord, messages: list[BaseMessage], window: Window, limit: int | None
 ) -> View:
     settings = replace(SETTINGS, max_input_tokens=limit, gap_markers=True)
-    head = track_head(settings, record, messages, window, NOW)
-    gaps = find_gaps(settings, record, window)
+    made = make_view(settings, record, messages, window, choose_day(settings, record, window, NOW))
+    head = track_head(record, messages, made, NOW)
     stepped = fold(record, [{"type": "stepped", "request": None, "step": 0, "head": head}])
-    shown = assemble(stepped, messages, window, today=NOW.date(), max_input_tokens=limit, gaps=gaps)
-    return View(head, shown)
+    return View(head, assemble(made, stepped, messages))
 
 
 class Story:

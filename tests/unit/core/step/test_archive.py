@@ -23,14 +23,14 @@ from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.step.archive import ThreadMemory, archive_new, complete_thread
-from langgraph_om.core.step.shared_log import (
+from langgraph_om.core.wire import MemoryRecord, SharedLog
+from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.features.shared_log import (
     MAX_COMMITS,
     drop_deleted_threads,
     exchange,
     rewind_if_forked,
 )
-from langgraph_om.core.wire import MemoryRecord, SharedLog
-from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.testing import FlowRun, drive
 from support.simulation import settings
 

@@ -7,80 +7,68 @@ same. A search that fails leaves the turn as it is.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from datetime import datetime
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.actor.prompt import count_extra
 from langgraph_om.core.actor.recalled import (
     BlockStyle,
     EarlierMessage,
     limit_tokens,
     write_recalled,
+    write_recalled_message,
 )
-from langgraph_om.core.actor.shown import count_left_out, select_shown
-from langgraph_om.core.config.settings import Identity, Settings
+from langgraph_om.core.config.settings import Identity, Settings, Texts
 from langgraph_om.core.content.message_keys import content_digest, key_of
 from langgraph_om.core.effects import EffectFlow, Storage, StorageReply, Warn
 from langgraph_om.core.events import iso
-from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.search import query_words, read_text
+from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.core.wire import MemoryRecord, Recalled, RecalledHit
 
 
-def search_for_request(
-    settings: Settings,
-    record: MemoryRecord,
-    messages: Sequence[BaseMessage],
-    window: Window,
-    *,
-    identity: Identity,
-    now: datetime,
-    working: str = "",
-) -> EffectFlow[list[Recalled]]:
-    """Search for the live request, unless that was done.
+class Injecting(Feature):
+    """Shows the Actor earlier messages that may bear on what the user says."""
 
-    Args:
-        settings: The settings in force.
-        record: The memory of the thread.
-        messages: The whole conversation.
-        window: Its unobserved messages, as the Actor is about to be shown them.
-        identity: Whose conversation it is.
-        now: The current time.
-        working: The block of working memory that the Actor is shown; empty for none.
+    name = "inject"
 
-    Returns:
-        One event, also of a search that found nothing or failed; none where nothing was due.
-    """
-    request = _find_request(window)
-    if settings.inject is None or request is None or window.request is None:
-        return []
-    digest, known = content_digest(request), record.get("recalled")
-    if known is not None and (known["request"], known["digest"]) == (window.request, digest):
-        return []
-    query = read_text(request)
-    words = query_words(query)
-    found: list[EarlierMessage] = []
-    error: Exception | None = None
-    if words:
-        hidden = _list_shown(settings, record, messages, window, working)
-        found, error = yield from _search(query, identity, record, messages, hidden)
-    text, shown = write_recalled(found, words, _choose_style(settings, record))
-    return [
-        {
+    def before_actor(self, step: Step) -> EffectFlow[None]:
+        """Search for the live request, unless that was done."""
+        record, window = step.record, step.window
+        request = _find_request(window)
+        if request is None or window.request is None:
+            return
+        digest, known = content_digest(request), record.get("recalled")
+        if known is not None and (known["request"], known["digest"]) == (window.request, digest):
+            return
+        query = read_text(request)
+        words = query_words(query)
+        found: list[EarlierMessage] = []
+        error: Exception | None = None
+        if words:
+            hidden = _list_shown(step)
+            found, error = yield from _search(query, step.identity, record, step.messages, hidden)
+        text, shown = write_recalled(found, words, _choose_style(step.settings, record))
+        recalled: Recalled = {
             "type": "recalled",
-            "at": iso(now),
+            "at": iso(step.now),
             "request": window.request,
             "digest": digest,
             "hits": _list_hits(shown),
             "text": text,
-            "tokens": settings.counter.count_text(text) if text else 0,
+            "tokens": step.settings.counter.count_text(text) if text else 0,
             "error": None if error is None else f"{type(error).__name__}: {error}",
             "record_id": record["id"],
             "thread_id": record["thread_id"],
         }
-    ]
+        step.apply([recalled])
+
+    def aside(
+        self, settings: Settings, record: MemoryRecord, request: str | None, texts: Texts
+    ) -> BaseMessage | None:
+        """Show what was found for the live request."""
+        del settings, texts
+        return write_recalled_message(record, request)
 
 
 def _search(
@@ -106,19 +94,11 @@ def _find_request(window: Window) -> BaseMessage | None:
     return next((entry.message for entry in entries if entry.key == window.request), None)
 
 
-def _list_shown(
-    settings: Settings,
-    record: MemoryRecord,
-    messages: Sequence[BaseMessage],
-    window: Window,
-    working: str,
-) -> Collection[str]:
+def _list_shown(step: Step) -> Collection[str]:
     """List the keys of the messages that the Actor is shown: these need not be found."""
-    extra = count_extra(record, settings.guide, working)
-    dropped = count_left_out(window, log_tokens(record), settings.max_input_tokens, extra=extra)
-    shown = select_shown(messages, window, dropped)
+    shown, request = step.view.shown, step.window.request
     keys = {entry.key for entry in shown.entries} | {key_of(message) for message in shown.lead}
-    return keys | ({window.request} if window.request is not None else set())
+    return keys | ({request} if request is not None else set())
 
 
 def _choose_style(settings: Settings, record: MemoryRecord) -> BlockStyle:

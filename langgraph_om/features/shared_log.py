@@ -15,8 +15,9 @@ from typing import NamedTuple, cast
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.config.settings import Identity, Settings
-from langgraph_om.core.content.message_keys import keyed_conversation
+from langgraph_om.core.actor.prompt import write_others
+from langgraph_om.core.config.settings import Identity, Settings, Texts
+from langgraph_om.core.content.message_keys import keyed_conversation, keyed_messages
 from langgraph_om.core.cycles.other_threads import count_in_others
 from langgraph_om.core.cycles.shared_log import read_other_threads, release_after
 from langgraph_om.core.effects import (
@@ -39,10 +40,20 @@ from langgraph_om.core.record.shared_log import (
     lacks_groups,
     rewind,
 )
+from langgraph_om.core.record.strays import check_observed, find_left_behind
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.archive import look_for_deletion, warn_of_loss
+from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.core.wire import Event, Group, LogChange, MemoryRecord, OthersDescribed, SharedLog
+from langgraph_om.core.wire import (
+    Counted,
+    Event,
+    Group,
+    LogChange,
+    MemoryRecord,
+    OthersDescribed,
+    SharedLog,
+)
 from langgraph_om.errors import ArchiveError, ConfigurationError
 
 MAX_COMMITS = 50
@@ -120,6 +131,61 @@ def check_resource_id(identity: Identity) -> None:
             'configuration, {"configurable": {"resource_id": "..."}}, or set `resource_id`'
         )
         raise ConfigurationError(msg)
+
+
+def select_refused(
+    known: MemoryRecord, record: MemoryRecord, observed: Sequence[BaseMessage]
+) -> list[str]:
+    """Return the keys behind the place from which the log did not take the thread's observations.
+
+    Args:
+        known: The memory before the exchange, with what it had to send.
+        record: The memory as the log has it.
+        observed: The messages before the window.
+    """
+    refused = find_unsent(known, {group["id"] for group in record["log"]})
+    if refused is None:
+        return []
+    keys = [key for key, _ in keyed_messages(observed)]
+    if refused["after"] is None:
+        return keys
+    return keys[keys.index(refused["after"]) + 1 :] if refused["after"] in keys else []
+
+
+def note_left_behind(
+    settings: Settings,
+    exchanged: Exchanged,
+    messages: Sequence[BaseMessage],
+    window: Window,
+    unobserved: AbstractSet[str],
+) -> list[Event]:
+    """Note which messages are in no window any more, and are not observed either.
+
+    Args:
+        settings: The settings in force.
+        exchanged: What came of the exchange.
+        messages: The whole conversation.
+        window: Its unobserved messages, by the log.
+        unobserved: Keys of those that were unobserved before.
+    """
+    record = exchanged.record
+    waiting = unobserved - window.span.places.keys()
+    if not waiting:
+        return []
+    missed = find_left_behind(record, messages, window.start, waiting, exchanged.named)
+    observed, _ = check_observed(record, messages, window.start)
+    if not missed or observed is None:
+        return []
+    keys = [*dict.fromkeys([*observed["strays"], *missed])]
+    counted: Counted = {
+        "type": "counted",
+        "counter": settings.counter.identity,
+        "counts": {},
+        "stamps": {},
+        "gone": [],
+        "observed": {**observed, "strays": keys},
+    }
+    return [counted]
 
 
 # --- The log -------------------------------------------------------------------------------------
@@ -340,3 +406,49 @@ def _describe_others(
         timezone=settings.timezone,
     )
     return [{"type": "others", "others": found}] if found != record["others"] else []
+
+
+# --- The feature ---------------------------------------------------------------------------------
+
+
+class SharedLogs(Feature):
+    """Has the threads of a resource share one log."""
+
+    name = "shared_log"
+
+    def enter(self, step: Step) -> EffectFlow[None]:
+        """Check that the run says with whom the log is shared."""
+        check_resource_id(step.identity)
+        yield from ()
+
+    def collect(self, step: Step) -> EffectFlow[None]:
+        """Exchange what is new with the log."""
+        if not step.identity.thread_id:
+            return
+        known, unobserved = step.record, {*step.window.span.places}
+        exchanged = yield from exchange(
+            step.settings, step.record, step.messages, step.window, step.now
+        )
+        if not exchanged.events:
+            return
+        step.take_in(exchanged.record, exchanged.events)
+        window = step.open()
+        refused = select_refused(known, exchanged.record, step.messages[: window.start])
+        noted = note_left_behind(
+            step.settings, exchanged, step.messages, window, {*unobserved, *refused}
+        )
+        if noted:
+            step.apply(noted)
+            step.open(anew=True)
+
+    def aside(
+        self, settings: Settings, record: MemoryRecord, request: str | None, texts: Texts
+    ) -> BaseMessage | None:
+        """Show the recent messages of other threads."""
+        del settings, request, texts
+        return write_others(record)
+
+    def is_due(self, step: Step) -> bool:
+        """Say so always: only an exchange tells what is due."""
+        del step
+        return True

@@ -39,9 +39,13 @@ from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.span import Entry
+from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.core.titles import find_words, read_title_state
-from langgraph_om.core.wire import Event, MemoryRecord, TitleAsked, Titled
+from langgraph_om.core.wire import Event, JobResult, MemoryRecord, TitleAsked, Titled
 from langgraph_om.errors import ConfigurationError, ObserverError
+from langgraph_om.runtime.context import RunFlow
+from langgraph_om.runtime.drivers import drive
+from langgraph_om.runtime.executors import BackgroundBuffering
 
 # The question for a thread's title, from the first user message and the first answer.
 #
@@ -240,3 +244,50 @@ def find_exchange(messages: Sequence[BaseMessage]) -> list[Entry]:
         if len(found) == len(("user", "assistant")):
             return found
     return []
+
+
+# --- The feature ---------------------------------------------------------------------------------
+
+
+class Titles(Feature):
+    """Gives each thread a title after its first answer."""
+
+    name = "titles"
+
+    def collect(self, step: Step) -> RunFlow[None]:
+        """Take in the thread's title, or have one made: in a thread beside the run, or else now.
+
+        It is no job for another process, which an executor of the user's own may need.
+        """
+        step.apply(note_words(step.settings, step.record, step.messages))
+        step.apply((yield from take_in_title(step.settings, step.record, step.now)))
+        job = describe_title(step.settings, step.record, step.messages, step.now)
+        if job is None:
+            return
+        runner, record = step.scope.runner, step.record
+        if isinstance(runner.buffering, BackgroundBuffering):
+            context = runner.context(step.scope.config)
+            is_taken = runner.buffering.submit(
+                job.cycle_id,
+                job.key,
+                lambda: cast("JobResult", drive(job.ask(), context).result),
+                thread_id=record["thread_id"],
+                resource_id=record["resource_id"],
+            )
+            step.apply([job.start] if is_taken else [])
+        else:
+            found = yield from job.ask()
+            step.apply([job.start])
+            step.apply(tell_title(step.settings, step.record, found, step.now))
+
+    def before_actor(self, step: Step) -> EffectFlow[None]:
+        """Tell of the title that a person has set since the last step."""
+        step.events += tell_of_person(step.settings, step.record, step.now)
+        yield from ()
+
+    def is_due(self, step: Step) -> bool:
+        """Tell whether a title is asked for, or to be asked for or told of."""
+        state = read_title_state(step.record)
+        if state.get("is_new") or state.get("cycle_id") is not None:
+            return True
+        return describe_title(step.settings, step.record, step.messages, step.now) is not None

@@ -1,0 +1,184 @@
+"""One step of memory: what is known of a conversation before a call of the Actor's model.
+
+It is made once, where a step is entered, and handed on. What is worked out of it, the window and
+the view, is worked out once and kept with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+
+from langgraph_om.core.actor.head import choose_day
+from langgraph_om.core.actor.prompt import View, make_view
+from langgraph_om.core.config.settings import Identity, Settings
+from langgraph_om.core.effects import EffectFlow
+from langgraph_om.core.plan import PROCEED, Decision
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.span import Span
+from langgraph_om.core.record.window import Window, open_window
+from langgraph_om.core.step.resent import list_removed, without_messages
+from langgraph_om.core.wire import Event, MemoryRecord
+
+
+@dataclass(slots=True)
+class Step:
+    """A conversation and its memory, with what has been found in them so far."""
+
+    settings: Settings
+    record: MemoryRecord
+    """The memory, complete, with the events below folded in."""
+    messages: Sequence[BaseMessage]
+    """The conversation without what has been removed from it."""
+    identity: Identity
+    now: datetime
+    before: Span | None = None
+    """What an earlier look has read; it only saves time."""
+    scope: Any = None
+    """The run around the step, which features of the runtime ask; `None` for a look alone."""
+    is_final: bool = False
+    """Whether the Actor has answered and no call follows."""
+    texts: dict[str, str] = field(default_factory=dict)
+    """By feature, what it shows that no record holds."""
+    events: list[Event] = field(default_factory=list)
+    """What to fold and to show; ends with the status when the Actor goes on."""
+    kept: dict[str, Any] = field(default_factory=dict)
+    """By feature, what one of its hooks leaves to a later one."""
+    decision: Decision = PROCEED
+    overlooked: int = 0
+    """How many messages were put among the observed ones, where they can be neither shown nor
+    observed."""
+    former: MemoryRecord = field(init=False)
+    """The memory as the last step left it."""
+    _window: Window | None = field(init=False, default=None)
+    _view: View | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.former = self.record
+
+    @property
+    def window(self) -> Window:
+        """The unobserved messages."""
+        if self._window is None:
+            self.open()
+        assert self._window is not None  # noqa: S101 opened above
+        return self._window
+
+    def open(self, *, anew: bool = False) -> Window:
+        """Open the window of the record as it is now.
+
+        Args:
+            anew: Whether what earlier looks have read does not hold any more.
+        """
+        if self._window is not None:
+            self.before = self._window.span
+        counter, before = self.settings.counter, None if anew else self.before
+        self._window = open_window(self.record, self.messages, counter, before=before)
+        self._view = None
+        return self._window
+
+    @property
+    def view(self) -> View:
+        """What the Actor is shown next."""
+        if self._view is None:
+            day = choose_day(self.settings, self.record, self.window, self.now)
+            self._view = make_view(
+                self.settings, self.record, self.messages, self.window, day, texts=self.texts
+            )
+        return self._view
+
+    def show(self, window: Window, day: date) -> None:
+        """Have the view made of a window that is open already, as of a day."""
+        self._window = window
+        self._view = make_view(
+            self.settings, self.record, self.messages, window, day, texts=self.texts
+        )
+
+    def show_anew(self) -> None:
+        """Have the view made again, of the same window and day, with the texts as they are now."""
+        view = self.view
+        self.show(self.window, view.day)
+
+    def apply(self, events: Sequence[Event]) -> None:
+        """Take in events: fold them in the memory, and keep them."""
+        if events:  # a record that nothing happens to need not be made anew
+            self.record = fold(self.record, [events])
+            self.events += events
+            self._view = None
+
+    def take_in(self, record: MemoryRecord, events: Sequence[Event]) -> None:
+        """Take in events that are folded in a record already."""
+        self.record = record
+        self.events += events
+        self._view = None
+
+    def say(self, name: str, text: str) -> None:
+        """Have a feature show a text that no record holds."""
+        self.texts[name] = text
+        self._view = None
+
+    def note(self, event: Event) -> None:
+        """Take in an event that does not change what the Actor is shown."""
+        self.record = fold(self.record, [[event]])
+        self.events.append(event)
+
+    def take_out(self, keys: Collection[str]) -> None:
+        """Go on without messages that leave the conversation."""
+        if keys:
+            self.messages = without_messages(self.messages, keys)
+
+    @property
+    def evicted(self) -> list[str]:
+        """Ids of the messages that may be removed, because they are archived and observed."""
+        return list_removed(self.events)
+
+    @property
+    def changed(self) -> set[str]:
+        """Keys of the messages that are new, or of another content than before."""
+        counted = (event["counts"] for event in self.events if event["type"] == "counted")
+        return {key for counts in counted for key in counts}
+
+
+class Feature:
+    """An optional behaviour of memory: a folder of `features`, and a row of the table there.
+
+    A subclass defines the hooks that it needs. Those that it does not define are never called, and
+    of a feature that is off none is. Hooks are called in the order of the table.
+    """
+
+    is_base = True
+    name = ""
+
+    def enter(self, step: Step) -> EffectFlow[None]:
+        """Look at the conversation before anything of it is counted."""
+        raise NotImplementedError
+
+    def collect(self, step: Step) -> EffectFlow[None]:
+        """Take in what has happened elsewhere; new messages are counted by then."""
+        raise NotImplementedError
+
+    def before_actor(self, step: Step) -> EffectFlow[None]:
+        """Prepare what the Actor is shown; it is called next."""
+        raise NotImplementedError
+
+    def after(self, step: Step) -> EffectFlow[None]:
+        """Do what is left once the step is decided, such as work beside the run."""
+        raise NotImplementedError
+
+    def is_due(self, step: Step) -> bool:
+        """Tell, before anything is counted, whether the step has more to do than to count."""
+        raise NotImplementedError
+
+    def read_text(self, state: Any) -> str:
+        """Return what the feature shows that a graph's state holds; empty for nothing."""
+        raise NotImplementedError
+
+    def aside(
+        self, settings: Settings, record: MemoryRecord, request: str | None, texts: Any
+    ) -> BaseMessage | None:
+        """Return what is shown before the live request; `None` for nothing."""
+        raise NotImplementedError

@@ -1,0 +1,124 @@
+"""Observe what a conversation has unobserved once it has paused for long enough.
+
+A timer of this process, or a job that is sent ahead, begins that; the turn that ends the pause
+takes in what its record does not know of.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from langchain_core.runnables import ensure_config
+
+from langgraph_om.core.cycles.observation import describe_observation
+from langgraph_om.core.cycles.results import take_in_results
+from langgraph_om.core.effects import EffectFlow, PeekJobs
+from langgraph_om.core.plan import plan_pause
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.window import open_window
+from langgraph_om.core.step.archive import is_survivor, look_for_deletion
+from langgraph_om.core.step.inspect import count_and_collect
+from langgraph_om.core.step.step import Feature, Step
+from langgraph_om.core.wire import Event
+from langgraph_om.runtime.context import RunFlow
+from langgraph_om.runtime.drivers import drive
+from langgraph_om.runtime.jobs.pauses import Pauses
+from langgraph_om.runtime.jobs.protocol import DelayingExecutor
+from langgraph_om.runtime.jobs.requests import submit_for_pause
+
+
+class PauseWork(Feature):
+    """Observes ahead of need while a conversation pauses.
+
+    Args:
+        seconds: How long a pause has to last (`buffer_on_idle`).
+    """
+
+    name = "pauses"
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._pauses = Pauses()
+
+    def collect(self, step: Step) -> EffectFlow[None]:
+        """Take in what was observed while the conversation paused."""
+        step.apply((yield from self._take_in(step)))
+
+    def _take_in(self, step: Step) -> EffectFlow[list[Event]]:
+        """Look for the job of the pause before this turn; the same messages make the same job."""
+        settings, record, window = step.settings, step.record, step.window
+        head = step.former.get("head")
+        if head is None or record["pending"].get("observation") or not self._has_paused(step):
+            return []
+        known = step.former["token_cache"]["counts"]
+        new = next((entry for entry in window.entries if entry.key not in known), None)
+        if new is None:
+            return []
+        messages = step.messages
+        at = next(at for at in range(len(messages) - 1, -1, -1) if messages[at] is new.message)
+        then = open_window(record, messages[:at], settings.counter)
+        decision = plan_pause(record, then, settings.thresholds)
+        if decision.kind == "proceed":
+            return []
+        job = describe_observation(settings, record, then, decision.count, step.now, mode="ahead")
+        state = (yield PeekJobs({"observation": job.cycle_id}))["observation"]
+        if state is None or state == "expired":
+            return []
+        started = fold(record, [job.start])
+        done = take_in_results(settings, started, window, {"observation": state}, step.now)
+        return [job.start, *done]
+
+    def _has_paused(self, step: Step) -> bool:
+        head = step.former.get("head")
+        if head is None:
+            return False
+        passed = (step.now - datetime.fromisoformat(head["at"])).total_seconds()
+        return passed >= self._seconds
+
+    def is_due(self, step: Step) -> bool:
+        """Tell whether the conversation has paused."""
+        return self._has_paused(step)
+
+    def after(self, step: Step) -> RunFlow[None]:
+        """End the pause before; where the Actor has answered, begin one."""
+        self._pauses.end(step.record["id"])
+        runner = step.scope.runner
+        if not step.is_final or runner.is_closed:
+            return
+        if isinstance(runner.buffering, DelayingExecutor):
+            yield from submit_for_pause(step, runner.buffering, seconds=self._seconds)
+            return
+        context, config, record = runner.context(), ensure_config(), step.record
+
+        def act() -> None:
+            drive(self._use(step, config), context)
+
+        self._pauses.begin(
+            record["id"],
+            self._seconds,
+            act,
+            thread_id=record["thread_id"],
+            resource_id=record["resource_id"],
+        )
+
+    def _use(self, step: Step, config: object) -> RunFlow[None]:
+        """Start the job of a pause; the next turn knows it by its id."""
+        runner, record = step.scope.runner, step.record
+        if step.settings.archives and is_survivor((yield from look_for_deletion(record))):
+            return
+        cycle_ids = {name: job["cycle_id"] for name, job in record["pending"].items()}
+        jobs = (yield PeekJobs(cycle_ids)) if cycle_ids else {}
+        now = runner.clock()
+        look = Step(step.settings, record, step.messages, step.identity, now)
+        count_and_collect(look, jobs)
+        decision = plan_pause(look.record, look.window, step.settings.thresholds)
+        if decision.kind == "buffer":
+            yield from runner.start_job(look.record, look.messages, decision, config)
+
+    def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
+        """Let go of the timers of a thread or a resource that is deleted."""
+        self._pauses.forget(thread_id=thread_id, resource_id=resource_id)
+
+    def close(self) -> None:
+        """Let go of all timers."""
+        self._pauses.clear()

@@ -1,0 +1,43 @@
+"""The Actor's input for tests, made of settings that a test says as options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+
+from langgraph_om.core.actor import prompt
+from langgraph_om.core.config.settings import Features
+from langgraph_om.core.record.window import Window
+from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.features.shared_log import SharedLogs
+from support.flows import setup
+
+
+def assemble(
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    window: Window,
+    *,
+    today: date,
+    system: Any = None,
+    max_input_tokens: int | None = None,
+    guide: Any = None,
+    show_id: Callable[[str], str] | None = None,
+    gap_markers: bool = False,
+    with_reasoning: bool = True,
+) -> list[BaseMessage]:
+    """Assemble the Actor's input as of a day."""
+    settings = replace(
+        setup(),
+        guide=guide,
+        max_input_tokens=max_input_tokens,
+        gap_markers=gap_markers,
+        scope="thread" if show_id is None else "resource",
+        features=Features(() if show_id is None else (SharedLogs(),)),
+    )
+    view = prompt.make_view(settings, record, messages, window, today)
+    return prompt.assemble(view, record, messages, system=system, with_reasoning=with_reasoning)
