@@ -57,6 +57,8 @@ class Told:
     """The labels of requests in place of which an edit put other words, on any branch."""
     removed: set[str] = field(default_factory=set)
     """Ids of what the user removed on any branch."""
+    versions: dict[str, list[BaseMessage]] = field(default_factory=dict)
+    """What messages said before they were edited, on any branch."""
     is_adrift: bool = False
     """Whether all that the record named as observed last was removed at once: what stood before it
     may be observed again, since nothing tells how far that went."""
@@ -70,7 +72,7 @@ class Told:
 
     def copy(self) -> Told:
         said = dict(self.messages), set(self.taken_back)
-        others = self.former, self.edited, self.replaced, self.removed
+        others = self.former, self.edited, self.replaced, self.removed, self.versions
         return Told(*said, *others, self.is_adrift)
 
     def within(self, first: str, last: str) -> range:
@@ -176,8 +178,12 @@ def covered_unread(now: Moment, before: Moment | None) -> list[str]:
             continue
         if now.is_forked and key in now.told.removed:  # the other branch was observed without it
             continue
-        words = words_of(now.told.messages[key])
-        unread = now.unread(words)
+        # It may have been edited after it was read.
+        versions = [now.told.messages[key], *now.told.versions.get(key, ())]
+        words, unread = min(
+            ((each, now.unread(each)) for each in map(words_of, versions)),
+            key=lambda found: len(found[1]),
+        )
         is_cut = skips and len(words) > now.longest and len(unread) < len(words)
         if unread and not is_cut:
             problems.append(f"{key} {UNREAD}: {len(unread)} of {len(words)} words")

@@ -192,7 +192,8 @@ class Shares:
             those = set(range(first, last + 1)) - removed
             if group["id"] not in self.judged and those & covered:
                 yield f"{group['id']}: what {name} had from {first} to {last} {DOUBLED} already"
-            covered |= those
+            if not {first, last} <= removed:  # or nothing tells here what lies between them
+                covered |= those
 
     def _misplaced(
         self, resource: str, group: Mapping[str, Any], told: Mapping[str, Told]

@@ -475,10 +475,11 @@ class World:
 
     def _drop_unsteady(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Return a record without what depends on when a job, or the archive, is heard of."""
-        unsteady = {"usage"} if self.served is None else {"usage", "attempts"}
+        # Two forks are two branches in the archive, each with a name of its own.
+        unsteady = {"usage", "branch"} | (set() if self.served is None else {"attempts"})
         kept = dict(record)
         if self.archive is not None and self.archive.away:
-            unsteady |= {"attempts", "archived", "branch", "evicted", "evicted_tokens"}
+            unsteady |= {"attempts", "archived", "evicted", "evicted_tokens"}
             kept["observed"] = {**(record["observed"] or {}), "index": None}
         return {key: value for key, value in kept.items() if key not in unsteady}
 
@@ -497,6 +498,7 @@ class World:
         edited = old.model_copy(update={"content": text})
         self._update(thread, worker, {"messages": [edited]})
         thread.told.messages[key] = edited
+        thread.told.versions.setdefault(key, []).append(old)
         thread.told.edited.add(key)
         thread.told.replaced.add(label_of(old).partition(".")[0])
 
