@@ -33,11 +33,11 @@ def choose_features(
     """
     rows = (
         PauseWork(pause_seconds) if pause_seconds is not None else None,
+        Titles() if titles else None,
         Archiving() if archives else None,
         SharedLogs() if shares else None,
         KnownOfUser() if knows else None,
         Injecting() if injects else None,
         SteeringNotices(),
-        Titles() if titles else None,
     )
     return Features(tuple(row for row in rows if row is not None))
