@@ -143,7 +143,8 @@ def test_hooks_of_the_guide_keep_a_card_number_out_of_memory() -> None:
     memory = ObservationalMemory(small, observation=window, hooks=kept)
     card = "My card is 4111 1111 1111 1111 and I pay in Bergen with it, if you do not mind."
     said = HumanMessage(card, id="1")
-    noted = str(memory.step(None, [said]).record)
+    talk = [said, AIMessage("Noted.", id="2"), HumanMessage("Good.", id="3")]
+    noted = str(memory.step(None, talk).record)
     assert "My card is [card] and I pay" in noted
     assert "4111" not in noted
     assert said.text == card

@@ -668,8 +668,10 @@ async def test_cancelled_while_the_turn_waits(server: Server) -> None:
     async with server.client() as client:
         thread = await new_thread(client)
         run = ""
+        answered = {"role": "assistant", "content": "Go on."}
+        said = [*human(SAID[0] * 20)["messages"], answered, *human("And now?")["messages"]]
         stream = client.runs.stream(
-            thread, "stuck", input=human(SAID[0] * 20), stream_mode=["custom", "values"]
+            thread, "stuck", input={"messages": said}, stream_mode=["custom", "values"]
         )
         async for event in stream:
             run = event.data["run_id"] if event.event == "metadata" else run

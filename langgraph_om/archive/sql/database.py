@@ -38,7 +38,6 @@ from sqlalchemy.exc import (
     ArgumentError,
     DBAPIError,
     NoSuchModuleError,
-    ProgrammingError,
     SQLAlchemyError,
     StatementError,
 )
@@ -302,6 +301,8 @@ _SETUP_LOCK = 0x6F6D5F736368656D
 """The key of PostgreSQL's advisory lock for making the tables."""
 
 
+_NOT_ALLOWED = "42501"
+"""PostgreSQL's `insufficient_privilege`."""
 _NO_TABLES = (
     "the archive's tables are not there, and this role cannot make them: {reason}; have them made "
     "once by a role that may, with SQLAlchemyArchive(url).setup()"
@@ -483,9 +484,10 @@ class Database:
                 try:
                     if not self._is_set_up():
                         self._set_up()
-                except ProgrammingError as error:
-                    raise ArchiveError(_NO_TABLES.format(reason=error.orig)) from error
                 except SQLAlchemyError as error:
+                    cause = error.orig if isinstance(error, DBAPIError) else None
+                    if getattr(cause, "sqlstate", None) == _NOT_ALLOWED:
+                        raise ArchiveError(_NO_TABLES.format(reason=cause)) from error
                     raise _name_operation(operation, error) from error
                 self._is_ready = True
 

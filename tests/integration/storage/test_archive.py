@@ -551,7 +551,10 @@ def test_a_file_of_something_else_is_named(sqlite_file: Path) -> None:
 
 
 def test_a_place_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with closing(SQLAlchemyArchive(f"sqlite:///{tmp_path / 'no' / 'x.db'}")) as archive:
+    folder = tmp_path / "volume"
+    folder.mkdir()
+    with closing(SQLAlchemyArchive(f"sqlite:///{folder / 'x.db'}")) as archive:
+        folder.rmdir()
         assert "could not be set up: unable to open" in refused(archive.setup)
     with closing(SQLAlchemyArchive("postgresql://u:secret@127.0.0.1:1/x")) as archive:
         found = refused(lambda: archive.load_record("r"))
