@@ -195,15 +195,6 @@ def tell_title(
     return [found, info.event("thread-update", now, old_title=before, new_title=after)]
 
 
-def tell_of_person(settings: Settings, record: MemoryRecord, now: datetime) -> list[Event]:
-    """Return the event that shows the title that a person has set since the last step."""
-    state, title = read_title_state(record), record["thread_title"]
-    if not state.get("is_new") or title is None:
-        return []
-    info = CycleInfo(settings, record, "observation", state["id"], 0, now)
-    return [info.event("thread-update", now, old_title=state["before"], new_title=title)]
-
-
 def describe_title(
     settings: Settings, record: MemoryRecord, messages: Sequence[BaseMessage], now: datetime
 ) -> TitleJob | None:
@@ -280,14 +271,8 @@ class Titles(Feature):
             step.apply([job.start])
             step.apply(tell_title(step.settings, step.record, found, step.now))
 
-    def before_actor(self, step: Step) -> EffectFlow[None]:
-        """Tell of the title that a person has set since the last step."""
-        step.events += tell_of_person(step.settings, step.record, step.now)
-        yield from ()
-
     def is_due(self, step: Step) -> bool:
-        """Tell whether a title is asked for, or to be asked for or told of."""
-        state = read_title_state(step.record)
-        if state.get("is_new") or state.get("cycle_id") is not None:
+        """Tell whether a title is asked for, or to be asked for."""
+        if read_title_state(step.record).get("cycle_id") is not None:
             return True
         return describe_title(step.settings, step.record, step.messages, step.now) is not None

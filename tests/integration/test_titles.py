@@ -124,6 +124,15 @@ def test_a_title_of_the_observer_comes_with_the_first_observation(buffering: Any
     assert [data["newTitle"] for data in of_kind(told, "thread-update")] == [title_of(asking)]
 
 
+@pytest.mark.parametrize("thread_title", [True, False])
+def test_a_title_that_a_person_sets_is_told_with_the_next_step(*, thread_title: bool) -> None:
+    asking = agent(thread_title=thread_title)
+    say(asking.graph, CONFIG, ASKED)
+    asking.memory.set_title(asking.graph, CONFIG, "Tents")
+    told = say(asking.graph, CONFIG, HumanMessage("And for two?", id="q2"))
+    assert [data["newTitle"] for data in of_kind(told, "thread-update")] == ["Tents"]
+
+
 async def test_a_title_is_made_without_a_graph_and_without_blocking_the_loop() -> None:
     memory = ObservationalMemory(
         model(), thread_title=True, buffering=InlineBuffering(), clock=Clock()
