@@ -10,6 +10,7 @@ from langgraph_om.features.shared_log import SharedLogs
 from langgraph_om.features.steering import SteeringNotices
 from langgraph_om.features.titles import Titles
 from langgraph_om.features.working_memory import KnownOfUser
+from langgraph_om.features.working_text import WorkingText
 
 
 def choose_features(
@@ -37,6 +38,7 @@ def choose_features(
         Archiving() if archives else None,
         SharedLogs() if shares else None,
         KnownOfUser() if knows else None,
+        WorkingText(),
         Injecting() if injects else None,
         SteeringNotices(),
     )

@@ -262,6 +262,7 @@ class StepRunner:
         is_final: bool = False,
     ) -> RunFlow[Step]:
         """Inspect the conversation, log what failed, and show what happened."""
+        around = RunScope(self) if scope is None else scope
         waits = not self.buffers_in_background if buffering_waits is None else buffering_waits
         step = Step(
             self.settings_in_force,
@@ -270,8 +271,9 @@ class StepRunner:
             identity,
             self.clock(),
             before=self.spans.recall(record["id"]),
-            scope=RunScope(self) if scope is None else scope,
+            scope=around,
             is_final=is_final,
+            texts={} if around.state is None else self.read_texts(around.state),
         )
         yield from inspect(step, must_proceed=must_proceed, buffering_waits=waits)
         self.spans.keep(step.record["id"], step.window.span)

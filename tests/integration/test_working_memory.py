@@ -396,3 +396,17 @@ def test_reasoning_of_a_read_only_run_is_not_taken_for_that_of_another_prefix(do
     for number in range(6):
         working.put(store, "mirela", f"# Profile\n- Turn: {number}")
         say(graph, f"turn {number}", on(om_read_only=number in (2, 3)))
+
+
+def test_observations_beside_the_middleware_of_a_working_memory_show_it_too() -> None:
+    model, working, store = ScriptedChatModel(actor="ok"), WorkingMemory(PROFILE), InMemoryStore()
+    middleware: list[Any] = [
+        WorkingMemoryMiddleware(working),
+        ObservationalMemoryMiddleware(ObservationalMemory(ScriptedChatModel())),
+    ]
+    agent = create_agent(model, middleware=middleware, checkpointer=InMemorySaver(), store=store)
+    working.update(store, "ana", FILLED)
+    config: Any = {"configurable": {"thread_id": "t", "resource_id": "ana"}}
+    for said in ("Hello", "And again"):
+        agent.invoke({"messages": [HumanMessage(said)]}, config)
+    assert [shown(call["messages"]) for call in model.calls] == [FILLED, FILLED]

@@ -1,0 +1,33 @@
+"""Show the Actor the block of a working memory that a graph's state holds, whoever put it there.
+
+A `WorkingMemoryMiddleware` beside memory does, whose own messages memory's view replaces.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+
+from langgraph_om.core.config.settings import Settings, Texts
+from langgraph_om.core.step.step import Feature
+from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.core.working import WORKING_NAME, write_message
+from langgraph_om.working.memory import read_shown
+
+
+class WorkingText(Feature):
+    """Shows a block before the live request."""
+
+    name = WORKING_NAME
+
+    def read_text(self, state: Any) -> str:
+        """Return the block that a graph's state holds."""
+        return read_shown(state) or ""
+
+    def aside(
+        self, settings: Settings, record: MemoryRecord, request: str | None, texts: Texts
+    ) -> BaseMessage | None:
+        """Show it."""
+        del settings, record, request
+        return write_message(texts.get(self.name, ""))
