@@ -21,11 +21,10 @@ from langgraph_om.core.page.html import (
     Sizes,
     Window,
     describe_ahead,
-    describe_overlooked,
     describe_sizes,
-    describe_unread,
     list_failures,
     list_hints,
+    list_unread,
     list_windows,
 )
 from langgraph_om.core.page.page import (
@@ -271,8 +270,7 @@ class MemoryView:
         ]
         failures = [(f"last failure of {name}", said) for name, said in list_failures(self.record)]
         lines += [f"{name}: {value}" for name, value in [*failures, *list_hints(self.record)]]
-        unread = filter(None, (describe_unread(self.record), describe_overlooked(self.record)))
-        lines += [f"not read: {said}" for said in unread]
+        lines += [f"not read: {said}" for said in list_unread(self.record)]
         lines += ["", write_log(self.record["log"]) or "(no observations yet)"]
         lines += [_write_value(value) for value in list_values(self.record)]
         return for_terminal("\n".join(lines))

@@ -411,7 +411,7 @@ def steer(
     groups = _order(item, rest, [after] if after is not None else [])
     noted = _note(acts, event, single, after)
     if after is None and rest is not None:
-        noted[-1]["place"] = _find_place_of_steer(item.group, rest)
+        noted[-1]["place"] = _describe_place(item.group, rest)
     if item.chunk is None:
         at = [group["id"] for group in log].index(item.group["id"])
         changed = [*log[:at], *groups, *log[at + 1 :]]
@@ -454,7 +454,7 @@ def take_out(item: LogItem, act_id: str) -> tuple[Group | None, Group]:
     return rest, single
 
 
-def _find_place_of_steer(group: Group, rest: Group) -> ItemPlace:
+def _describe_place(group: Group, rest: Group) -> ItemPlace:
     """Return where the lines stood that are not in the rest of a group."""
     lines, left = group["text"].split("\n"), rest["text"].split("\n") if rest["text"] else []
     line = 0
@@ -615,7 +615,7 @@ def _undo(
             raise ItemError(msg)
         rest, _ = take_out(item, event["id"])
         if again is None and rest is not None:
-            noted[-1]["place"] = _find_place_of_steer(item.group, rest)
+            noted[-1]["place"] = _describe_place(item.group, rest)
         left, groups = item.group, _order(item, rest, groups)
     at = ids.index(left["id"])
     changed = [*log[:at], *groups, *log[at + 1 :]]

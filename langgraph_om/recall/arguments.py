@@ -160,17 +160,23 @@ class RefusedError(Exception):
         self.answer = {kind: text}
 
 
+_NAMES: Final = ", ".join(f"`{name}`" for name in RECALL_ARGUMENTS)
+
+
+def _find_unknown(arguments: Mapping[str, Any]) -> str | None:
+    return next((name for name in arguments if name not in RECALL_ARGUMENTS), None)
+
+
 def refuse_unknown_arguments(arguments: Mapping[str, Any]) -> None:
     """Check the names that a program wrote; a model is answered instead.
 
     Raises:
         TypeError: When there is no such argument.
     """
-    unknown = next((name for name in arguments if name not in RECALL_ARGUMENTS), None)
+    unknown = _find_unknown(arguments)
     if unknown is not None:
         near = find_near(unknown, RECALL_ARGUMENTS)
-        names = ", ".join(f"`{name}`" for name in RECALL_ARGUMENTS)
-        instead = f"pass `{near}` if that was meant" if near else f"the arguments are {names}"
+        instead = f"pass `{near}` if that was meant" if near else f"the arguments are {_NAMES}"
         msg = f"`recall` has no argument `{unknown}`; {instead}"
         raise TypeError(msg)
 
@@ -189,10 +195,9 @@ def read_arguments(arguments: object, timezone: tzinfo) -> RecallRequest:
         for name, value in arguments.items()
         if value is not None and not (isinstance(value, str) and not value.strip())
     }
-    unknown = next((name for name in given if name not in RECALL_ARGUMENTS), None)
+    unknown = _find_unknown(given)
     if unknown is not None:
-        names = ", ".join(f"`{name}`" for name in RECALL_ARGUMENTS)
-        msg = f"There is no argument {quote(unknown)}; the arguments are {names}"
+        msg = f"There is no argument {quote(unknown)}; the arguments are {_NAMES}"
         raise RefusedError(msg)
     mode = _read_choice(given, "mode")
     _check_mode(given, mode)

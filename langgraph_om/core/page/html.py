@@ -363,6 +363,11 @@ def describe_overlooked(record: MemoryRecord) -> str:
     return said if number else ""
 
 
+def list_unread(record: MemoryRecord) -> list[str]:
+    """Return sentences on what the Observer was never shown; none where it read all."""
+    return [said for said in (describe_unread(record), describe_overlooked(record)) if said]
+
+
 def list_hints(record: MemoryRecord) -> list[tuple[str, str]]:
     """Return the hints that the log ends with."""
     names = {"current_task": "current task", "suggested_response": "suggested response"}

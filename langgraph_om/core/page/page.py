@@ -22,14 +22,13 @@ from langgraph_om.core.page.html import (
     Window,
     count,
     describe_ahead,
-    describe_overlooked,
     describe_sizes,
-    describe_unread,
     element,
     explain_chunks,
     join,
     list_failures,
     list_hints,
+    list_unread,
     list_usage,
     list_windows,
     write_moment,
@@ -366,8 +365,7 @@ def _render_trouble(record: MemoryRecord) -> Html | None:
     if lines:
         calm = "Nothing is lost: the messages stay in the conversation, and are observed later."
         lines.append(element("p", calm))
-    unread = filter(None, (describe_unread(record), describe_overlooked(record)))
-    lines += [element("p", said.capitalize(), ".") for said in unread]
+    lines += [element("p", said.capitalize(), ".") for said in list_unread(record)]
     return element("div", *lines, class_="card warn", role="status") if lines else None
 
 

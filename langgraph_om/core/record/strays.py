@@ -81,9 +81,8 @@ def check_observed(
     grown = count - old["count"] - moved if at >= 0 else 0
     strays = [key for key in before if key in set(old["strays"])]
     if grown > 0 and record["scope"] == "thread":
-        inside = _find_among_named(record, keyed)
-        new = [key for key in before if key in {*_find_uncovered(record, before), *inside}]
-        new = [key for key in new if key not in strays]
+        unread = {*_find_uncovered(record, before), *_find_among_named(record, keyed)} - {*strays}
+        new = [key for key in before if key in unread]
         unnamed = [key for key in before if key not in {*record["cursor"], *strays}]
         if record["evicted"] is not None and len(unnamed) == grown:
             # Most ends of ranges are gone, but the cursor names what is left.
