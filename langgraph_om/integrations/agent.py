@@ -233,7 +233,7 @@ class IdleStep:
         if step is None:
             return after
         runner = self._nodes.runner
-        left = without_messages(runner.conversation(state), step.evicted)
+        left = without_messages(step.messages, step.evicted)
         return {**after, "om": step.record, runner.messages_key: left}
 
 

@@ -35,7 +35,6 @@ from langgraph_om.core.content.parts import is_summary
 from langgraph_om.core.record.fold import fold, fold_one
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.window import select_needed
-from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.core.working import fold_state_value
 from langgraph_om.errors import ConfigurationError
@@ -413,10 +412,7 @@ def _prepare_model(
     conversation, record = runner.conversation(state), complete_record(state.get("om"))
     scope, identity = RunScope(runner, state=state), runner.identity()
     if runner.is_read_only():
-        look = Step(runner.settings, record, conversation, identity, runner.clock())
-        look.scope = scope
-        for read in runner.settings.features.having("read"):
-            yield from read(look)
+        yield from runner.read(scope, record, conversation, identity)
         return scope.changes or None
     if runner.settings.evicts:
         _check_removal(runner.messages_key)

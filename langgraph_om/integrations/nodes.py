@@ -163,15 +163,11 @@ class MemoryNodes:
         runner = self.runner
         if not runner.is_on():
             return Inspected(self._update([]))
-        messages, record = runner.conversation(state), self._record(state)
+        messages, record, who = runner.conversation(state), self._record(state), runner.identity()
         scope = RunScope(runner, state=state)
         if runner.is_read_only():
-            look = Step(runner.settings, record, messages, runner.identity(), runner.clock())
-            look.scope = scope
-            for read in runner.settings.features.having("read"):
-                yield from read(look)
+            yield from runner.read(scope, record, messages, who)
             return Inspected({**self._update([]), **scope.changes})
-        who = runner.identity()
         step = yield from runner.inspect(
             record,
             messages,

@@ -20,7 +20,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph_om.archive import MessageArchive, StoreUse
 from langgraph_om.archive.writer import ArchiveWriter, LogCache
 from langgraph_om.core.actor.head import find_day
-from langgraph_om.core.actor.prompt import assemble, make_view
+from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import find_parent_thread, nest_thread_id
 from langgraph_om.core.cycles.carry_out import build_deferred, carry_out, describe_job
@@ -370,7 +370,6 @@ class StepRunner:
         step: Step,
         system: str | SystemMessage | None = None,
         *,
-        max_input_tokens: int | None = None,
         with_reasoning: bool = True,
     ) -> list[BaseMessage]:
         """Return what the Actor is given.
@@ -378,23 +377,11 @@ class StepRunner:
         Args:
             step: What was inspected, or a look at it.
             system: The agent's own system prompt, when it is not among the messages.
-            max_input_tokens: Tokens above which messages are left out; `None`: as configured.
             with_reasoning: Whether reasoning that its provider binds to what stands before it is
                 shown where it is valid.
         """
-        view = step.view
-        if max_input_tokens is not None:
-            view = make_view(
-                step.settings,
-                step.record,
-                step.messages,
-                step.window,
-                view.day,
-                texts=step.texts,
-                limit=max_input_tokens,
-            )
         return assemble(
-            view, step.record, step.messages, system=system, with_reasoning=with_reasoning
+            step.view, step.record, step.messages, system=system, with_reasoning=with_reasoning
         )
 
     def look(
@@ -412,19 +399,37 @@ class StepRunner:
             texts: By feature, what it shows that no record holds.
             config: The run's configuration.
         """
-        now, settings = self.clock(), self.settings
+        settings, now, shown = self.settings, self.clock(), dict(texts or {})
+        today = now.astimezone(settings.timezone).date()
         if self.is_read_only(config):  # nothing was inspected
-            step = Step(settings, record, messages, self.identity(config), now)
+            step = Step(settings, record, messages, self.identity(config), now, texts=shown)
             count_and_collect(step)
-            step.record = freeze_view(step, now.astimezone(settings.timezone).date())
-        else:
-            who = Identity(record["thread_id"], record["resource_id"])
-            step = Step(settings, record, messages, who, now)
-        step.texts |= texts or {}
-        step.show(
-            self._window(step.record, messages, step.record["turn"]["request"]),
-            find_day(step.record, now.astimezone(settings.timezone).date()),
+            step.record = freeze_view(step, today)
+            step.day = find_day(step.record, today)
+            return step
+        return Step(
+            settings,
+            record,
+            messages,
+            Identity(record["thread_id"], record["resource_id"]),
+            now,
+            before=self.spans.recall(record["id"]),
+            texts=shown,
+            is_counted=True,
+            day=find_day(record, today),
         )
+
+    def read(
+        self,
+        scope: RunScope,
+        record: MemoryRecord,
+        messages: Sequence[BaseMessage],
+        identity: Identity,
+    ) -> RunFlow[Step]:
+        """Have features read what a run is shown in which nothing is inspected or written."""
+        step = Step(self.settings, record, messages, identity, self.clock(), scope=scope)
+        for read in self.settings.features.having("read"):
+            yield from read(step)
         return step
 
     def read_texts(self, state: Any) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, SystemMessage
 
-from langgraph_om.core.actor.prompt import assemble, count_extra, make_view
+from langgraph_om.core.actor.prompt import assemble, count_extra
 from langgraph_om.core.content.bound_reasoning import holds_bound_reasoning
 from langgraph_om.core.events import to_part
 from langgraph_om.core.record.record import log_tokens
@@ -60,15 +60,7 @@ def _leave_messages_out(
     overhead = log_tokens(record) + window.request_tokens
     overhead += count_extra(record, runner.settings.guide, look.view.asides)
     limit = overhead + window.tokens // 2
-    view = make_view(
-        look.settings,
-        record,
-        look.messages,
-        window,
-        look.view.day,
-        texts=look.texts,
-        limit=limit,
-    )
+    view = look.make_view(limit)
     notice = build_trim_notice(record, window, view.shown.dropped, limit)
     part = to_part(notice[0]) if notice else None
     shown = assemble(view, record, look.messages, system=system, with_reasoning=False)

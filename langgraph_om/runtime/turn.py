@@ -142,12 +142,9 @@ def take_step(
     if not runner.is_on(scope.config):
         return StepResult(memory, [], list(conversation), aborted=False, **read_values(scope))
     if runner.is_read_only(scope.config):
-        look = runner.look(memory, conversation, config=scope.config)
-        look.scope = scope
-        for read in runner.settings.features.having("read"):
-            yield from read(look)
-        look.show_anew()
-        view = runner.actor_input(look)
+        who = runner.identity(scope.config, thread_id=thread_id)
+        texts = (yield from runner.read(scope, memory, conversation, who)).texts
+        view = runner.actor_input(runner.look(memory, conversation, texts, scope.config))
         return StepResult(memory, [], view, aborted=False, **read_values(scope))
     identity = runner.identity(scope.config, thread_id=thread_id)
     outcome = yield from turn(runner, memory, conversation, identity, scope, is_final=is_final)

@@ -42,6 +42,10 @@ class Step:
     """The run around the step, which features of the runtime ask; `None` for a look alone."""
     is_final: bool = False
     """Whether the Actor has answered and no call follows."""
+    is_counted: bool = False
+    """Whether another step has counted these messages, of which this is a look alone."""
+    day: date | None = None
+    """The day that the dates of the view are relative to; `None`: it is chosen."""
     texts: dict[str, str] = field(default_factory=dict)
     """By feature, what it shows that no record holds."""
     events: list[Event] = field(default_factory=list)
@@ -76,8 +80,14 @@ class Step:
         """
         if self._window is not None:
             self.before = self._window.span
-        counter, before = self.settings.counter, None if anew else self.before
-        self._window = open_window(self.record, self.messages, counter, before=before)
+        self._window = open_window(
+            self.record,
+            self.messages,
+            self.settings.counter,
+            is_counted=self.is_counted,
+            request=self.record["turn"]["request"] if self.is_counted else None,
+            before=None if anew else self.before,
+        )
         self._view = None
         return self._window
 
@@ -85,23 +95,16 @@ class Step:
     def view(self) -> View:
         """What the Actor is shown next."""
         if self._view is None:
-            day = choose_day(self.settings, self.record, self.window, self.now)
-            self._view = make_view(
-                self.settings, self.record, self.messages, self.window, day, texts=self.texts
-            )
+            self._view = self.make_view()
         return self._view
 
-    def show(self, window: Window, day: date) -> None:
-        """Have the view made of a window that is open already, as of a day."""
-        self._window = window
-        self._view = make_view(
-            self.settings, self.record, self.messages, window, day, texts=self.texts
+    def make_view(self, limit: int | None = None) -> View:
+        """Return what the Actor is shown within a limit of tokens; `None`: as configured."""
+        settings, record, window = self.settings, self.record, self.window
+        day = self.day or choose_day(settings, record, window, self.now)
+        return make_view(
+            settings, record, self.messages, window, day, texts=self.texts, limit=limit
         )
-
-    def show_anew(self) -> None:
-        """Have the view made again, of the same window and day, with the texts as they are now."""
-        view = self.view
-        self.show(self.window, view.day)
 
     def apply(self, events: Sequence[Event]) -> None:
         """Take in events: fold them in the memory, and keep them."""
@@ -144,7 +147,7 @@ class Step:
 
 
 class Feature:
-    """An optional behaviour of memory: a folder of `features`, and a row of the table there.
+    """An optional behaviour of memory: a file of `features`, and a row of the table there.
 
     A subclass defines the hooks that it needs. Those that it does not define are never called, and
     of a feature that is off none is. Hooks are called in the order of the table.
@@ -171,6 +174,18 @@ class Feature:
 
     def is_due(self, step: Step) -> bool:
         """Tell, before anything is counted, whether the step has more to do than to count."""
+        raise NotImplementedError
+
+    def read(self, step: Step) -> EffectFlow[None]:
+        """Read what a run is shown in which nothing is inspected or written."""
+        raise NotImplementedError
+
+    def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
+        """Let go of what is kept in this process of a thread or a resource that is deleted."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Let go of all that is kept in this process."""
         raise NotImplementedError
 
     def read_text(self, state: Any) -> str:
