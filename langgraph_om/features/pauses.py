@@ -12,14 +12,14 @@ from langchain_core.runnables import ensure_config
 
 from langgraph_om.core.cycles.observation import describe_observation
 from langgraph_om.core.cycles.results import take_in_results
-from langgraph_om.core.effects import EffectFlow, PeekJobs
+from langgraph_om.core.effects import EffectFlow, JobState, PeekJobs
 from langgraph_om.core.plan import plan_pause
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.step.archive import is_survivor, look_for_deletion
 from langgraph_om.core.step.inspect import count_and_collect
 from langgraph_om.core.step.step import Feature, Step
-from langgraph_om.core.wire import Event
+from langgraph_om.core.wire import Event, Operation
 from langgraph_om.runtime.context import RunFlow
 from langgraph_om.runtime.drivers import drive
 from langgraph_om.runtime.jobs.pauses import Pauses
@@ -65,7 +65,10 @@ class PauseWork(Feature):
         if state is None or state == "expired":
             return []
         started = fold(record, [job.start])
-        done = take_in_results(settings, started, window, {"observation": state}, step.now)
+        # Of the other jobs was heard above; here nobody has asked.
+        states: dict[Operation, JobState] = {**dict.fromkeys(record["pending"], "running")}
+        states["observation"] = state
+        done = take_in_results(settings, started, window, states, step.now)
         return [job.start, *done]
 
     def _has_paused(self, step: Step) -> bool:

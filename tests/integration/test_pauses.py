@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import ConfigurationError, InlineBuffering, ObservationalMemory
 from langgraph_om.runtime.jobs.pauses import Pauses
+from langgraph_om.testing import ExtractiveReflector
 from support.agents import (
     Agent,
     make_agent,
@@ -88,6 +89,45 @@ def test_without_a_graph_the_final_step_begins_the_pause() -> None:
         record = memory.step(record, [*said, turn(2), turn(3)], thread_id="t").record
         assert [chunk["message_count"] for chunk in record["chunks"]] == [2]
         assert record["pending"] == {}
+
+
+def test_the_job_of_a_pause_leaves_another_one_at_work() -> None:
+    answered = threading.Event()
+
+    def reflect(messages: list[BaseMessage]) -> str:
+        assert answered.wait(15)
+        return ExtractiveReflector().reply(messages)
+
+    def observed() -> int:
+        return sum(call["role"] == "observer" for call in model.calls)
+
+    model, clock = scripted(reflector=reflect), Clock()
+    observation = {**SOON, "message_tokens": 400, "buffer_tokens": False, "buffer_on_idle": None}
+    with remembering(model, clock, observation=observation, log=2000) as early:
+        said: list[Any] = [turn(1), AIMessage("Noted.", id="a1")]
+        record = early.step(None, said, thread_id="t").record
+        while len(record["log"]) < 4:
+            said += [turn(len(said)), AIMessage("Noted.", id=f"a{len(said)}")]
+            record = early.step(record, said, thread_id="t").record
+    tokens = sum(group["tokens"] for group in record["log"])
+    with remembering(model, clock, observation=SOON, messages=4000, log=tokens + 50) as memory:
+        said.append(turn(90))
+        record = memory.step(record, said, thread_id="t").record
+        assert list(record["pending"]) == ["reflection"]
+        said.append(AIMessage("Noted.", id="a90"))
+        ends_at, asked = time.monotonic() + 10, observed()
+        record = memory.step(record, said, thread_id="t", final=True).record
+        while observed() == asked:
+            assert time.monotonic() < ends_at
+            time.sleep(0.01)
+        clock.advance(hours=1)
+        said.append(turn(91))
+        while not (done := memory.step(record, said, thread_id="t")).record["chunks"]:
+            assert time.monotonic() < ends_at
+            time.sleep(0.05)
+        assert list(done.record["pending"]) == ["reflection"]
+        assert of_kind(done.events, "buffering-failed") == []
+        answered.set()
 
 
 def test_a_conversation_that_goes_on_begins_its_pause_anew() -> None:
