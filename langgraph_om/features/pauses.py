@@ -6,10 +6,18 @@ takes in what its record does not know of.
 
 from __future__ import annotations
 
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from langchain_core.runnables import ensure_config
 
+from langgraph_om.archive.protocol import begin_anew_after_fork
+from langgraph_om.core.cycles.carry_out import describe_job
 from langgraph_om.core.cycles.observation import describe_observation
 from langgraph_om.core.cycles.results import take_in_results
 from langgraph_om.core.effects import EffectFlow, JobState, PeekJobs
@@ -20,11 +28,12 @@ from langgraph_om.core.step.archive import is_survivor, look_for_deletion
 from langgraph_om.core.step.inspect import count_and_collect
 from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.core.wire import Event, Operation
-from langgraph_om.runtime.context import RunFlow
+from langgraph_om.runtime.context import RunFlow, Submit
 from langgraph_om.runtime.drivers import drive
-from langgraph_om.runtime.jobs.pauses import Pauses
 from langgraph_om.runtime.jobs.protocol import DelayingExecutor
-from langgraph_om.runtime.jobs.requests import submit_for_pause
+from langgraph_om.runtime.jobs.requests import build_request
+
+logger = logging.getLogger("langgraph_om")
 
 
 class PauseWork(Feature):
@@ -47,8 +56,7 @@ class PauseWork(Feature):
     def _take_in(self, step: Step) -> EffectFlow[list[Event]]:
         """Look for the job of the pause before this turn; the same messages make the same job."""
         settings, record, window = step.settings, step.record, step.window
-        head = step.former.get("head")
-        if head is None or record["pending"].get("observation") or not self._has_paused(step):
+        if record["pending"].get("observation") or not self.is_due(step):
             return []
         known = step.former["token_cache"]["counts"]
         new = next((entry for entry in window.entries if entry.key not in known), None)
@@ -71,16 +79,13 @@ class PauseWork(Feature):
         done = take_in_results(settings, started, window, states, step.now)
         return [job.start, *done]
 
-    def _has_paused(self, step: Step) -> bool:
+    def is_due(self, step: Step) -> bool:
+        """Return whether the conversation has paused."""
         head = step.former.get("head")
         if head is None:
             return False
         passed = (step.now - datetime.fromisoformat(head["at"])).total_seconds()
         return passed >= self._seconds
-
-    def is_due(self, step: Step) -> bool:
-        """Tell whether the conversation has paused."""
-        return self._has_paused(step)
 
     def after(self, step: Step) -> RunFlow[None]:
         """End the pause before; where the Actor has answered, begin one."""
@@ -89,7 +94,7 @@ class PauseWork(Feature):
         if not step.is_final or runner.is_closed:
             return
         if isinstance(runner.buffering, DelayingExecutor):
-            yield from submit_for_pause(step, runner.buffering, seconds=self._seconds)
+            yield from _submit_for_pause(step, runner.buffering, seconds=self._seconds)
             return
         context, config, record = runner.context(), ensure_config(), step.record
 
@@ -125,3 +130,107 @@ class PauseWork(Feature):
     def close(self) -> None:
         """Let go of all timers."""
         self._pauses.clear()
+
+
+def _submit_for_pause(step: Step, executor: DelayingExecutor, *, seconds: float) -> RunFlow[None]:
+    """Send the job of a pause ahead; one that a newer pause replaces is never begun.
+
+    Args:
+        step: The step after the Actor's answer.
+        executor: What the job is sent to.
+        seconds: How long the pause has to last before the job is begun.
+    """
+    settings, now = step.settings, step.now
+    decision = plan_pause(step.record, step.window, settings.thresholds)
+    if decision.kind != "buffer":
+        return
+    job = yield from describe_job(settings, step.record, step.window, decision, now)
+    if job is not None:
+        request = partial(build_request, job, step.messages, decision, now)
+        later = partial(executor.submit_after, seconds, job.cycle_id, job.key, request=request)
+        yield Submit(later)
+
+
+@dataclass(frozen=True)
+class _Pause:
+    due: float
+    """When it has lasted long enough, in seconds of this process's clock."""
+    act: Callable[[], None]
+    thread_id: str
+    resource_id: str | None
+
+
+class Pauses:
+    """Timers of conversations, one for each, in a thread that keeps no process alive.
+
+    The thread is there only while a conversation pauses. A process that ends, or forks, forgets
+    its timers: what is unobserved then stays so until the conversation goes on.
+    """
+
+    def __init__(self) -> None:
+        self.begin_anew()
+        begin_anew_after_fork(self)
+
+    def begin_anew(self) -> None:
+        """Begin without timers."""
+        self._changed = threading.Condition()
+        self._due: dict[str, _Pause] = {}
+        self._is_served = False
+
+    def begin(
+        self,
+        key: str,
+        seconds: float,
+        act: Callable[[], None],
+        *,
+        thread_id: str = "",
+        resource_id: str | None = None,
+    ) -> None:
+        """Act after so many seconds, instead of what was to be done for this conversation."""
+        with self._changed:
+            due = time.monotonic() + seconds
+            self._due[key] = _Pause(due, act, thread_id, resource_id)
+            if not self._is_served:
+                self._is_served = True
+                threading.Thread(target=self._serve, name="om_pauses", daemon=True).start()
+            self._changed.notify_all()
+
+    def end(self, key: str) -> None:
+        """Do nothing: the conversation goes on."""
+        with self._changed:
+            self._due.pop(key, None)
+            self._changed.notify_all()
+
+    def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
+        """Do nothing for a thread, or for those of a resource: they are deleted."""
+        with self._changed:
+            self._due = {
+                key: pause
+                for key, pause in self._due.items()
+                if pause.thread_id != thread_id
+                and (resource_id is None or pause.resource_id != resource_id)
+            }
+            self._changed.notify_all()
+
+    def clear(self) -> None:
+        """Do nothing for any conversation."""
+        with self._changed:
+            self._due.clear()
+            self._changed.notify_all()
+
+    def _serve(self) -> None:
+        while True:
+            with self._changed:
+                if not self._due:
+                    self._is_served = False
+                    return
+                key, pause = min(self._due.items(), key=lambda item: item[1].due)
+                left = pause.due - time.monotonic()
+                if left > 0:
+                    self._changed.wait(left)
+                    continue
+                del self._due[key]
+            try:
+                pause.act()
+            except Exception:
+                logger.exception("what is unobserved stays so until the conversation goes on")

@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import ConfigurationError, InlineBuffering, ObservationalMemory
-from langgraph_om.runtime.jobs.pauses import Pauses
+from langgraph_om.features.pauses import Pauses
 from langgraph_om.testing import ExtractiveReflector
 from support.agents import (
     Agent,
@@ -175,7 +175,7 @@ def test_what_does_nothing_between_turns_is_refused() -> None:
 @pytest.mark.slow
 def test_a_timer_does_not_keep_a_process_alive() -> None:
     program = (
-        "from langgraph_om.runtime.jobs.pauses import Pauses\n"
+        "from langgraph_om.features.pauses import Pauses\n"
         "pauses = Pauses(); pauses.begin('a', 600, lambda: None); print('end')"
     )
     done = subprocess.run(  # noqa: S603

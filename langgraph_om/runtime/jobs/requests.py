@@ -16,16 +16,14 @@ from langgraph_om.core.cycles.carry_out import describe_job, run_job
 from langgraph_om.core.cycles.cycle import Cycle, run_ahead
 from langgraph_om.core.cycles.results import discard_request
 from langgraph_om.core.effects import EffectFlow, call_storage
-from langgraph_om.core.plan import Decision, plan_pause
+from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.window import open_window, select_needed
-from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import JobRequest, JobResult
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.context import RunContext, RunFlow, Submit
 from langgraph_om.runtime.drivers import drive
 from langgraph_om.runtime.executors import Buffering
-from langgraph_om.runtime.jobs.protocol import DelayingExecutor
 
 VERSION = 1
 """Of the form of a request."""
@@ -219,22 +217,3 @@ def submit_job(
         )
     )
     return is_taken
-
-
-def submit_for_pause(step: Step, executor: DelayingExecutor, *, seconds: float) -> RunFlow[None]:
-    """Send the job of a pause ahead; one that a newer pause replaces is never begun.
-
-    Args:
-        step: The step after the Actor's answer.
-        executor: What the job is sent to.
-        seconds: How long the pause has to last before the job is begun.
-    """
-    settings, now = step.settings, step.now
-    decision = plan_pause(step.record, step.window, settings.thresholds)
-    if decision.kind != "buffer":
-        return
-    job = yield from describe_job(settings, step.record, step.window, decision, now)
-    if job is not None:
-        request = partial(build_request, job, step.messages, decision, now)
-        later = partial(executor.submit_after, seconds, job.cycle_id, job.key, request=request)
-        yield Submit(later)
