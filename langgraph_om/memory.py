@@ -113,6 +113,10 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
         max_input_tokens: Tokens of observations and messages together, above which messages are
             left out of the Actor's view, oldest first; the agent's own prompt and tools come on
             top. `None`: no limit.
+        preview_tokens: Tokens above which a message is shown to the Actor as its beginning, its end
+            and the call of `recall` that reads the rest, so with `retrieval` alone: one number, or
+            one for results and arguments of tools and one for what a user or the Actor wrote. The
+            Observer reads the whole. `None`: all messages are shown whole.
         cache_seconds: How long the Actor's provider keeps a prompt in its cache, in seconds. After
             a longer pause the dates in the Actor's view ("2 weeks ago") are as of the day on which
             the conversation goes on; until then they hold still while nothing is observed.
@@ -171,6 +175,7 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
         messages_key: str = "messages",
         token_counter: TokenCounter | None = None,
         max_input_tokens: int | None = None,
+        preview_tokens: int | tuple[int, int] | None = (20_000, 50_000),
         cache_seconds: float = 300.0,
         gap_markers: bool = False,
         continuation_hints: bool = True,

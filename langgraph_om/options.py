@@ -18,6 +18,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import AfterValidator, Field, InstanceOf
 
 from langgraph_om.archive import MessageArchive
+from langgraph_om.core.actor.preview import PreviewRule
 from langgraph_om.core.config.checks import Flag, Hint, Seconds, Tokens, check_fields, find_near
 from langgraph_om.core.config.options import (
     ObservationConfig,
@@ -37,7 +38,8 @@ from langgraph_om.core.config.thresholds import (
     resolve_titles,
     split_budget,
 )
-from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.content.message_keys import key_of
+from langgraph_om.core.tokens.counter import TokenCounter, ViewCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.working import WORKING_NAME, Form
 from langgraph_om.errors import ConfigurationError
@@ -125,6 +127,9 @@ def _explain_unknown(name: str, value: object, known: list[str]) -> str:
 # The options of a memory as the user gives them, each with its rule.
 
 
+LEAST_PREVIEWED = 100
+"""Tokens; of less, a tenth shows nothing."""
+
 OnError = Literal["continue", "abort", "raise"]
 
 
@@ -138,6 +143,13 @@ def _refuse_own_key(key: str) -> str:
     if key == "om":
         raise ValueError
     return key
+
+
+def _check_previews(tokens: int | tuple[int, int] | None) -> int | tuple[int, int] | None:
+    given = () if tokens is None else (tokens,) if isinstance(tokens, int) else tokens
+    if any(each < LEAST_PREVIEWED for each in given):
+        raise ValueError
+    return tokens
 
 
 def _refuse_non_archives(value: object) -> object:
@@ -216,6 +228,11 @@ class Given:
         ),
     ]
     max_input_tokens: Annotated[Tokens | None, Hint("a whole number of tokens, 1 or more")]
+    preview_tokens: Annotated[
+        Tokens | tuple[Tokens, Tokens] | None,
+        Hint("tokens, 100 or more, two such numbers (tools, other texts), or None"),
+        AfterValidator(_check_previews),
+    ]
     cache_seconds: Seconds
     gap_markers: Flag
     continuation_hints: Flag
@@ -328,6 +345,18 @@ def _read_settings(given: Given, retrieval: RetrievalConfig | None, hooks: Hooks
         observation = replace(observation, thread_title=True)
     counter = EstimatingCounter() if given.token_counter is None else given.token_counter
     hides_ids = given.obscure_thread_ids
+    features = choose_features(
+        archives=given.archive is not None,
+        shares=given.scope == "resource",
+        pause_seconds=observation.buffer_on_idle,
+        knows=given.working_memory is not None,
+        injects=resolve_inject(retrieval) is not None,
+        titles=titles is not None,
+        previews=_read_previews(given, counter) if retrieval is not None else None,
+    )
+    rules = features.having("view_rule")
+    if rules:  # what counts is what is shown
+        counter = ViewCounter(counter, lambda m: features.show(m, key_of(m)), ", ".join(rules))
     return Settings(
         thresholds=resolve(observation, reflection),
         counter=counter,
@@ -351,15 +380,17 @@ def _read_settings(given: Given, retrieval: RetrievalConfig | None, hooks: Hooks
         working_scope="resource" if given.working_memory is None else given.working_memory.scope,
         archives=given.archive is not None,
         evicts=given.evict,
-        features=choose_features(
-            archives=given.archive is not None,
-            shares=given.scope == "resource",
-            pause_seconds=observation.buffer_on_idle,
-            knows=given.working_memory is not None,
-            injects=resolve_inject(retrieval) is not None,
-            titles=titles is not None,
-        ),
+        features=features,
     )
+
+
+def _read_previews(given: Given, counter: TokenCounter) -> PreviewRule | None:
+    """Read the option `preview_tokens`: nothing when it is off."""
+    tokens = given.preview_tokens
+    if tokens is None:
+        return None
+    tools, texts = (tokens, tokens) if isinstance(tokens, int) else tokens
+    return PreviewRule(tools, texts, counter.count_text)
 
 
 def _shares_room(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from langgraph_om.core.actor.preview import PreviewRule
 from langgraph_om.core.config.settings import Features
 from langgraph_om.features.archive import Archiving
 from langgraph_om.features.inject import Injecting
 from langgraph_om.features.pauses import PauseWork
+from langgraph_om.features.previews import Previews
 from langgraph_om.features.shared_log import SharedLogs
 from langgraph_om.features.steering import SteeringNotices
 from langgraph_om.features.titles import Titles
@@ -21,6 +23,7 @@ def choose_features(
     knows: bool = False,
     injects: bool = False,
     titles: bool = False,
+    previews: PreviewRule | None = None,
 ) -> Features:
     """Return the features that are on, in the order in which they take part in a step.
 
@@ -31,6 +34,7 @@ def choose_features(
         knows: Whether there is a working memory.
         injects: Whether earlier messages are shown for those of the user.
         titles: Whether threads are given titles.
+        previews: What is too long to be shown whole; `None`: nothing is.
     """
     rows = (
         PauseWork(pause_seconds) if pause_seconds is not None else None,
@@ -39,6 +43,7 @@ def choose_features(
         SharedLogs() if shares else None,
         KnownOfUser() if knows else None,
         WorkingText(),
+        Previews(previews) if previews is not None else None,
         Injecting() if injects else None,
         SteeringNotices(),
     )

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, Final, Literal
 
 from langgraph_om.core.content.parts import parts_of
-from langgraph_om.core.content.text import as_label, escape, sanitize, show_key
+from langgraph_om.core.content.text import as_label, escape, find_longest_head, sanitize, show_key
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.search import Filter, cut_excerpt, query_words
 from langgraph_om.core.tokens.counter import TokenCounter
@@ -25,7 +25,7 @@ from langgraph_om.recall.arguments import (
     quote_reference,
     read_arguments,
 )
-from langgraph_om.recall.pages import Answer, AnswerWriter, find_longest_head, show_time
+from langgraph_om.recall.pages import Answer, AnswerWriter, show_time
 from langgraph_om.recall.source import (
     RecallHit,
     RecallMessage,

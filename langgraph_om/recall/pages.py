@@ -14,7 +14,15 @@ from datetime import datetime, tzinfo
 from typing import Any, Final
 
 from langgraph_om.core.content.parts import Part, part_text, parts_of, role_of
-from langgraph_om.core.content.text import as_label, escape, sanitize, show_key
+from langgraph_om.core.content.text import (
+    CHARACTERS_PER_TOKEN_CEILING,
+    as_label,
+    escape,
+    find_longest_head,
+    sanitize,
+    show_key,
+    to_whole_character,
+)
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.recall.source import RecallLimits, RecallMessage, RecallScope
 
@@ -23,14 +31,9 @@ from langgraph_om.recall.source import RecallLimits, RecallMessage, RecallScope
 # Only our own lines begin at the left edge; further lines of a content are indented.
 
 
-CHARACTERS_PER_TOKEN_CEILING: Final = 16
-"""No text longer than this many characters per allowed token is counted."""
-
 SEARCH_STEPS: Final = 16
 LINE_BREAK = re.compile(r"\n")
 INDENT: Final = "\n      "
-HIGH_SURROGATE = re.compile("[\ud800-\udbff]")
-LOW_SURROGATE = re.compile("[\udc00-\udfff]")
 USER_TEXT_CAP: Final = 200
 """Tokens up to which a user's texts are expanded before other parts."""
 
@@ -146,37 +149,6 @@ class Overview:
         if line.tokens not in line.kept:
             line.kept[line.tokens] = find_longest_head(line.text, line.tokens, self._count)
         return line.kept[line.tokens]
-
-
-def find_longest_head(text: str, tokens: int, count: Callable[[str], int]) -> int:
-    """Return about the greatest length at which the head of a text has no more than `tokens`."""
-    high = min(len(text), tokens * CHARACTERS_PER_TOKEN_CEILING)
-    head = count(text[:high])
-    if head <= tokens:
-        return high
-    # Search between a length that fits and one that does not; the first guess is proportional.
-    low, guess = 0, high * tokens // head
-    for _ in range(SEARCH_STEPS):
-        if count(text[:guess]) <= tokens:
-            low = guess
-        else:
-            high = guess
-        if high - low <= max(1, low // 20):
-            break
-        guess = (low + high) // 2
-    return to_whole_character(text, 0, low) if low else 0
-
-
-def to_whole_character(text: str, start: int, end: int) -> int:
-    """Move an end within a surrogate pair to before the pair, or after it to make progress."""
-    splits_pair = (
-        0 < end < len(text)
-        and HIGH_SURROGATE.match(text[end - 1])
-        and LOW_SURROGATE.match(text[end])
-    )
-    if not splits_pair:
-        return end
-    return end - 1 if end - 1 > start else end + 1
 
 
 def indent(text: str) -> str:

@@ -41,6 +41,12 @@ class Features:
         """Return a hook of those that have it; one that is not defined is never entered."""
         return self._hooks.get(hook, ())
 
+    def show(self, message: BaseMessage, key: str) -> BaseMessage:
+        """Return what stands for a message in the Actor's view; mostly the message itself."""
+        for shorten in self.having("shorten"):
+            message = shorten(message, key)
+        return message
+
     def find(self, name: str) -> Any:
         """Return the one with a name; `None` where it is off."""
         return next((feature for feature in self.all if feature.name == name), None)

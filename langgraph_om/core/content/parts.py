@@ -260,7 +260,9 @@ def all_parts(message: BaseMessage, placeholders: Placeholders) -> Iterator[Part
     listed = _listed_calls(message)
     shown = {call.call_id for call in listed}
     parts = [
-        part for block in _blocks(message.content) for part in _block_parts(block, placeholders)
+        part
+        for block in content_blocks(message.content)
+        for part in _block_parts(block, placeholders)
     ]
     if all(part.kind != "reasoning" for part in parts):
         extra = message.additional_kwargs
@@ -277,7 +279,7 @@ def all_parts(message: BaseMessage, placeholders: Placeholders) -> Iterator[Part
 
 def result_parts(content: object, placeholders: Placeholders) -> Iterator[Part]:
     """Give the parts of a result; what it should not hold, such as another one, is unknown."""
-    for block in _blocks(content):
+    for block in content_blocks(content):
         for part in _block_parts(block, placeholders):
             is_foreign = part.kind.startswith(("tool-", "reason"))
             yield Part("other", block) if is_foreign else part
@@ -285,7 +287,7 @@ def result_parts(content: object, placeholders: Placeholders) -> Iterator[Part]:
 
 def call_names(message: BaseMessage) -> Iterator[tuple[str, str]]:
     """Give the id and the tool's name of every call in a message that has an id."""
-    blocks = _dicts(_blocks(message.content))
+    blocks = _dicts(content_blocks(message.content))
     called = [block for block in blocks if _shown_as(block) == "call"]
     for call in (*_listed_calls(message), *(Part("tool-call", block) for block in called)):
         if call.call_id:
@@ -314,7 +316,7 @@ def _joined(parts: Iterator[Part]) -> Iterator[Part]:
     yield Part("text", "".join(texts))
 
 
-def _blocks(content: object) -> list[object]:
+def content_blocks(content: object) -> list[object]:
     """List the content blocks, with wrappers around foreign ones taken off."""
     blocks = content if isinstance(content, list) else [content]
     return [unwrapped(block) for block in blocks if block is not None]
@@ -390,7 +392,7 @@ def _result_content(message: BaseMessage) -> object:
         if isinstance(stated, str) and TYPES.get(stated, UNKNOWN).form == "attachment":
             part = Part(attachment_kind(block).lower(), block)
             attached += [block] if part.can_be_shown else []
-    return [*_blocks(message.content), *attached] if attached else message.content
+    return [*content_blocks(message.content), *attached] if attached else message.content
 
 
 def _listed_calls(message: BaseMessage) -> list[Part]:

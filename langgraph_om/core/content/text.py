@@ -31,6 +31,8 @@ LINE_BREAKS: Final = ("\r\n", "\r", "\x0b", "\x0c", "\x85", "\u2028", "\u2029")
 """What ends a line besides a line feed."""
 CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f]+")
 SURROGATE = re.compile("[\ud800-\udfff]")
+HIGH_SURROGATE = re.compile("[\ud800-\udbff]")
+LOW_SURROGATE = re.compile("[\udc00-\udfff]")
 SPACES = re.compile(r"\s+")
 DIRECTION = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 HIDDEN = re.compile("[\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
@@ -106,6 +108,37 @@ def truncate_to_tokens(text: str, tokens: int, count: Callable[[str], int]) -> s
             break
         guess = (low + high) // 2
     return omit_middle(text, low)
+
+
+def find_longest_head(text: str, tokens: int, count: Callable[[str], int]) -> int:
+    """Return about the greatest length at which the head of a text has no more than `tokens`."""
+    high = min(len(text), tokens * CHARACTERS_PER_TOKEN_CEILING)
+    head = count(text[:high])
+    if head <= tokens:
+        return high
+    # Search between a length that fits and one that does not; the first guess is proportional.
+    low, guess = 0, high * tokens // head
+    for _ in range(SEARCH_STEPS):
+        if count(text[:guess]) <= tokens:
+            low = guess
+        else:
+            high = guess
+        if high - low <= max(1, low // 20):
+            break
+        guess = (low + high) // 2
+    return to_whole_character(text, 0, low) if low else 0
+
+
+def to_whole_character(text: str, start: int, end: int) -> int:
+    """Move an end within a surrogate pair to before the pair, or after it to make progress."""
+    splits_pair = (
+        0 < end < len(text)
+        and HIGH_SURROGATE.match(text[end - 1])
+        and LOW_SURROGATE.match(text[end])
+    )
+    if not splits_pair:
+        return end
+    return end - 1 if end - 1 > start else end + 1
 
 
 @dataclass(frozen=True, slots=True)

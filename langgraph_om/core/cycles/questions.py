@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import BaseMessage
 
+from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.attachments import selected
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.text import MAX_TOKENS_PER_CHARACTER, sanitize
@@ -92,6 +93,12 @@ def split_transcript(
         for at, shown in enumerate(texts)
     ]
     return SplitTranscript(parts, left_out)
+
+
+def _know_tokens(settings: Settings, entry: Entry) -> int | None:
+    """Return what a message counts; `None` for one of which a preview was counted."""
+    is_whole = settings.features.show(entry.message, entry.key) is entry.message
+    return entry.tokens if is_whole else None
 
 
 def merge_answers(answers: Sequence[Parsed]) -> Parsed:
@@ -287,7 +294,7 @@ def show_messages(
     """
     settings = cycle.settings
     shown = [
-        TimedMessage(entry.message, time, entry.tokens)
+        TimedMessage(entry.message, time, _know_tokens(settings, entry))
         for entry, time in zip(entries, times, strict=False)
     ]
     if "before_observation" in settings.transforms:

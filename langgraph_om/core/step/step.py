@@ -192,6 +192,15 @@ class Feature:
         """Return what the feature shows that a graph's state holds; empty for nothing."""
         raise NotImplementedError
 
+    @property
+    def view_rule(self) -> str:
+        """What tells how `shorten` works from other ways: with it the counts of messages change."""
+        raise NotImplementedError
+
+    def shorten(self, message: BaseMessage, key: str) -> BaseMessage:
+        """Return what stands for a message in the Actor's view, by the message alone."""
+        raise NotImplementedError
+
     def aside(
         self, settings: Settings, record: MemoryRecord, request: str | None, texts: Any
     ) -> BaseMessage | None:

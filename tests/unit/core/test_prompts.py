@@ -46,6 +46,8 @@ SAMPLES: dict[str, dict[str, str]] = {
     "actor_threads": {},
     "continuation": {},
     "trimmed": {},
+    "preview": {"characters": "151,000", "cursor": '"h4"', "part": "0", "offset": "6000"},
+    "preview_unread": {"characters": "151,000"},
     "other_conversations": {
         "conversations": '<other-conversation id="t2">\nUser (09:00): Which tent?\n'
         "</other-conversation>"
@@ -145,6 +147,8 @@ MAX_TOKENS = {  # of the file alone, its slots open
     "actor_threads": 250,
     "continuation": 100,
     "trimmed": 100,
+    "preview": 60,
+    "preview_unread": 60,
     "other_conversations": 100,
     "observer_condensed": 1200,
     "observer_default": 3000,
@@ -247,7 +251,15 @@ def test_prompt_stays_within_its_tokens(name: str) -> None:
 @pytest.mark.parametrize("name", names())
 def test_slots_stand_alone_on_their_line_unless_they_are_a_few_words(name: str) -> None:
     inline = {"problem", "target_tokens"}
-    inline |= {"freed_tokens", "log_tokens", "free_tokens"}
+    inline |= {
+        "characters",
+        "cursor",
+        "part",
+        "offset",
+        "freed_tokens",
+        "log_tokens",
+        "free_tokens",
+    }
     for slot in set(_slots(name)) - inline:
         assert f"{{{{{slot}}}}}" in load(name).splitlines()
 
