@@ -56,7 +56,9 @@ from langgraph_om.recall.tool import Recalling, build_recall_tool
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
 from langgraph_om.runtime.jobs.server import ServerBuffering
+from langgraph_om.runtime.run import find_writer
 from langgraph_om.runtime.runner import RunScope, StepRunner
+from langgraph_om.runtime.second_try import SecondTries, is_awaited
 from langgraph_om.runtime.turn import StepResult, take_step
 from langgraph_om.searching import Searchable
 from langgraph_om.steering import Steerable
@@ -267,6 +269,76 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
     @cached_property
     def _working_tools(self) -> list[BaseTool]:
         return self._working.tools if self._working is not None and self.enabled else []
+
+    def with_second_try(self, call: Callable[[list[BaseMessage]], Any]) -> Callable[..., Any]:
+        """Return a function that calls the Actor's model with memory, again with less if refused.
+
+        For a graph of your own, in whose node it takes the place of `llm_input_messages`:
+
+            ask = memory.with_second_try(model.invoke)
+
+            def agent(state):
+                return {"messages": [ask(state, system="You are a travel companion.")]}
+
+        Where the provider says that the prompt is too long, enormous messages are shown as previews
+        first, then the oldest messages are left out, then the oldest observations; four times at
+        most. The state does not change by it, and `data-om-view-trimmed` says what was left out.
+
+        Args:
+            call: Calls the model with messages; what it returns is awaited where it is a coroutine
+                function, such as `model.ainvoke`.
+
+        Returns:
+            A function of the state and, by name, of `system` and `config`, as those of
+            `llm_input_messages`; it returns the answer. A coroutine function for one.
+        """
+        if is_awaited(call):
+
+            async def aask(state: Any, **options: Any) -> Any:
+                tries, view = self._try(state, **options)
+                return await tries.aask(call, view)
+
+            return aask
+
+        def ask(state: Any, **options: Any) -> Any:
+            tries, view = self._try(state, **options)
+            return tries.ask(call, view)
+
+        return ask
+
+    def _try(
+        self,
+        state: Any,
+        *,
+        system: str | SystemMessage | None = None,
+        config: RunnableConfig | None = None,
+    ) -> tuple[SecondTries, list[BaseMessage]]:
+        view = self.llm_input_messages(state, system=system, config=config)
+        return SecondTries(self._runner, state, system, tell=find_writer(config)), view
+
+    def shorten(
+        self,
+        state: Any,
+        error: Exception,
+        *,
+        refused: Sequence[BaseMessage] | None = None,
+        system: str | SystemMessage | None = None,
+    ) -> list[BaseMessage]:
+        """Return a smaller input for the Actor, after its provider refused one.
+
+        Args:
+            state: As for `llm_input_messages`.
+            error: What the model's client raised; how long the prompt may be is read from it.
+            refused: The input that was refused, where it was an earlier answer of this method;
+                `None`: that of `llm_input_messages`.
+            system: The agent's own system prompt, when it is not among the messages.
+
+        Raises:
+            Exception: The error itself, where it is another one, or nothing can be left out.
+        """
+        given = None if refused is None else list(refused)
+        tries = SecondTries(self._runner, state, system, tell=find_writer(), refused=given)
+        return tries.find(error)
 
     def llm_input_messages(
         self,

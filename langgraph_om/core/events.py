@@ -106,6 +106,8 @@ PART_FIELDS: dict[str, dict[str, str]] = {
     "view-trimmed": {
         "dropped_messages": "droppedMessages",
         "dropped_tokens": "droppedTokens",
+        "previewed_messages": "previewedMessages",
+        "dropped_groups": "droppedGroups",
         "limit": "limit",
         "record_id": "recordId",
         "thread_id": "threadId",

@@ -1081,11 +1081,15 @@ class WorkingRead(TypedDict):
 
 
 class ViewTrimmed(TypedDict):
-    """The Actor's view leaves messages out to keep to `max_input_tokens`."""
+    """The Actor's view leaves something out, to keep to a limit or because it was refused."""
 
     type: Literal["view-trimmed"]
     dropped_messages: int
     dropped_tokens: int
+    previewed_messages: int
+    """Of which the beginning and the end are shown, beyond those that always are."""
+    dropped_groups: int
+    """Of the oldest observations."""
     limit: int
     """In tokens."""
     record_id: str
@@ -1349,6 +1353,8 @@ class TrimData(TypedDict):
 
     droppedMessages: int
     droppedTokens: int
+    previewedMessages: int
+    droppedGroups: int
     limit: int
     recordId: str
     threadId: str

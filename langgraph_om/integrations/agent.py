@@ -15,7 +15,6 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.base import BaseStore
 
-from langgraph_om.core.content.bound_reasoning import mark_other_view
 from langgraph_om.core.step.resent import without_messages
 from langgraph_om.core.step.step import Step
 from langgraph_om.errors import ConfigurationError
@@ -42,7 +41,7 @@ from langgraph_om.runtime.context import RunFlow
 from langgraph_om.runtime.drivers import drive
 from langgraph_om.runtime.foresight import is_idle
 from langgraph_om.runtime.run import MemoryContext
-from langgraph_om.runtime.second_try import find_second_try
+from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.working.tool import UPDATE_TOOL
 
 
@@ -142,11 +141,8 @@ def _build_actor_node(
     def choose() -> Runnable[Any, BaseMessage]:
         return actor if runner.is_on() and not runner.runs.is_read_only(None) else reader
 
-    def ask_with(state: Any, error: Exception) -> list[BaseMessage]:
-        view, notice = find_second_try(runner, state, error, system=prompt)
-        if notice is not None:
-            get_stream_writer()(notice)
-        return view
+    def tries(state: Any) -> SecondTries:
+        return SecondTries(runner, state, prompt, tell=get_stream_writer())
 
     def show(state: Any, step: Step | None) -> list[BaseMessage]:
         if step is not None:
@@ -155,21 +151,13 @@ def _build_actor_node(
 
     def agent(state: Any) -> dict[str, Any]:
         known, update, step = entry.enter(state)
-        view = show(known, step)
-        try:
-            return _add_answer(update, choose().invoke(view))
-        except Exception as error:  # noqa: BLE001 raised again where another input does not help
-            answer = choose().invoke(ask_with(known, error))
-            return _add_answer(update, mark_other_view(answer))
+        answer = tries(known).ask(choose().invoke, show(known, step))
+        return _add_answer(update, answer)
 
     async def aagent(state: Any) -> dict[str, Any]:
         known, update, step = await entry.aenter(state)
-        view = show(known, step)
-        try:
-            return _add_answer(update, await choose().ainvoke(view))
-        except Exception as error:  # noqa: BLE001 raised again where another input does not help
-            answer = await choose().ainvoke(ask_with(known, error))
-            return _add_answer(update, mark_other_view(answer))
+        answer = await tries(known).aask(choose().ainvoke, show(known, step))
+        return _add_answer(update, answer)
 
     return PlainNode(agent, name="agent", afunction=aagent)
 

@@ -54,7 +54,7 @@ from langgraph_om.runtime.context import RunFlow, Work
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import ParallelBuffering
 from langgraph_om.runtime.runner import RunScope, StepRunner, only_folding
-from langgraph_om.runtime.second_try import find_second_try
+from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.turn import turn
 from langgraph_om.working.memory import (
     SHOWN_KEY,
@@ -254,10 +254,13 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any]:
         """Call the model with observations and recent messages in the place of all messages."""
-        try:
-            return handler(self._projected(request))
-        except Exception as error:  # noqa: BLE001 raised again where another input does not help
-            return _marked(handler(self._second_try(request, error)))
+        refuse_second_recall_tool(request.tools, self.memory.recall_tool)
+        if not self._runner.is_on():
+            return handler(without_update_tool(request))
+        offered, view = self._prepare(request)
+        return self._tries(request).ask(
+            lambda shown: handler(_with_input(offered, shown)), view, _marked
+        )
 
     async def awrap_model_call(
         self,
@@ -265,27 +268,27 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """Do the same as `wrap_model_call` without blocking the event loop."""
-        try:
-            return await handler(self._projected(request))
-        except Exception as error:  # noqa: BLE001 raised again where another input does not help
-            return _marked(await handler(self._second_try(request, error)))
-
-    def _projected(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         refuse_second_recall_tool(request.tools, self.memory.recall_tool)
         if not self._runner.is_on():
-            return without_update_tool(request)
-        view = self.memory.llm_input_messages(_seen(request), system=request.system_message)
-        if self._runner.runs.is_read_only(None):
-            request = without_update_tool(request)
-        return _with_input(request, view)
+            return await handler(without_update_tool(request))
+        offered, view = self._prepare(request)
+        return await self._tries(request).aask(
+            lambda shown: handler(_with_input(offered, shown)), view, _marked
+        )
 
-    def _second_try(self, request: ModelRequest[Any], error: Exception) -> ModelRequest[Any]:
-        system = request.system_message
-        seen = _seen(request)
-        view, notice = find_second_try(self._runner, seen, error, system=system)
-        if notice is not None:
-            request.runtime.stream_writer(notice)
-        return _with_input(request, view)
+    def _prepare(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], list[BaseMessage]]:
+        """Return a request with the tools that this run may use, and the Actor's input."""
+        view = self.memory.llm_input_messages(_seen(request), system=request.system_message)
+        is_read_only = self._runner.runs.is_read_only(None)
+        return without_update_tool(request) if is_read_only else request, view
+
+    def _tries(self, request: ModelRequest[Any]) -> SecondTries:
+        return SecondTries(
+            self._runner,
+            _seen(request),
+            request.system_message,
+            tell=request.runtime.stream_writer,
+        )
 
 
 class _WithLastStep(ObservationalMemoryMiddleware):

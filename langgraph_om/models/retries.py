@@ -52,7 +52,10 @@ _OVERFLOW_PHRASES = (
     *("exceeds the available context size", "exceed_context_size_error"),
     # text-generation-inference, Bedrock, Gemini
     *("`inputs` must have less than", "input is too long for requested model"),
-    "exceeds the maximum number of tokens allowed",
+    *("exceeds the maximum number of tokens allowed", "input tokens exceeded"),
+    # Ollama, OpenRouter, and proxies
+    *("exceeds the context length", "exceeds maximum context length"),
+    *("exceed context limit", "context length is only", "exceeds the model's maximum context"),
 )
 """Of errors that say so, in lower case."""
 
@@ -93,6 +96,67 @@ def is_context_overflow(error: BaseException) -> bool:
         return False
     text = " ".join(str(cause).lower() for cause in _walk_causes(error))
     return any(phrase in text for phrase in _OVERFLOW_PHRASES)
+
+
+def read_overflow(error: BaseException) -> tuple[int | None, int | None]:
+    """Return how long a provider says that the prompt was, and how long it may be, in tokens.
+
+    Where the error tells of the answer's tokens too, these are taken off both.
+
+    Returns:
+        `None` for a number that the error does not tell.
+    """
+    text = " ".join(str(cause) for cause in _walk_causes(error))
+    for pattern in _ASKED_AND_ALLOWED:
+        found = pattern.search(text)
+        if found is not None:
+            sizes = {name: _read_size(size) for name, size in found.groupdict().items() if size}
+            kept = sizes.get("kept", 0)
+            asked, allowed = sizes.get("asked"), sizes.get("allowed")
+            whole = sizes.get("whole")
+            if asked is None and whole is not None:
+                asked = whole - kept
+            return asked, allowed - kept if allowed is not None else None
+    return None, None
+
+
+def _read_size(text: str) -> int:
+    return int(re.sub(r"\D", "", text))
+
+
+def _compile(*patterns: str) -> tuple[re.Pattern[str], ...]:
+    """Compile patterns in which `<asked>` and the like stand for a number."""
+    filled = (re.sub(r"<(\w+)>", r"(?P<\1>\\d[\\d,_]*)", each) for each in patterns)
+    return tuple(re.compile(each, re.IGNORECASE | re.DOTALL) for each in filled)
+
+
+_ASKED_AND_ALLOWED = _compile(
+    # OpenAI, older vLLM, OpenRouter: with the answer's tokens
+    r"context length is <allowed> tokens.{0,40}requested (?:about )?<whole> tokens "
+    r"\(<asked>[^,;)]*[,;] <kept>",
+    r"context length is <allowed> tokens.{0,60}?(?:resulted in|requested) (?:about )?<asked>",
+    # newer vLLM
+    r"passed <asked> input tokens and requested <kept>.{0,60}context length is only <allowed>",
+    r"prompt (?:contains|\(length) (?:at least )?<asked>.{0,80}?"
+    r"maximum (?:model|context) length (?:of|is) <allowed>",
+    # OpenAI's responses
+    r"configured limit of <allowed> tokens.{0,40}resulted in <asked>",
+    # Anthropic, also behind Bedrock and Vertex
+    r"<asked> tokens > <allowed> maximum",
+    r"exceed context limit: <asked> \+ <kept> > <allowed>",
+    # Gemini
+    r"token count \(?<asked>\)? exceeds the maximum number of tokens allowed \(?<allowed>",
+    r"maximum number of tokens allowed \(?<allowed>",
+    # llama.cpp
+    r"request \(<asked> tokens\) exceeds the available context size \(<allowed>",
+    r"\"n_prompt_tokens\": ?<asked>.{0,20}\"n_ctx\": ?<allowed>",
+    # text-generation-inference
+    r"must have less than <allowed> tokens.{0,20}?given:? <asked>",
+    # what is common
+    r"<asked> tokens > <allowed>",
+    r"maximum context length (?:of|is) <allowed>",
+)
+"""What the errors of providers say of sizes, the most telling form first."""
 
 
 def is_refused_reasoning(error: BaseException) -> bool:

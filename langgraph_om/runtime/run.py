@@ -145,6 +145,12 @@ class Runs:
             logger.warning(text, *arguments)
 
 
+def find_writer(config: RunnableConfig | None = None) -> Callable[[Any], object]:
+    """Return what writes to the custom stream of the run around; to nowhere outside of one."""
+    runtime: Any = _read_configurable(config).get(_RUNTIME)
+    return getattr(runtime, "stream_writer", None) or (lambda _: None)
+
+
 def _read_said(name: str, configurable: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a run says of something, by where it is said, its context first."""
     said: dict[str, Any] = {}

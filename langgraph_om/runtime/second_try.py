@@ -1,76 +1,161 @@
-"""What the Actor is asked with once more when its provider refused the input."""
+"""What the Actor is asked with again when its provider refused the input."""
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
 
 from langchain_core.messages import BaseMessage, SystemMessage
 
-from langgraph_om.core.actor.prompt import assemble, count_extra
-from langgraph_om.core.content.bound_reasoning import holds_bound_reasoning
+from langgraph_om.core.content.bound_reasoning import holds_bound_reasoning, mark_other_view
 from langgraph_om.core.events import to_part
-from langgraph_om.core.record.record import log_tokens
-from langgraph_om.core.step.count_new import build_trim_notice
+from langgraph_om.core.step.shorter import find_shorter
 from langgraph_om.core.step.step import Step
+from langgraph_om.core.tokens.counter import count_messages
 from langgraph_om.core.wire import Part
-from langgraph_om.models.retries import is_context_overflow, is_refused_reasoning
+from langgraph_om.models.retries import is_context_overflow, is_refused_reasoning, read_overflow
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import record_of
 
-SecondTry = tuple[list[BaseMessage], Part | None]
-"""An input, and the `data-om-view-trimmed` part where messages are left out of it."""
+AnswerT = TypeVar("AnswerT")
+
+_MOST_TRIES: Final = 4
+_SURE: Final = 0.95
+"""Of the length that an error allows, so much is used: memory and provider count differently."""
+_HOPELESS: Final = 1.1
+"""What is longer by so much than an error allows is not tried."""
 
 
-def find_second_try(
-    runner: StepRunner,
-    state: Any,
-    error: Exception,
-    *,
-    system: str | SystemMessage | None = None,
-) -> SecondTry:
-    """Return a smaller input for the Actor: with fewer messages, or without old reasoning.
-
-    Its answer is to be marked (`mark_other_view`), since later views do not continue this one.
+class SecondTries:
+    """Inputs for one call of the Actor, each smaller than the one that was refused before.
 
     Args:
         runner: What the memory runs its steps with.
         state: The graph's state.
-        error: What the provider said.
         system: The agent's own system prompt.
-
-    Raises:
-        Exception: The error itself, where another input would not help, or memory is off.
+        tell: Shows the `data-om-view-trimmed` part of an input that leaves something out.
+        refused: The input that was refused; `None`: the one of the state.
     """
-    is_too_long = is_context_overflow(error)
-    if not runner.is_on() or not (is_too_long or is_refused_reasoning(error)):
-        raise error
-    texts = runner.read_texts(state)
-    look = runner.look(record_of(state), runner.conversation(state), texts)
-    found = (_leave_messages_out if is_too_long else _leave_reasoning_out)(runner, look, system)
-    if found is None:
-        raise error
-    return found
+
+    def __init__(
+        self,
+        runner: StepRunner,
+        state: Any,
+        system: str | SystemMessage | None = None,
+        *,
+        tell: Callable[[Part], Any] = lambda _: None,
+        refused: list[BaseMessage] | None = None,
+    ) -> None:
+        self._runner, self._state, self._system, self._tell = runner, state, system, tell
+        self._left = _MOST_TRIES
+        self._look: Step | None = None
+        self._size: int | None = None
+        self._shows_reasoning = True
+        if refused is not None:
+            self._size = count_messages(runner.settings.counter, refused)
+
+    def find(self, error: Exception) -> list[BaseMessage]:
+        """Return the next input: one that is shorter, or without old reasoning.
+
+        Its answer is to be marked (`mark_other_view`), since later views do not continue this one.
+
+        Args:
+            error: What the provider said.
+
+        Raises:
+            Exception: The error itself, where another input would not help, or memory is off.
+        """
+        is_too_long = is_context_overflow(error)
+        may_help = is_too_long or (is_refused_reasoning(error) and self._shows_reasoning)
+        if not self._left or not may_help or not self._runner.is_on():
+            raise error
+        self._left -= 1
+        look = self._open()
+        found = self._shorten(look, error) if is_too_long else self._leave_reasoning_out(look)
+        self._shows_reasoning = False
+        if found is None:
+            raise error
+        return found
+
+    def _open(self) -> Step:
+        if self._look is None:
+            runner, state = self._runner, self._state
+            texts = runner.read_texts(state)
+            self._look = runner.look(record_of(state), runner.conversation(state), texts)
+        return self._look
+
+    def _shorten(self, look: Step, error: Exception) -> list[BaseMessage] | None:
+        runner = self._runner
+        size = self._size
+        if size is None:
+            shown = runner.actor_input(look, self._system)
+            size = count_messages(runner.settings.counter, shown)
+        asked, allowed = read_overflow(error)
+        target, is_told = size // 2, False
+        if asked and allowed and asked > allowed:
+            target, is_told = int(size * allowed / asked * _SURE), True
+        reads_on = runner.settings.guide is not None
+        shorter = find_shorter(look, target, system=self._system, reads_on=reads_on)
+        if shorter is None or shorter.tokens >= size:
+            return None
+        if is_told and shorter.tokens > target * _HOPELESS:
+            return None
+        self._size = shorter.tokens
+        part = to_part(shorter.notice)
+        if part is not None:
+            self._tell(part)
+        return shorter.messages
+
+    def _leave_reasoning_out(self, look: Step) -> list[BaseMessage] | None:
+        """Leave out the reasoning that its provider binds to what stands before it."""
+        if not any(map(holds_bound_reasoning, self._runner.actor_input(look, self._system))):
+            return None
+        return self._runner.actor_input(look, self._system, with_reasoning=False)
+
+    # --- Calls -----------------------------------------------------------------------------------
+
+    def ask(
+        self,
+        call: Callable[[list[BaseMessage]], AnswerT],
+        view: list[BaseMessage],
+        mark: Callable[[AnswerT], AnswerT] = mark_other_view,  # type: ignore[assignment]
+    ) -> AnswerT:
+        """Call the model until it takes the input, and return its answer, marked where needed."""
+        try:
+            return call(view)
+        except Exception as error:  # noqa: BLE001 raised again where another input does not help
+            refusal = error
+        while True:
+            try:
+                return mark(call(self.find(refusal)))
+            except Exception as error:
+                if error is refusal:
+                    raise
+                refusal = error
+
+    async def aask(
+        self,
+        call: Callable[[list[BaseMessage]], Awaitable[AnswerT]],
+        view: list[BaseMessage],
+        mark: Callable[[AnswerT], AnswerT] = mark_other_view,  # type: ignore[assignment]
+    ) -> AnswerT:
+        """Do the same as `ask` with a model that is awaited."""
+        try:
+            return await call(view)
+        except Exception as error:  # noqa: BLE001 raised again where another input does not help
+            refusal = error
+        while True:
+            try:
+                return mark(await call(self.find(refusal)))
+            except Exception as error:
+                if error is refusal:
+                    raise
+                refusal = error
 
 
-def _leave_messages_out(
-    runner: StepRunner, look: Step, system: str | SystemMessage | None
-) -> SecondTry | None:
-    """Leave out the older half of the window, whole exchanges only."""
-    record, window = look.record, look.window
-    overhead = log_tokens(record) + window.request_tokens
-    overhead += count_extra(record, runner.settings.guide, look.view.asides)
-    limit = overhead + window.tokens // 2
-    view = look.make_view(limit)
-    notice = build_trim_notice(record, window, view.shown.dropped, limit)
-    part = to_part(notice[0]) if notice else None
-    shown = assemble(view, record, look.messages, system=system, with_reasoning=False)
-    return (shown, part) if part is not None else None
-
-
-def _leave_reasoning_out(
-    runner: StepRunner, look: Step, system: str | SystemMessage | None
-) -> SecondTry | None:
-    """Leave out the reasoning that its provider binds to what stands before it."""
-    if not any(map(holds_bound_reasoning, runner.actor_input(look, system))):
-        return None
-    return runner.actor_input(look, system, with_reasoning=False), None
+def is_awaited(call: Callable[..., Any]) -> bool:
+    """Return whether a function is called with `await`."""
+    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
+        getattr(call, "__call__", None)  # noqa: B004 its kind is asked for
+    )

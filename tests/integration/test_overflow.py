@@ -79,7 +79,7 @@ async def test_server_that_says_the_prompt_is_too_long_is_sent_a_shorter_one(
 
 @pytest.mark.parametrize("door", ["agent", "middleware"])
 @pytest.mark.parametrize(
-    ("reply", "tries"), [(SERVERS["vLLM"], 2), (openai_fails(400, "no such tool"), 1)]
+    ("reply", "tries"), [(SERVERS["vLLM"], 3), (openai_fails(400, "no such tool"), 1)]
 )
 async def test_error_that_stays_or_is_another_is_the_servers(
     provider: Provider, door: str, reply: Reply, tries: int

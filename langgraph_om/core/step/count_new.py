@@ -120,6 +120,8 @@ def build_trim_notice(
             "type": "view-trimmed",
             "dropped_messages": len(left_out),
             "dropped_tokens": sum(entry.tokens for entry in left_out),
+            "previewed_messages": 0,
+            "dropped_groups": 0,
             "limit": limit,
             "record_id": record["id"],
             "thread_id": record["thread_id"],

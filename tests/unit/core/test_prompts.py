@@ -47,6 +47,7 @@ SAMPLES: dict[str, dict[str, str]] = {
     "continuation": {},
     "trimmed": {},
     "preview": {"characters": "151,000", "cursor": '"h4"', "part": "0", "offset": "6000"},
+    "shortened_log": {},
     "preview_unread": {"characters": "151,000"},
     "other_conversations": {
         "conversations": '<other-conversation id="t2">\nUser (09:00): Which tent?\n'
@@ -149,6 +150,7 @@ MAX_TOKENS = {  # of the file alone, its slots open
     "trimmed": 100,
     "preview": 60,
     "preview_unread": 60,
+    "shortened_log": 30,
     "other_conversations": 100,
     "observer_condensed": 1200,
     "observer_default": 3000,

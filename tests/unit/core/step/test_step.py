@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langgraph_om.core.actor.preview import PreviewRule
 from langgraph_om import InlineBuffering, ObservationalMemory, features
+from langgraph_om.core.actor.preview import PreviewRule
 from langgraph_om.core.step import step as step_module
 from langgraph_om.core.step.step import Feature
 from langgraph_om.testing import ScriptedChatModel
