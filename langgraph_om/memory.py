@@ -247,6 +247,15 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
         """The limits in force, in tokens."""
         return self._runner.settings.thresholds
 
+    @property
+    def actor_window(self) -> int | None:
+        """The most that the Actor's model reads, in tokens; `None` while nobody has said.
+
+        `create_memory_agent` and the middleware read it from the model's profile; else the first
+        prompt that is refused as too long tells. `thresholds` fit into it.
+        """
+        return self._runner.window
+
     @cached_property
     def recall_tool(self) -> BaseTool | None:
         """The tool that pages back to raw messages, when `retrieval` is on."""

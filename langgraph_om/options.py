@@ -18,7 +18,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import AfterValidator, Field, InstanceOf
 
 from langgraph_om.archive import MessageArchive
-from langgraph_om.core.actor.preview import PreviewRule
+from langgraph_om.core.actor.preview import LEAST_PREVIEWED, NEVER, PreviewRule
 from langgraph_om.core.config.checks import Flag, Hint, Seconds, Tokens, check_fields, find_near
 from langgraph_om.core.config.options import (
     ObservationConfig,
@@ -38,8 +38,7 @@ from langgraph_om.core.config.thresholds import (
     resolve_titles,
     split_budget,
 )
-from langgraph_om.core.content.message_keys import key_of
-from langgraph_om.core.tokens.counter import TokenCounter, ViewCounter
+from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.working import WORKING_NAME, Form
 from langgraph_om.errors import ConfigurationError
@@ -126,9 +125,6 @@ def _explain_unknown(name: str, value: object, known: list[str]) -> str:
 
 # The options of a memory as the user gives them, each with its rule.
 
-
-LEAST_PREVIEWED = 100
-"""Tokens; of less, a tenth shows nothing."""
 
 OnError = Literal["continue", "abort", "raise"]
 
@@ -352,11 +348,9 @@ def _read_settings(given: Given, retrieval: RetrievalConfig | None, hooks: Hooks
         knows=given.working_memory is not None,
         injects=resolve_inject(retrieval) is not None,
         titles=titles is not None,
-        previews=_read_previews(given, counter) if retrieval is not None else None,
+        previews=_read_previews(given, counter, reads_on=retrieval is not None),
     )
-    rules = features.having("view_rule")
-    if rules:  # what counts is what is shown
-        counter = ViewCounter(counter, lambda m: features.show(m, key_of(m)), ", ".join(rules))
+    counter = features.count_as_shown(counter)
     return Settings(
         thresholds=resolve(observation, reflection),
         counter=counter,
@@ -384,13 +378,15 @@ def _read_settings(given: Given, retrieval: RetrievalConfig | None, hooks: Hooks
     )
 
 
-def _read_previews(given: Given, counter: TokenCounter) -> PreviewRule | None:
+def _read_previews(given: Given, counter: TokenCounter, *, reads_on: bool) -> PreviewRule | None:
     """Read the option `preview_tokens`: nothing when it is off."""
     tokens = given.preview_tokens
     if tokens is None:
         return None
+    if not reads_on:  # nothing is cut until the Actor's window is known
+        tokens = NEVER
     tools, texts = (tokens, tokens) if isinstance(tokens, int) else tokens
-    return PreviewRule(tools, texts, counter.count_text)
+    return PreviewRule(tools, texts, counter.count_text, reads_on=reads_on)
 
 
 def _shares_room(

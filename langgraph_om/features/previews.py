@@ -28,6 +28,10 @@ class Previews(Feature):
         """What tells these previews from others, so that tokens are counted anew."""
         return self._rule.name
 
+    def fit(self, room: int) -> Previews:
+        """Return the previews for an Actor that has so many tokens of room."""
+        return Previews(self._rule.fit(room))
+
     def shorten(self, message: BaseMessage, key: str) -> BaseMessage:
         """Return the preview of an enormous message; any other message itself."""
         return preview_message(message, key, self._rule)

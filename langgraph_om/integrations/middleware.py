@@ -278,6 +278,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _prepare(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], list[BaseMessage]]:
         """Return a request with the tools that this run may use, and the Actor's input."""
+        self._runner.fit_actor(request.model, request.tools, request.system_message)
         view = self.memory.llm_input_messages(_seen(request), system=request.system_message)
         is_read_only = self._runner.runs.is_read_only(None)
         return without_update_tool(request) if is_read_only else request, view

@@ -6,14 +6,16 @@ A call never shows in the user's stream of messages or events.
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, cast
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langgraph_om.core.config.checks import find_near
 from langgraph_om.core.config.options import DEFAULT_MODEL
@@ -330,3 +332,38 @@ def _client(provider: str, model: str, options: dict[str, Any]) -> BaseChatModel
         del options["max_retries"]  # a client that cannot be told to leave retries to us
         made = make(**options)
     return made
+
+
+def find_window(model: Any) -> int | None:
+    """Return how many tokens a model reads, as its profile says; of fallbacks the fewest.
+
+    Args:
+        model: A chat model, perhaps with tools bound or with fallbacks.
+
+    Returns:
+        `None` where no profile says it.
+    """
+    for _ in range(_MOST_WRAPPERS):
+        fallbacks = getattr(model, "fallbacks", None)
+        if isinstance(fallbacks, Sequence) and hasattr(model, "runnable"):
+            windows = map(find_window, (model.runnable, *fallbacks))
+            return min((tokens for tokens in windows if tokens is not None), default=None)
+        profile = getattr(model, "profile", None)
+        if isinstance(profile, Mapping):
+            tokens = profile.get("max_input_tokens")
+            return tokens if isinstance(tokens, int) and tokens > 0 else None
+        if not hasattr(model, "bound"):
+            return None
+        model = model.bound
+    return None
+
+
+_MOST_WRAPPERS = 8
+
+
+def write_schema(tool: Any) -> str:
+    """Return about the text that a model is given of a tool; empty where nobody can tell."""
+    try:
+        return json.dumps(convert_to_openai_tool(tool), default=str)
+    except Exception:  # noqa: BLE001 it is for an estimate alone
+        return ""

@@ -95,6 +95,8 @@ class SecondTries:
         target, is_told = size // 2, False
         if asked and allowed and asked > allowed:
             target, is_told = int(size * allowed / asked * _SURE), True
+        if allowed:  # the next call need not be refused
+            runner.fit_window(allowed)
         reads_on = runner.settings.guide is not None
         shorter = find_shorter(look, target, system=self._system, reads_on=reads_on)
         if shorter is None or shorter.tokens >= size:

@@ -7,8 +7,9 @@ message is changed: a preview is another message with the same id.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
@@ -31,6 +32,10 @@ from langgraph_om.core.content.text import (
 )
 from langgraph_om.core.prompts import fill
 
+NEVER: Final = sys.maxsize
+"""Tokens above which nothing is."""
+LEAST_PREVIEWED: Final = 100
+"""Tokens; of less, a tenth shows nothing."""
 _SHOWN: Final = 10
 """Of what a text may count before it is previewed, a preview shows this part, such as a tenth."""
 _HEAD: Final = 0.75
@@ -56,8 +61,25 @@ class PreviewRule:
 
     @property
     def name(self) -> str:
-        """What tells previews of one rule from those of another."""
+        """What tells previews of one rule from those of another; empty where there are none."""
+        if self.tool_tokens == NEVER:
+            return ""
         return f"previews={self.tool_tokens},{self.text_tokens},{self.reads_on}"
+
+    def fit(self, room: int) -> PreviewRule:
+        """Return the rule for an Actor that has so much room for messages and observations.
+
+        What `recall` can read on may be cut early; anything else only where it would not fit.
+
+        Args:
+            room: Tokens.
+        """
+        tools, texts = (room // 4, room // 2) if self.reads_on else (room, room)
+        return replace(
+            self,
+            tool_tokens=max(LEAST_PREVIEWED, min(self.tool_tokens, tools)),
+            text_tokens=max(LEAST_PREVIEWED, min(self.text_tokens, texts)),
+        )
 
 
 class _Cut(NamedTuple):
@@ -114,6 +136,8 @@ def preview_message(message: BaseMessage, key: str, rule: PreviewRule) -> BaseMe
 
 def _may_be_enormous(message: BaseMessage, rule: PreviewRule) -> bool:
     """Return whether a message is worth a closer look; nearly all are short."""
+    if rule.tool_tokens == NEVER:
+        return False
     content = message.content
     if isinstance(content, list) or isinstance(message, AIMessage):
         return True

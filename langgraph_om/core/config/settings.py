@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from functools import cached_property
 from typing import Any, Literal
@@ -19,8 +19,8 @@ from langgraph_om.core.config.options import (
 )
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.dates import message_time, times_of
-from langgraph_om.core.content.message_keys import Keyed, hidden_id
-from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.content.message_keys import Keyed, hidden_id, key_of
+from langgraph_om.core.tokens.counter import TokenCounter, ViewCounter
 from langgraph_om.core.wire import Limits
 from langgraph_om.core.working import Form
 
@@ -46,6 +46,17 @@ class Features:
         for shorten in self.having("shorten"):
             message = shorten(message, key)
         return message
+
+    def fit(self, room: int) -> Features:
+        """Return the features for an Actor with so many tokens for messages and observations."""
+        fitted = {fit.__self__.name: fit(room) for fit in self.having("fit")}
+        return Features(tuple(fitted.get(feature.name, feature) for feature in self.all))
+
+    def count_as_shown(self, counter: TokenCounter) -> TokenCounter:
+        """Return a counter that counts of each message what the Actor is shown of it."""
+        rules = ", ".join(filter(None, self.having("view_rule")))
+        base = counter.base if isinstance(counter, ViewCounter) else counter
+        return ViewCounter(base, lambda m: self.show(m, key_of(m)), rules) if rules else base
 
     def find(self, name: str) -> Any:
         """Return the one with a name; `None` where it is off."""
@@ -103,6 +114,20 @@ class Settings:
     """What takes part in steps beside the core."""
     evicts: bool = False
     """Whether observed messages leave the conversation once the archive has them."""
+
+    def fit(self, room: int) -> Settings:
+        """Return the settings for an Actor that has so many tokens for messages and observations.
+
+        Args:
+            room: Tokens; what fits already stays.
+        """
+        features = self.features.fit(room)
+        return replace(
+            self,
+            thresholds=self.thresholds.fit(room),
+            features=features,
+            counter=features.count_as_shown(self.counter),
+        )
 
     @property
     def question_tokens(self) -> int:

@@ -169,6 +169,33 @@ class Thresholds:
         """Return the same limits for a memory that starts nothing in the background."""
         return replace(self, buffer_tokens=None, reflect_buffer_at=None)
 
+    def fit(self, room: int) -> Thresholds:
+        """Return limits in the same proportions of which window and log together fit into a room.
+
+        Args:
+            room: Tokens; limits that fit already stay as they are.
+        """
+        if self.largest_tokens <= room:
+            return self
+        part = room / self.largest_tokens
+
+        def scale(tokens: int) -> int:
+            return max(1, int(tokens * part))
+
+        messages, log = scale(self.message_tokens), scale(self.observation_tokens)
+        buffer, begin, total = self.buffer_tokens, self.reflect_buffer_at, self.total_tokens
+        return replace(
+            self,
+            message_tokens=messages,
+            buffer_tokens=None if buffer is None else scale(buffer),
+            keep_tokens=int(self.keep_tokens * part),
+            block_after=max(messages, scale(self.block_after)),
+            observation_tokens=log,
+            reflect_buffer_at=None if begin is None else scale(begin),
+            reflect_block_after=max(log, scale(self.reflect_block_after)),
+            total_tokens=None if total is None else messages + log,
+        )
+
     def messages_at(self, log_tokens: int) -> int:
         """Tell the window's threshold beside a log of `log_tokens`."""
         if self.total_tokens is None:

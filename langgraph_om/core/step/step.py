@@ -194,7 +194,14 @@ class Feature:
 
     @property
     def view_rule(self) -> str:
-        """What tells how `shorten` works from other ways: with it the counts of messages change."""
+        """What tells how `shorten` works from other ways: with it the counts of messages change.
+
+        Empty where it changes nothing.
+        """
+        raise NotImplementedError
+
+    def fit(self, room: int) -> Feature:
+        """Return the feature for an Actor that has so many tokens for messages and observations."""
         raise NotImplementedError
 
     def shorten(self, message: BaseMessage, key: str) -> BaseMessage:

@@ -90,22 +90,22 @@ class ViewCounter:
     def __init__(
         self, counter: TokenCounter, show: Callable[[BaseMessage], BaseMessage], rules: str
     ) -> None:
-        self._counter, self._show = counter, show
+        self.base, self._show = counter, show
         self.identity = f"{counter.identity}, {rules}"
         bound = getattr(counter, "bound_joined", None)
         if bound is not None:  # what it counts of texts is the same
             self.bound_joined = bound
 
     def __repr__(self) -> str:
-        return f"{self._counter!r} ({self.identity.removeprefix(self._counter.identity + ', ')})"
+        return f"{self.base!r} ({self.identity.removeprefix(self.base.identity + ', ')})"
 
     def count_text(self, text: str) -> int:
         """Return the tokens of a text."""
-        return self._counter.count_text(text)
+        return self.base.count_text(text)
 
     def count_message(self, message: BaseMessage) -> int:
         """Return the tokens of what stands for a message in the Actor's view."""
-        return self._counter.count_message(self._show(message))
+        return self.base.count_message(self._show(message))
 
 
 def count_messages(counter: TokenCounter, messages: Iterable[BaseMessage]) -> int:
