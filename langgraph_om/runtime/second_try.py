@@ -97,11 +97,29 @@ class SecondTries:
             target, is_told = int(size * allowed / asked * _SURE), True
         if allowed:  # the next call need not be refused
             runner.fit_window(allowed)
-        reads_on = runner.settings.guide is not None
-        shorter = find_shorter(look, target, system=self._system, reads_on=reads_on)
-        if shorter is None or shorter.tokens >= size:
+        return self._leave_out(look, size, target, most=target * _HOPELESS if is_told else size)
+
+    def _fit(self, view: list[BaseMessage]) -> list[BaseMessage] | None:
+        """Return a shorter input before any is refused, where the window is known not to hold it.
+
+        What is short in characters is not counted.
+        """
+        window = self._runner.window
+        if window is None or sum(map(_count_characters, view)) <= 2 * window:
             return None
-        if is_told and shorter.tokens > target * _HOPELESS:
+        size = count_messages(self._runner.settings.counter, view)
+        if size <= window * _SURE:
+            return None
+        target = int(window * _SURE * _SURE)
+        return self._leave_out(self._open(), size, target, most=size)
+
+    def _leave_out(
+        self, look: Step, size: int, target: int, *, most: float
+    ) -> list[BaseMessage] | None:
+        """Return an input that is shorter than `size`; `None` where none has `most` tokens."""
+        reads_on = self._runner.settings.guide is not None
+        shorter = find_shorter(look, target, system=self._system, reads_on=reads_on)
+        if shorter is None or shorter.tokens >= size or shorter.tokens > most:
             return None
         self._size = shorter.tokens
         part = to_part(shorter.notice)
@@ -124,8 +142,9 @@ class SecondTries:
         mark: Callable[[AnswerT], AnswerT] = mark_other_view,  # type: ignore[assignment]
     ) -> AnswerT:
         """Call the model until it takes the input, and return its answer, marked where needed."""
+        shorter = self._fit(view)
         try:
-            return call(view)
+            return call(view) if shorter is None else mark(call(shorter))
         except Exception as error:  # noqa: BLE001 raised again where another input does not help
             refusal = error
         while True:
@@ -143,8 +162,9 @@ class SecondTries:
         mark: Callable[[AnswerT], AnswerT] = mark_other_view,  # type: ignore[assignment]
     ) -> AnswerT:
         """Do the same as `ask` with a model that is awaited."""
+        shorter = self._fit(view)
         try:
-            return await call(view)
+            return await call(view) if shorter is None else mark(await call(shorter))
         except Exception as error:  # noqa: BLE001 raised again where another input does not help
             refusal = error
         while True:
@@ -154,6 +174,11 @@ class SecondTries:
                 if error is refusal:
                     raise
                 refusal = error
+
+
+def _count_characters(message: BaseMessage) -> int:
+    content = message.content
+    return len(content) if isinstance(content, str) else sum(map(len, map(str, content)))
 
 
 def is_awaited(call: Callable[..., Any]) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import (
@@ -153,3 +153,16 @@ def test_a_thread_goes_on_with_a_smaller_model() -> None:
     graph = create_memory_agent(model, memory=memory, checkpointer=saver)
     graph.invoke({"messages": [HumanMessage("And now?")]}, {"configurable": {"thread_id": "t"}})
     assert small.refused == 0
+
+
+def test_many_results_that_a_known_window_does_not_hold_are_never_sent() -> None:
+    actor = Actor(8192)
+    memory, graph = build("agent", actor)
+    calls = [{"name": "search", "args": {}, "id": f"c{at}"} for at in range(12)]
+    results = [ToolMessage(ROWS[:4000], tool_call_id=f"c{at}") for at in range(12)]
+    said = [HumanMessage("Look."), AIMessage("", tool_calls=calls), *results]
+    config: Any = {"configurable": {"thread_id": "t"}}
+    parts = [*graph.stream({"messages": said}, config, stream_mode="custom")]
+    assert actor.refused == 0
+    assert any(part["type"] == "data-om-view-trimmed" for part in parts)
+    assert memory.actor_window == 8192
