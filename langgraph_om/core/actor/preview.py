@@ -26,6 +26,7 @@ from langgraph_om.core.content.parts import (
 )
 from langgraph_om.core.content.text import (
     CHARACTERS_PER_TOKEN_CEILING,
+    MAX_TOKENS_PER_CHARACTER,
     find_longest_head,
     show_key,
     to_whole_character,
@@ -139,10 +140,19 @@ def _may_be_enormous(message: BaseMessage, rule: PreviewRule) -> bool:
     if rule.tool_tokens == NEVER:
         return False
     content = message.content
-    if isinstance(content, list) or isinstance(message, AIMessage):
-        return True
+    size = len(content) if isinstance(content, str) else sum(map(_count_characters, content))
+    if isinstance(message, AIMessage) and message.tool_calls:
+        size += sum(len(str(call["args"])) for call in message.tool_calls)
     least = min(rule.tool_tokens, rule.text_tokens)
-    return len(content) > least or (not content.isascii() and len(content) * 4 > least)
+    if size * MAX_TOKENS_PER_CHARACTER <= least:
+        return False
+    return size > least or not isinstance(content, str) or not content.isascii()
+
+
+def _count_characters(block: str | Mapping[str, Any]) -> int:
+    text = block if isinstance(block, str) else block.get("text")
+    # Of other blocks only calls can be cut, which are listed beside the content too.
+    return len(text) if isinstance(text, str) else 0
 
 
 # --- Texts ---------------------------------------------------------------------------------------
