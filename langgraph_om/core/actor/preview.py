@@ -13,7 +13,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
-from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    FunctionMessage,
+    SystemMessage,
+    ToolMessage,
+)
 
 from langgraph_om.core.content.bound_reasoning import holds_bound_reasoning
 from langgraph_om.core.content.parts import (
@@ -137,8 +143,8 @@ def preview_message(message: BaseMessage, key: str, rule: PreviewRule) -> BaseMe
 
 def _may_be_enormous(message: BaseMessage, rule: PreviewRule) -> bool:
     """Return whether a message is worth a closer look; nearly all are short."""
-    if rule.tool_tokens == NEVER:
-        return False
+    if rule.tool_tokens == NEVER or isinstance(message, SystemMessage):
+        return False  # the agent's own prompt, and the observations, are no messages of anyone
     content = message.content
     size = len(content) if isinstance(content, str) else sum(map(_count_characters, content))
     if isinstance(message, AIMessage) and message.tool_calls:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langgraph_om import EstimatingCounter, ObservationalMemory
 from langgraph_om.core.actor.preview import PreviewRule, preview_message
@@ -86,11 +86,12 @@ def test_what_is_shown_is_a_tenth_of_the_limit_whatever_the_length(text: str) ->
     assert COUNTER.count_message(preview_message(message, "m", RULE)) < 200
 
 
-def test_short_messages_are_shown_themselves() -> None:
+def test_short_messages_and_prompts_are_shown_themselves() -> None:
     for message in (
         HumanMessage(rows(50), id="a"),
         AIMessage([{"type": "text", "text": rows(50)}], id="b"),
         ToolMessage([{"type": "text", "text": "ok"}], tool_call_id="c", id="c"),
+        SystemMessage(rows(9000)),
     ):
         assert preview_message(message, "m", RULE) is message
 
