@@ -116,7 +116,9 @@ def read_overflow(error: BaseException) -> tuple[int | None, int | None]:
             whole = sizes.get("whole")
             if asked is None and whole is not None:
                 asked = whole - kept
-            return asked, allowed - kept if allowed is not None else None
+            if allowed is None or allowed <= kept:  # an answer that is too long is no prompt
+                return asked, None
+            return asked, allowed - kept
     return None, None
 
 

@@ -178,9 +178,9 @@ class StepRunner:
             tools: Its tools.
             system: The agent's own system prompt: a text, a message or `None`.
         """
-        tokens = find_window(model)
-        if tokens is None or tokens == self.window:
-            return
+        tokens = find_window(model) if self.enabled else None
+        if tokens is None or (self.window is not None and tokens >= self.window):
+            return  # counted once: schemas of tools take a while
         count = self.settings.counter.count_text
         own = system.text if isinstance(system, BaseMessage) else system or ""
         self.fit_window(tokens, beside=count(own) + sum(map(count, map(write_schema, tools))))

@@ -104,7 +104,7 @@ class SecondTries:
 
         What is short in characters is not counted.
         """
-        window = self._runner.window
+        window = self._runner.window if self._runner.is_on() else None
         if window is None or sum(map(_count_characters, view)) <= 2 * window:
             return None
         size = count_messages(self._runner.settings.counter, view)

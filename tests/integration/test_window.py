@@ -166,3 +166,12 @@ def test_many_results_that_a_known_window_does_not_hold_are_never_sent() -> None
     assert actor.refused == 0
     assert any(part["type"] == "data-om-view-trimmed" for part in parts)
     assert memory.actor_window == 8192
+
+
+def test_a_memory_that_is_off_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="langgraph_om"):
+        memory, graph = build("agent", Actor(8192), enabled=False)
+        with pytest.raises(ContextOverflowError):
+            talk(graph, 1, ROWS)
+    assert memory.actor_window is None
+    assert "scaled down" not in caplog.text

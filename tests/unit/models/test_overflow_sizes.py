@@ -105,6 +105,13 @@ ERRORS = {
         ("Input validation error: `inputs` must have less than 4095 tokens. Given: 5000"),
         (5000, 4095),
     ),
+    "an answer that is too long": (
+        (
+            "This model's maximum context length is 8192 tokens. However, you requested "
+            "10500 tokens (500 in the messages, 10000 in the completion)."
+        ),
+        (500, None),
+    ),
     "with commas": (
         ("Prompt is too long: 1,250,000 tokens > 1,000,000 maximum"),
         (1250000, 1000000),
