@@ -86,7 +86,9 @@ def test_it_is_read_whole_from_an_archive(archive: SQLAlchemyArchive, key: str) 
 
 def test_an_agent_within_another_graph_is_shown_it_too() -> None:
     agent = build()
-    inner = make_agent("agent", checkpointer=True, model=agent.model, retrieval=True, preview_tokens=2000)
+    inner = make_agent(
+        "agent", checkpointer=True, model=agent.model, retrieval=True, preview_tokens=2000
+    )
     builder = StateGraph(MessagesState)
     builder.add_node("inner", inner.graph)
     builder.add_edge(START, "inner")
