@@ -14,6 +14,8 @@ from zlib import crc32
 import psycopg
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
+from sqlalchemy import event
+from sqlalchemy.pool import Pool
 from xdist.scheduler import LoadScopeScheduling
 
 from support.clock import Clock
@@ -155,9 +157,21 @@ def postgres_database(postgres_url: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def postgres_sqlalchemy_url(postgres_database: str) -> str:
-    """The same for SQLAlchemy."""
-    return postgres_database.replace("postgresql://", "postgresql+psycopg://", 1)
+def postgres_sqlalchemy_url(postgres_database: str) -> Iterator[str]:
+    """The same for SQLAlchemy; what still connects to it at the end of a test is closed.
+
+    A background job may end after its archive was closed, and connect once more.
+    """
+    opened: list[Any] = []
+
+    def note(connection: Any, _record: Any) -> None:
+        opened.append(connection)
+
+    event.listen(Pool, "connect", note)
+    yield postgres_database.replace("postgresql://", "postgresql+psycopg://", 1)
+    event.remove(Pool, "connect", note)
+    for connection in opened:
+        connection.close()
 
 
 @pytest.fixture(params=SAVER_KINDS)
