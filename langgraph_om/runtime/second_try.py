@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 from langchain_core.messages import BaseMessage, SystemMessage
 
 from langgraph_om.core.content.bound_reasoning import holds_bound_reasoning, mark_other_view
+from langgraph_om.core.content.text import write_json
 from langgraph_om.core.events import to_part
 from langgraph_om.core.step.shorter import find_shorter
 from langgraph_om.core.step.step import Step
@@ -178,7 +179,7 @@ class SecondTries:
 
 def _count_characters(message: BaseMessage) -> int:
     content = message.content
-    return len(content) if isinstance(content, str) else sum(map(len, map(str, content)))
+    return len(content) if isinstance(content, str) else sum(map(len, map(write_json, content)))
 
 
 def is_awaited(call: Callable[..., Any]) -> bool:

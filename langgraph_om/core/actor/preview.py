@@ -36,6 +36,7 @@ from langgraph_om.core.content.text import (
     find_longest_head,
     show_key,
     to_whole_character,
+    write_json,
 )
 from langgraph_om.core.prompts import fill
 
@@ -148,7 +149,7 @@ def _may_be_enormous(message: BaseMessage, rule: PreviewRule) -> bool:
     content = message.content
     size = len(content) if isinstance(content, str) else sum(map(_count_characters, content))
     if isinstance(message, AIMessage) and message.tool_calls:
-        size += sum(len(str(call["args"])) for call in message.tool_calls)
+        size += sum(len(write_json(call["args"])) for call in message.tool_calls)
     least = min(rule.tool_tokens, rule.text_tokens)
     if size * MAX_TOKENS_PER_CHARACTER <= least:
         return False
@@ -389,9 +390,9 @@ def _change_call(block: Any, changed: Mapping[str, Any]) -> Any:
         return block
     inner = block.get("function")
     if isinstance(inner, dict):
-        return {**block, "function": {**inner, "arguments": json.dumps(changed[call_id])}}
+        return {**block, "function": {**inner, "arguments": write_json(changed[call_id])}}
     values = {
-        name: json.dumps(changed[call_id]) if isinstance(block[name], str) else changed[call_id]
+        name: write_json(changed[call_id]) if isinstance(block[name], str) else changed[call_id]
         for name in _CALL_VALUES
         if name in block
     }
