@@ -55,10 +55,10 @@ from langgraph_om.recall.meaning import StoreIndex
 from langgraph_om.recall.tool import Recalling, build_recall_tool
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
+from langgraph_om.runtime.hooks import is_async
 from langgraph_om.runtime.jobs.server import ServerBuffering
-from langgraph_om.runtime.run import find_writer
 from langgraph_om.runtime.runner import RunScope, StepRunner
-from langgraph_om.runtime.second_try import SecondTries, is_awaited
+from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.turn import StepResult, take_step
 from langgraph_om.searching import Searchable
 from langgraph_om.steering import Steerable
@@ -301,7 +301,7 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
             A function of the state and, by name, of `system` and `config`, as those of
             `llm_input_messages`; it returns the answer. A coroutine function for one.
         """
-        if is_awaited(call):
+        if is_async(call):
 
             async def aask(state: Any, **options: Any) -> Any:
                 tries, view = self._try(state, **options)
@@ -323,7 +323,7 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
         config: RunnableConfig | None = None,
     ) -> tuple[SecondTries, list[BaseMessage]]:
         view = self.llm_input_messages(state, system=system, config=config)
-        return SecondTries(self._runner, state, system, tell=find_writer(config)), view
+        return SecondTries(self._runner, state, system, config=config), view
 
     def shorten(
         self,
@@ -345,9 +345,7 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
         Raises:
             Exception: The error itself, where it is another one, or nothing can be left out.
         """
-        given = None if refused is None else list(refused)
-        tries = SecondTries(self._runner, state, system, tell=find_writer(), refused=given)
-        return tries.find(error)
+        return SecondTries(self._runner, state, system, refused=refused).find(error)
 
     def llm_input_messages(
         self,

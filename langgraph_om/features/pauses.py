@@ -25,7 +25,7 @@ from langgraph_om.core.plan import plan_pause
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.step.archive import is_survivor, look_for_deletion
-from langgraph_om.core.step.inspect import count_and_collect
+from langgraph_om.core.step.inspect import count_and_collect, peek_pending
 from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.core.wire import Event, Operation
 from langgraph_om.runtime.context import RunFlow, Submit
@@ -114,8 +114,7 @@ class PauseWork(Feature):
         runner, record = step.scope.runner, step.record
         if step.settings.archives and is_survivor((yield from look_for_deletion(record))):
             return
-        cycle_ids = {name: job["cycle_id"] for name, job in record["pending"].items()}
-        jobs = (yield PeekJobs(cycle_ids)) if cycle_ids else {}
+        jobs = yield from peek_pending(record)
         now = runner.clock()
         look = Step(step.settings, record, step.messages, step.identity, now)
         count_and_collect(look, jobs)

@@ -9,7 +9,6 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import Runnable, run_in_executor
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.config import get_stream_writer
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
@@ -35,7 +34,7 @@ from langgraph_om.integrations.state_graph import (
 )
 from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
-from langgraph_om.models.providers import chat_model, check_model
+from langgraph_om.models.providers import chat_model, check_model, find_window
 from langgraph_om.recall.tool import refuse_second_recall_tool
 from langgraph_om.runtime.context import RunFlow
 from langgraph_om.runtime.drivers import drive
@@ -88,7 +87,7 @@ def create_memory_agent(
     if all_tools and not hasattr(chat, "bind_tools"):
         msg = f"`model` is {model!r}, which cannot be given tools; pass a chat model"
         raise ConfigurationError(msg)
-    runner_of(memory).fit_actor(chat, all_tools, prompt or system_prompt)
+    runner_of(memory).fit_window(find_window(chat), all_tools, prompt or system_prompt)
     actor, reader = _bind_tools(chat, all_tools, memory)
     schema = ObservationalMemoryState if delta else PlainMemoryState
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(schema, context_schema=MemoryContext)
@@ -142,9 +141,6 @@ def _build_actor_node(
     def choose() -> Runnable[Any, BaseMessage]:
         return actor if runner.is_on() and not runner.runs.is_read_only(None) else reader
 
-    def tries(state: Any) -> SecondTries:
-        return SecondTries(runner, state, prompt, tell=get_stream_writer())
-
     def show(state: Any, step: Step | None) -> list[BaseMessage]:
         if step is not None:
             return runner.actor_input(step, prompt)
@@ -152,13 +148,13 @@ def _build_actor_node(
 
     def agent(state: Any) -> dict[str, Any]:
         known, update, step = entry.enter(state)
-        answer = tries(known).ask(choose().invoke, show(known, step))
-        return _add_answer(update, answer)
+        tries = SecondTries(runner, known, prompt)
+        return _add_answer(update, tries.ask(choose().invoke, show(known, step)))
 
     async def aagent(state: Any) -> dict[str, Any]:
         known, update, step = await entry.aenter(state)
-        answer = await tries(known).aask(choose().ainvoke, show(known, step))
-        return _add_answer(update, answer)
+        tries = SecondTries(runner, known, prompt)
+        return _add_answer(update, await tries.aask(choose().ainvoke, show(known, step)))
 
     return PlainNode(agent, name="agent", afunction=aagent)
 

@@ -49,6 +49,7 @@ from langgraph_om.integrations.channels import (
 from langgraph_om.integrations.nodes import MemoryNodes, PlainNode, emit, make_searchable
 from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
+from langgraph_om.models.providers import find_window
 from langgraph_om.recall.tool import refuse_second_recall_tool
 from langgraph_om.runtime.context import RunFlow, Work
 from langgraph_om.runtime.drivers import adrive, drive
@@ -258,9 +259,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if not self._runner.is_on():
             return handler(without_update_tool(request))
         offered, view = self._prepare(request)
-        return self._tries(request).ask(
-            lambda shown: handler(_with_input(offered, shown)), view, _marked
-        )
+        return self._tries(request).ask(lambda shown: handler(_with_input(offered, shown)), view)
 
     async def awrap_model_call(
         self,
@@ -273,23 +272,19 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             return await handler(without_update_tool(request))
         offered, view = self._prepare(request)
         return await self._tries(request).aask(
-            lambda shown: handler(_with_input(offered, shown)), view, _marked
+            lambda shown: handler(_with_input(offered, shown)), view
         )
 
     def _prepare(self, request: ModelRequest[Any]) -> tuple[ModelRequest[Any], list[BaseMessage]]:
         """Return a request with the tools that this run may use, and the Actor's input."""
-        self._runner.fit_actor(request.model, request.tools, request.system_message)
+        window = find_window(request.model)
+        self._runner.fit_window(window, request.tools, request.system_message)
         view = self.memory.llm_input_messages(_seen(request), system=request.system_message)
         is_read_only = self._runner.runs.is_read_only(None)
         return without_update_tool(request) if is_read_only else request, view
 
     def _tries(self, request: ModelRequest[Any]) -> SecondTries:
-        return SecondTries(
-            self._runner,
-            _seen(request),
-            request.system_message,
-            tell=request.runtime.stream_writer,
-        )
+        return SecondTries(self._runner, _seen(request), request.system_message, mark=_marked)
 
 
 class _WithLastStep(ObservationalMemoryMiddleware):

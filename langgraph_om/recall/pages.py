@@ -16,6 +16,7 @@ from typing import Any, Final
 from langgraph_om.core.content.parts import Part, part_text, parts_of, role_of
 from langgraph_om.core.content.text import (
     CHARACTERS_PER_TOKEN_CEILING,
+    SEARCH_STEPS,
     as_label,
     escape,
     find_longest_head,
@@ -31,7 +32,6 @@ from langgraph_om.recall.source import RecallLimits, RecallMessage, RecallScope
 # Only our own lines begin at the left edge; further lines of a content are indented.
 
 
-SEARCH_STEPS: Final = 16
 LINE_BREAK = re.compile(r"\n")
 INDENT: Final = "\n      "
 USER_TEXT_CAP: Final = 200

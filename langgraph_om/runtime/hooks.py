@@ -91,13 +91,14 @@ def check_hooks(hooks: object, debug: object) -> Hooks:
         if not callable(function) or _yields(function):
             msg = f"`hooks[{name!r}]` is {function!r}; pass a function that returns, sync or async"
             raise ConfigurationError(msg)
-    if debug is not None and (not callable(debug) or _is_async(debug) or _yields(debug)):
+    if debug is not None and (not callable(debug) or is_async(debug) or _yields(debug)):
         msg = f"`on_debug_event` is {debug!r}; pass a function of one mapping that is not async"
         raise ConfigurationError(msg)
     return Hooks(dict(given), debug)
 
 
-def _is_async(function: Hook) -> bool:
+def is_async(function: Callable[..., Any]) -> bool:
+    """Return whether a function, or an object that is called as one, has to be awaited."""
     call = getattr(function, "__call__", None)  # noqa: B004 of an object, its method
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 

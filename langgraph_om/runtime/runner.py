@@ -21,6 +21,7 @@ from langgraph_om.archive import MessageArchive, StoreUse
 from langgraph_om.archive.writer import ArchiveWriter, LogCache
 from langgraph_om.core.actor.head import find_day
 from langgraph_om.core.actor.prompt import assemble
+from langgraph_om.core.actor.shown import FIXED_TOKENS
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import find_parent_thread, nest_thread_id
 from langgraph_om.core.cycles.carry_out import build_deferred, carry_out, describe_job
@@ -39,7 +40,7 @@ from langgraph_om.core.wire import Event, JobResult, MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.models.ask import Calls
 from langgraph_om.models.pool import ModelPool
-from langgraph_om.models.providers import find_window, write_schema
+from langgraph_om.models.providers import write_schema
 from langgraph_om.recall.inject import Injecting
 from langgraph_om.recall.meaning import StoreIndex, list_messages
 from langgraph_om.recall.tool import Recalling
@@ -77,8 +78,6 @@ _NO_KEY = (
 _WINDOW_PART = 0.8
 """How much of the Actor's window a prompt may take; the rest is for its answer, and for what is
 counted otherwise."""
-_FIXED_TOKENS = 600
-"""What our constant instructions, the reminder and the tags cost."""
 _LEAST_ROOM = 300
 
 
@@ -129,8 +128,6 @@ class StepRunner:
     spans: Spans = field(init=False, default_factory=Spans)
     window: int | None = field(init=False, default=None)
     """The most that the Actor's model reads, in tokens; `None` where nobody has said."""
-    room: int = field(init=False, default=0)
-    """What of it messages and observations may take."""
     _warned_closed: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
@@ -141,23 +138,27 @@ class StepRunner:
             self.writer = ArchiveWriter(self.archive, self.store_uses)
             self.log_cache = LogCache(self.archive)
 
-    def fit_window(self, tokens: int, *, beside: int = 0) -> None:
+    def fit_window(self, tokens: int | None, tools: Sequence[Any] = (), system: Any = None) -> None:
         """Keep messages and observations to what the Actor's model can read.
 
         Limits are scaled down together where a prompt might grow beyond a part of the window; of
         several models the smallest one counts. What is too small is never made larger again.
 
         Args:
-            tokens: The most that the model reads.
-            beside: Tokens of the agent's own prompt and of its tools, as far as they are known.
+            tokens: The most that the model reads; `None` where nobody says it.
+            tools: The model's tools, as far as they are known.
+            system: The agent's own system prompt: a text, a message or `None`.
         """
-        guide = self.settings.guide
-        beside += _FIXED_TOKENS + (guide.tokens if guide is not None else 0)
-        room = max(_LEAST_ROOM, int(tokens * _WINDOW_PART) - beside)
-        if self.window is not None and (tokens, room) >= (self.window, self.room):
+        if not self.enabled or tokens is None:
             return
-        self.window, self.room = tokens, room
-        before = self.settings.thresholds
+        if self.window is not None and tokens >= self.window:
+            return  # counted once: schemas of tools take a while
+        self.window = tokens
+        before, guide = self.settings.thresholds, self.settings.guide
+        own = system.text if isinstance(system, BaseMessage) else system or ""
+        beside = sum(map(self.settings.counter.count_text, [own, *map(write_schema, tools)]))
+        beside += FIXED_TOKENS + (guide.tokens if guide is not None else 0)
+        room = max(_LEAST_ROOM, int(tokens * _WINDOW_PART) - beside)
         self.settings = self.settings.fit(room)
         if before.largest_tokens > room:
             after = self.settings.thresholds
@@ -169,21 +170,6 @@ class StepRunner:
                 before.largest_tokens,
                 after.largest_tokens,
             )
-
-    def fit_actor(self, model: Any, tools: Sequence[Any], system: Any = None) -> None:
-        """Do the same with what a model's profile says, if there is one.
-
-        Args:
-            model: The Actor's model.
-            tools: Its tools.
-            system: The agent's own system prompt: a text, a message or `None`.
-        """
-        tokens = find_window(model) if self.enabled else None
-        if tokens is None or (self.window is not None and tokens >= self.window):
-            return  # counted once: schemas of tools take a while
-        count = self.settings.counter.count_text
-        own = system.text if isinstance(system, BaseMessage) else system or ""
-        self.fit_window(tokens, beside=count(own) + sum(map(count, map(write_schema, tools))))
 
     def __reduce__(self) -> Any:
         """Refuse to be copied to another process.

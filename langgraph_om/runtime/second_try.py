@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, TypeVar, cast
 
 from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.core.content.bound_reasoning import holds_bound_reasoning, mark_other_view
 from langgraph_om.core.content.text import write_json
@@ -14,8 +14,8 @@ from langgraph_om.core.events import to_part
 from langgraph_om.core.step.shorter import find_shorter
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.tokens.counter import count_messages
-from langgraph_om.core.wire import Part
 from langgraph_om.models.retries import is_context_overflow, is_refused_reasoning, read_overflow
+from langgraph_om.runtime.run import find_writer
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import record_of
 
@@ -35,8 +35,9 @@ class SecondTries:
         runner: What the memory runs its steps with.
         state: The graph's state.
         system: The agent's own system prompt.
-        tell: Shows the `data-om-view-trimmed` part of an input that leaves something out.
+        config: The run's configuration, where it is not found around the call.
         refused: The input that was refused; `None`: the one of the state.
+        mark: Marks an answer to such an input, which later views do not continue.
     """
 
     def __init__(
@@ -45,21 +46,22 @@ class SecondTries:
         state: Any,
         system: str | SystemMessage | None = None,
         *,
-        tell: Callable[[Part], Any] = lambda _: None,
-        refused: list[BaseMessage] | None = None,
+        config: RunnableConfig | None = None,
+        refused: Iterable[BaseMessage] | None = None,
+        mark: Callable[[Any], Any] = mark_other_view,
     ) -> None:
-        self._runner, self._state, self._system, self._tell = runner, state, system, tell
+        self._runner, self._state, self._system = runner, state, system
+        self._config, self._mark = config, mark
         self._left = _MOST_TRIES
         self._look: Step | None = None
-        self._size: int | None = None
+        self._size = None if refused is None else self._count(refused)
         self._shows_reasoning = True
-        if refused is not None:
-            self._size = count_messages(runner.settings.counter, refused)
+
+    def _count(self, messages: Iterable[BaseMessage]) -> int:
+        return count_messages(self._runner.settings.counter, messages)
 
     def find(self, error: Exception) -> list[BaseMessage]:
         """Return the next input: one that is shorter, or without old reasoning.
-
-        Its answer is to be marked (`mark_other_view`), since later views do not continue this one.
 
         Args:
             error: What the provider said.
@@ -69,7 +71,7 @@ class SecondTries:
         """
         is_too_long = is_context_overflow(error)
         may_help = is_too_long or (is_refused_reasoning(error) and self._shows_reasoning)
-        if not self._left or not may_help or not self._runner.is_on():
+        if not self._left or not may_help or not self._runner.is_on(self._config):
             raise error
         self._left -= 1
         look = self._open()
@@ -83,21 +85,20 @@ class SecondTries:
         if self._look is None:
             runner, state = self._runner, self._state
             texts = runner.read_texts(state)
-            self._look = runner.look(record_of(state), runner.conversation(state), texts)
+            messages = runner.conversation(state)
+            self._look = runner.look(record_of(state), messages, texts, self._config)
         return self._look
 
     def _shorten(self, look: Step, error: Exception) -> list[BaseMessage] | None:
         runner = self._runner
         size = self._size
         if size is None:
-            shown = runner.actor_input(look, self._system)
-            size = count_messages(runner.settings.counter, shown)
+            size = self._count(runner.actor_input(look, self._system))
         asked, allowed = read_overflow(error)
         target, is_told = size // 2, False
         if asked and allowed and asked > allowed:
             target, is_told = int(size * allowed / asked * _SURE), True
-        if allowed:  # the next call need not be refused
-            runner.fit_window(allowed)
+        runner.fit_window(allowed)  # the next call need not be refused
         return self._leave_out(look, size, target, most=target * _HOPELESS if is_told else size)
 
     def _fit(self, view: list[BaseMessage]) -> list[BaseMessage] | None:
@@ -105,10 +106,10 @@ class SecondTries:
 
         What is short in characters is not counted.
         """
-        window = self._runner.window if self._runner.is_on() else None
+        window = self._runner.window if self._runner.is_on(self._config) else None
         if window is None or sum(map(_count_characters, view)) <= 2 * window:
             return None
-        size = count_messages(self._runner.settings.counter, view)
+        size = self._count(view)
         if size <= window * _SURE:
             return None
         target = int(window * _SURE * _SURE)
@@ -120,12 +121,12 @@ class SecondTries:
         """Return an input that is shorter than `size`; `None` where none has `most` tokens."""
         reads_on = self._runner.settings.guide is not None
         shorter = find_shorter(look, target, system=self._system, reads_on=reads_on)
-        if shorter is None or shorter.tokens >= size or shorter.tokens > most:
+        if shorter.tokens >= size or shorter.tokens > most:
             return None
         self._size = shorter.tokens
         part = to_part(shorter.notice)
         if part is not None:
-            self._tell(part)
+            find_writer(self._config)(part)
         return shorter.messages
 
     def _leave_reasoning_out(self, look: Step) -> list[BaseMessage] | None:
@@ -136,54 +137,31 @@ class SecondTries:
 
     # --- Calls -----------------------------------------------------------------------------------
 
-    def ask(
-        self,
-        call: Callable[[list[BaseMessage]], AnswerT],
-        view: list[BaseMessage],
-        mark: Callable[[AnswerT], AnswerT] = mark_other_view,  # type: ignore[assignment]
-    ) -> AnswerT:
+    def ask(self, call: Callable[[list[BaseMessage]], AnswerT], view: list[BaseMessage]) -> AnswerT:
         """Call the model until it takes the input, and return its answer, marked where needed."""
-        shorter = self._fit(view)
-        try:
-            return call(view) if shorter is None else mark(call(shorter))
-        except Exception as error:  # noqa: BLE001 raised again where another input does not help
-            refusal = error
+        shown = self._fit(view) or view
         while True:
             try:
-                return mark(call(self.find(refusal)))
-            except Exception as error:
-                if error is refusal:
-                    raise
-                refusal = error
+                answer = call(shown)
+            except Exception as error:  # noqa: BLE001 raised again where nothing helps
+                shown = self.find(error)
+            else:
+                return answer if shown is view else cast("AnswerT", self._mark(answer))
 
     async def aask(
-        self,
-        call: Callable[[list[BaseMessage]], Awaitable[AnswerT]],
-        view: list[BaseMessage],
-        mark: Callable[[AnswerT], AnswerT] = mark_other_view,  # type: ignore[assignment]
+        self, call: Callable[[list[BaseMessage]], Awaitable[AnswerT]], view: list[BaseMessage]
     ) -> AnswerT:
         """Do the same as `ask` with a model that is awaited."""
-        shorter = self._fit(view)
-        try:
-            return await call(view) if shorter is None else mark(await call(shorter))
-        except Exception as error:  # noqa: BLE001 raised again where another input does not help
-            refusal = error
+        shown = self._fit(view) or view
         while True:
             try:
-                return mark(await call(self.find(refusal)))
-            except Exception as error:
-                if error is refusal:
-                    raise
-                refusal = error
+                answer = await call(shown)
+            except Exception as error:  # noqa: BLE001 raised again where nothing helps
+                shown = self.find(error)
+            else:
+                return answer if shown is view else cast("AnswerT", self._mark(answer))
 
 
 def _count_characters(message: BaseMessage) -> int:
     content = message.content
     return len(content) if isinstance(content, str) else sum(map(len, map(write_json, content)))
-
-
-def is_awaited(call: Callable[..., Any]) -> bool:
-    """Return whether a function is called with `await`."""
-    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
-        getattr(call, "__call__", None)  # noqa: B004 its kind is asked for
-    )

@@ -125,17 +125,8 @@ def ready(**options: Any) -> Make:
     )
 
 
-def middle(**options: Any) -> Make:
-    return lambda model: create_agent(
-        model,
-        TOOLS,
-        middleware=[ObservationalMemoryMiddleware(memory(**options))],
-        checkpointer=InMemorySaver(),
-    )
-
-
-def deep(**options: Any) -> Make:
-    return lambda model: create_deep_agent(
+def middle(create: Callable[..., Any] = create_agent, **options: Any) -> Make:
+    return lambda model: create(
         model,
         TOOLS,
         middleware=[ObservationalMemoryMiddleware(memory(**options))],
@@ -182,7 +173,7 @@ WAYS: dict[str, Make] = {
     "own graph": own(),
     "own graph, recall": own(retrieval=True),
     "own graph, recall, evict": own(**ALL),
-    "deepagents with this memory": deep(retrieval=True),
+    "deepagents with this memory": middle(create_deep_agent, retrieval=True),
 }
 
 

@@ -177,18 +177,29 @@ def _find_texts(message: BaseMessage) -> Iterator[_Place]:
                     yield _Place(at, text, 0, offset)
                 offset += len(text) + 1  # they are joined by a line break
         return
-    joins = isinstance(message, AIMessage)
     blocks = iter(_numbered(content))
+    for part, index, offset in _place_parts(message):
+        if part.kind != "text":
+            continue
+        at, block = next(((at, b) for at, b in blocks if b is part.block), (-2, None))
+        if _is_text(part, block):
+            yield _Place(at, str(part.body), index, offset)
+
+
+def _place_parts(message: BaseMessage) -> Iterator[tuple[Part, int, int]]:
+    """Give the parts of a message, each with its number and its first character for `recall`.
+
+    There, blank texts are no parts, and neighbouring texts of an answer are one.
+    """
+    joins = isinstance(message, AIMessage)
     index, run = 0, ""
     for part in all_parts(message, Placeholders()):
         text = str(part.body) if part.kind in {"text", "reasoning"} else "?"
         if part.kind != "text" or not joins:
             index += bool(run.strip())
             run = ""
+        yield part, index, len(run)
         if part.kind == "text":
-            at, block = next(((at, b) for at, b in blocks if b is part.block), (-2, None))
-            if _is_text(part, block):
-                yield _Place(at, text, index, len(run))
             run += text
         else:
             index += bool(text.strip())
@@ -304,12 +315,15 @@ def _write_note(rule: PreviewRule, key: str, part: int, offset: int, characters:
 def _cut_calls(message: AIMessage, key: str, rule: PreviewRule) -> dict[str, Any]:
     """Return the fields of an answer that are other ones once its enormous arguments are cut."""
     changed: dict[str, Any] = {}
-    parts = [*_count_calls(message)]
-    for part, call in parts:
-        text = part_text(Part("tool-call", call))
+    listed = {id(call) for call in message.tool_calls}
+    for part, index, _ in _place_parts(message):
+        call = part.block
+        if id(call) not in listed or not call.get("id"):
+            continue
+        text = part_text(part)
         cut = _find_cut((text,), rule.tool_tokens, rule.count)
-        if cut is not None and call.get("id"):
-            write = partial(_write_note, rule, key, part)
+        if cut is not None:
+            write = partial(_write_note, rule, key, index)
             changed[str(call["id"])] = _cut_arguments(call.get("args"), text, cut, rule, write)
     if not changed:
         return {}
@@ -326,22 +340,6 @@ def _cut_calls(message: AIMessage, key: str, rule: PreviewRule) -> dict[str, Any
         calls = [_change_call(call, changed) for call in raw]
         update["additional_kwargs"] = {**message.additional_kwargs, "tool_calls": calls}
     return update
-
-
-def _count_calls(message: AIMessage) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Give the calls of an answer with the number of the part that `recall` shows them as."""
-    index, run = 0, ""
-    for part in all_parts(message, Placeholders()):
-        if part.kind == "text":
-            run += str(part.body)
-            continue
-        if part.kind == "reasoning" and not str(part.body).strip():
-            continue
-        index += bool(run.strip())
-        run = ""
-        if any(part.block is call for call in message.tool_calls):
-            yield index, part.block
-        index += 1
 
 
 def _cut_arguments(

@@ -27,7 +27,6 @@ from langgraph_om.core.content.message_keys import (
     ShowId,
     find_others,
     is_instruction,
-    key_of,
 )
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.observe.other_threads import CLOSE, write_opening
@@ -116,28 +115,17 @@ def make_view(
     if limit is not None:
         extra = count_extra(record, settings.guide, asides)
         dropped = count_left_out(window, log_tokens(record), limit, extra=extra)
+    shown = select_shown(messages, window, dropped)
+    if settings.features.having("shorten"):
+        shown = shown.replace_messages(settings.features.show)
     return View(
         day,
         render_memory(settings, record, day, span=window.span),
         choose_reminder(record, dropped),
-        _shorten(settings, select_shown(messages, window, dropped)),
+        shown,
         asides,
         find_gaps(settings, record, window),
     )
-
-
-def _shorten(settings: Settings, shown: Shown) -> Shown:
-    """Return a view's messages as features show them: previews of the enormous ones."""
-    if not settings.features.having("shorten"):
-        return shown
-    entries = [
-        entry
-        if (other := settings.features.show(entry.message, entry.key)) is entry.message
-        else entry._replace(message=other)
-        for entry in shown.entries
-    ]
-    lead = [settings.features.show(message, key_of(message)) for message in shown.lead]
-    return shown._replace(entries=entries, lead=lead)
 
 
 def assemble(

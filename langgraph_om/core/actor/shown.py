@@ -5,7 +5,7 @@ No message is changed but for reasoning that a provider would not accept where i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from operator import attrgetter
 from typing import NamedTuple
@@ -17,13 +17,14 @@ from langgraph_om.core.content.bound_reasoning import (
     holds_bound_reasoning,
     without_bound_reasoning,
 )
+from langgraph_om.core.content.message_keys import key_of
 from langgraph_om.core.record.span import NO_TRAITS, Entry, Span
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import MemoryRecord
 
 _get_message = attrgetter("message")
 
-_FIXED_TOKENS = 600
+FIXED_TOKENS = 600
 """A lower bound of what our constant instructions, the reminder and the tags cost."""
 
 _REMINDER_TOKENS = 80
@@ -53,6 +54,17 @@ class Shown(NamedTuple):
         """Return the index of a message in `entries`; `None` where it is none of them."""
         at = self.span.places.get(key, -1) - self.dropped if key is not None else -1
         return at if at >= 0 else None
+
+    def replace_messages(self, show: Callable[[BaseMessage, str], BaseMessage]) -> Shown:
+        """Return the same messages as a function of message and key shows them."""
+        entries = [
+            entry
+            if (other := show(entry.message, entry.key)) is entry.message
+            else entry._replace(message=other)
+            for entry in self.entries
+        ]
+        lead = [show(message, key_of(message)) for message in self.lead]
+        return self._replace(entries=entries, lead=lead)
 
 
 def select_shown(messages: Sequence[BaseMessage], window: Window, dropped: int) -> Shown:
@@ -126,7 +138,7 @@ def count_left_out(window: Window, log: int, limit: int | None, *, extra: int = 
     if limit is None:
         return 0
     has_memory = bool(log or extra)
-    room = limit - window.request_tokens - ((log + _FIXED_TOKENS + extra) if has_memory else 0)
+    room = limit - window.request_tokens - ((log + FIXED_TOKENS + extra) if has_memory else 0)
     if window.tokens <= room:
         return 0
     room -= 0 if has_memory else _REMINDER_TOKENS

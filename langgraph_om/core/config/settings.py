@@ -20,7 +20,7 @@ from langgraph_om.core.config.options import (
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.dates import message_time, times_of
 from langgraph_om.core.content.message_keys import Keyed, hidden_id, key_of
-from langgraph_om.core.tokens.counter import TokenCounter, ViewCounter
+from langgraph_om.core.tokens.counter import TokenCounter, ViewCounter, base_of
 from langgraph_om.core.wire import Limits
 from langgraph_om.core.working import Form
 
@@ -55,7 +55,7 @@ class Features:
     def count_as_shown(self, counter: TokenCounter) -> TokenCounter:
         """Return a counter that counts of each message what the Actor is shown of it."""
         rules = ", ".join(filter(None, self.having("view_rule")))
-        base = counter.base if isinstance(counter, ViewCounter) else counter
+        base = base_of(counter)
         return ViewCounter(base, lambda m: self.show(m, key_of(m)), rules) if rules else base
 
     def find(self, name: str) -> Any:

@@ -22,7 +22,7 @@ MAX_TOKENS_PER_CHARACTER: Final = 4
 """More than any tokenizer makes of a character: the bytes of its UTF-8 form."""
 CHARACTERS_PER_TOKEN_CEILING: Final = 16
 """No text longer than this many characters per allowed token is counted: it is cut unread."""
-SEARCH_STEPS: Final = 12
+SEARCH_STEPS: Final = 16
 WHOLE_VALUE_NODES: Final = 20_000
 LARGE_INTEGER_BITS: Final = 4096
 """Python refuses to write out an integer of thousands of digits."""
@@ -97,17 +97,36 @@ def truncate_to_tokens(text: str, tokens: int, count: Callable[[str], int]) -> s
     head = count(text[:high])
     if high == len(text) and head <= tokens:
         return text
-    # Between a length known to fit and one known not to; the first guess is proportional.
-    low, guess = 0, min(high, high * tokens // max(head, 1))
+    guess = min(high, high * tokens // max(head, 1))
+
+    def fits(kept: int) -> bool:
+        return count(omit_middle(text, kept)) <= tokens
+
+    return omit_middle(text, _find_longest(fits, high, guess, least=16, part=50))
+
+
+def _find_longest(
+    fits: Callable[[int], bool], high: int, guess: int, *, least: int, part: int
+) -> int:
+    """Search between a length that fits and one that does not; the first guess is proportional.
+
+    Args:
+        fits: Tells whether a length fits; 0 does.
+        high: A length that does not.
+        guess: What is tried first.
+        least: How near is near enough, in characters,
+        part: or as a part of what fits, whichever is more.
+    """
+    low = 0
     for _ in range(SEARCH_STEPS):
-        if count(omit_middle(text, guess)) <= tokens:
+        if fits(guess):
             low = guess
         else:
             high = guess
-        if high - low <= max(16, low // 50):
+        if high - low <= max(least, low // part):
             break
         guess = (low + high) // 2
-    return omit_middle(text, low)
+    return low
 
 
 def find_longest_head(text: str, tokens: int, count: Callable[[str], int]) -> int:
@@ -116,16 +135,11 @@ def find_longest_head(text: str, tokens: int, count: Callable[[str], int]) -> in
     head = count(text[:high])
     if head <= tokens:
         return high
-    # Search between a length that fits and one that does not; the first guess is proportional.
-    low, guess = 0, high * tokens // head
-    for _ in range(SEARCH_STEPS):
-        if count(text[:guess]) <= tokens:
-            low = guess
-        else:
-            high = guess
-        if high - low <= max(1, low // 20):
-            break
-        guess = (low + high) // 2
+
+    def fits(length: int) -> bool:
+        return count(text[:length]) <= tokens
+
+    low = _find_longest(fits, high, high * tokens // head, least=1, part=20)
     return to_whole_character(text, 0, low) if low else 0
 
 

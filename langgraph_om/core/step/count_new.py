@@ -112,21 +112,42 @@ def build_trim_notice(
         dropped: How many of the oldest ones the view leaves out.
         limit: Tokens that it has to keep to; `None`: no limit.
     """
-    left_out = [entry for entry in window.entries[:dropped] if entry.key != window.request]
-    if not left_out or limit is None:
+    if limit is None:
         return []
-    return [
-        {
-            "type": "view-trimmed",
-            "dropped_messages": len(left_out),
-            "dropped_tokens": sum(entry.tokens for entry in left_out),
-            "previewed_messages": 0,
-            "dropped_groups": 0,
-            "limit": limit,
-            "record_id": record["id"],
-            "thread_id": record["thread_id"],
-        }
-    ]
+    notice = describe_trim(record, window, dropped, limit)
+    return [notice] if notice["dropped_messages"] else []
+
+
+def describe_trim(
+    record: MemoryRecord,
+    window: Window,
+    dropped: int,
+    limit: int,
+    *,
+    previewed: int = 0,
+    groups: int = 0,
+) -> ViewTrimmed:
+    """Return the event that says what a view leaves out.
+
+    Args:
+        record: The memory of the thread.
+        window: Its unobserved messages.
+        dropped: How many of the oldest ones the view leaves out.
+        limit: Tokens that it has to keep to.
+        previewed: Of how many more the beginning and the end are shown.
+        groups: How many of the oldest groups of observations it leaves out.
+    """
+    left_out = [entry for entry in window.entries[:dropped] if entry.key != window.request]
+    return {
+        "type": "view-trimmed",
+        "dropped_messages": len(left_out),
+        "dropped_tokens": sum(entry.tokens for entry in left_out),
+        "previewed_messages": previewed,
+        "dropped_groups": groups,
+        "limit": limit,
+        "record_id": record["id"],
+        "thread_id": record["thread_id"],
+    }
 
 
 def count_new(

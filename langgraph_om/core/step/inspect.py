@@ -40,8 +40,7 @@ def inspect(
             archive says that the thread belongs to another resource.
     """
     features = step.settings.features
-    cycle_ids = {name: job["cycle_id"] for name, job in step.record["pending"].items()}
-    jobs = (yield PeekJobs(cycle_ids)) if cycle_ids else {}
+    jobs = yield from peek_pending(step.record)
     for enter in features.having("enter"):
         yield from enter(step)
     count_and_collect(step, jobs)
@@ -64,6 +63,12 @@ def inspect(
             step.events.append(_build_tripwire(step.record, step.now))
     for finish in features.having("after"):
         yield from finish(step)
+
+
+def peek_pending(record: MemoryRecord) -> EffectFlow[dict[Operation, JobState]]:
+    """Return, per pending operation, what the executor knows of the job."""
+    cycle_ids = {name: job["cycle_id"] for name, job in record["pending"].items()}
+    return (yield PeekJobs(cycle_ids)) if cycle_ids else {}
 
 
 def count_and_collect(step: Step, jobs: Mapping[Operation, JobState] | None = None) -> None:

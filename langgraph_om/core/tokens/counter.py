@@ -108,6 +108,11 @@ class ViewCounter:
         return self.base.count_message(self._show(message))
 
 
+def base_of(counter: TokenCounter) -> TokenCounter:
+    """Return what counts texts for a counter of views; any other counter itself."""
+    return counter.base if isinstance(counter, ViewCounter) else counter
+
+
 def count_messages(counter: TokenCounter, messages: Iterable[BaseMessage]) -> int:
     """Return the tokens of a conversation with its framing, 0 when it has no messages."""
     counts = [counter.count_message(message) for message in messages]

@@ -19,7 +19,7 @@ from langgraph_om.core.effects import EffectFlow, call_storage
 from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.window import open_window, select_needed
-from langgraph_om.core.tokens.counter import ViewCounter
+from langgraph_om.core.tokens.counter import base_of
 from langgraph_om.core.wire import JobRequest, JobResult
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.context import RunContext, RunFlow, Submit
@@ -77,10 +77,8 @@ def digest_settings(settings: Settings) -> dict[str, str]:
 
     Models and what hooks do are left out: these are each process's own.
     """
-    counter = settings.counter
     # A worker need not know the Actor's window, nor what is shown of a message.
-    base = counter.base if isinstance(counter, ViewCounter) else counter
-    values: dict[str, Any] = {"token_counter": base.identity}
+    values: dict[str, Any] = {"token_counter": base_of(settings.counter).identity}
     values |= {name: getattr(settings, name) for name in _COMPARED}
     for option, config in (
         ("observation", settings.observation),
