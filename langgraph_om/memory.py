@@ -49,6 +49,7 @@ from langgraph_om.inspection import (
     restore_resource,
 )
 from langgraph_om.models.model_value import ModelValue
+from langgraph_om.models.providers import find_window, name_actor
 from langgraph_om.options import NoMiddleware, read_options, refuse_unknown_options
 from langgraph_om.recall.arguments import refuse_unknown_arguments
 from langgraph_om.recall.meaning import StoreIndex
@@ -112,9 +113,11 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
             `resource_id`, in `context` or `configurable`.
         messages_key: The state's key of the conversation.
         token_counter: What counts tokens; `None`: `EstimatingCounter()`.
-        max_input_tokens: Tokens of observations and messages together, above which messages are
-            left out of the Actor's view, oldest first; the agent's own prompt and tools come on
-            top. `None`: no limit.
+        max_input_tokens: The Actor's window: the most tokens that its model reads, with the agent's
+            own prompt and tools. It takes the place of the model's profile; thresholds are scaled
+            down to fit into four fifths of it, and what messages and observations have beyond it
+            is left out of the view, oldest messages first. `None`: the profile tells it, or the
+            first prompt that is refused.
         preview_tokens: Tokens above which a message is shown to the Actor as its beginning, its end
             and the call of `recall` that reads the rest, so with `retrieval` alone: one number, or
             one for results and arguments of tools and one for what a user or the Actor wrote. The
@@ -251,8 +254,10 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
     def actor_window(self) -> int | None:
         """The most that the Actor's model reads, in tokens; `None` while nobody has said.
 
-        `create_memory_agent` and the middleware read it from the model's profile; else the first
-        prompt that is refused as too long tells. `thresholds` fit into it.
+        `max_input_tokens` says it, or the model's profile, which `create_memory_agent`, the
+        middleware and `with_second_try(model.invoke)` read; else the first prompt that is refused
+        as too long. `thresholds` fit into it. What a thread has learned in another process holds
+        for that thread alone, see `status`.
         """
         return self._runner.window
 
@@ -301,29 +306,33 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
             A function of the state and, by name, of `system` and `config`, as those of
             `llm_input_messages`; it returns the answer. A coroutine function for one.
         """
+        model = getattr(call, "__self__", None)
+        name = name_actor(model)
+        self._runner.meet_actor(name, find_window(model))
         if is_async(call):
 
             async def aask(state: Any, **options: Any) -> Any:
-                tries, view = self._try(state, **options)
+                tries, view = self._try(name, state, **options)
                 return await tries.aask(call, view)
 
             return aask
 
         def ask(state: Any, **options: Any) -> Any:
-            tries, view = self._try(state, **options)
+            tries, view = self._try(name, state, **options)
             return tries.ask(call, view)
 
         return ask
 
     def _try(
         self,
+        model: str,
         state: Any,
         *,
         system: str | SystemMessage | None = None,
         config: RunnableConfig | None = None,
     ) -> tuple[SecondTries, list[BaseMessage]]:
         view = self.llm_input_messages(state, system=system, config=config)
-        return SecondTries(self._runner, state, system, config=config), view
+        return SecondTries(self._runner, state, system, model=model, config=config), view
 
     def shorten(
         self,
@@ -545,11 +554,12 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
 
     def _open_window(self, record: MemoryRecord, state: Any) -> Window:
         runner = self._runner
-        return open_window(record, runner.conversation(state), runner.settings.counter)
+        return open_window(record, runner.conversation(state), runner.settings_of(record).counter)
 
     def _build_status(self, record: MemoryRecord, window: Window) -> StatusData:
         step = max(0, record["turn"]["step"])
-        return build_status(record, window, self.thresholds, step=step)
+        thresholds = self._runner.settings_of(record).thresholds
+        return build_status(record, window, thresholds, step=step)
 
     # --- Without a graph -------------------------------------------------------------------------
 

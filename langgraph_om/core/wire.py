@@ -284,6 +284,16 @@ class RecalledBlock(TypedDict):
     """Of the text."""
 
 
+class ActorWindow(TypedDict):
+    """How long a prompt one of the Actor's models reads."""
+
+    tokens: int
+    """The most that the model reads."""
+    source: Literal["option", "profile", "refused"]
+    """Who said so: the option `max_input_tokens`, the model's profile, or its provider, when it
+    refused a prompt as too long."""
+
+
 class Trip(TypedDict):
     """Why a turn was ended without an answer."""
 
@@ -520,6 +530,9 @@ class MemoryRecord(TypedDict, total=False):
     """Missing before the Actor's first call."""
     recalled: RecalledBlock
     """Only with `retrieval.inject`: missing before the first search."""
+    windows: dict[str, ActorWindow]
+    """How long a prompt the Actor's models read, by their names, empty for one without a name;
+    missing while nobody has said."""
     attempts: dict[Operation, Attempt]
     usage: dict[Operation, Usage]
     """Per operation, all costs so far."""
@@ -919,6 +932,14 @@ class Stepped(TypedDict):
     """Of the view that the Actor is given."""
 
 
+class WindowsKnown(TypedDict):
+    """How long a prompt the Actor's models read."""
+
+    type: Literal["windows"]
+    windows: dict[str, ActorWindow]
+    """All that are known, by the models' names, empty for one without a name."""
+
+
 class Tripped(CycleEvent):
     """A failure ends the turn without an answer."""
 
@@ -1223,6 +1244,7 @@ Event = (
     | Opened
     | Counted
     | Stepped
+    | WindowsKnown
     | Tripped
     | Archived
     | Evicted

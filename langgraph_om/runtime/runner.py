@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
@@ -22,6 +22,12 @@ from langgraph_om.archive.writer import ArchiveWriter, LogCache
 from langgraph_om.core.actor.head import find_day
 from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.actor.shown import FIXED_TOKENS
+from langgraph_om.core.actor.windows import (
+    ANY_MODEL,
+    find_smallest,
+    join_windows,
+    select_learned,
+)
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import find_parent_thread, nest_thread_id
 from langgraph_om.core.cycles.carry_out import build_deferred, carry_out, describe_job
@@ -36,7 +42,7 @@ from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.archive import complete_thread
 from langgraph_om.core.step.inspect import count_and_collect, freeze_view, inspect
 from langgraph_om.core.step.step import Step
-from langgraph_om.core.wire import Event, JobResult, MemoryRecord
+from langgraph_om.core.wire import ActorWindow, Event, JobResult, MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.models.ask import Calls
 from langgraph_om.models.pool import ModelPool
@@ -79,6 +85,9 @@ _WINDOW_PART = 0.8
 """How much of the Actor's window a prompt may take; the rest is for its answer, and for what is
 counted otherwise."""
 _LEAST_ROOM = 300
+_MOST_FITTED = 16
+"""Windows for which settings are kept: those of the Actor's models, and what threads have learned
+of them."""
 
 
 @dataclass
@@ -126,50 +135,134 @@ class StepRunner:
     log_cache: LogCache | None = field(init=False, default=None)
     runs: Runs = field(init=False)
     spans: Spans = field(init=False, default_factory=Spans)
-    window: int | None = field(init=False, default=None)
-    """The most that the Actor's model reads, in tokens; `None` where nobody has said."""
+    windows: dict[str, ActorWindow] = field(init=False, default_factory=dict)
+    """How long a prompt the Actor's models read, by their names, as far as this process knows."""
+    _configured: Settings = field(init=False)
+    """The settings while nobody knows what the Actor's model reads."""
+    _fitted: dict[int, Settings] = field(init=False, default_factory=dict)
+    """By window, the settings that fit into it."""
+    _models: set[str] = field(init=False, default_factory=set)
+    """Names of the Actor's models that were told so far."""
+    _actor: tuple[Sequence[Any], Any] = field(init=False, default=((), None))
+    """The Actor's tools and its system prompt, as far as they are known."""
     _warned_closed: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         self.runs = Runs(self.resource_id)
+        self._configured = self.settings
+        self.learn_window(self.settings.max_input_tokens, "option")
         if self.recalling is not None and self.settings.inject is not None:
             self.injecting = Injecting(self.recalling, self.settings.inject)
         if self.archive is not None:
             self.writer = ArchiveWriter(self.archive, self.store_uses)
             self.log_cache = LogCache(self.archive)
 
-    def fit_window(self, tokens: int | None, tools: Sequence[Any] = (), system: Any = None) -> None:
+    # --- The Actor's window ----------------------------------------------------------------------
+
+    @property
+    def window(self) -> int | None:
+        """The most that the Actor's models read, in tokens; `None` where nobody has said."""
+        smallest = find_smallest(self.windows)
+        return None if smallest is None else smallest["tokens"]
+
+    def find_window(self, record: MemoryRecord, model: str) -> int | None:
+        """Return the most that one of the Actor's models reads, as far as that is known.
+
+        Args:
+            record: The memory of the thread, which may know it from another process.
+            model: Its name.
+        """
+        windows = self.list_windows(record)
+        own = {name: windows[name] for name in {ANY_MODEL, model} & windows.keys()}
+        smallest = find_smallest(own if model else windows)
+        return None if smallest is None else smallest["tokens"]
+
+    def list_windows(self, record: MemoryRecord) -> dict[str, ActorWindow]:
+        """Return the windows that count for a thread, by the names of models."""
+        if "windows" not in record or not self.enabled or self._configured.max_input_tokens:
+            return self.windows
+        return join_windows(self.windows, select_learned(record, self._models))
+
+    def settings_of(self, record: MemoryRecord) -> Settings:
+        """Return the settings of a thread: what it has learned of the Actor's window holds there.
+
+        It does not hold for other threads: whoever may write to a thread may write to its record.
+        """
+        windows = self.list_windows(record)
+        if windows is self.windows:
+            return self.settings
+        smallest = find_smallest(windows)
+        return self.settings if smallest is None else self._fit(smallest["tokens"])
+
+    def meet_actor(
+        self, model: str, tokens: int | None, tools: Sequence[Any] = (), system: Any = None
+    ) -> None:
         """Keep messages and observations to what the Actor's model can read.
 
         Limits are scaled down together where a prompt might grow beyond a part of the window; of
         several models the smallest one counts. What is too small is never made larger again.
 
         Args:
-            tokens: The most that the model reads; `None` where nobody says it.
+            model: The model's name.
+            tokens: The most that it reads, as its profile says; `None` where nobody says it.
             tools: The model's tools, as far as they are known.
             system: The agent's own system prompt: a text, a message or `None`.
         """
-        if not self.enabled or tokens is None:
+        self._models.add(model)
+        if not any(self._actor) and (tools or system):
+            self._actor = (tools, system)
+            self._fit_all()
+        if not self._configured.max_input_tokens:  # which says it in the place of the profile
+            self.learn_window(tokens, "profile", model)
+
+    def learn_window(
+        self,
+        tokens: int | None,
+        source: Literal["option", "profile", "refused"],
+        model: str = ANY_MODEL,
+    ) -> None:
+        """Note how long a prompt one of the Actor's models reads; a larger window changes nothing.
+
+        Args:
+            tokens: The most that it reads; `None` where that is not known.
+            source: Who says so.
+            model: Its name.
+        """
+        known = self.windows.get(model)
+        if not self.enabled or tokens is None or (known and known["tokens"] <= tokens):
             return
-        if self.window is not None and tokens >= self.window:
-            return  # counted once: schemas of tools take a while
-        self.window = tokens
-        before, guide = self.settings.thresholds, self.settings.guide
+        self.windows = {**self.windows, model: {"tokens": tokens, "source": source}}
+        self._fit_all()
+
+    def _fit_all(self) -> None:
+        self._fitted.clear()
+        if self.window is not None:
+            self.settings = self._fit(self.window)
+
+    def _fit(self, window: int) -> Settings:
+        """Return the settings for a window, which are worked out once: schemas take a while."""
+        if window not in self._fitted:
+            if len(self._fitted) >= _MOST_FITTED:
+                self._fitted.clear()
+            self._fitted[window] = self._fit_anew(window)
+        return self._fitted[window]
+
+    def _fit_anew(self, window: int) -> Settings:
+        before, (tools, system) = self._configured, self._actor
         own = system.text if isinstance(system, BaseMessage) else system or ""
-        beside = sum(map(self.settings.counter.count_text, [own, *map(write_schema, tools)]))
-        beside += FIXED_TOKENS + (guide.tokens if guide is not None else 0)
-        room = max(_LEAST_ROOM, int(tokens * _WINDOW_PART) - beside)
-        self.settings = self.settings.fit(room)
-        if before.largest_tokens > room:
-            after = self.settings.thresholds
+        beside = sum(map(before.counter.count_text, [own, *map(write_schema, tools)]))
+        beside += FIXED_TOKENS + (before.guide.tokens if before.guide is not None else 0)
+        after = before.fit(max(_LEAST_ROOM, int(window * _WINDOW_PART) - beside))
+        if after.thresholds.scaled_from is not None:
             self.runs.warn_once(
                 "the Actor's model reads %d tokens, and messages and observations may grow to %d "
                 "before a turn waits: all limits are scaled down, so that they grow to %d; set "
                 "`token_budget` to choose them yourself",
-                tokens,
-                before.largest_tokens,
-                after.largest_tokens,
+                window,
+                before.thresholds.largest_tokens,
+                after.thresholds.largest_tokens,
             )
+        return after
 
     def __reduce__(self) -> Any:
         """Refuse to be copied to another process.
@@ -248,19 +341,18 @@ class StepRunner:
         """Whether background jobs are not taken any more."""
         return bool(getattr(self.buffering, "is_closed", False))
 
-    @property
-    def settings_in_force(self) -> Settings:
-        """The settings of a step: once closed, those of a memory that buffers nothing."""
-        if not self.is_closed or self.settings.thresholds.buffer_tokens is None:
-            return self.settings
+    def settings_in_force(self, record: MemoryRecord) -> Settings:
+        """Return the settings of a step: once closed, those of a memory that buffers nothing."""
+        settings = self.settings_of(record)
+        if not self.is_closed or settings.thresholds.buffer_tokens is None:
+            return settings
         if not self._warned_closed:
             self._warned_closed = True
             logger.warning(
                 "the memory is closed and goes on without background work; a turn waits where its "
                 "messages or observations exceed `block_after`"
             )
-        thresholds = self.settings.thresholds.without_buffering()
-        return replace(self.settings, thresholds=thresholds)
+        return replace(settings, thresholds=settings.thresholds.without_buffering())
 
     def context(
         self,
@@ -308,7 +400,7 @@ class StepRunner:
         around = RunScope(self) if scope is None else scope
         waits = not self.buffers_in_background if buffering_waits is None else buffering_waits
         step = Step(
-            self.settings_in_force,
+            self.settings_in_force(record),
             record,
             messages,
             identity,
@@ -316,6 +408,7 @@ class StepRunner:
             before=self.spans.recall(record["id"]),
             scope=around,
             is_final=is_final,
+            windows=self.windows,
             texts={} if around.state is None else self.read_texts(around.state),
         )
         yield from inspect(step, must_proceed=must_proceed, buffering_waits=waits)
@@ -333,7 +426,7 @@ class StepRunner:
 
     def _look_at_history(self, step: Step) -> None:
         """Look, where memory begins, whether it will begin again with as much in each run."""
-        thresholds = self.settings.thresholds
+        thresholds = step.settings.thresholds
         is_long = step.window.tokens >= (thresholds.buffer_tokens or thresholds.message_tokens)
         if is_long and any(
             entry.message.type == "ai" for entry in step.window.entries[: step.window.fresh_from]
@@ -343,17 +436,20 @@ class StepRunner:
     def decide(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
         """Decide what is next, from a record in which everything is counted already."""
         window = self._window(record, messages)
-        return plan(record, window, self.settings_in_force.thresholds, self.clock())
+        return plan(record, window, self.settings_in_force(record).thresholds, self.clock())
 
     def decide_rest(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
         """Decide what is next where all of a conversation shall be observed."""
         window = self._window(record, messages)
-        return plan_the_rest(record, window, self.settings_in_force.thresholds)
+        return plan_the_rest(record, window, self.settings_in_force(record).thresholds)
 
     def carry_out(self, work: Work) -> EffectFlow[None]:
         """Return the cycle that carries out a decision, waiting for what it needs."""
-        window = self._window(work.record, work.messages)
-        return carry_out(self.settings_in_force, work.record, window, work.decision, self.clock())
+        window, settings = (
+            self._window(work.record, work.messages),
+            self.settings_in_force(work.record),
+        )
+        return carry_out(settings, work.record, window, work.decision, self.clock())
 
     def start_job(
         self,
@@ -368,7 +464,8 @@ class StepRunner:
             Its start event; a failure when the executor has no room for it now.
         """
         window, now = self._window(record, messages), self.clock()
-        job = yield from describe_job(self.settings, record, window, decision, now)
+        settings = self.settings_of(record)
+        job = yield from describe_job(settings, record, window, decision, now)
         if job is None:
             started: Event = waive(window, decision.operation)
         else:
@@ -376,9 +473,9 @@ class StepRunner:
             is_taken = yield from submit_job(
                 self.buffering, job, messages, decision, now=now, context=context
             )
-            if not is_taken and self.settings.scope == "resource":
+            if not is_taken and settings.scope == "resource":
                 yield from release_log(record, decision.operation)
-            started = job.start if is_taken else build_deferred(self.settings, record, window, job)
+            started = job.start if is_taken else build_deferred(settings, record, window, job)
         yield Show([started])
         return started
 
@@ -400,7 +497,7 @@ class StepRunner:
         self, record: MemoryRecord, messages: Sequence[BaseMessage], request: str | None = None
     ) -> Window:
         """Open the window of a conversation that was inspected in this step."""
-        counter = self.settings.counter
+        counter = self.settings_of(record).counter
         before = self.spans.recall(record["id"])
         return open_window(
             record, messages, counter, is_counted=True, request=request, before=before
@@ -442,7 +539,7 @@ class StepRunner:
             texts: By feature, what it shows that no record holds.
             config: The run's configuration.
         """
-        settings, now, shown = self.settings, self.clock(), dict(texts or {})
+        settings, now, shown = self.settings_of(record), self.clock(), dict(texts or {})
         today = now.astimezone(settings.timezone).date()
         if self.is_read_only(config):  # nothing was inspected
             step = Step(settings, record, messages, self.identity(config), now, texts=shown)
@@ -470,7 +567,7 @@ class StepRunner:
         identity: Identity,
     ) -> RunFlow[Step]:
         """Have features read what a run is shown in which nothing is inspected or written."""
-        step = Step(self.settings, record, messages, identity, self.clock(), scope=scope)
+        step = Step(self.settings_of(record), record, messages, identity, self.clock(), scope=scope)
         for read in self.settings.features.having("read"):
             yield from read(step)
         return step
@@ -501,7 +598,9 @@ class StepRunner:
         try:
             if who.thread_id and self.archive is not None and not self.is_read_only(config):
                 conversation = self.conversation(values)
-                flow = complete_thread(self.settings, who, record, conversation, self.clock())
+                flow = complete_thread(
+                    self.settings_of(record), who, record, conversation, self.clock()
+                )
                 branch = drive(flow, self.context(config)).result
                 if branch is not None:
                     record = cast("MemoryRecord", {**record, "branch": branch})

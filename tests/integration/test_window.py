@@ -11,12 +11,14 @@ from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 
 from langgraph_om import (
     EstimatingCounter,
     InlineBuffering,
     ObservationalMemory,
     ObservationalMemoryMiddleware,
+    add_observational_memory,
     create_memory_agent,
 )
 from langgraph_om.core.tokens.counter import count_messages
@@ -55,11 +57,29 @@ def remember(**options: Any) -> ObservationalMemory:
     )
 
 
-def build(door: str, actor: Actor, *, says: bool = True, **options: Any) -> Any:
-    model: BaseChatModel = ScriptedChatModel(actor)
+class OtherModel(ScriptedChatModel):
+    """Has another name."""
+
+
+def build(
+    door: str,
+    actor: Actor,
+    *,
+    says: bool = True,
+    saver: Any = None,
+    kind: type[ScriptedChatModel] = ScriptedChatModel,
+    **options: Any,
+) -> Any:
+    model: BaseChatModel = kind(actor)
     if says:
         model.profile = {"max_input_tokens": actor.window}
-    memory, saver = remember(**options), InMemorySaver()
+    memory, saver = remember(**options), saver or InMemorySaver()
+    if door == "own":
+        ask = memory.with_second_try(model.invoke)
+        builder = StateGraph(MessagesState)
+        builder.add_node("agent", lambda state: {"messages": [ask(state)]})
+        builder.add_edge(START, add_observational_memory(builder, memory, before="agent"))
+        return memory, builder.compile(checkpointer=saver)
     if door == "agent":
         return memory, create_memory_agent(model, memory=memory, checkpointer=saver)
     middleware = [ObservationalMemoryMiddleware(memory)]
@@ -175,3 +195,95 @@ def test_a_memory_that_is_off_changes_nothing(caplog: pytest.LogCaptureFixture) 
             talk(graph, 1, ROWS)
     assert memory.actor_window is None
     assert "scaled down" not in caplog.text
+
+
+# --- The option ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("door", ["agent", "middleware", "own"])
+@pytest.mark.parametrize("retrieval", [False, True])
+def test_the_option_tells_the_window_as_a_profile_does(door: str, *, retrieval: bool) -> None:
+    actor = Actor(8192)
+    options: dict[str, Any] = {"max_input_tokens": 8192, "retrieval": retrieval}
+    memory, graph = build(door, actor, says=False, **options)
+    assert memory.actor_window == 8192
+    talk(graph, 30)
+    talk(graph, 1, ROWS)
+    talk(graph, 2)
+    assert actor.refused == 0
+    assert len(actor.sizes) == 33
+
+
+@pytest.mark.parametrize("tokens", [5000, 90_000])
+def test_the_option_counts_in_the_place_of_the_profile(tokens: int) -> None:
+    memory, _ = build("agent", Actor(20_000), max_input_tokens=tokens)
+    assert memory.actor_window == tokens
+    assert 0.5 * tokens < memory.thresholds.largest_tokens < 0.8 * tokens
+
+
+def test_a_refusal_counts_even_where_the_option_says_more() -> None:
+    actor = Actor(8192)
+    memory, graph = build("agent", actor, says=False, max_input_tokens=100_000)
+    talk(graph, 60)
+    assert actor.refused == 1
+    assert memory.actor_window == 8192
+
+
+def test_tools_take_of_the_room_that_the_option_tells() -> None:
+    def build_with(prompt: str) -> int:
+        model, memory = ScriptedChatModel(lambda _: "ok"), remember(max_input_tokens=8192)
+        create_memory_agent(model, memory=memory, prompt=prompt)
+        return memory.thresholds.largest_tokens
+
+    assert build_with("Be brief.") - build_with("Be brief. " * 500) > 900
+
+
+# --- What a thread has learned -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("door", ["agent", "middleware", "own"])
+def test_another_worker_need_not_learn_the_window_again(door: str) -> None:
+    saver, first, second = InMemorySaver(), Actor(8192), Actor(8192)
+    _, graph = build(door, first, says=False, saver=saver)
+    talk(graph, 1, ROWS)  # the last thing that this worker does
+    assert first.refused >= 1
+    memory, graph = build(door, second, says=False, saver=saver)
+    assert memory.actor_window is None
+    talk(graph, 1, ROWS[:30_000])
+    assert second.refused == 0
+    kept = graph.get_state({"configurable": {"thread_id": "t"}}).values["om"]["windows"]
+    assert [*kept.values()] == [{"tokens": 8192, "source": "refused"}]
+    talk(graph, 60)
+    assert second.refused == 0
+
+
+def test_another_model_is_not_kept_to_what_was_learned() -> None:
+    saver, first, second = InMemorySaver(), Actor(8192), Actor(200_000)
+    talk(build("agent", first, says=False, saver=saver)[1], 1, ROWS)
+    _, graph = build("agent", second, says=False, saver=saver, kind=OtherModel)
+    talk(graph, 1, "And then? " * 5000)
+    assert second.sizes[-1] > 8192
+
+
+def test_what_a_thread_says_of_the_window_holds_for_it_alone() -> None:
+    actor = Actor(200_000)
+    memory, graph = build("agent", actor, says=False)
+    config: Any = {"configurable": {"thread_id": "hostile"}}
+    graph.invoke({"messages": [("user", "Hello.")]}, config)
+    windows = {"ScriptedChatModel": {"tokens": 900, "source": "refused"}}
+    graph.update_state(config, {"om": {"windows": windows}})
+    before = memory.thresholds
+    graph.invoke({"messages": [("user", "Hello? " * 2000)]}, config)
+    assert actor.sizes[-1] < 2000
+    assert memory.thresholds == before
+    talk(graph, 1, "Hello? " * 2000)
+    assert actor.sizes[-1] > 2000
+
+
+def test_a_program_that_raises_the_limit_says_so_by_the_option() -> None:
+    saver, first, second = InMemorySaver(), Actor(8192), Actor(100_000)
+    talk(build("agent", first, says=False, saver=saver)[1], 1, ROWS)
+    options: dict[str, Any] = {"saver": saver, "max_input_tokens": 100_000}
+    _, graph = build("agent", second, says=False, **options)
+    talk(graph, 1, "And then? " * 5000)
+    assert second.sizes[-1] > 8192

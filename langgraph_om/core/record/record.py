@@ -63,7 +63,7 @@ _FIRST_KEYS = frozenset(blank_record())
 
 LATER_KEYS = frozenset(
     {"evicted_tokens", "deletion", "floor", "head", "extracted", "steered", "recalled", "title"}
-    | {"working", "branch"}
+    | {"working", "branch", "windows"}
 )
 """What a record has only once there is something to note."""
 

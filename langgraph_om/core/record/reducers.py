@@ -52,6 +52,7 @@ from langgraph_om.core.wire import (
     Tripped,
     Usage,
     Waived,
+    WindowsKnown,
 )
 from langgraph_om.core.working import add_updates, forget_updates, merge
 
@@ -336,6 +337,11 @@ def note_step(record: MemoryRecord, event: Stepped) -> None:
         record["steered"] = told
     if record.get("title", {}).get("is_new"):
         record["title"] = {**record["title"], "is_new": False}
+
+
+def note_windows(record: MemoryRecord, event: WindowsKnown) -> None:
+    """Note how long a prompt the Actor's models read."""
+    record["windows"] = event["windows"]
 
 
 def waive(record: MemoryRecord, event: Waived) -> None:

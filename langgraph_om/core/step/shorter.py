@@ -47,6 +47,7 @@ def find_shorter(
     *,
     system: str | SystemMessage | None = None,
     reads_on: bool,
+    limit: int | None = None,
 ) -> Shorter:
     """Return the input that leaves out the least and keeps to a target, or else the shortest one.
 
@@ -57,7 +58,9 @@ def find_shorter(
         target: Tokens.
         system: The agent's own system prompt.
         reads_on: Whether `recall` can read what a preview leaves out.
+        limit: The Actor's window, in tokens, which the notice names; `None`: it names the target.
     """
+    named = target if limit is None else limit
 
     @cache
     def build(previewed: int, dropped: int = 0, groups: int = 0) -> Shorter:
@@ -67,7 +70,7 @@ def find_shorter(
         view, changed = _leave_out(step, rule, dropped, groups)
         messages = assemble(view, step.record, step.messages, system=system, with_reasoning=False)
         notice = describe_trim(
-            step.record, step.window, dropped, target, previewed=changed, groups=groups
+            step.record, step.window, dropped, named, previewed=changed, groups=groups
         )
         return Shorter(messages, count_messages(step.settings.counter, messages), notice)
 
