@@ -94,8 +94,10 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
             a `resource_id` share one, which the `archive` keeps; each thread adds what is observed
             of its messages, and its Actor is also shown what the other threads said lately.
         token_budget: Tokens that messages and observations may take in the Actor's prompt together,
-            at most. Both thresholds follow from it; one that is given stays, and the other gets the
-            rest. `None`: as the thresholds say.
+            at most, or a part of the Actor's window, such as `("fraction", 0.6)`. Both thresholds
+            follow from it; one that is given stays, and the other gets the rest. While nobody has
+            said how much the Actor's model reads, a fraction counts as `None`: as the thresholds
+            say.
         share_token_budget: Whether messages may use the room that observations leave, and the other
             way round. `None`: with a `token_budget` alone, not beside a threshold that is given.
         retrieval: Whether the Actor gets the tool `recall`, with which it reads the messages behind
@@ -169,7 +171,7 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
         *,
         enabled: bool = True,
         scope: Literal["thread", "resource"] = "thread",
-        token_budget: int | None = None,
+        token_budget: int | tuple[Literal["fraction"], float] | None = None,
         share_token_budget: bool | None = None,
         retrieval: bool | RetrievalConfig | RetrievalOptions = False,
         observation: ObservationConfig | ObservationOptions | None = None,
@@ -215,6 +217,7 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
             options.buffering,
             options.clock,
             options.deadline,
+            budget=options.budget,
             messages_key=options.messages_key,
             resource_id=options.resource_id,
             enabled=options.enabled,

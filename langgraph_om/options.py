@@ -31,6 +31,7 @@ from langgraph_om.core.config.options import (
 )
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import (
+    Thresholds,
     as_config,
     resolve_inject,
     resolve_retrieval,
@@ -182,7 +183,13 @@ class Given:
     model: Any
     enabled: Flag
     scope: Annotated[Scope, one_of(Scope)]
-    token_budget: Annotated[Tokens | None, Hint("a whole number of tokens, 1 or more, or None")]
+    token_budget: Annotated[
+        Tokens | tuple[Literal["fraction"], Annotated[float, Field(gt=0, le=1)]] | None,
+        Hint(
+            "a whole number of tokens, 1 or more, a part of the Actor's window, such as "
+            '("fraction", 0.6), or None'
+        ),
+    ]
     share_token_budget: Annotated[Flag | None, Hint("True, False or None")]
     retrieval: Annotated[
         bool | InstanceOf[RetrievalConfig] | Mapping[Any, Any],
@@ -269,6 +276,8 @@ class Options:
     enabled: bool
     models: ModelPool
     settings: Settings
+    budget: Callable[[int], Settings] | None
+    """Returns the settings for the Actor's window, in tokens, where the budget is a part of it."""
     retrieval: RetrievalConfig | None
     """`None`: no recall."""
     archive: MessageArchive | None
@@ -303,6 +312,9 @@ def read_options(**options: Any) -> Options:
         )
     hooks = check_hooks(given.hooks, given.on_debug_event)
     settings = _read_settings(given, retrieval, hooks)
+    budget = _read_budget(given, settings)
+    if budget is not None and given.max_input_tokens is not None:
+        budget(given.max_input_tokens)  # it is refused here, and not in a turn
     models = _choose_models(given, settings)
     if not has_archive:
         _refuse_without_archive(given)
@@ -312,6 +324,7 @@ def read_options(**options: Any) -> Options:
         enabled=given.enabled,
         models=models,
         settings=settings,
+        budget=budget,
         retrieval=retrieval,
         archive=_open_archive(given.archive),
         working_memory=given.working_memory,
@@ -326,19 +339,9 @@ def read_options(**options: Any) -> Options:
 
 def _read_settings(given: Given, retrieval: RetrievalConfig | None, hooks: Hooks) -> Settings:
     """Resolve what a turn and its cycles need to know."""
-    observation = as_config(ObservationConfig, "observation", given.observation)
-    reflection = as_config(ReflectionConfig, "reflection", given.reflection)
-    resolve = partial(
-        resolve_thresholds,
-        share_token_budget=_shares_room(given, observation, reflection),
-        cache_seconds=float(given.cache_seconds),
-        deadline=float(given.deadline),
-    )
-    if given.token_budget is not None:
-        observation, reflection = split_budget(given.token_budget, observation, reflection, resolve)
+    tokens = given.token_budget if isinstance(given.token_budget, int) else None
+    observation, reflection, thresholds = _resolve_limits(given, tokens)
     titles = resolve_titles(given.thread_title)
-    if titles is not None:  # a title is made once, and kept up by the Observer
-        observation = replace(observation, thread_title=True)
     counter = EstimatingCounter() if given.token_counter is None else given.token_counter
     hides_ids = given.obscure_thread_ids
     features = choose_features(
@@ -352,7 +355,7 @@ def _read_settings(given: Given, retrieval: RetrievalConfig | None, hooks: Hooks
     )
     counter = features.count_as_shown(counter)
     return Settings(
-        thresholds=resolve(observation, reflection),
+        thresholds=thresholds,
         counter=counter,
         timezone=read_zone(given.timezone),
         observation=observation,
@@ -378,6 +381,49 @@ def _read_settings(given: Given, retrieval: RetrievalConfig | None, hooks: Hooks
     )
 
 
+def _resolve_limits(
+    given: Given, budget: int | None
+) -> tuple[ObservationConfig, ReflectionConfig, Thresholds]:
+    """Resolve the settings of both agents, and the limits, within a budget of tokens if any.
+
+    Raises:
+        ConfigurationError: When an option is out of range or contradicts another.
+    """
+    observation = as_config(ObservationConfig, "observation", given.observation)
+    reflection = as_config(ReflectionConfig, "reflection", given.reflection)
+    resolve = partial(
+        resolve_thresholds,
+        share_token_budget=_shares_room(given, budget, observation, reflection),
+        cache_seconds=float(given.cache_seconds),
+        deadline=float(given.deadline),
+    )
+    if budget is not None:
+        observation, reflection = split_budget(budget, observation, reflection, resolve)
+    if given.thread_title is not False:  # a title is made once, and kept up by the Observer
+        observation = replace(observation, thread_title=True)
+    return observation, reflection, resolve(observation, reflection)
+
+
+def _read_budget(given: Given, settings: Settings) -> Callable[[int], Settings] | None:
+    """Read a budget that is a part of the Actor's window: `None` for any other."""
+    if not isinstance(given.token_budget, tuple):
+        return None
+    _, part = given.token_budget
+
+    def fit(window: int) -> Settings:
+        budget = max(1, int(window * part))
+        observation, reflection, thresholds = _resolve_limits(given, budget)
+        return replace(
+            settings,
+            observation=observation,
+            reflection=reflection,
+            thresholds=thresholds,
+            configured=(settings.observation, settings.reflection),
+        )
+
+    return fit
+
+
 def _read_previews(given: Given, counter: TokenCounter, *, reads_on: bool) -> PreviewRule | None:
     """Read the option `preview_tokens`: nothing when it is off."""
     tokens = given.preview_tokens
@@ -390,7 +436,7 @@ def _read_previews(given: Given, counter: TokenCounter, *, reads_on: bool) -> Pr
 
 
 def _shares_room(
-    given: Given, observation: ObservationConfig, reflection: ReflectionConfig
+    given: Given, budget: int | None, observation: ObservationConfig, reflection: ReflectionConfig
 ) -> bool:
     """Return whether log and window share their room: where said so, or else with one budget.
 
@@ -399,7 +445,7 @@ def _shares_room(
     if given.share_token_budget is not None:
         return given.share_token_budget
     limits = (observation.message_tokens, reflection.observation_tokens)
-    return given.token_budget is not None and all(map(is_default, limits))
+    return budget is not None and all(map(is_default, limits))
 
 
 def _find_observed_form(

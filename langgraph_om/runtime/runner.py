@@ -125,6 +125,8 @@ class StepRunner:
     """What recall searches; `None` without search."""
     store_uses: frozenset[StoreUse] = frozenset()
     """For what the graph's store is used."""
+    budget: Callable[[int], Settings] | None = None
+    """Returns the settings for the Actor's window, in tokens, where the budget is a part of it."""
     recalling: Recalling | None = None
     """What answers recall; `None` without it."""
     beside: object | None = None
@@ -248,7 +250,7 @@ class StepRunner:
         return self._fitted[window]
 
     def _fit_anew(self, window: int) -> Settings:
-        before, (tools, system) = self._configured, self._actor
+        before, (tools, system) = self._resolve_budget(window), self._actor
         own = system.text if isinstance(system, BaseMessage) else system or ""
         beside = sum(map(before.counter.count_text, [own, *map(write_schema, tools)]))
         beside += FIXED_TOKENS + (before.guide.tokens if before.guide is not None else 0)
@@ -256,13 +258,27 @@ class StepRunner:
         if after.thresholds.scaled_from is not None:
             self.runs.warn_once(
                 "the Actor's model reads %d tokens, and messages and observations may grow to %d "
-                "before a turn waits: all limits are scaled down, so that they grow to %d; set "
-                "`token_budget` to choose them yourself",
+                "before a turn waits: all limits are scaled down, so that they grow to %d; set a "
+                "smaller `token_budget` to choose them yourself",
                 window,
                 before.thresholds.largest_tokens,
                 after.thresholds.largest_tokens,
             )
         return after
+
+    def _resolve_budget(self, window: int) -> Settings:
+        if self.budget is None:
+            return self._configured
+        try:
+            return self.budget(window)
+        except ConfigurationError as error:  # no reason to end a turn
+            self.runs.warn_once(
+                "`token_budget` is a part of what the Actor's model reads, %d tokens, and cannot "
+                "be kept: %s. The limits are scaled down from those without it",
+                window,
+                error,
+            )
+            return self._configured
 
     def __reduce__(self) -> Any:
         """Refuse to be copied to another process.
@@ -520,6 +536,12 @@ class StepRunner:
             with_reasoning: Whether reasoning that its provider binds to what stands before it is
                 shown where it is valid.
         """
+        if self.budget is not None and not self.list_windows(step.record):
+            self.runs.warn_once(
+                "`token_budget` is a part of what the Actor's model reads, and nobody has said how "
+                "much that is: until a prompt is refused as too long, the limits are those without "
+                "it; set `max_input_tokens`, or the `profile` of the model"
+            )
         return assemble(
             step.view, step.record, step.messages, system=system, with_reasoning=with_reasoning
         )

@@ -14,6 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langgraph_om import (
+    ConfigurationError,
     EstimatingCounter,
     InlineBuffering,
     ObservationalMemory,
@@ -22,7 +23,9 @@ from langgraph_om import (
     create_memory_agent,
 )
 from langgraph_om.core.tokens.counter import count_messages
+from langgraph_om.memory import runner_of
 from langgraph_om.models.providers import find_window
+from langgraph_om.runtime.jobs.requests import digest_settings
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 
 COUNTER = EstimatingCounter()
@@ -236,6 +239,63 @@ def test_tools_take_of_the_room_that_the_option_tells() -> None:
         return memory.thresholds.largest_tokens
 
     assert build_with("Be brief.") - build_with("Be brief. " * 500) > 900
+
+
+# --- A budget that is a part of it ---------------------------------------------------------------
+
+FRACTION = ("fraction", 0.6)
+
+
+@pytest.mark.parametrize("door", ["agent", "middleware", "own"])
+def test_a_fraction_is_the_budget_of_as_many_tokens(door: str) -> None:
+    actor = Actor(8192)
+    memory, graph = build(door, actor, token_budget=FRACTION)
+    talk(graph, 40)
+    assert memory.thresholds == remember(token_budget=4915).thresholds
+    assert actor.refused == 0
+
+
+def test_a_fraction_of_the_option_is_known_at_once() -> None:
+    memory = remember(token_budget=FRACTION, max_input_tokens=8192)
+    assert memory.thresholds == remember(token_budget=4915).thresholds
+    with pytest.raises(ConfigurationError, match="`token_budget` is 24, while that leaves"):
+        remember(token_budget=FRACTION, max_input_tokens=40)
+
+
+def test_a_fraction_of_what_nobody_knows_is_no_budget_yet(caplog: pytest.LogCaptureFixture) -> None:
+    actor = Actor(8192)
+    with caplog.at_level(logging.WARNING, logger="langgraph_om"):
+        memory, graph = build("agent", actor, says=False, token_budget=FRACTION)
+        assert memory.thresholds == remember().thresholds
+        talk(graph, 3)
+    said = [r.getMessage() for r in caplog.records if "nobody has said" in r.getMessage()]
+    assert len(said) == 1
+    assert "set `max_input_tokens`, or the `profile` of the model" in said[0]
+    talk(graph, 40)
+    assert actor.refused == 1
+    assert memory.thresholds == remember(token_budget=4915).thresholds
+
+
+def test_a_fraction_that_leaves_no_room_ends_no_turn(caplog: pytest.LogCaptureFixture) -> None:
+    actor = Actor(4096)
+    options: dict[str, Any] = {"token_budget": FRACTION, "observation": {"message_tokens": 20_000}}
+    model = ScriptedChatModel(actor)
+    model.profile = {"max_input_tokens": 4096}
+    options["observation"]["model"] = ExtractiveObserver()
+    with caplog.at_level(logging.WARNING, logger="langgraph_om"):
+        memory = ObservationalMemory(buffering=InlineBuffering(), **options)
+        talk(create_memory_agent(model, memory=memory, checkpointer=InMemorySaver()), 10)
+    assert actor.refused == 0
+    assert "cannot be kept: `token_budget` is 2457" in caplog.text
+    assert memory.thresholds.largest_tokens < 4096
+
+
+def test_a_worker_that_knows_no_window_takes_jobs_of_an_agent_that_does() -> None:
+    agent = remember(token_budget=FRACTION, max_input_tokens=8192)
+    worker = remember(token_budget=FRACTION)
+    settings = [runner_of(memory).settings for memory in (agent, worker)]
+    assert settings[0].observation.message_tokens != settings[1].observation.message_tokens
+    assert digest_settings(settings[0]) == digest_settings(settings[1])
 
 
 # --- What a thread has learned -------------------------------------------------------------------

@@ -112,6 +112,9 @@ class Settings:
     """Whether messages and observations are archived."""
     features: Features = field(default_factory=Features)
     """What takes part in steps beside the core."""
+    configured: tuple[ObservationConfig, ReflectionConfig] | None = None
+    """`observation` and `reflection` as they were before a budget that is a part of the Actor's
+    window was known; `None`: as they are."""
     evicts: bool = False
     """Whether observed messages leave the conversation once the archive has them."""
 

@@ -80,10 +80,8 @@ def digest_settings(settings: Settings) -> dict[str, str]:
     # A worker need not know the Actor's window, nor what is shown of a message.
     values: dict[str, Any] = {"token_counter": base_of(settings.counter).identity}
     values |= {name: getattr(settings, name) for name in _COMPARED}
-    for option, config in (
-        ("observation", settings.observation),
-        ("reflection", settings.reflection),
-    ):
+    observation, reflection = settings.configured or (settings.observation, settings.reflection)
+    for option, config in (("observation", observation), ("reflection", reflection)):
         values |= {
             f"{option}.{name}": value for name, value in vars(config).items() if name != "model"
         }
