@@ -557,12 +557,13 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
 
     def _open_window(self, record: MemoryRecord, state: Any) -> Window:
         runner = self._runner
-        return open_window(record, runner.conversation(state), runner.settings_of(record).counter)
+        counter = runner.read_window(record)[0].counter
+        return open_window(record, runner.conversation(state), counter)
 
     def _build_status(self, record: MemoryRecord, window: Window) -> StatusData:
         step = max(0, record["turn"]["step"])
-        thresholds = self._runner.settings_of(record).thresholds
-        return build_status(record, window, thresholds, step=step)
+        settings, actor = self._runner.read_window(record)
+        return build_status(record, window, settings.thresholds, step=step, actor=actor)
 
     # --- Without a graph -------------------------------------------------------------------------
 

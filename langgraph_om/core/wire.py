@@ -1212,6 +1212,18 @@ class Windows(TypedDict):
     buffered: BufferedWindows
 
 
+class ActorWindowData(TypedDict):
+    """How long a prompt the Actor's model reads, and what follows from it."""
+
+    tokens: int
+    source: Literal["option", "profile", "refused"]
+    """See `ActorWindow`."""
+    scaledFrom: NotRequired[int]
+    """Only where limits were scaled down: how large messages and observations might have grown."""
+    scaledTo: NotRequired[int]
+    """How large they may grow now."""
+
+
 class StatusData(TypedDict):
     """The state of memory before a call of the Actor's model."""
 
@@ -1221,6 +1233,8 @@ class StatusData(TypedDict):
     stepNumber: int
     """Calls of the Actor's model since the newest human message, 0-based."""
     generationCount: int
+    actorWindow: NotRequired[ActorWindowData]
+    """Missing while nobody has said how long a prompt the Actor's model reads."""
 
 
 class Status(TypedDict):

@@ -194,7 +194,20 @@ class StepRunner:
         if windows is self.windows:
             return self.settings
         smallest = find_smallest(windows)
-        return self.settings if smallest is None else self._fit(smallest["tokens"])
+        if smallest is None:
+            return self.settings
+        return self._warn_of_scaling(smallest["tokens"], self._fit(smallest["tokens"]))
+
+    def read_window(self, record: MemoryRecord) -> tuple[Settings, ActorWindow | None]:
+        """Return the settings and the Actor's window as somebody sees them who looks at a thread.
+
+        Where this process has met no Actor, as in the command, the record tells of its window.
+        """
+        smallest = find_smallest(self.list_windows(record))
+        if smallest is not None:
+            return self.settings_of(record), smallest
+        kept = find_smallest(record.get("windows", {}))
+        return (self.settings, None) if kept is None else (self._fit(kept["tokens"]), kept)
 
     def meet_actor(
         self, model: str, tokens: int | None, tools: Sequence[Any] = (), system: Any = None
@@ -239,7 +252,7 @@ class StepRunner:
     def _fit_all(self) -> None:
         self._fitted.clear()
         if self.window is not None:
-            self.settings = self._fit(self.window)
+            self.settings = self._warn_of_scaling(self.window, self._fit(self.window))
 
     def _fit(self, window: int) -> Settings:
         """Return the settings for a window, which are worked out once: schemas take a while."""
@@ -254,17 +267,20 @@ class StepRunner:
         own = system.text if isinstance(system, BaseMessage) else system or ""
         beside = sum(map(before.counter.count_text, [own, *map(write_schema, tools)]))
         beside += FIXED_TOKENS + (before.guide.tokens if before.guide is not None else 0)
-        after = before.fit(max(_LEAST_ROOM, int(window * _WINDOW_PART) - beside))
-        if after.thresholds.scaled_from is not None:
+        return before.fit(max(_LEAST_ROOM, int(window * _WINDOW_PART) - beside))
+
+    def _warn_of_scaling(self, window: int, settings: Settings) -> Settings:
+        limits = settings.thresholds
+        if limits.scaled_from is not None:
             self.runs.warn_once(
                 "the Actor's model reads %d tokens, and messages and observations may grow to %d "
                 "before a turn waits: all limits are scaled down, so that they grow to %d; set a "
                 "smaller `token_budget` to choose them yourself",
                 window,
-                before.thresholds.largest_tokens,
-                after.thresholds.largest_tokens,
+                limits.scaled_from,
+                limits.largest_tokens,
             )
-        return after
+        return settings
 
     def _resolve_budget(self, window: int) -> Settings:
         if self.budget is None:
@@ -424,7 +440,7 @@ class StepRunner:
             before=self.spans.recall(record["id"]),
             scope=around,
             is_final=is_final,
-            windows=self.windows,
+            windows=self.list_windows(record),
             texts={} if around.state is None else self.read_texts(around.state),
         )
         yield from inspect(step, must_proceed=must_proceed, buffering_waits=waits)

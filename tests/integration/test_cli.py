@@ -152,6 +152,24 @@ def test_postgresql(
     assert "Likes tea" not in run(capsys, "show", *where, "--thread", "t-1")
 
 
+def test_the_doctor_says_what_the_agents_model_reads(
+    record_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ("--record", str(record_file))
+    main(["doctor", *where])
+    said = capsys.readouterr().out
+    assert "the agent's model reads: not known" in said
+    record = json.loads(record_file.read_text())
+    windows = {"ChatOpenAI(local)": {"tokens": 8192, "source": "refused"}}
+    record_file.write_text(json.dumps({**record, "windows": windows}))
+    main(["doctor", *where])
+    said = capsys.readouterr().out
+    assert "reads: 8,192 tokens, by a prompt that its provider refused; all limits" in said
+    main(["doctor", *where, "--json"])
+    found = json.loads(capsys.readouterr().out)["actorWindow"]
+    assert (found["tokens"], found["source"]) == (8192, "refused")
+
+
 # --- A file --------------------------------------------------------------------------------------
 
 

@@ -347,3 +347,40 @@ def test_a_program_that_raises_the_limit_says_so_by_the_option() -> None:
     _, graph = build("agent", second, says=False, **options)
     talk(graph, 1, "And then? " * 5000)
     assert second.sizes[-1] > 8192
+
+
+# --- What is said of it --------------------------------------------------------------------------
+
+
+def test_status_view_and_page_say_what_the_actor_reads_and_who_said_so() -> None:
+    config: Any = {"configurable": {"thread_id": "t"}}
+    memory, graph = build("agent", Actor(8192))
+    said: Any = {"messages": [("user", "Hello.")]}
+    parts = [*graph.stream(said, config, stream_mode="custom")]
+    told = next(part["data"] for part in parts if part["type"] == "data-om-status")["actorWindow"]
+    limit = memory.thresholds.largest_tokens
+    assert told == {
+        "tokens": 8192,
+        "source": "profile",
+        "scaledFrom": remember().thresholds.largest_tokens,
+        "scaledTo": limit,
+    }
+    state = graph.get_state(config)
+    assert memory.status(state)["actorWindow"] == told
+    sentence = f"8,192 tokens, by its profile; all limits are scaled down, from 84,000 to {limit:,}"
+    assert f"agent's model reads: {sentence}" in str(memory.view(state))
+    assert f"The agent&#x27;s model reads {sentence}." in memory.view(state).to_html()
+    # Who looks from outside has the record alone.
+    assert f"reads: {sentence.split(';', maxsplit=1)[0]}" in str(remember().view(state))
+
+
+def test_nothing_is_said_of_a_window_that_nobody_knows() -> None:
+    memory, graph = build("agent", Actor(8192), says=False)
+    talk(graph, 1)
+    state = graph.get_state({"configurable": {"thread_id": "t"}})
+    assert "actorWindow" not in memory.status(state)
+    assert "model reads" not in str(memory.view(state))
+    _, graph = build("agent", Actor(200_000))
+    talk(graph, 1)
+    state = graph.get_state({"configurable": {"thread_id": "t"}})
+    assert memory.status(state)["actorWindow"] == {"tokens": 200_000, "source": "profile"}
