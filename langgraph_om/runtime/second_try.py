@@ -26,6 +26,8 @@ Mark = Callable[[BaseMessage], BaseMessage]
 _MOST_TRIES: Final = 4
 _SURE: Final = 0.95
 """Of the length that an error allows, so much is used: memory and provider count differently."""
+_LEAST_LEARNED: Final = 1000
+"""Tokens; no model reads less, and an error may hold other numbers than those of a window."""
 _HOPELESS: Final = 1.1
 """What is longer by so much than an error allows is not tried."""
 
@@ -107,7 +109,7 @@ class SecondTries:
         target, is_told = size // 2, False
         if asked and allowed and asked > allowed:
             target, is_told = int(size * allowed / asked * _SURE), True
-        if allowed is not None:  # the next call need not be refused
+        if allowed is not None and allowed >= _LEAST_LEARNED:  # the next call is not refused
             self._learned = allowed
             runner.learn_window(allowed, "refused", self._model)
         most = target * _HOPELESS if is_told else size
