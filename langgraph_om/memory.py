@@ -123,7 +123,7 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
         preview_tokens: Tokens above which a message is shown to the Actor as its beginning, its end
             and the call of `recall` that reads the rest, so with `retrieval` alone: one number, or
             one for results and arguments of tools and one for what a user or the Actor wrote. The
-            Observer reads the whole. `None`: all messages are shown whole.
+            Observer has the message itself. `None`: all messages are shown whole.
         cache_seconds: How long the Actor's provider keeps a prompt in its cache, in seconds. After
             a longer pause the dates in the Actor's view ("2 weeks ago") are as of the day on which
             the conversation goes on; until then they hold still while nothing is observed.

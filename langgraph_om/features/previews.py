@@ -1,6 +1,6 @@
 """Show the Actor the beginning and the end of what is enormous, and the call that reads the rest.
 
-In the view, never in the state: the Observer reads all of it, and `recall` shows all of it.
+In the view, never in the state: the Observer and `recall` have the message itself.
 """
 
 from __future__ import annotations
