@@ -28,6 +28,8 @@ _PREVIEWED: Final = (8000, 2000, 500)
 """Tokens above which results of tools are previewed, one after the other; other texts at as many
 times as `preview_tokens` allows them by default."""
 _TEXTS: Final = 2.5
+_CUT: Final = ("content", "tool_calls", "invalid_tool_calls")
+"""Fields of a message that differ in its preview."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,10 @@ def _leave_out(step: Step, rule: PreviewRule, dropped: int, groups: int) -> tupl
     whole = select_shown(step.messages, step.window, dropped)
     shown = whole.replace_messages(partial(_cut, rule=rule))
     previewed = sum(
-        before.message.content != after.message.content
+        any(
+            getattr(before.message, part, None) != getattr(after.message, part, None)
+            for part in _CUT
+        )
         for before, after in zip(whole.entries, shown.entries, strict=True)
     )
     memory = step.view.memory
