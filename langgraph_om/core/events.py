@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal, cast
 
+from langgraph_om.core.additions import added_parts
 from langgraph_om.core.wire import CycleEnded, CycleStarted, Event, Operation, Part
 
 _CYCLE = {
@@ -125,7 +126,7 @@ def to_part(event: Event) -> Part | None:
     if event["type"] == "status":
         return {"type": "data-om-status", "data": event["data"]}
     kind, fields = event["type"], cast("Mapping[str, Any]", event)
-    names = PART_FIELDS.get(kind)
+    names = PART_FIELDS.get(kind) or added_parts().get(kind)
     if names is None:
         return None
     data = {name: fields[key] for key, name in names.items() if fields.get(key) is not None}

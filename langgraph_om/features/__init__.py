@@ -1,50 +1,62 @@
-"""The optional behaviours of memory, one file each; core and runtime know none of them by name."""
+"""The table of features: optional behaviours of memory, one folder or file and one row each.
+
+Core, runtime and integrations know the protocol alone (`core/step/step.py:Feature`). A feature that
+is off is never entered. To remove one, delete its folder and the lines here that name it.
+"""
 
 from __future__ import annotations
 
-from langgraph_om.core.actor.preview import PreviewRule
-from langgraph_om.core.config.settings import Features
+from langgraph_om.core import additions, prompts
+from langgraph_om.core.config.settings import Features, Setup
+from langgraph_om.core.step.step import Feature
 from langgraph_om.features.archive import Archiving
+from langgraph_om.features.gaps import GapOptions, Gaps
 from langgraph_om.features.inject import Injecting
 from langgraph_om.features.pauses import PauseWork
-from langgraph_om.features.previews import Previews
+from langgraph_om.features.previews import PreviewOptions, Previews
 from langgraph_om.features.shared_log import SharedLogs
 from langgraph_om.features.steering import SteeringNotices
-from langgraph_om.features.titles import Titles
-from langgraph_om.features.working_memory import KnownOfUser
+from langgraph_om.features.titles import TitleOptions, Titles
+from langgraph_om.features.working_memory import KnownOfUser, WorkingOptions
 from langgraph_om.features.working_text import WorkingText
 
+FEATURES: tuple[type[Feature], ...] = (
+    PauseWork,
+    Titles,
+    Archiving,
+    SharedLogs,
+    KnownOfUser,
+    WorkingText,
+    Previews,
+    Gaps,
+    Injecting,
+    SteeringNotices,
+)
+"""In the order in which they take part in a step."""
 
-def choose_features(
-    *,
-    archives: bool = False,
-    shares: bool = False,
-    pause_seconds: float | None = None,
-    knows: bool = False,
-    injects: bool = False,
-    titles: bool = False,
-    previews: PreviewRule | None = None,
-) -> Features:
-    """Return the features that are on, in the order in which they take part in a step.
 
-    Args:
-        archives: Whether there is an archive.
-        shares: Whether the threads of a resource share one log.
-        pause_seconds: After how long a pause observes; `None`: it does not.
-        knows: Whether there is a working memory.
-        injects: Whether earlier messages are shown for those of the user.
-        titles: Whether threads are given titles.
-        previews: What is too long to be shown whole; `None`: nothing is.
+class FeatureOptions(
+    PreviewOptions,
+    GapOptions,
+    WorkingOptions,
+    TitleOptions,
+    total=False,
+):
+    """The options of all features, by name."""
+
+
+for feature in FEATURES:
+    if feature.additions is not None:
+        additions.add(feature.name, feature.additions)
+    if feature.prompts:
+        prompts.add(feature.prompts)
+
+
+def choose_features(setup: Setup) -> Features:
+    """Return the features that the options switch on, in the order of the table.
+
+    Raises:
+        ConfigurationError: When an option of a feature cannot be meant.
     """
-    rows = (
-        PauseWork(pause_seconds) if pause_seconds is not None else None,
-        Titles() if titles else None,
-        Archiving() if archives else None,
-        SharedLogs() if shares else None,
-        KnownOfUser() if knows else None,
-        WorkingText(),
-        Previews(previews) if previews is not None else None,
-        Injecting() if injects else None,
-        SteeringNotices(),
-    )
-    return Features(tuple(row for row in rows if row is not None))
+    built = (feature.build(setup) for feature in FEATURES)
+    return Features(tuple(feature for feature in built if feature is not None))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Self
+
+from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.content.message_keys import key_of
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.step.archive import archive_new, take_out_resent
@@ -13,6 +16,12 @@ class Archiving(Feature):
     """Archives messages and observations, and evicts them where that is wanted."""
 
     name = "archive"
+    has_last_step = True
+
+    @classmethod
+    def build(cls, setup: Setup) -> Self | None:
+        """Read the option `archive`."""
+        return cls() if setup.options["archive"] is not None else None
 
     def enter(self, step: Step) -> EffectFlow[None]:
         """Take out what was removed before and has come back with a request."""

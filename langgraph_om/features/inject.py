@@ -7,6 +7,7 @@ same. A search that fails leaves the turn as it is.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Self
 
 from langchain_core.messages import BaseMessage
 
@@ -17,7 +18,8 @@ from langgraph_om.core.actor.recalled import (
     write_recalled,
     write_recalled_message,
 )
-from langgraph_om.core.config.settings import Identity, Settings, Texts
+from langgraph_om.core.config.settings import Identity, Settings, Setup, Texts
+from langgraph_om.core.config.thresholds import resolve_inject
 from langgraph_om.core.content.message_keys import content_digest, key_of
 from langgraph_om.core.effects import EffectFlow, Storage, StorageReply, Warn
 from langgraph_om.core.events import iso
@@ -31,6 +33,11 @@ class Injecting(Feature):
     """Shows the Actor earlier messages that may bear on what the user says."""
 
     name = "inject"
+
+    @classmethod
+    def build(cls, setup: Setup) -> Self | None:
+        """Read the option `retrieval.inject`."""
+        return cls() if resolve_inject(setup.retrieval) is not None else None
 
     def before_actor(self, step: Step) -> EffectFlow[None]:
         """Search for the live request, unless that was done."""

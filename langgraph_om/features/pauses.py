@@ -13,10 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from typing import Self
 
 from langchain_core.runnables import ensure_config
 
 from langgraph_om.archive.protocol import begin_anew_after_fork
+from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.cycles.carry_out import describe_job
 from langgraph_om.core.cycles.observation import describe_observation
 from langgraph_om.core.cycles.results import take_in_results
@@ -44,6 +46,13 @@ class PauseWork(Feature):
     """
 
     name = "pauses"
+    has_last_step = True
+
+    @classmethod
+    def build(cls, setup: Setup) -> Self | None:
+        """Read the option `observation.buffer_on_idle`."""
+        seconds = setup.observation.buffer_on_idle
+        return cls(seconds) if seconds is not None else None
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

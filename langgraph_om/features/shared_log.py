@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
-from typing import NamedTuple, cast
+from typing import NamedTuple, Self, cast
 
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.actor.prompt import write_others
-from langgraph_om.core.config.settings import Identity, Settings, Texts
+from langgraph_om.core.config.settings import Identity, Settings, Setup, Texts
 from langgraph_om.core.content.message_keys import keyed_conversation, keyed_messages
 from langgraph_om.core.cycles.other_threads import count_in_others
 from langgraph_om.core.cycles.shared_log import read_other_threads, release_after
@@ -415,6 +415,11 @@ class SharedLogs(Feature):
     """Has the threads of a resource share one log."""
 
     name = "shared_log"
+
+    @classmethod
+    def build(cls, setup: Setup) -> Self | None:
+        """Read the option `scope`."""
+        return cls() if setup.options["scope"] == "resource" else None
 
     def enter(self, step: Step) -> EffectFlow[None]:
         """Check that the run says with whom the log is shared."""

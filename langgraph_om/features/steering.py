@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Self
 
-from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.config.settings import Settings, Setup
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.step.step import Feature, Step
@@ -16,6 +17,11 @@ class SteeringNotices(Feature):
     """Tells the stream of a person's acts, once."""
 
     name = "steering"
+
+    @classmethod
+    def build(cls, setup: Setup) -> Self:  # noqa: ARG003 a person may always act
+        """Return the feature, which is always on."""
+        return cls()
 
     def before_actor(self, step: Step) -> EffectFlow[None]:
         """Tell of the acts that nobody was told of."""

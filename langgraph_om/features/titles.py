@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, Self, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage
+from typing_extensions import TypedDict
 
-from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.config.checks import Hint, Preset, Takes
+from langgraph_om.core.config.options import ThreadTitleOptions
+from langgraph_om.core.config.settings import Settings, Setup
+from langgraph_om.core.config.thresholds import resolve_titles
 from langgraph_om.core.content.message_keys import (
     content_digest,
     derive_id,
@@ -54,6 +58,21 @@ from langgraph_om.runtime.executors import BackgroundBuffering
 
 MAX_SHOWN_TOKENS: Final = 2000
 """Of the first exchange: what it is about is said at the beginning."""
+
+
+class TitleOptions(TypedDict, total=False):
+    """The option of titles."""
+
+    thread_title: Annotated[
+        bool | ThreadTitleOptions,
+        Takes(bool | Mapping[Any, Any]),
+        Hint("True, False, or a mapping with the keys 'model' and 'instructions'"),
+        Preset(value=False),
+    ]
+    """Whether a thread is given a title after its first answer, which is renewed when the Observer
+    suggests another: a flag, or a mapping with `model` (the Observer's where it is left out) and
+    `instructions` (a text, or a function of the run's configuration). `set_title` sets one that
+    memory never changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +263,12 @@ class Titles(Feature):
     """Gives each thread a title after its first answer."""
 
     name = "titles"
+    has_last_step = True
+
+    @classmethod
+    def build(cls, setup: Setup) -> Self | None:
+        """Read the option `thread_title`."""
+        return cls() if resolve_titles(setup.options["thread_title"]) is not None else None
 
     def collect(self, step: Step) -> RunFlow[None]:
         """Take in the thread's title, or have one made: in a thread beside the run, or else now.

@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Self
 
+from pydantic import InstanceOf
+from typing_extensions import TypedDict
+
+from langgraph_om.core.config.checks import Hint, Preset, Takes
+from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.core.working import WORKING_NAME, find_unwritten
 from langgraph_om.runtime.context import RunFlow
+from langgraph_om.working.memory import WorkingMemory
 from langgraph_om.working.runs import WorkingOfGraph
+
+
+class WorkingOptions(TypedDict, total=False):
+    """The option of working memory."""
+
+    working_memory: Annotated[
+        WorkingMemory | None,
+        Takes(InstanceOf[WorkingMemory] | None),
+        Hint("a WorkingMemory(...)"),
+        Preset(None),
+    ]
+    """A `WorkingMemory`: what is always known of a user. The Actor keeps it up to date with a tool,
+    or the Observer with what it observes."""
 
 
 class KnownOfUser(Feature):
     """Writes what the Observer finds for a working memory, and reads it where a turn begins."""
 
     name = "known_of_user"
+
+    @classmethod
+    def build(cls, setup: Setup) -> Self | None:
+        """Read the option `working_memory`."""
+        return cls() if setup.options["working_memory"] is not None else None
 
     def collect(self, step: Step) -> RunFlow[None]:
         """Write what observations found, and read the memory where a turn begins."""

@@ -5,11 +5,11 @@ A `WorkingMemoryMiddleware` beside memory does, whose own messages memory's view
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.config.settings import Settings, Texts
+from langgraph_om.core.config.settings import Settings, Setup, Texts
 from langgraph_om.core.step.step import Feature
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.core.working import WORKING_NAME, write_message
@@ -20,6 +20,11 @@ class WorkingText(Feature):
     """Shows a block before the live request."""
 
     name = WORKING_NAME
+
+    @classmethod
+    def build(cls, setup: Setup) -> Self:  # noqa: ARG003 any graph's state may hold a block
+        """Return the feature, which is always on."""
+        return cls()
 
     def read_text(self, state: Any) -> str:
         """Return the block that a graph's state holds."""

@@ -30,7 +30,7 @@ from langgraph_om.core.cycles.other_threads import waive
 from langgraph_om.core.cycles.shared_log import release_log
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.plan import Decision, plan, plan_the_rest
-from langgraph_om.core.record.fold import FOLDED_TYPES
+from langgraph_om.core.record.fold import is_folded
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.archive import complete_thread
@@ -239,9 +239,7 @@ class StepRunner:
     @property
     def has_last_step(self) -> bool:
         """Whether there is something to do after the Actor's answer."""
-        settings = self.settings
-        waits = settings.observation.buffer_on_idle is not None
-        return self.archive is not None or settings.titles is not None or waits
+        return any(feature.has_last_step for feature in self.settings.features.all)
 
     @property
     def is_closed(self) -> bool:
@@ -589,4 +587,4 @@ class StepRunner:
 
 def only_folding(events: Sequence[Event]) -> list[Event]:
     """Return the events that change memory."""
-    return [event for event in events if event["type"] in FOLDED_TYPES]
+    return list(filter(is_folded, events))

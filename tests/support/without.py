@@ -1,16 +1,17 @@
 """Take one feature out of a copy of the package, and see that everything else holds.
 
     python -m support.without inject             # imports and type-checks
-    python -m support.without inject --tests     # runs the tests of the core too
+    python -m support.without inject --tests     # runs the tests of everything else too
 
-A feature is a file of `langgraph_om/features` and a row of the table there. What is named after it
-in `tests/` goes with it.
+A feature is a file or folder of `langgraph_om/features`, and the lines of the table there that name
+it. Tests of a feature are `tests/unit/features/test_NAME.py` (or a folder of this name), and those
+that are marked `needs("NAME")`.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
+import ast
 import shutil
 import subprocess
 import sys
@@ -20,32 +21,44 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 FEATURES = ROOT / "langgraph_om" / "features"
 COPIED = ("langgraph_om", "tests", "pyproject.toml", "README.md", "CHANGELOG.md", "docs")
+COPIED += ("examples", "mkdocs.yml", ".github", ".ci")
 
 
 def names() -> list[str]:
     """The features that can be taken out."""
-    return sorted(path.stem for path in FEATURES.glob("*.py") if path.stem != "__init__")
+    found = (path.stem for path in FEATURES.iterdir() if path.suffix == ".py" or path.is_dir())
+    return sorted(name for name in found if not name.startswith("__"))
 
 
 def take_out(name: str, root: Path) -> None:
-    """Remove a feature's file and its row from a copy.
+    """Remove a feature, its tests and its lines of the table from a copy.
 
     Raises:
-        ValueError: When the table has no such row.
+        ValueError: When the table does not name it.
     """
-    (root / "langgraph_om" / "features" / f"{name}.py").unlink()
-    table = root / "langgraph_om" / "features" / "__init__.py"
+    features, tests = root / "langgraph_om" / "features", root / "tests" / "unit" / "features"
+    for path in (features / name, features / f"{name}.py", tests / name, tests / f"test_{name}.py"):
+        if path.is_dir():
+            shutil.rmtree(path)
+        path.unlink(missing_ok=True)
+    table = features / "__init__.py"
     text = table.read_text(encoding="utf-8")
-    found = re.search(rf"^from langgraph_om\.features\.{name} import (\w+)\n", text, re.MULTILINE)
-    if found is None:
+    rows = remove_rows(text, f"langgraph_om.features.{name}")
+    if rows == text:
         msg = f"the table of features has no import of {name!r}"
         raise ValueError(msg)
-    text = text.replace(found[0], "")
-    text, rows = re.subn(rf"^        {found[1]}\(.*\n", "", text, flags=re.MULTILINE)
-    if rows != 1:
-        msg = f"the table of features has {rows} rows of {found[1]}"
-        raise ValueError(msg)
-    table.write_text(text, encoding="utf-8")
+    table.write_text(rows, encoding="utf-8")
+
+
+def remove_rows(text: str, module: str) -> str:
+    """Return the table without a module's import and the lines that hold nothing but its names."""
+    lines, gone, imported = text.splitlines(), set[int](), set[str]()
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{module}."):
+            imported |= {alias.asname or alias.name for alias in node.names}
+            gone |= set(range(node.lineno - 1, node.end_lineno or node.lineno))
+    gone |= {at for at, line in enumerate(lines) if line.strip(" ,") in imported}
+    return "\n".join(line for at, line in enumerate(lines) if at not in gone) + "\n"
 
 
 def run(name: str, *, with_tests: bool) -> bool:
@@ -65,7 +78,7 @@ def run(name: str, *, with_tests: bool) -> bool:
             ["-m", "mypy", "langgraph_om"],
         ]
         if with_tests:
-            commands.append(["-m", "pytest", "-q", "-x", "tests/unit/core", "tests/laws"])
+            commands.append(["-m", "pytest", "-q", "-n", "2"])
         return all(
             subprocess.run(  # noqa: S603 our own modules
                 [sys.executable, *command], cwd=root, env=env, check=False

@@ -17,7 +17,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, ChatMessage, HumanMessage, SystemMessage
 
-from langgraph_om.core.actor.dates import annotate, find_gaps, track_fence
+from langgraph_om.core.actor.dates import annotate, track_fence
 from langgraph_om.core.actor.shown import Shown, count_left_out, select_shown, write_messages
 from langgraph_om.core.config.settings import NO_TEXTS, RecallGuide, Settings, Texts
 from langgraph_om.core.content.dates import observation_date
@@ -82,8 +82,8 @@ class View:
     shown: Shown
     asides: Sequence[BaseMessage]
     """What stands before the live request, what changes most often last."""
-    gaps: Mapping[str, str]
-    """By key, the lines before user messages that follow a pause."""
+    lines: Mapping[str, str]
+    """By the key of a message, a line that is shown before it."""
 
 
 def make_view(
@@ -124,7 +124,7 @@ def make_view(
         choose_reminder(record, dropped),
         shown,
         asides,
-        find_gaps(settings, record, window),
+        find_lines(settings, record, window),
     )
 
 
@@ -164,7 +164,7 @@ def assemble(
     if view.reminder:
         out.append(HumanMessage(view.reminder, id=CONTINUATION_ID))
     out += write_messages(
-        record, view.shown, view.asides, gaps=view.gaps, with_reasoning=with_reasoning
+        record, view.shown, view.asides, lines=view.lines, with_reasoning=with_reasoning
     )
     return out
 
@@ -182,6 +182,14 @@ def list_asides(
     """
     found = (show(settings, record, request, texts) for show in settings.features.having("aside"))
     return [aside for aside in found if aside is not None]
+
+
+def find_lines(settings: Settings, record: MemoryRecord, window: Window) -> Mapping[str, str]:
+    """Find the lines that features show before messages of a window, by key."""
+    found: dict[str, str] = {}
+    for find in settings.features.having("lines_before"):
+        found.update(find(settings, record, window))
+    return found
 
 
 def choose_reminder(record: MemoryRecord, dropped: int) -> str:

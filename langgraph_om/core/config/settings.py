@@ -14,6 +14,7 @@ from langgraph_om.core.config.options import (
     InjectConfig,
     ObservationConfig,
     ReflectionConfig,
+    RetrievalConfig,
     Scope,
     TitleConfig,
 )
@@ -74,6 +75,18 @@ class Features:
 
 
 @dataclass(frozen=True, slots=True)
+class Setup:
+    """The options of a memory, from which features choose their own."""
+
+    options: Mapping[str, Any]
+    """Each option by name, checked; of one that was left out its default."""
+    observation: ObservationConfig
+    retrieval: RetrievalConfig | None
+    """`None`: no recall."""
+    counter: TokenCounter
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that inspection and cycles need to know."""
 
@@ -88,8 +101,6 @@ class Settings:
     max_input_tokens: int | None = None
     cache_seconds: float = 300.0
     """How long a provider is taken to keep a prompt in its cache."""
-    gap_markers: bool = False
-    """Whether the Actor is told of pauses before user messages."""
     continuation_hints: bool = True
     """Whether the Actor is shown the current task and a suggested reply."""
     titles: TitleConfig | None = None

@@ -21,6 +21,7 @@ from typing import Any, Final, Literal, cast, get_args, get_origin, get_type_hin
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import is_typeddict
 
+from langgraph_om.core.additions import added_reducers, added_types, run_beside
 from langgraph_om.core.record.record import check_version, complete_record
 from langgraph_om.core.record.reducers import (
     Draft,
@@ -109,7 +110,7 @@ def check_record(record: Mapping[Any, Any]) -> None:
 @cache
 def _types() -> Mapping[str, Any]:
     """Return the type of each key of the record."""
-    return get_type_hints(MemoryRecord)
+    return {**get_type_hints(MemoryRecord), **added_types()}
 
 
 @cache
@@ -190,16 +191,19 @@ def _apply(record: MemoryRecord, event: object) -> None:
         )
         raise ConfigurationError(msg)
     if "type" in event:
-        reducer = _REDUCERS.get(str(event["type"]))
-        if reducer is None:
+        kind = str(event["type"])
+        reducer = _REDUCERS.get(kind) or added_reducers().get(kind)
+        if reducer is not None:
+            reducer(record, event)
+        elif kind not in added_reducers():
             msg = f"an update of `om` has the unknown event type {event['type']!r}"
             raise ConfigurationError(msg)
-        reducer(record, event)
         return
     check_version("`om.version`", event)
     check_edit(event)
     if record["id"] and event.get("id", record["id"]) != record["id"]:
         return  # the memory of another agent, such as a subagent whose state is merged into this
+    run_beside("edited", record, event)
     if "log" in event:
         event = {**event, "log": estimate_edited(record["log"], event["log"])}
     if "thread_title" in event and "title" not in event:
@@ -244,5 +248,10 @@ _REDUCERS: dict[str, Callable[[MemoryRecord, Any], None]] = {
     "waived": waive,
 }
 
-FOLDED_TYPES = frozenset(kind for kind, reducer in _REDUCERS.items() if reducer is not _ignore)
-"""The event types that change memory and therefore go into the channel."""
+_FOLDED = frozenset(kind for kind, reducer in _REDUCERS.items() if reducer is not _ignore)
+
+
+def is_folded(event: Event) -> bool:
+    """Return whether an event changes memory and therefore goes into the channel."""
+    kind = event["type"]
+    return kind in _FOLDED or added_reducers().get(kind) is not None

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, cast
 
+from langgraph_om.core.additions import added_types
 from langgraph_om.core.content.text import show_key
 from langgraph_om.core.wire import Group, MemoryRecord, Operation, TokenCount, Turn
 from langgraph_om.errors import ConfigurationError
@@ -68,6 +69,7 @@ LATER_KEYS = frozenset(
 """What a record has only once there is something to note."""
 
 RECORD_KEYS = _FIRST_KEYS | LATER_KEYS
+"""The keys of the core; those of features are in `additions`."""
 
 
 def forget_wait(record: MemoryRecord) -> None:
@@ -115,8 +117,9 @@ def complete_record(value: object) -> MemoryRecord:
         msg = f"`om` is {type(value).__name__}; it must be a memory record (a mapping) or absent"
         raise ConfigurationError(msg)
     check_version("`om.version`", value)
-    if not value.keys() <= RECORD_KEYS:
-        unknown = min(map(str, value.keys() - RECORD_KEYS))
+    unknown_keys = value.keys() - RECORD_KEYS
+    if unknown_keys and (unknown_keys := unknown_keys - added_types().keys()):
+        unknown = min(map(str, unknown_keys))
         msg = f"`om` has the key {unknown!r}, which is no key of a memory record"
         raise ConfigurationError(msg)
     if value.keys() >= _FIRST_KEYS:

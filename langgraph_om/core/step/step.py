@@ -6,16 +6,17 @@ the view, is worked out once and kept with it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.actor.head import choose_day
 from langgraph_om.core.actor.prompt import View, make_view
-from langgraph_om.core.config.settings import Identity, Settings
+from langgraph_om.core.additions import Additions
+from langgraph_om.core.config.settings import Identity, Settings, Setup
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.plan import PROCEED, Decision
 from langgraph_om.core.record.fold import fold
@@ -155,6 +156,21 @@ class Feature:
 
     is_base = True
     name = ""
+    additions: ClassVar[Additions | None] = None
+    """What it adds to records, events and the stream."""
+    prompts: ClassVar[str] = ""
+    """The package beside whose code its prompts lie; empty where it has none."""
+    has_last_step = False
+    """Whether it has something to do after the Actor's answer; then a turn has one step more."""
+
+    @classmethod
+    def build(cls, setup: Setup) -> Feature | None:
+        """Read the options; `None` where they switch the feature off.
+
+        Raises:
+            ConfigurationError: When an option of it cannot be meant.
+        """
+        raise NotImplementedError
 
     def enter(self, step: Step) -> EffectFlow[None]:
         """Look at the conversation before anything of it is counted."""
@@ -206,6 +222,15 @@ class Feature:
 
     def shorten(self, message: BaseMessage, key: str) -> BaseMessage:
         """Return what stands for a message in the Actor's view, by the message alone."""
+        raise NotImplementedError
+
+    def lines_before(
+        self, settings: Settings, record: MemoryRecord, window: Window
+    ) -> Mapping[str, str]:
+        """Return, by the key of a message of the window, a line that is shown before it.
+
+        A message has the same line in each call.
+        """
         raise NotImplementedError
 
     def aside(

@@ -11,7 +11,6 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om import InlineBuffering, ObservationalMemory, features
-from langgraph_om.core.actor.preview import PreviewRule
 from langgraph_om.core.step import step as step_module
 from langgraph_om.core.step.step import Feature
 from langgraph_om.testing import ScriptedChatModel
@@ -66,15 +65,6 @@ def test_a_feature_that_is_off_is_never_entered(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_table_has_each_feature_once() -> None:
-    every = features.choose_features(
-        archives=True,
-        shares=True,
-        pause_seconds=1.0,
-        knows=True,
-        injects=True,
-        titles=True,
-        previews=PreviewRule(100, 100, len),
-    )
-    assert {type(feature) for feature in every.all} == set(Feature.__subclasses__())
-    names = [feature.name for feature in every.all]
+    assert set(features.FEATURES) == set(Feature.__subclasses__())
+    names = [feature.name for feature in features.FEATURES]
     assert len(names) == len(set(names))

@@ -8,14 +8,14 @@ from zoneinfo import ZoneInfo
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langgraph_om.core.actor.dates import find_gaps, write_gap_line
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.window import open_window
+from langgraph_om.features.gaps import Gaps, write_line
 from support.simulation import settings
 from support.words import Words
 
 MAY = datetime(2026, 5, 4, 9, 12, tzinfo=UTC)
-MARKING = replace(settings(), gap_markers=True)
+MARKING = settings()
 
 
 def said(kind: Any, key: str, time: datetime | None = None, **fields: Any) -> BaseMessage:
@@ -26,7 +26,7 @@ def said(kind: Any, key: str, time: datetime | None = None, **fields: Any) -> Ba
 
 def gaps(*messages: BaseMessage, cursor: Any = (), marking: Any = MARKING, **stamps: str) -> Any:
     record = fold(None, [{"stamps": stamps, "cursor": list(cursor)}])
-    return find_gaps(marking, record, open_window(record, messages, Words()))
+    return Gaps().lines_before(marking, record, open_window(record, messages, Words()))
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def gaps(*messages: BaseMessage, cursor: Any = (), marking: Any = MARKING, **sta
     ],
 )
 def test_line_says_how_long_the_pause_was_and_when_it_ended(pause: timedelta, line: str) -> None:
-    assert write_gap_line(pause, MAY) == line
+    assert write_line(pause, MAY) == line
 
 
 def test_only_user_messages_after_an_hour_or_more_get_a_line() -> None:
@@ -56,7 +56,6 @@ def test_only_user_messages_after_an_hour_or_more_get_a_line() -> None:
         said(HumanMessage, "h4", MAY + 12 * hour),
     ]
     assert gaps(*talk) == {"h4": "[2 hours later: Mon, May 4, 2026, 21:12]"}
-    assert gaps(*talk, marking=settings()) == {}
 
 
 def test_answer_that_is_first_seen_with_the_next_request_hides_no_pause() -> None:

@@ -1,0 +1,96 @@
+"""Additions of features to the record: keys, events that change it, and parts of the stream.
+
+The table is filled once, when the package is imported, whether a feature is on or off in this
+process: a checkpoint that has a feature's keys and events outlives the options of whoever made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal, cast, get_type_hints
+
+from typing_extensions import ReadOnly, TypedDict
+
+from langgraph_om.core.wire import Event, MemoryRecord
+
+Reducer = Callable[[MemoryRecord, Any], None]
+"""Changes a record, which nobody else holds, by an event."""
+
+Moment = Literal["observed", "stepped", "opened", "deleted", "edited"]
+"""When the reducer of a feature runs beside one of the core.
+
+`observed`: observations took effect, with the event of the cycle or activation. `stepped`: the
+Actor goes on. `opened`: the record is about to get another thread or resource. `deleted`: what the
+record had of a deleted thread or resource is gone. `edited`: a person's edit, a mapping of record
+keys, is about to be merged.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Additions:
+    """What one feature adds."""
+
+    keys: type | None = None
+    """A `TypedDict` of keys; a record has each only once there is something to note."""
+    reducers: Mapping[str, Reducer] = field(default_factory=dict)
+    """By the type of an event of the feature, what it changes."""
+    streamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By the type of an event, the field of its part that each of its keys becomes."""
+    beside: Mapping[Moment, Reducer] = field(default_factory=dict)
+    """What it does when events of the core take effect."""
+
+
+class FeatureEvent(TypedDict):
+    """An event of a feature, JSON values only."""
+
+    type: ReadOnly[str]
+
+
+def as_event(event: FeatureEvent) -> Event:
+    """Return an event of a feature as one that a step takes in."""
+    return cast("Event", event)
+
+
+_TABLE: dict[str, Additions] = {}
+
+
+def add(name: str, additions: Additions) -> None:
+    """Add a feature's row; called at import alone, before a record is read."""
+    _TABLE[name] = additions
+    for known in (added_types, added_reducers, added_parts, _beside):
+        known.cache_clear()
+
+
+@cache
+def added_types() -> Mapping[str, Any]:
+    """Return the type of each key that features add."""
+    hints = (get_type_hints(each.keys) for each in _TABLE.values() if each.keys is not None)
+    return {name: kind for keys in hints for name, kind in keys.items()}
+
+
+@cache
+def added_reducers() -> Mapping[str, Reducer | None]:
+    """Return, by the type of each event of a feature, its reducer; `None`: it is only streamed."""
+    reducers: dict[str, Reducer | None] = {}
+    for each in _TABLE.values():
+        reducers.update(dict.fromkeys(each.streamed), **each.reducers)
+    return reducers
+
+
+@cache
+def added_parts() -> Mapping[str, Mapping[str, str]]:
+    """Return, by the type of each event that is streamed, the fields of its part."""
+    return {kind: names for each in _TABLE.values() for kind, names in each.streamed.items()}
+
+
+@cache
+def _beside(moment: Moment) -> tuple[Reducer, ...]:
+    return tuple(each.beside[moment] for each in _TABLE.values() if moment in each.beside)
+
+
+def run_beside(moment: Moment, record: MemoryRecord, event: Any) -> None:
+    """Let features change a record at a moment of the core."""
+    for reduce in _beside(moment):
+        reduce(record, event)
