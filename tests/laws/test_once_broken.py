@@ -330,6 +330,21 @@ def test_a_job_whose_worker_ends_while_a_turn_waits_is_abandoned_and_not_lost(
     assert [failed["reason"] for failed in of_kind(parts, "buffering-failed")] == ["abandoned"]
 
 
+def test_job_that_was_given_up_is_sent_anew_in_each_fork(begin: Begin) -> None:
+    world = begin(Rules(buffering="server", storage="archive", buffer_tokens=0.9))
+    thread, worker, served = world.threads["a"], world.workers[0], world.served
+    assert served is not None
+    world.talk(thread, worker, 60, answer=60)
+    world.talk(thread, worker, 90, answer=1)
+    (lost,) = served.held()
+    served.meet(lost, "lost")
+    world.leases_run_out()
+    world.clock.advance(hours=1)
+    world.fork(thread, worker, thread.points[-1], 3)
+    (sent,) = served.held()
+    assert sent.cycle_id == lost.cycle_id
+
+
 def test_what_another_branch_removed_is_archived_again_before_it_leaves_this_one(
     begin: Begin,
 ) -> None:

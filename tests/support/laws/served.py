@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -152,6 +152,29 @@ class Served:
             job = self.archive.job(cycle_id)
             if job is not None and _is_running(job):
                 self.archive.renew(cycle_id, job.owner, seconds=0)
+
+    def remember(self, cycle_ids: Iterable[str]) -> Callable[[], None]:
+        """Return a function that takes back that some jobs, which nobody works on, were sent anew.
+
+        Args:
+            cycle_ids: The jobs; those that somebody works on stay as they are.
+        """
+        before = {cycle_id: self.archive.job(cycle_id) for cycle_id in cycle_ids}
+        left = {key: job for key, job in before.items() if not _is_running(job)}
+        waiting = set(self.double.waiting)
+
+        def take_back() -> None:
+            for run in self.held():
+                if run.cycle_id in left and run.run_id not in waiting:
+                    self._lose(run)
+            for cycle_id, was in left.items():
+                job = self.archive.job(cycle_id)
+                if job is not None and _is_running(job) and was is None:
+                    self.archive.release(cycle_id, job.owner)
+                elif job is not None and _is_running(job):
+                    self.archive.renew(cycle_id, job.owner, seconds=0)
+
+        return take_back
 
     def change(self, endures: str, refuses: int | None, *, forgets: bool) -> None:
         """Have turns that wait endure something else, and the server refuse or lose what it gets.
