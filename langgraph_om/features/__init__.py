@@ -10,6 +10,7 @@ from langgraph_om.core import additions, prompts
 from langgraph_om.core.config.settings import Features, Setup
 from langgraph_om.core.step.step import Feature
 from langgraph_om.features.archive import Archiving
+from langgraph_om.features.evict import Evicting, EvictOptions
 from langgraph_om.features.gaps import GapOptions, Gaps
 from langgraph_om.features.inject import Injecting
 from langgraph_om.features.pauses import PauseWork
@@ -24,6 +25,7 @@ FEATURES: tuple[type[Feature], ...] = (
     PauseWork,
     Titles,
     Archiving,
+    Evicting,
     SharedLogs,
     KnownOfUser,
     WorkingText,
@@ -36,6 +38,7 @@ FEATURES: tuple[type[Feature], ...] = (
 
 
 class FeatureOptions(
+    EvictOptions,
     PreviewOptions,
     GapOptions,
     WorkingOptions,
