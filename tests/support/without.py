@@ -4,9 +4,10 @@
     python -m support.without inject --tests     # runs the tests of everything else too
     python -m support.without --tests today      # of two features, another two each day
 
-A feature is a file or folder of `langgraph_om/features`, and the lines of the table there and of the
-public names in `langgraph_om/__init__.py` that name it. Those that need it go with it. Tests of a feature are `tests/unit/features/test_NAME.py` (or a folder of this name), and those
-that are marked `needs("NAME")`.
+A feature is a file or folder of `langgraph_om/features`, and the lines that name it in the table
+there and among the public names of `langgraph_om/__init__.py`. Those that need it go with it. Tests
+of a feature are `tests/unit/features/test_NAME.py` (or a folder of this name), and those that are
+marked `needs("NAME")`.
 """
 
 from __future__ import annotations
