@@ -313,6 +313,7 @@ def note_step(record: MemoryRecord, event: Stepped) -> None:
         record["steered"] = told
     if record.get("title", {}).get("is_new"):
         record["title"] = {**record["title"], "is_new": False}
+    run_beside("stepped", record, event)
 
 
 def waive(record: MemoryRecord, event: Waived) -> None:
@@ -428,6 +429,7 @@ def _take_pending(record: MemoryRecord, event: JobResult) -> bool:
 
 def open_record(record: MemoryRecord, event: Opened) -> None:
     """Start the record of a thread, or give it a new identity (a copied thread, another scope)."""
+    run_beside("opened", record, event)
     if record["thread_id"] != event["thread_id"]:
         record["archived"] = None  # nothing of it is archived under its new id yet
         cast("Draft", record).pop("branch", None)
@@ -510,6 +512,7 @@ def note_deletion(record: MemoryRecord, event: DeletionFound) -> None:
     if event["floor"] is None:
         return
     record["floor"] = event["floor"]
+    run_beside("deleted", record, event)
     for key in ("recalled", "working"):
         cast("Draft", record).pop(key, None)
     if event["of_resource"]:
