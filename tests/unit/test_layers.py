@@ -22,7 +22,7 @@ HOUSE = (
 )
 CORE = (
     "content, wire, prompts <- additions <- events, tokens, effects, forms, items, search, "
-    "titles <- working, record, config <- observe, plan <- actor, reflect, page <- cycles <- step"
+    "titles <- working <- record, config <- observe, plan <- actor, reflect, page <- cycles <- step"
 )
 
 
