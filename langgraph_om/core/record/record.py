@@ -62,8 +62,7 @@ _FIRST_KEYS = frozenset(blank_record())
 """What each record has."""
 
 LATER_KEYS = frozenset(
-    {"deletion", "floor", "head", "extracted", "steered", "recalled", "title"}
-    | {"working", "branch"}
+    {"deletion", "floor", "head", "steered", "recalled", "title"} | {"working", "branch"}
 )
 """What a record has only once there is something to note."""
 
