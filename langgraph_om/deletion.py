@@ -136,8 +136,8 @@ class Deletable:
         if checkpointer is not None:
             yield _Ask("delete", thread_id)
         runner.spans.clear()
-        if runner.writer is not None:
-            owner = runner.writer.delete_thread(thread_id, resource_id, runner.clock)
+        for delete in runner.settings.features.having("delete_thread"):
+            owner = delete(thread_id, resource_id, runner.clock)
         if store is not None:
             self._index.delete_thread(thread_id, owner, store)
         runner.forget(thread_id=thread_id)
@@ -156,8 +156,8 @@ class Deletable:
         else:
             left = [*threads]
         runner.spans.clear()
-        if runner.writer is not None:
-            runner.writer.delete_resource(resource_id)
+        for delete in runner.settings.features.having("delete_resource"):
+            delete(resource_id)
         if store is not None:
             self._index.delete_resource(resource_id, threads, store)
         runner.forget(resource_id=resource_id)
@@ -181,8 +181,9 @@ class Deletable:
                     continue
                 yield _Ask("delete", thread_id)
                 done.append(thread_id)
-                if known is not None and self._runner.writer is not None:  # it is nobody's there
-                    self._runner.writer.delete_thread(thread_id, None, self._runner.clock)
+                if known is not None:  # it is nobody's there
+                    for delete in self._runner.settings.features.having("delete_thread"):
+                        delete(thread_id, None, self._runner.clock)
 
     def _is_shown_in_others(self, resource_id: str) -> bool:
         """Return whether what is known of a thread is shown in others of its resource, too."""

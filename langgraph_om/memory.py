@@ -56,9 +56,7 @@ from langgraph_om.recall.arguments import refuse_unknown_arguments
 from langgraph_om.recall.meaning import StoreIndex
 from langgraph_om.recall.tool import Recalling, build_recall_tool
 from langgraph_om.runtime.drivers import adrive, drive
-from langgraph_om.runtime.executors import BackgroundBuffering
 from langgraph_om.runtime.hooks import is_async
-from langgraph_om.runtime.jobs.server import ServerBuffering
 from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.turn import StepResult, take_step
@@ -100,10 +98,6 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
         self.enabled, self.messages_key = chosen.enabled, chosen.messages_key
         self.archive, self.buffering = chosen.archive, chosen.buffering
         self.working_memory = chosen.working_memory
-        if self.archive is not None and isinstance(
-            self.buffering, BackgroundBuffering | ServerBuffering
-        ):
-            self.buffering.share(self.archive)
         retrieving, settings = chosen.retrieval, chosen.settings
         index = StoreIndex(self.archive) if retrieving and retrieving.vector else None
         self._runner = StepRunner(
@@ -116,7 +110,6 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
             messages_key=chosen.messages_key,
             resource_id=chosen.resource_id,
             enabled=chosen.enabled,
-            archive=chosen.archive,
             index=index,
             store_uses=_list_store_uses(retrieving, chosen.working_memory),
             recalling=(

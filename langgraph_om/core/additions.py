@@ -37,6 +37,17 @@ class Removed(NamedTuple):
     """Of all of them."""
 
 
+class Deletions(NamedTuple):
+    """What a record knows of deletions of its thread."""
+
+    number: int = 0
+    """How often thread and resource had been deleted when it last looked."""
+    last: str | None = None
+    """The newest message that it had then; `None` for none."""
+    starts: frozenset[str] = frozenset()
+    """First message ids of the ranges of groups that it had then."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Additions:
     """What one feature adds."""
@@ -51,6 +62,8 @@ class Additions:
     """What it does when events of the core take effect."""
     removed: Callable[[MemoryRecord], Removed] | None = None
     """Reads which messages it has taken out of a record's conversation."""
+    deletions: Callable[[MemoryRecord], Deletions] | None = None
+    """Reads what a record knows of deletions, where the feature looks for them."""
 
 
 class FeatureEvent(TypedDict):
@@ -70,7 +83,7 @@ _TABLE: dict[str, Additions] = {}
 def add(name: str, additions: Additions) -> None:
     """Add a feature's row; called at import alone, before a record is read."""
     _TABLE[name] = additions
-    for known in (added_types, added_reducers, added_parts, _beside, _removals):
+    for known in (added_types, added_reducers, added_parts, _beside, _readers):
         known.cache_clear()
 
 
@@ -102,14 +115,18 @@ def _beside(moment: Moment) -> tuple[Reducer, ...]:
 
 
 @cache
-def _removals() -> tuple[Callable[[MemoryRecord], Removed], ...]:
-    return tuple(each.removed for each in _TABLE.values() if each.removed is not None)
+def _readers(name: Literal["removed", "deletions"]) -> tuple[Callable[[MemoryRecord], Any], ...]:
+    return tuple(filter(None, (getattr(each, name) for each in _TABLE.values())))
 
 
 def find_removed(record: MemoryRecord) -> Removed:
     """Return which messages were taken out of a record's conversation."""
-    found = (read(record) for read in _removals())
-    return next((removed for removed in found if removed.last is not None), Removed())
+    return next((read(record) for read in _readers("removed")), Removed())
+
+
+def find_deletions(record: MemoryRecord) -> Deletions:
+    """Return what a record knows of deletions of its thread."""
+    return next((read(record) for read in _readers("deletions")), Deletions())
 
 
 def run_beside(moment: Moment, record: MemoryRecord, event: Any) -> None:

@@ -18,13 +18,11 @@ from langgraph_om.core.record.record import (
 )
 from langgraph_om.core.titles import is_named, read_title_state
 from langgraph_om.core.wire import (
-    Archived,
     Attempt,
     BufferingFailed,
     BufferingStart,
     Counted,
     CycleEnded,
-    DeletionFound,
     Group,
     JobResult,
     LogChange,
@@ -279,7 +277,7 @@ def _replace_groups(record: MemoryRecord, event: ReflectionEnd | ReflectionActiv
     return True
 
 
-# Events of a step: counts, the Actor's turn, what is archived or recalled.
+# Events of a step: counts, the Actor's turn, what is recalled.
 
 
 def set_counts(record: MemoryRecord, event: Counted) -> None:
@@ -329,13 +327,6 @@ def trip(record: MemoryRecord, event: Tripped) -> None:
         "reason": event["reason"],
         "last_message": event["last_message"],
     }
-
-
-def note_archived(record: MemoryRecord, event: Archived) -> None:
-    """Note up to where the archive has the conversation."""
-    record["archived"] = event["last"]
-    if event["branch"] is not None:
-        record["branch"] = event["branch"]
 
 
 def set_recalled(record: MemoryRecord, event: Recalled) -> None:
@@ -413,13 +404,9 @@ def _take_pending(record: MemoryRecord, event: JobResult) -> bool:
 
 def open_record(record: MemoryRecord, event: Opened) -> None:
     """Start the record of a thread, or give it a new identity (a copied thread, another scope)."""
-    run_beside("opened", record, event)
-    if record["thread_id"] != event["thread_id"]:
-        record["archived"] = None  # nothing of it is archived under its new id yet
-        cast("Draft", record).pop("branch", None)
     if (record["thread_id"], record["resource_id"]) != (event["thread_id"], event["resource_id"]):
-        for key in ("deletion", "floor", "recalled"):
-            cast("Draft", record).pop(key, None)
+        cast("Draft", record).pop("recalled", None)
+    run_beside("opened", record, event)
     if event["scope"] == "resource":
         _join(record, event)
     elif record["scope"] == "resource":
@@ -490,12 +477,13 @@ def set_others(record: MemoryRecord, event: OthersDescribed) -> None:
     record["others"] = event["others"]
 
 
-def note_deletion(record: MemoryRecord, event: DeletionFound) -> None:
-    """Note how often the thread was deleted; what it had in a shared log then, it has no more."""
-    record["deletion"] = event["number"]
-    if event["floor"] is None:
-        return
-    record["floor"] = event["floor"]
+def forget_deleted(record: MemoryRecord, event: Mapping[str, Any]) -> None:
+    """Forget what the thread had, in a shared log too, when it was deleted.
+
+    Args:
+        record: The memory.
+        event: What tells of the deletion; `of_resource`: all of the resource was deleted.
+    """
     run_beside("deleted", record, event)
     for key in ("recalled", "working"):
         cast("Draft", record).pop(key, None)

@@ -10,9 +10,10 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import TypeAdapter
 
 from langgraph_om import InlineBuffering, ObservationalMemory
+from langgraph_om.core.additions import added_reducers, added_types
 from langgraph_om.core.effects import AskModel
 from langgraph_om.core.events import PART_FIELDS, to_part
-from langgraph_om.core.record.fold import _REDUCERS, fold
+from langgraph_om.core.record.fold import _REDUCERS, check_record, fold
 from langgraph_om.core.record.record import RECORD_KEYS, blank_record
 from langgraph_om.core.wire import Event, MemoryRecord, Part, ReflectionEnd, SharedLog
 from langgraph_om.memory import runner_of
@@ -48,9 +49,13 @@ def check(adapter: TypeAdapter[Any], value: Any) -> None:
 def check_all(events: list[Any], record: MemoryRecord) -> set[tuple[str, str | None]]:
     """Check events, their parts, and the record after each; return which events there were."""
     for event in events:
-        check(EVENT, event)
+        reducer = added_reducers().get(event["type"])
+        own = TypeAdapter(get_type_hints(reducer)["event"]) if reducer else EVENT
+        check(own, event)
         record = fold(record, [event])
-        check(RECORD, record)
+        check(RECORD, {key: value for key, value in record.items() if key in RECORD_KEYS})
+        check_record(record)
+        assert record.keys() <= {*RECORD_KEYS, *added_types()}
         part = to_part(event)
         if part is not None:
             check(PART, part)
