@@ -35,6 +35,7 @@ from langgraph_om.core.wire import MemoryRecord, StatusData
 from langgraph_om.core.working import WORKING_NAME
 from langgraph_om.deletion import Deletable
 from langgraph_om.errors import ConfigurationError
+from langgraph_om.features import FeatureMethods
 from langgraph_om.features.extract import read_values
 from langgraph_om.inspection import (
     MemoryView,
@@ -63,7 +64,6 @@ from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.turn import StepResult, take_step
 from langgraph_om.searching import Searchable
-from langgraph_om.steering import Steerable
 from langgraph_om.working.memory import Working, WorkingMemory
 from langgraph_om.working.runs import WorkingOfStep
 
@@ -77,7 +77,7 @@ _NO_STATUS = (
 )
 
 
-class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass=NoMiddleware):
+class ObservationalMemory(Searchable, Adoptable, FeatureMethods, Deletable, metaclass=NoMiddleware):
     """Long-term memory for an agent's conversation.
 
     Args:
@@ -315,6 +315,11 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
             prompt_tokens=window.tokens + log_tokens(record),
             is_closed=self._runner.is_closed,
             history=self.history(history) if history is not None else (),
+            sections=[
+                written
+                for write in self._runner.settings.features.having("section")
+                if (written := write(record)) is not None
+            ],
         )
 
     def extracted(self, state: Any, kind: type[KindT], name: str | None = None) -> KindT | None:
