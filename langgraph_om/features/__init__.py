@@ -11,7 +11,7 @@ from langgraph_om.core.config.settings import Features, Setup
 from langgraph_om.core.step.step import Feature
 from langgraph_om.features.archive import Archiving
 from langgraph_om.features.gaps import GapOptions, Gaps
-from langgraph_om.features.inject import Injecting
+from langgraph_om.features.inject.inject import Injecting
 from langgraph_om.features.pauses import PauseWork
 from langgraph_om.features.previews import PreviewOptions, Previews
 from langgraph_om.features.shared_log import SharedLogs

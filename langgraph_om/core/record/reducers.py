@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
+from langgraph_om.core.additions import run_beside
 from langgraph_om.core.items import steer
 from langgraph_om.core.record.groups import drop_misfits, replace_groups
 from langgraph_om.core.record.record import (
@@ -37,7 +38,6 @@ from langgraph_om.core.wire import (
     OthersBuffered,
     OthersDescribed,
     OthersEnd,
-    Recalled,
     ReflectionActivated,
     ReflectionBuffered,
     ReflectionEnd,
@@ -303,7 +303,7 @@ def _set_extracted(record: MemoryRecord, event: ObservationEnd | ObservationActi
         record["extracted"] = values
 
 
-# Events of a step: counts, the Actor's turn, what is archived, removed or recalled.
+# Events of a step: counts, the Actor's turn, what is archived or removed.
 
 
 def set_counts(record: MemoryRecord, event: Counted) -> None:
@@ -376,16 +376,6 @@ def note_evicted(record: MemoryRecord, event: Evicted) -> None:
         record["evicted_tokens"] = record.get("evicted_tokens", 0) + event["tokens"]
 
 
-def set_recalled(record: MemoryRecord, event: Recalled) -> None:
-    """Keep what was found for the live request, in the place of what was found before."""
-    record["recalled"] = {
-        "request": event["request"],
-        "digest": event["digest"],
-        "text": event["text"],
-        "tokens": event["tokens"],
-    }
-
-
 # Events of background jobs: begun, ended, failed. What they made waits in the record.
 
 
@@ -455,8 +445,9 @@ def open_record(record: MemoryRecord, event: Opened) -> None:
         record["archived"] = None  # nothing of it is archived under its new id yet
         cast("Draft", record).pop("branch", None)
     if (record["thread_id"], record["resource_id"]) != (event["thread_id"], event["resource_id"]):
-        for key in ("deletion", "floor", "recalled"):
+        for key in ("deletion", "floor"):
             cast("Draft", record).pop(key, None)
+        run_beside("opened", record, event)
     if event["scope"] == "resource":
         _join(record, event)
     elif record["scope"] == "resource":
@@ -533,8 +524,8 @@ def note_deletion(record: MemoryRecord, event: DeletionFound) -> None:
     if event["floor"] is None:
         return
     record["floor"] = event["floor"]
-    for key in ("recalled", "working"):
-        cast("Draft", record).pop(key, None)
+    cast("Draft", record).pop("working", None)
+    run_beside("deleted", record, event)
     if event["of_resource"]:
         record["chunks"] = [forget_updates(chunk) for chunk in record["chunks"]]
     if record["scope"] != "resource":

@@ -162,6 +162,8 @@ class Feature:
     """The package beside whose code its prompts lie; empty where it has none."""
     has_last_step = False
     """Whether it has something to do after the Actor's answer; then a turn has one step more."""
+    shows_other_threads = False
+    """Whether the record of a thread may keep words of other threads of its resource."""
 
     @classmethod
     def build(cls, setup: Setup) -> Feature | None:
@@ -169,6 +171,14 @@ class Feature:
 
         Raises:
             ConfigurationError: When an option of it cannot be meant.
+        """
+        raise NotImplementedError
+
+    def storage(self, runner: Any) -> object:
+        """Return what flows call beside the archive; made once, when the memory is.
+
+        Args:
+            runner: What the memory runs its steps with.
         """
         raise NotImplementedError
 
