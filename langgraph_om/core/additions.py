@@ -25,8 +25,8 @@ Moment = Literal["observed", "stepped", "opened", "deleted", "edited"]
 
 `observed`: observations took effect, with the event of the cycle or activation. `stepped`: the
 Actor goes on. `opened`: the record is about to get another thread or resource. `deleted`: what the
-record had of a deleted thread or resource is gone. `edited`: a person's edit, a mapping of record
-keys, is about to be merged.
+record has of a deleted thread or resource is about to go. `edited`: a person's edit, a mapping of
+record keys, is about to be merged.
 """
 
 

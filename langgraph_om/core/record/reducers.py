@@ -336,6 +336,7 @@ def note_step(record: MemoryRecord, event: Stepped) -> None:
         record["steered"] = told
     if record.get("title", {}).get("is_new"):
         record["title"] = {**record["title"], "is_new": False}
+    run_beside("stepped", record, event)
 
 
 def waive(record: MemoryRecord, event: Waived) -> None:
@@ -441,13 +442,13 @@ def _take_pending(record: MemoryRecord, event: JobResult) -> bool:
 
 def open_record(record: MemoryRecord, event: Opened) -> None:
     """Start the record of a thread, or give it a new identity (a copied thread, another scope)."""
+    run_beside("opened", record, event)
     if record["thread_id"] != event["thread_id"]:
         record["archived"] = None  # nothing of it is archived under its new id yet
         cast("Draft", record).pop("branch", None)
     if (record["thread_id"], record["resource_id"]) != (event["thread_id"], event["resource_id"]):
         for key in ("deletion", "floor"):
             cast("Draft", record).pop(key, None)
-        run_beside("opened", record, event)
     if event["scope"] == "resource":
         _join(record, event)
     elif record["scope"] == "resource":
@@ -524,8 +525,8 @@ def note_deletion(record: MemoryRecord, event: DeletionFound) -> None:
     if event["floor"] is None:
         return
     record["floor"] = event["floor"]
-    cast("Draft", record).pop("working", None)
     run_beside("deleted", record, event)
+    cast("Draft", record).pop("working", None)
     if event["of_resource"]:
         record["chunks"] = [forget_updates(chunk) for chunk in record["chunks"]]
     if record["scope"] != "resource":

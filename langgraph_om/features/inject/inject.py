@@ -21,7 +21,7 @@ from langgraph_om.core.events import iso
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.search import query_words, read_text
 from langgraph_om.core.step.step import Feature, Step
-from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.core.wire import DeletionFound, MemoryRecord, Opened
 from langgraph_om.features.inject.block import (
     TAG,
     BlockStyle,
@@ -97,10 +97,16 @@ def set_recalled(record: RecalledRecord, event: Recalled) -> None:
     }
 
 
-def forget_recalled(record: RecalledRecord, event: Any) -> None:
-    """Let go of what was found: it may be of another user, or deleted."""
+def forget_recalled(record: RecalledRecord, event: DeletionFound) -> None:
+    """Let go of what was found: it may be deleted."""
     del event
     record.pop("recalled", None)
+
+
+def leave_recalled(record: RecalledRecord, event: Opened) -> None:
+    """Let go of what was found for another thread or user."""
+    if (record["thread_id"], record["resource_id"]) != (event["thread_id"], event["resource_id"]):
+        record.pop("recalled", None)
 
 
 class Injecting(Feature):
@@ -123,7 +129,7 @@ class Injecting(Feature):
                 "at": "timestamp",
             }
         },
-        beside={"opened": forget_recalled, "deleted": forget_recalled},
+        beside={"opened": leave_recalled, "deleted": forget_recalled},
         message_ids=(RECALLED_ID,),
         tags=(TAG,),
     )
