@@ -135,7 +135,8 @@ class StepRunner:
             self.writer = ArchiveWriter(self.archive, self.store_uses)
             self.log_cache = LogCache(self.archive)
             self._storage += [self.writer, self.log_cache, self.archive]
-        self._storage += [build(self) for build in self.settings.features.having("storage")]
+        met = [connect(self) for connect in self.settings.features.having("connect")]
+        self._storage += [storage for storage in met if storage is not None]
 
     def fit_window(self, tokens: int | None, tools: Sequence[Any] = (), system: Any = None) -> None:
         """Keep messages and observations to what the Actor's model can read.

@@ -174,11 +174,11 @@ class Feature:
         """
         raise NotImplementedError
 
-    def storage(self, runner: Any) -> object:
-        """Return what flows call beside the archive; made once, when the memory is.
+    def connect(self, runner: Any) -> object | None:
+        """Take what the memory runs its steps with, once, when the memory is made.
 
-        Args:
-            runner: What the memory runs its steps with.
+        Returns:
+            What flows of the feature call as storage; `None` for nothing.
         """
         raise NotImplementedError
 

@@ -147,7 +147,7 @@ class Injecting(Feature):
         check_config("retrieval.inject", config)
         return cls(config)
 
-    def storage(self, runner: Any) -> Finder:
+    def connect(self, runner: Any) -> Finder:
         """Return what searches where `recall` does."""
         return Finder(runner.recalling, self._config)
 
