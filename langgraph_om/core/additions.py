@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal, cast, get_type_hints
+from typing import Any, Literal, NamedTuple, cast, get_type_hints
 
 from typing_extensions import ReadOnly, TypedDict
 
@@ -30,6 +30,15 @@ record keys, is about to be merged.
 """
 
 
+class Removed(NamedTuple):
+    """The messages that a feature has taken out of the conversation, oldest first."""
+
+    last: str | None = None
+    """The newest of them; `None` where there are none."""
+    tokens: int = 0
+    """Of all of them."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Additions:
     """What one feature adds."""
@@ -46,6 +55,8 @@ class Additions:
     """Ids of the messages that it shows the Actor, which no conversation has."""
     tags: tuple[str, ...] = ()
     """Names of tags in its prompts; other text cannot open or close them."""
+    removed: Callable[[MemoryRecord], Removed] | None = None
+    """Reads which messages it has taken out of a record's conversation."""
 
 
 class FeatureEvent(TypedDict):
@@ -67,7 +78,7 @@ def add(name: str, additions: Additions) -> None:
     _TABLE[name] = additions
     OWN_IDS.update(additions.message_ids)
     add_tags(*additions.tags)
-    for known in (added_types, added_reducers, added_parts, _beside):
+    for known in (added_types, added_reducers, added_parts, _beside, _removals):
         known.cache_clear()
 
 
@@ -96,6 +107,17 @@ def added_parts() -> Mapping[str, Mapping[str, str]]:
 @cache
 def _beside(moment: Moment) -> tuple[Reducer, ...]:
     return tuple(each.beside[moment] for each in _TABLE.values() if moment in each.beside)
+
+
+@cache
+def _removals() -> tuple[Callable[[MemoryRecord], Removed], ...]:
+    return tuple(each.removed for each in _TABLE.values() if each.removed is not None)
+
+
+def find_removed(record: MemoryRecord) -> Removed:
+    """Return which messages were taken out of a record's conversation."""
+    found = (read(record) for read in _removals())
+    return next((removed for removed in found if removed.last is not None), Removed())
 
 
 def run_beside(moment: Moment, record: MemoryRecord, event: Any) -> None:
