@@ -13,9 +13,11 @@ from typing import Any, Literal, NamedTuple, cast, get_type_hints
 
 from typing_extensions import ReadOnly, TypedDict
 
+from langgraph_om.core.content.message_keys import OWN_IDS
+from langgraph_om.core.content.text import add_tags
 from langgraph_om.core.wire import Event, MemoryRecord
 
-Reducer = Callable[[MemoryRecord, Any], None]
+Reducer = Callable[[Any, Any], None]
 """Changes a record, which nobody else holds, by an event."""
 
 Log = Mapping[str, Any]
@@ -69,6 +71,10 @@ class Additions:
     returns the log with it."""
     erase: Callable[[Log, str], dict[str, Any]] | None = None
     """Returns that log without a thread of this id, and without what runs within it."""
+    message_ids: tuple[str, ...] = ()
+    """Ids of the messages that it shows the Actor, which no conversation has."""
+    tags: tuple[str, ...] = ()
+    """Names of tags in its prompts; other text cannot open or close them."""
     removed: Callable[[MemoryRecord], Removed] | None = None
     """Reads which messages it has taken out of a record's conversation."""
 
@@ -90,6 +96,8 @@ _TABLE: dict[str, Additions] = {}
 def add(name: str, additions: Additions) -> None:
     """Add a feature's row; called at import alone, before a record is read."""
     _TABLE[name] = additions
+    OWN_IDS.update(additions.message_ids)
+    add_tags(*additions.tags)
     for known in (
         added_types,
         added_reducers,

@@ -236,28 +236,6 @@ class Head(TypedDict):
     """When the Actor was last called."""
 
 
-class RecalledHit(TypedDict):
-    """An earlier message that a search for the live request found."""
-
-    id: str
-    threadId: str
-    score: float
-    """How well it matches, from 0 to 1."""
-
-
-class RecalledBlock(TypedDict):
-    """What was found for the live request, the same in each call of its turn."""
-
-    request: str
-    """Id of the live request; for the next one memory searches anew."""
-    digest: str
-    """Of the request's content."""
-    text: str
-    """What the Actor is shown; empty where nothing was found."""
-    tokens: int
-    """Of the text."""
-
-
 class Trip(TypedDict):
     """Why a turn was ended without an answer."""
 
@@ -436,8 +414,6 @@ class MemoryRecord(TypedDict, total=False):
     turn: Turn
     head: Head
     """Missing before the Actor's first call."""
-    recalled: RecalledBlock
-    """Only with `retrieval.inject`: missing before the first search."""
     attempts: dict[Operation, Attempt]
     usage: dict[Operation, Usage]
     """Per operation, all costs so far."""
@@ -966,24 +942,6 @@ class ViewTrimmed(TypedDict):
     thread_id: str
 
 
-class Recalled(TypedDict):
-    """Memory searched for the live request, once in its turn."""
-
-    type: Literal["recalled"]
-    at: str
-    request: str
-    digest: str
-    """Of the request's content."""
-    hits: list[RecalledHit]
-    """What is shown of what was found, the best first."""
-    text: str
-    tokens: int
-    error: str | None
-    """Why the search failed; `None` where it did not."""
-    record_id: str
-    thread_id: str
-
-
 class Tripwire(TypedDict):
     """Why there is no answer; also of a turn that repeats one that was ended."""
 
@@ -1092,7 +1050,6 @@ Event = (
     | Extracted
     | WorkingRead
     | ViewTrimmed
-    | Recalled
     | Tripwire
     | Status
 )
@@ -1225,19 +1182,6 @@ class ExtractedData(TypedDict):
     timestamp: str
 
 
-class RecalledData(TypedDict):
-    """What a search for the live request found."""
-
-    messageId: str
-    """Of the request."""
-    hits: list[RecalledHit]
-    tokens: int
-    error: NotRequired[str]
-    recordId: str
-    threadId: str
-    timestamp: str
-
-
 class StatusPart(TypedDict):
     """Once before each call of the Actor's model."""
 
@@ -1294,13 +1238,6 @@ class TripwirePart(TypedDict):
     data: TripwireData
 
 
-class RecalledPart(TypedDict):
-    """Memory searched for the live request."""
-
-    type: Literal["data-om-recalled"]
-    data: RecalledData
-
-
 class TrimPart(TypedDict):
     """The Actor's view leaves messages out."""
 
@@ -1318,6 +1255,5 @@ Part = (
     | ExtractedPart
     | TripwirePart
     | TrimPart
-    | RecalledPart
 )
 """A `data-om-*` part of the custom stream."""
