@@ -44,7 +44,6 @@ from langgraph_om.core.config.options import (
 from langgraph_om.core.config.settings import Settings, Setup
 from langgraph_om.core.config.thresholds import (
     as_config,
-    resolve_inject,
     resolve_retrieval,
     resolve_thresholds,
     resolve_titles,
@@ -263,9 +262,6 @@ class CoreOptions(TypedDict, total=False):
     """Where messages and observations are kept beside the checkpointer: a URL such as
     `"sqlite:///memory.db"` or `"postgresql://..."`, an SQLAlchemy engine, or a
     `MessageArchive`."""
-    evict: Annotated[bool, Hint("True or False"), Preset(value=False)]
-    """Whether observed messages are removed from the conversation once the archive has them, so
-    that a thread's state stays small however long it gets."""
     resource_id: Annotated[
         str | Callable[[RunnableConfig], str | None] | None,
         Takes(Annotated[str, Field(min_length=1)] | Callable[..., Any] | None),
@@ -436,6 +432,7 @@ def _read_settings(
     given: Mapping[str, Any], retrieval: RetrievalConfig | None, hooks: Hooks
 ) -> Settings:
     """Resolve what a turn and its cycles need to know."""
+    observation: core.ObservationConfig
     observation = as_config(ObservationConfig, "observation", given["observation"])
     reflection = as_config(ReflectionConfig, "reflection", given["reflection"])
     resolve = partial(
@@ -472,12 +469,10 @@ def _read_settings(
         transforms=hooks.transforms,
         hides_ids=given["scope"] == "resource" if hides_ids is None else hides_ids,
         guide=build_guide(retrieval, counter) if retrieval and given["enabled"] else None,
-        inject=resolve_inject(retrieval),
         hidden_tools=frozenset() if working is None else frozenset({UPDATE_TOOL}),
         working=_find_observed_form(working),
         working_scope="resource" if working is None else working.scope,
         archives=given["archive"] is not None,
-        evicts=given["evict"],
         features=features,
     )
 
@@ -542,9 +537,6 @@ def _refuse_without_archive(given: Mapping[str, Any]) -> None:
             '`scope` is "resource" and there is no `archive` to keep what the threads share; set '
             '`archive` too, such as archive="sqlite:///memory.db"'
         )
-        raise ConfigurationError(msg)
-    if given["evict"]:
-        msg = "`evict` is True and there is no `archive` to keep the messages; set `archive` too"
         raise ConfigurationError(msg)
     if isinstance(given["buffering"], ServerBuffering):
         msg = (

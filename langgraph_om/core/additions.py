@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal, cast, get_type_hints
+from typing import Any, Literal, NamedTuple, cast, get_type_hints
 
 from typing_extensions import ReadOnly, TypedDict
 
+from langgraph_om.core.content.message_keys import OWN_IDS
+from langgraph_om.core.content.text import add_tags
 from langgraph_om.core.wire import Event, MemoryRecord
 
-Reducer = Callable[[MemoryRecord, Any], None]
+Reducer = Callable[[Any, Any], None]
 """Changes a record, which nobody else holds, by an event."""
 
 Moment = Literal["observed", "stepped", "opened", "deleted", "edited"]
@@ -49,6 +51,15 @@ class Advice:
     """What is the case, and what to do."""
 
 
+class Removed(NamedTuple):
+    """The messages that a feature has taken out of the conversation, oldest first."""
+
+    last: str | None = None
+    """The newest of them; `None` where there are none."""
+    tokens: int = 0
+    """Of all of them."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Additions:
     """What one feature adds."""
@@ -65,6 +76,12 @@ class Additions:
     """Returns the values that a record holds, for its page."""
     advice: Callable[[MemoryRecord], Iterable[Advice]] | None = None
     """Returns what to do about the state of a record."""
+    message_ids: tuple[str, ...] = ()
+    """Ids of the messages that it shows the Actor, which no conversation has."""
+    tags: tuple[str, ...] = ()
+    """Names of tags in its prompts; other text cannot open or close them."""
+    removed: Callable[[MemoryRecord], Removed] | None = None
+    """Reads which messages it has taken out of a record's conversation."""
 
 
 class FeatureEvent(TypedDict):
@@ -84,7 +101,9 @@ _TABLE: dict[str, Additions] = {}
 def add(name: str, additions: Additions) -> None:
     """Add a feature's row; called at import alone, before a record is read."""
     _TABLE[name] = additions
-    for known in (added_types, added_reducers, added_parts, _beside):
+    OWN_IDS.update(additions.message_ids)
+    add_tags(*additions.tags)
+    for known in (added_types, added_reducers, added_parts, _beside, _removals):
         known.cache_clear()
 
 
@@ -113,6 +132,17 @@ def added_parts() -> Mapping[str, Mapping[str, str]]:
 @cache
 def _beside(moment: Moment) -> tuple[Reducer, ...]:
     return tuple(each.beside[moment] for each in _TABLE.values() if moment in each.beside)
+
+
+@cache
+def _removals() -> tuple[Callable[[MemoryRecord], Removed], ...]:
+    return tuple(each.removed for each in _TABLE.values() if each.removed is not None)
+
+
+def find_removed(record: MemoryRecord) -> Removed:
+    """Return which messages were taken out of a record's conversation."""
+    found = (read(record) for read in _removals())
+    return next((removed for removed in found if removed.last is not None), Removed())
 
 
 def run_beside(moment: Moment, record: MemoryRecord, event: Any) -> None:

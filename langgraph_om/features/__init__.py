@@ -14,9 +14,10 @@ from langgraph_om.core.config.settings import Features, Setup
 from langgraph_om.core.step.step import Feature
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.archive import Archiving
+from langgraph_om.features.evict import Evicting, EvictOptions
 from langgraph_om.features.extract import Extract, Extractable, ExtractConfig, ExtractOptions
 from langgraph_om.features.gaps import GapOptions, Gaps
-from langgraph_om.features.inject import Injecting
+from langgraph_om.features.inject.inject import Injecting
 from langgraph_om.features.pauses import PauseWork
 from langgraph_om.features.previews import PreviewOptions, Previews
 from langgraph_om.features.shared_log import SharedLogs
@@ -29,6 +30,7 @@ FEATURES: tuple[type[Feature], ...] = (
     PauseWork,
     Titles,
     Archiving,
+    Evicting,
     SharedLogs,
     KnownOfUser,
     WorkingText,
@@ -42,6 +44,7 @@ FEATURES: tuple[type[Feature], ...] = (
 
 
 class FeatureOptions(
+    EvictOptions,
     PreviewOptions,
     GapOptions,
     WorkingOptions,

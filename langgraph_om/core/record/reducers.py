@@ -25,7 +25,6 @@ from langgraph_om.core.wire import (
     Counted,
     CycleEnded,
     DeletionFound,
-    Evicted,
     Group,
     JobResult,
     LogChange,
@@ -38,7 +37,6 @@ from langgraph_om.core.wire import (
     OthersBuffered,
     OthersDescribed,
     OthersEnd,
-    Recalled,
     ReflectionActivated,
     ReflectionBuffered,
     ReflectionEnd,
@@ -280,7 +278,7 @@ def _replace_groups(record: MemoryRecord, event: ReflectionEnd | ReflectionActiv
     return True
 
 
-# Events of a step: counts, the Actor's turn, what is archived, removed or recalled.
+# Events of a step: counts, the Actor's turn, what is archived.
 
 
 def set_counts(record: MemoryRecord, event: Counted) -> None:
@@ -337,31 +335,6 @@ def note_archived(record: MemoryRecord, event: Archived) -> None:
     record["archived"] = event["last"]
     if event["branch"] is not None:
         record["branch"] = event["branch"]
-
-
-def note_evicted(record: MemoryRecord, event: Evicted) -> None:
-    """Note up to where observed messages were removed; what comes back changes nothing."""
-    ids, former = event["ids"], record["evicted"]
-    if former == event["last"]:
-        return
-    record["evicted"] = event["last"]
-    observed = record["observed"]
-    if observed is not None:
-        new = len(ids) - (ids.index(former) + 1 if former in ids else 0)
-        index, count = (observed[key] - new for key in ("index", "count"))
-        record["observed"] = {**observed, "index": index, "count": count}
-    if event["tokens"]:
-        record["evicted_tokens"] = record.get("evicted_tokens", 0) + event["tokens"]
-
-
-def set_recalled(record: MemoryRecord, event: Recalled) -> None:
-    """Keep what was found for the live request, in the place of what was found before."""
-    record["recalled"] = {
-        "request": event["request"],
-        "digest": event["digest"],
-        "text": event["text"],
-        "tokens": event["tokens"],
-    }
 
 
 # Events of background jobs: begun, ended, failed. What they made waits in the record.
@@ -434,7 +407,7 @@ def open_record(record: MemoryRecord, event: Opened) -> None:
         record["archived"] = None  # nothing of it is archived under its new id yet
         cast("Draft", record).pop("branch", None)
     if (record["thread_id"], record["resource_id"]) != (event["thread_id"], event["resource_id"]):
-        for key in ("deletion", "floor", "recalled"):
+        for key in ("deletion", "floor"):
             cast("Draft", record).pop(key, None)
     if event["scope"] == "resource":
         _join(record, event)
@@ -513,8 +486,7 @@ def note_deletion(record: MemoryRecord, event: DeletionFound) -> None:
         return
     record["floor"] = event["floor"]
     run_beside("deleted", record, event)
-    for key in ("recalled", "working"):
-        cast("Draft", record).pop(key, None)
+    cast("Draft", record).pop("working", None)
     if event["of_resource"]:
         record["chunks"] = [forget_updates(chunk) for chunk in record["chunks"]]
     if record["scope"] != "resource":
