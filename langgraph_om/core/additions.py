@@ -6,7 +6,7 @@ process: a checkpoint that has a feature's keys and events outlives the options 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal, NamedTuple, cast, get_type_hints
@@ -43,6 +43,27 @@ class AddedChange:
     """Returns the log with such a change, or as it is where the change does not fit any more."""
 
 
+@dataclass(frozen=True, slots=True)
+class ShownValue:
+    """A value that a record holds beside the log, as a person is shown it."""
+
+    name: str
+    value: Any
+    """A text or a JSON value; `None` where there is none yet."""
+    notes: tuple[str, ...] = ()
+    """What is to be said of it, such as a failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Something that a person should do about a memory."""
+
+    kind: str
+    """One word, for programs."""
+    text: str
+    """What is the case, and what to do."""
+
+
 class Removed(NamedTuple):
     """The messages that a feature has taken out of the conversation, oldest first."""
 
@@ -71,6 +92,10 @@ class Additions:
     returns the log with it."""
     erase: Callable[[Log, str], dict[str, Any]] | None = None
     """Returns that log without a thread of this id, and without what runs within it."""
+    shown: Callable[[MemoryRecord], Iterable[ShownValue]] | None = None
+    """Returns the values that a record holds, for its page."""
+    advice: Callable[[MemoryRecord], Iterable[Advice]] | None = None
+    """Returns what to do about the state of a record."""
     message_ids: tuple[str, ...] = ()
     """Ids of the messages that it shows the Actor, which no conversation has."""
     tags: tuple[str, ...] = ()
@@ -177,3 +202,17 @@ def run_beside(moment: Moment, record: MemoryRecord, event: Any) -> None:
     """Let features change a record at a moment of the core."""
     for reduce in _beside(moment):
         reduce(record, event)
+
+
+def list_shown(record: MemoryRecord) -> Iterator[ShownValue]:
+    """Yield the values that a record holds beside the log, in the order of the features."""
+    for each in _TABLE.values():
+        if each.shown is not None:
+            yield from each.shown(record)
+
+
+def list_advice(record: MemoryRecord) -> Iterator[Advice]:
+    """Yield what features advise to do about the state of a record."""
+    for each in _TABLE.values():
+        if each.advice is not None:
+            yield from each.advice(record)
