@@ -236,28 +236,6 @@ class Head(TypedDict):
     """When the Actor was last called."""
 
 
-class RecalledHit(TypedDict):
-    """An earlier message that a search for the live request found."""
-
-    id: str
-    threadId: str
-    score: float
-    """How well it matches, from 0 to 1."""
-
-
-class RecalledBlock(TypedDict):
-    """What was found for the live request, the same in each call of its turn."""
-
-    request: str
-    """Id of the live request; for the next one memory searches anew."""
-    digest: str
-    """Of the request's content."""
-    text: str
-    """What the Actor is shown; empty where nothing was found."""
-    tokens: int
-    """Of the text."""
-
-
 class Trip(TypedDict):
     """Why a turn was ended without an answer."""
 
@@ -265,42 +243,6 @@ class Trip(TypedDict):
     reason: str
     last_message: str | None
     """The conversation's last message then; memory stays tripped until there is a newer one."""
-
-
-SteeringAction = Literal["remember", "forget", "correct", "pin", "unpin", "undo"]
-"""What a person does to an item of the log."""
-
-
-class ItemPlace(TypedDict):
-    """Where an item stood that was forgotten."""
-
-    group: str
-    """The id of its group."""
-    rest: str
-    """The id of what was left of that."""
-    line: int
-    """How many lines of what is left stand before it."""
-    text: str
-    """Its lines, with the heading that went with it."""
-
-
-class SteeredItem(TypedDict):
-    """What a person did to an item, and how it is undone."""
-
-    id: str
-    """Of the act."""
-    action: SteeringAction
-    at: str
-    """When."""
-    before: Group | None
-    """The item, alone in a group; `None` where there was none."""
-    after: Group | None
-    """The item as it was then; `None` where it was forgotten."""
-    place: NotRequired[ItemPlace]
-    """Where it stood, if it was forgotten and its group is there without it."""
-    undone: bool
-    is_new: bool
-    """Whether no part of the stream has told of it yet."""
 
 
 class TitleState(TypedDict, total=False):
@@ -408,24 +350,6 @@ class Replacement(TypedDict):
     """What the next reflection waits for, where this one left the log as large as it was."""
 
 
-class Steering(TypedDict):
-    """A change of the shared log: what a person did to an item."""
-
-    id: str
-    """The act."""
-    kind: Literal["steer"]
-    replaced: str | None
-    """The group that held the item; `None` for a new item."""
-    groups: list[Group]
-    """What takes its place."""
-    before: Group | None
-    """The item, alone in a group; `None` where there was none."""
-    after: Group | None
-    """The item as it is since; `None` where there is none."""
-    cursor: list[str]
-    hints: Hints
-
-
 class Titling(TypedDict):
     """A change of the shared log: a person set the title of a thread, or gave it back."""
 
@@ -440,7 +364,7 @@ class Titling(TypedDict):
     hints: Hints
 
 
-LogChange = Extension | Joining | Replacement | Steering | Titling
+LogChange = Extension | Joining | Replacement | Titling
 """A change of the log that the shared one does not have yet."""
 
 
@@ -481,8 +405,6 @@ class MemoryRecord(TypedDict, total=False):
     turn: Turn
     head: Head
     """Missing before the Actor's first call."""
-    recalled: RecalledBlock
-    """Only with `retrieval.inject`: missing before the first search."""
     attempts: dict[Operation, Attempt]
     usage: dict[Operation, Usage]
     """Per operation, all costs so far."""
@@ -494,8 +416,6 @@ class MemoryRecord(TypedDict, total=False):
     """Changes of the log that the shared one does not have yet, oldest first."""
     tripwire: NotRequired[Trip | None]
     """`None` in normal operation."""
-    steered: list[SteeredItem]
-    """What a person did to the log, oldest first; missing where nobody did anything."""
     title: TitleState
     """Where `thread_title` comes from; missing where nobody asked for one or set one."""
 
@@ -525,10 +445,6 @@ class SharedLog(TypedDict):
     log: list[Group]
     threads: dict[str, SharedThread]
     """By thread id."""
-    steered: NotRequired[list[str]]
-    """Ids of what persons did to it, the newest last; missing where nobody did anything."""
-    acts: NotRequired[list[SteeredItem]]
-    """What persons did to it within no thread, the newest last, so that it can be undone."""
     titles: NotRequired[dict[str, str]]
     """Titles that persons set, by thread id; missing where nobody set one."""
     rest: NotRequired[Attempt]
@@ -851,6 +767,13 @@ class Counted(TypedDict):
     """Only where it is not as the record has it."""
 
 
+class ThreadDeleted(TypedDict):
+    """Thread or resource were deleted, and the record outlived that."""
+
+    of_resource: bool
+    """Whether all of the resource was deleted, at some time."""
+
+
 class Stepped(TypedDict):
     """The Actor goes on."""
 
@@ -885,8 +808,6 @@ class Synced(TypedDict):
     """Ids of the changes in the outbox that the log took in or refused."""
     rest: Attempt | None
     """What the log's next reflection waits for."""
-    gone_acts: NotRequired[list[str]]
-    """Ids of what persons did here to items of threads that the log has no more."""
     current_task: NotRequired[str | None]
     """This and what follows only where another thread observed messages of this one."""
     suggested_response: NotRequired[str | None]
@@ -907,24 +828,6 @@ class Waived(TypedDict):
     operation: Operation
     turn: str | None
     """The turn's request."""
-
-
-class Steered(TypedDict):
-    """A person changes what is remembered."""
-
-    type: Literal["steered"]
-    id: str
-    """Of the act; one that was folded already changes nothing."""
-    action: SteeringAction
-    at: str
-    item: NotRequired[str | None]
-    """An item's id, or words of it; of `undo`, the id of an act. `None`: the newest one."""
-    text: NotRequired[str]
-    """Of a new item: its lines."""
-    day: NotRequired[str]
-    """Of a new item: its date heading."""
-    tokens: NotRequired[int]
-    """Of the new item, with its heading where it has one."""
 
 
 class TitleWords(TypedDict):
@@ -1003,38 +906,6 @@ class ViewTrimmed(TypedDict):
     """Of the oldest observations."""
     limit: int
     """In tokens."""
-    record_id: str
-    thread_id: str
-
-
-class Recalled(TypedDict):
-    """Memory searched for the live request, once in its turn."""
-
-    type: Literal["recalled"]
-    at: str
-    request: str
-    digest: str
-    """Of the request's content."""
-    hits: list[RecalledHit]
-    """What is shown of what was found, the best first."""
-    text: str
-    tokens: int
-    error: str | None
-    """Why the search failed; `None` where it did not."""
-    record_id: str
-    thread_id: str
-
-
-class SteeringNoted(TypedDict):
-    """What a person did to the log, told with the next step."""
-
-    type: Literal["steering"]
-    id: str
-    action: SteeringAction
-    at: str
-    before: str | None
-    """The item's lines; `None` where there was none."""
-    after: str | None
     record_id: str
     thread_id: str
 
@@ -1138,16 +1009,13 @@ Event = (
     | Synced
     | OthersDescribed
     | Waived
-    | Steered
     | TitleWords
     | TitleAsked
     | Titled
-    | SteeringNoted
     | ThreadUpdate
     | Extracted
     | WorkingRead
     | ViewTrimmed
-    | Recalled
     | Tripwire
     | Status
 )
@@ -1280,32 +1148,6 @@ class ExtractedData(TypedDict):
     timestamp: str
 
 
-class RecalledData(TypedDict):
-    """What a search for the live request found."""
-
-    messageId: str
-    """Of the request."""
-    hits: list[RecalledHit]
-    tokens: int
-    error: NotRequired[str]
-    recordId: str
-    threadId: str
-    timestamp: str
-
-
-class SteeringData(TypedDict):
-    """What a person did to the log."""
-
-    id: str
-    action: SteeringAction
-    timestamp: str
-    before: NotRequired[str]
-    """The item's lines."""
-    after: NotRequired[str]
-    recordId: str
-    threadId: str
-
-
 class StatusPart(TypedDict):
     """Once before each call of the Actor's model."""
 
@@ -1362,20 +1204,6 @@ class TripwirePart(TypedDict):
     data: TripwireData
 
 
-class RecalledPart(TypedDict):
-    """Memory searched for the live request."""
-
-    type: Literal["data-om-recalled"]
-    data: RecalledData
-
-
-class SteeringPart(TypedDict):
-    """A person changed what is remembered."""
-
-    type: Literal["data-om-steering"]
-    data: SteeringData
-
-
 class TrimPart(TypedDict):
     """The Actor's view leaves messages out."""
 
@@ -1393,7 +1221,5 @@ Part = (
     | ExtractedPart
     | TripwirePart
     | TrimPart
-    | RecalledPart
-    | SteeringPart
 )
 """A `data-om-*` part of the custom stream."""

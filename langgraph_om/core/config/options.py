@@ -14,7 +14,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 from typing_extensions import TypedDict
 
 from langgraph_om.core.config.checks import Flag, Hint, Text, Tokens
-from langgraph_om.core.forms import SchemaForm
 
 # What holds where the user sets nothing, and how that is told from the same value set by hand.
 
@@ -160,8 +159,6 @@ class ObservationOptions(TypedDict, total=False):
     """Whether the same is done once another provider answers, whose cache is empty."""
     keep_turns: int
     """How many of the newest user turns stay verbatim, however many tokens they have."""
-    extract: Mapping[str, Any] | None
-    """Values by schema, which a second question takes out of what is observed."""
     observe_reasoning: bool
     """Whether the Observer is shown the reasoning of answers, which the user does not see."""
     observe_attachments: bool | Literal["auto"] | Sequence[str]
@@ -192,17 +189,6 @@ class ReflectionOptions(TypedDict, total=False):
     the log anew (`"rewrite"`, for models that cannot do edits)."""
 
 
-class InjectOptions(TypedDict, total=False):
-    """The option `retrieval.inject` as a mapping; `InjectConfig` says what its keys mean."""
-
-    top_k: int
-    """How many messages at most."""
-    message_range: int
-    """How many messages before and after each of them are shown with it."""
-    min_score: float | None
-    """How well a message has to match; `None`: whatever is found."""
-
-
 class RetrievalOptions(TypedDict, total=False):
     """The option `retrieval` as a mapping; `RetrievalConfig` says what its keys mean."""
 
@@ -213,7 +199,7 @@ class RetrievalOptions(TypedDict, total=False):
     without an archive, it is its own thread."""
     instructions: str | None
     """Added to the guidance the Actor gets about recall."""
-    inject: bool | InjectOptions
+    inject: bool | Mapping[Any, Any]
     """Whether each new message of the user is searched for, and what is found shown before it: a
     flag, or a mapping with `top_k`, `message_range` and `min_score`, see `InjectConfig`."""
 
@@ -327,15 +313,6 @@ def _refuse_other_patterns(pattern: str) -> str:
     return pattern
 
 
-def _refuse_odd_schemas(value: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    for name, schema in (value or {}).items():
-        if not isinstance(name, str) or not name.isidentifier():
-            msg = f"in which {name!r} is no name"
-            raise ValueError(msg)
-        SchemaForm(schema)
-    return value
-
-
 _MimePattern = Annotated[str, AfterValidator(_refuse_other_patterns)]
 _Settings = Annotated[Mapping[str, Any], Hint("a mapping such as {'temperature': 0.3}")]
 
@@ -375,7 +352,6 @@ class ObservationConfig:
         activate_on_provider_change: Whether the same is done once another provider answers, whose
             cache is empty.
         keep_turns: How many of the newest user turns stay verbatim, however many tokens they have.
-        extract: Values by schema, which a second question takes out of what is observed.
         observe_reasoning: Whether the Observer is shown the reasoning of answers, which the user
             does not see.
         observe_attachments: Whether the Observer is shown what is attached to messages: all of it,
@@ -422,13 +398,6 @@ class ObservationConfig:
     ] = None
     activate_on_provider_change: Flag = False
     keep_turns: Annotated[int, Field(ge=0), Hint("a whole number of user turns, 0 or more")] = 0
-    extract: Annotated[
-        Mapping[str, Any] | None,
-        AfterValidator(_refuse_odd_schemas),
-        Hint(
-            "a mapping from names to schemas (pydantic models, TypedDicts, JSON Schemas), or None"
-        ),
-    ] = None
     observe_reasoning: Flag = False
     observe_attachments: Annotated[
         bool | Literal["auto"] | Sequence[_MimePattern],
@@ -471,23 +440,6 @@ class ReflectionConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InjectConfig:
-    """What is found for a message of the user, and shown with it; `{}` means the defaults.
-
-    Args:
-        top_k: How many messages at most.
-        message_range: How many messages before and after each of them are shown with it.
-        min_score: How well a message has to match; `None`: whatever is found.
-    """
-
-    top_k: Annotated[int, Field(ge=1, le=50), Hint("a whole number from 1 to 50")] = 4
-    message_range: Annotated[int, Field(ge=0, le=20), Hint("a whole number from 0 to 20")] = 2
-    min_score: Annotated[
-        float | None, Field(ge=0, le=1, allow_inf_nan=False), Hint("a number from 0 to 1, or None")
-    ] = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class RetrievalConfig:
     """How the recall tool reaches back to raw messages; `{}` switches it on with defaults.
 
@@ -505,7 +457,7 @@ class RetrievalConfig:
     scope: Annotated[Scope, one_of(Scope)] = _WIDEST
     instructions: Text = None
     inject: Annotated[
-        bool | InjectOptions,
+        bool | Mapping[Any, Any],
         Hint(
             'True, False, or a mapping such as {"top_k": 4, "message_range": 2, "min_score": 0.2}'
         ),

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 from langgraph_om.core.additions import run_beside
-from langgraph_om.core.items import steer
 from langgraph_om.core.record.groups import drop_misfits, replace_groups
 from langgraph_om.core.record.record import (
     HINTS,
@@ -35,14 +34,12 @@ from langgraph_om.core.wire import (
     OthersBuffered,
     OthersDescribed,
     OthersEnd,
-    Recalled,
     ReflectionActivated,
     ReflectionBuffered,
     ReflectionEnd,
-    Steered,
-    SteeredItem,
     Stepped,
     Synced,
+    ThreadDeleted,
     TitleAsked,
     Titled,
     TitleState,
@@ -277,7 +274,7 @@ def _replace_groups(record: MemoryRecord, event: ReflectionEnd | ReflectionActiv
     return True
 
 
-# Events of a step: counts, the Actor's turn, what is recalled.
+# Events of a step: counts, the Actor's turn, what ends it without an answer.
 
 
 def set_counts(record: MemoryRecord, event: Counted) -> None:
@@ -305,9 +302,6 @@ def note_step(record: MemoryRecord, event: Stepped) -> None:
     record["turn"] = {**record["turn"], "request": event["request"], "step": event["step"]}
     record["head"] = event["head"]
     record["tripwire"] = None
-    if any(act["is_new"] for act in record.get("steered", ())):  # the step has told of them
-        told = [cast("SteeredItem", {**act, "is_new": False}) for act in record["steered"]]
-        record["steered"] = told
     if record.get("title", {}).get("is_new"):
         record["title"] = {**record["title"], "is_new": False}
     run_beside("stepped", record, event)
@@ -326,16 +320,6 @@ def trip(record: MemoryRecord, event: Tripped) -> None:
         "operation": event["operation"],
         "reason": event["reason"],
         "last_message": event["last_message"],
-    }
-
-
-def set_recalled(record: MemoryRecord, event: Recalled) -> None:
-    """Keep what was found for the live request, in the place of what was found before."""
-    record["recalled"] = {
-        "request": event["request"],
-        "digest": event["digest"],
-        "text": event["text"],
-        "tokens": event["tokens"],
     }
 
 
@@ -404,8 +388,6 @@ def _take_pending(record: MemoryRecord, event: JobResult) -> bool:
 
 def open_record(record: MemoryRecord, event: Opened) -> None:
     """Start the record of a thread, or give it a new identity (a copied thread, another scope)."""
-    if (record["thread_id"], record["resource_id"]) != (event["thread_id"], event["resource_id"]):
-        cast("Draft", record).pop("recalled", None)
     run_beside("opened", record, event)
     if event["scope"] == "resource":
         _join(record, event)
@@ -427,7 +409,7 @@ def _join(record: MemoryRecord, event: Opened) -> None:
         former: Mapping[str, Any] = record
         blank: Mapping[str, Any] = {**blank_record(), **{key: former[key] for key in kept}}
         record.update(cast("MemoryRecord", blank))
-        for key in ("steered", "title", "working"):
+        for key in ("title", "working"):
             cast("Draft", record).pop(key, None)
     elif record["cursor"]:
         groups = select_own_groups(record)
@@ -448,9 +430,6 @@ def take_over_log(record: MemoryRecord, event: Synced) -> None:
     """Take over the shared log; the changes that it has taken in or refused are done."""
     bodies = {group["id"]: group for group in [*record["log"], *event["groups"]]}
     record["log"] = [bodies[key] for key in event["order"] if key in bodies]
-    gone = event.get("gone_acts")
-    if gone:
-        record["steered"] = [act for act in record.get("steered", ()) if act["id"] not in gone]
     if record["reflection"] is not None:  # what it says of a deleted thread is not kept
         record["reflection"] = drop_misfits(record["log"], record["reflection"])
     record["outbox"] = [change for change in record["outbox"] if change["id"] not in event["sent"]]
@@ -477,16 +456,10 @@ def set_others(record: MemoryRecord, event: OthersDescribed) -> None:
     record["others"] = event["others"]
 
 
-def forget_deleted(record: MemoryRecord, event: Mapping[str, Any]) -> None:
-    """Forget what the thread had, in a shared log too, when it was deleted.
-
-    Args:
-        record: The memory.
-        event: What tells of the deletion; `of_resource`: all of the resource was deleted.
-    """
+def forget_deleted(record: MemoryRecord, event: ThreadDeleted) -> None:
+    """Forget what the thread had, in a shared log too, when it was deleted."""
     run_beside("deleted", record, event)
-    for key in ("recalled", "working"):
-        cast("Draft", record).pop(key, None)
+    cast("Draft", record).pop("working", None)
     if event["of_resource"]:
         record["chunks"] = [forget_updates(chunk) for chunk in record["chunks"]]
     if record["scope"] != "resource":
@@ -498,26 +471,8 @@ def forget_deleted(record: MemoryRecord, event: Mapping[str, Any]) -> None:
             item for item in draft[key] if not is_all and item.get("thread_id") not in (None, own)
         ]
     draft.update(cursor=[], chunks=[], reflection=None, pending={}, revision=0)
-    record.pop("steered", None)
     record.pop("title", None)
     draft.update(dict.fromkeys(HINTS))
-
-
-# The event by which a person changes the log.
-
-
-def steer_log(record: MemoryRecord, event: Steered) -> None:
-    """Do to the log what a person wants."""
-    acts = record.get("steered", [])
-    if any(act["id"] == event["id"] for act in acts):
-        return
-    thread_id = record["thread_id"]
-    done = steer(record["log"], record["chunks"], acts, event, thread_id=thread_id)
-    record["log"], record["chunks"], record["steered"] = done.log, done.chunks, done.acts
-    if record["scope"] == "resource":
-        act, replaced, groups = done.acts[-1], done.replaced, done.groups
-        whole = {"before": act["before"], "after": act["after"]}
-        add_to_outbox(record, event["id"], kind="steer", replaced=replaced, groups=groups, **whole)
 
 
 # Events of the thread's title: asked for, answered, or given by a person.

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from langgraph_om.core.additions import Additions, Deletions
 from langgraph_om.core.record.reducers import Draft, forget_deleted
-from langgraph_om.core.wire import MemoryRecord, Opened
+from langgraph_om.core.wire import MemoryRecord, Opened, ThreadDeleted
 
 
 class Floor(TypedDict):
@@ -51,7 +51,7 @@ class Archived(TypedDict):
     """The archive's name for the conversation up to there."""
 
 
-class DeletionFound(TypedDict):
+class DeletionFound(ThreadDeleted):
     """Thread or resource were deleted from the archive, or it counts their deletions anew."""
 
     type: Literal["deletion"]
@@ -59,8 +59,6 @@ class DeletionFound(TypedDict):
     """How often they were deleted so far."""
     floor: Floor | None
     """`None` where the record had nothing there that was deleted."""
-    of_resource: bool
-    """Whether all of the resource was deleted, at some time."""
 
 
 def view(record: MemoryRecord) -> ArchiveRecord:
