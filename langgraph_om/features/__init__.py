@@ -18,7 +18,7 @@ from langgraph_om.features.evict import Evicting, EvictOptions
 from langgraph_om.features.extract import Extract, Extractable, ExtractConfig, ExtractOptions
 from langgraph_om.features.gaps import GapOptions, Gaps
 from langgraph_om.features.inject.inject import Injecting
-from langgraph_om.features.pauses import PauseWork
+from langgraph_om.features.pauses import PauseConfig, PauseOptions, PauseWork
 from langgraph_om.features.previews import PreviewOptions, Previews
 from langgraph_om.features.shared_log import SharedLogs
 from langgraph_om.features.steering.feature import Steering
@@ -58,6 +58,7 @@ class FeatureOptions(
 
 class ObservationOptions(
     core.ObservationOptions,
+    PauseOptions,
     ExtractOptions,
     total=False,
 ):
@@ -67,6 +68,7 @@ class ObservationOptions(
 @dataclass(frozen=True, kw_only=True)
 class ObservationConfig(
     ExtractConfig,
+    PauseConfig,
     core.ObservationConfig,
 ):
     """When the Observer runs and what it is asked; a mapping with the same keys does as well.
