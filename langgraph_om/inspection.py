@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from langgraph_om.archive import MessageArchive
+from langgraph_om.core.additions import ShownValue
 from langgraph_om.core.content.text import for_terminal, show_key
 from langgraph_om.core.page.html import (
     Html,
@@ -28,7 +29,6 @@ from langgraph_om.core.page.html import (
     list_windows,
 )
 from langgraph_om.core.page.page import (
-    ShownValue,
     list_values,
     render_memory_view,
     render_page,
@@ -317,7 +317,7 @@ class MemoryView:
 
 def _write_value(value: ShownValue) -> str:
     notes = [f"({note})" for note in value.notes]
-    return "\n".join(["", f"{value.name}:", *filter(None, [value.text]), *notes])
+    return "\n".join(["", f"{value.name}:", *filter(None, [value.value]), *notes])
 
 
 def _render_bar_line(window: Window) -> str:

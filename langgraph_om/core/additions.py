@@ -6,7 +6,7 @@ process: a checkpoint that has a feature's keys and events outlives the options 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal, NamedTuple, cast, get_type_hints
@@ -30,6 +30,27 @@ record keys, is about to be merged.
 """
 
 
+@dataclass(frozen=True, slots=True)
+class ShownValue:
+    """A value that a record holds beside the log, as a person is shown it."""
+
+    name: str
+    value: Any
+    """A text or a JSON value; `None` where there is none yet."""
+    notes: tuple[str, ...] = ()
+    """What is to be said of it, such as a failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Something that a person should do about a memory."""
+
+    kind: str
+    """One word, for programs."""
+    text: str
+    """What is the case, and what to do."""
+
+
 class Removed(NamedTuple):
     """The messages that a feature has taken out of the conversation, oldest first."""
 
@@ -51,6 +72,10 @@ class Additions:
     """By the type of an event, the field of its part that each of its keys becomes."""
     beside: Mapping[Moment, Reducer] = field(default_factory=dict)
     """What it does when events of the core take effect."""
+    shown: Callable[[MemoryRecord], Iterable[ShownValue]] | None = None
+    """Returns the values that a record holds, for its page."""
+    advice: Callable[[MemoryRecord], Iterable[Advice]] | None = None
+    """Returns what to do about the state of a record."""
     message_ids: tuple[str, ...] = ()
     """Ids of the messages that it shows the Actor, which no conversation has."""
     tags: tuple[str, ...] = ()
@@ -124,3 +149,17 @@ def run_beside(moment: Moment, record: MemoryRecord, event: Any) -> None:
     """Let features change a record at a moment of the core."""
     for reduce in _beside(moment):
         reduce(record, event)
+
+
+def list_shown(record: MemoryRecord) -> Iterator[ShownValue]:
+    """Yield the values that a record holds beside the log, in the order of the features."""
+    for each in _TABLE.values():
+        if each.shown is not None:
+            yield from each.shown(record)
+
+
+def list_advice(record: MemoryRecord) -> Iterator[Advice]:
+    """Yield what features advise to do about the state of a record."""
+    for each in _TABLE.values():
+        if each.advice is not None:
+            yield from each.advice(record)

@@ -6,13 +6,16 @@ is off is never entered. To remove one, delete its folder and the lines here tha
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from langgraph_om.core import additions, prompts
+from langgraph_om.core.config import options as core
 from langgraph_om.core.config.settings import Features, Setup
 from langgraph_om.core.step.step import Feature
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.archive import Archiving
 from langgraph_om.features.evict import Evicting, EvictOptions
-from langgraph_om.features.extract import Extract
+from langgraph_om.features.extract import Extract, Extractable, ExtractConfig, ExtractOptions
 from langgraph_om.features.gaps import GapOptions, Gaps
 from langgraph_om.features.inject.inject import Injecting
 from langgraph_om.features.meaning.meaning import Meaning
@@ -51,6 +54,31 @@ class FeatureOptions(
     total=False,
 ):
     """The options of all features, by name."""
+
+
+class ObservationOptions(
+    core.ObservationOptions,
+    ExtractOptions,
+    total=False,
+):
+    """The option `observation` as a mapping; `ObservationConfig` is the same as a class."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObservationConfig(
+    ExtractConfig,
+    core.ObservationConfig,
+):
+    """When the Observer runs and what it is asked; a mapping with the same keys does as well.
+
+    `ObservationOptions` says what each of them means.
+    """
+
+
+class FeatureMethods(
+    Extractable,
+):
+    """The methods of a memory that features bring."""
 
 
 for feature in FEATURES:

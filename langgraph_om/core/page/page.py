@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import unified_diff
 from itertools import groupby, pairwise
 from typing import Any, Final
 
+from langgraph_om.core.additions import ShownValue, list_shown
 from langgraph_om.core.content.text import show_key
 from langgraph_om.core.items import CORRECTED, NOTED, LogItem, list_items, read_head
 from langgraph_om.core.page.html import (
@@ -36,7 +37,6 @@ from langgraph_om.core.page.html import (
 from langgraph_om.core.record.record import log_tokens, write_log, write_range
 from langgraph_om.core.titles import find_shown_title
 from langgraph_om.core.wire import Group, MemoryRecord, StatusData, SteeredItem
-from langgraph_om.core.working import find_known, find_unwritten
 
 # What changed in a log: from generation to generation, or between any two records.
 
@@ -213,32 +213,13 @@ def _list_below(text: str) -> list[str]:
     return [_BULLET.sub(r"\1→ ", line[depth:]) for line in lines]
 
 
-# Say what stands beside the log: the working memory that the Observer keeps, values by schema.
-
-
-@dataclass(frozen=True, slots=True)
-class ShownValue:
-    """A value, and what there is to say of it."""
-
-    name: str
-    text: str
-    """Empty where nothing was found yet."""
-    notes: tuple[str, ...] = ()
+# Say what stands beside the log: the values that features keep.
 
 
 def list_values(record: MemoryRecord) -> list[ShownValue]:
-    """Return the working memory, then the values by schema in their order."""
-    shown = [_show_working(record)] if "working" in record else []
-    for name, found in _read_extracted(record).items():
-        error = found["error"]
-        notes = (f"the newest question about it found nothing: {error}",) if error else ()
-        shown.append(ShownValue(name, _write(found["value"]), notes))
-    return [value for value in shown if value.text or value.notes]
-
-
-def _read_extracted(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    values: Mapping[str, Any] = record.get("extracted", {})
-    return values
+    """Return the values as texts, those of which there is something to say."""
+    shown = [replace(value, value=_write(value.value)) for value in list_shown(record)]
+    return [value for value in shown if value.value or value.notes]
 
 
 def render_values(record: MemoryRecord) -> Html | None:
@@ -246,21 +227,12 @@ def render_values(record: MemoryRecord) -> Html | None:
     rows: list[Child] = []
     for value in list_values(record):
         notes = [element("p", note, class_="note") for note in value.notes]
-        text = element("div", value.text, dir="auto", class_="value") if value.text else None
+        text = element("div", value.value, dir="auto", class_="value") if value.value else None
         rows += [element("dt", value.name), element("dd", text, *notes)]
     if not rows:
         return None
     card = element("div", element("dl", *rows), class_="card")
     return element("section", element("h2", "Beside the observations"), card)
-
-
-def _show_working(record: MemoryRecord) -> ShownValue:
-    """Show the value as it is once all that was found is written."""
-    waiting = len(find_unwritten(record, record["resource_id"]))
-    error = record["working"]["error"]
-    notes = [f"{count(waiting, 'change')} found, written by the next turn"] if waiting else []
-    notes += [f"not all of the newest change was taken: {error}"] if error else []
-    return ShownValue("working memory", _write(find_known(record)), tuple(notes))
 
 
 def _write(value: Any) -> str:

@@ -144,17 +144,6 @@ def test_a_message_that_fills_the_window() -> None:
     assert kinds(ask(large)) == ["large-message"]
 
 
-def found(**fields: Any) -> dict[str, Any]:
-    return {"value": None, "previous": None, "cycle_id": "c", "at": "2026-03-01", **fields}
-
-
-def test_a_value_by_schema_that_could_not_be_told() -> None:
-    diagnosis = ask(extracted={"Trip": found(error="no JSON"), "Profile": found(error=None)})
-    assert kinds(diagnosis) == ["extract"]
-    assert "'Trip'" in diagnosis.advice[0].text
-    assert "no JSON" in diagnosis.advice[0].text
-
-
 def test_changes_of_the_working_memory_that_nothing_writes() -> None:
     updates = [{"cycle_id": f"c{at}", "resource_id": "ana", "patch": {}} for at in range(5)]
     kept = {"resource_id": "ana", "value": None, "updates": updates, "error": None}

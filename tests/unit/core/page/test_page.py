@@ -167,6 +167,7 @@ PLAIN = Reader(page_of(record()))
 FOUND = {"previous": None, "cycle_id": "c", "at": ""}
 
 
+@pytest.mark.needs("extract", "working")
 @settings(max_examples=60, deadline=None)
 @given(st.lists(HOSTILE, min_size=6, max_size=6))
 def test_no_text_becomes_markup(texts: list[str]) -> None:
@@ -231,6 +232,7 @@ def test_the_rules_of_a_notebook_do_not_break_its_labels(tmp_path: Path) -> None
     assert float(seen.partition("<title>")[2].partition("<")[0]) < 30  # one line
 
 
+@pytest.mark.needs("extract", "working")
 def test_values_and_working_memory_stand_below_the_log() -> None:
     updates = [{"cycle_id": "c", "resource_id": None, "known": None, "patch": {"city": "Cork"}}]
     working = {
@@ -250,6 +252,7 @@ def test_values_and_working_memory_stand_below_the_log() -> None:
     assert "Beside the observations" not in Reader(page_of(record())).text
 
 
+@pytest.mark.needs("working")
 def test_the_text_shows_values_and_working_memory_too() -> None:
     working = {"resource_id": None, "value": "- Name: Ana", "updates": [], "error": None}
     said = str(PERSON.view({"om": record(working=working), "messages": []}))
