@@ -58,7 +58,6 @@ from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.turn import StepResult, take_step
 from langgraph_om.searching import Searchable
-from langgraph_om.steering import Steerable
 from langgraph_om.working.memory import Working, WorkingMemory
 from langgraph_om.working.runs import WorkingOfStep
 
@@ -70,9 +69,7 @@ _NO_STATUS = (
 )
 
 
-class ObservationalMemory(
-    FeatureMethods, Searchable, Adoptable, Steerable, Deletable, metaclass=NoMiddleware
-):
+class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, metaclass=NoMiddleware):
     """Long-term memory for an agent's conversation.
 
     Args:
@@ -309,6 +306,11 @@ class ObservationalMemory(
             prompt_tokens=window.tokens + log_tokens(record),
             is_closed=self._runner.is_closed,
             history=self.history(history) if history is not None else (),
+            sections=[
+                written
+                for write in self._runner.settings.features.having("section")
+                if (written := write(record)) is not None
+            ],
         )
 
     def recall(

@@ -22,10 +22,12 @@ from langgraph_om.features.meaning.meaning import Meaning
 from langgraph_om.features.pauses import PauseWork
 from langgraph_om.features.previews import PreviewOptions, Previews
 from langgraph_om.features.shared_log import SharedLogs
-from langgraph_om.features.steering import SteeringNotices
+from langgraph_om.features.steering.feature import Steering
+from langgraph_om.features.steering.updates import Steerable, SteeringUpdates
 from langgraph_om.features.titles import TitleOptions, Titles
 from langgraph_om.features.working_memory import KnownOfUser, WorkingOptions
 from langgraph_om.features.working_text import WorkingText
+from langgraph_om.runtime.acting import Acting, Updates
 
 FEATURES: tuple[type[Feature], ...] = (
     PauseWork,
@@ -39,8 +41,12 @@ FEATURES: tuple[type[Feature], ...] = (
     Previews,
     Gaps,
     Injecting,
+<<<<<<< HEAD
     Meaning,
     SteeringNotices,
+=======
+    Steering,
+>>>>>>> main
 )
 """In the order in which they take part in a step."""
 
@@ -75,10 +81,28 @@ class ObservationConfig(
     """
 
 
+class FeatureUpdates(
+    SteeringUpdates,
+    Updates,
+):
+    """The updates of `om` that features bring."""
+
+
 class FeatureMethods(
     Extractable,
+    Steerable,
+    Acting,
 ):
     """The methods of a memory that features bring."""
+
+    @property
+    def updates(self) -> FeatureUpdates:
+        """What a person changes, as values, for a tool, a node, or an update of your own."""
+        return FeatureUpdates(self._runner)
+
+
+ACTS = tuple(act for feature in FEATURES for act in feature.acts)
+"""What features let a person do, on the command line and on the page of a memory."""
 
 
 for feature in FEATURES:
