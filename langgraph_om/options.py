@@ -61,6 +61,7 @@ from langgraph_om.features import (
 )
 from langgraph_om.models.model_value import ModelValue
 from langgraph_om.models.pool import ModelPool, choose_models
+from langgraph_om.recall.source import find_near_search
 from langgraph_om.recall.tool import build_guide
 from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
 from langgraph_om.runtime.hooks import Hooks, check_hooks
@@ -461,7 +462,11 @@ def _read_settings(
         titles=titles,
         transforms=hooks.transforms,
         hides_ids=given["scope"] == "resource" if hides_ids is None else hides_ids,
-        guide=build_guide(retrieval, counter) if retrieval and given["enabled"] else None,
+        guide=(
+            build_guide(retrieval, counter, find_near_search(features))
+            if retrieval and given["enabled"]
+            else None
+        ),
         hidden_tools=frozenset() if working is None else frozenset({UPDATE_TOOL}),
         working=_find_observed_form(working),
         working_scope="resource" if working is None else working.scope,

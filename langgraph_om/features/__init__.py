@@ -18,7 +18,12 @@ from langgraph_om.features.evict import Evicting, EvictOptions
 from langgraph_om.features.extract import Extract, Extractable, ExtractConfig, ExtractOptions
 from langgraph_om.features.gaps import GapOptions, Gaps
 from langgraph_om.features.inject.inject import Injecting
+<<<<<<< HEAD
 from langgraph_om.features.pauses import PauseConfig, PauseOptions, PauseWork
+=======
+from langgraph_om.features.meaning.meaning import Meaning
+from langgraph_om.features.pauses import PauseWork
+>>>>>>> main
 from langgraph_om.features.previews import PreviewOptions, Previews
 from langgraph_om.features.shared_log import SharedLogs
 from langgraph_om.features.steering.feature import Steering
@@ -40,7 +45,12 @@ FEATURES: tuple[type[Feature], ...] = (
     Previews,
     Gaps,
     Injecting,
+<<<<<<< HEAD
+    Meaning,
+    SteeringNotices,
+=======
     Steering,
+>>>>>>> main
 )
 """In the order in which they take part in a step."""
 
@@ -136,3 +146,9 @@ def check_value_names(features: Features) -> None:
                 )
                 raise ConfigurationError(msg)
             known[name] = words
+
+
+def list_keepers(features: Features) -> list[Feature]:
+    """Return the features that may have put something into the graph's store, on or off."""
+    kinds = [kind for kind in FEATURES if kind.store_use]
+    return [features.find(kind.name) or kind() for kind in kinds]
