@@ -18,12 +18,8 @@ from langgraph_om.features.evict import Evicting, EvictOptions
 from langgraph_om.features.extract import Extract, Extractable, ExtractConfig, ExtractOptions
 from langgraph_om.features.gaps import GapOptions, Gaps
 from langgraph_om.features.inject.inject import Injecting
-<<<<<<< HEAD
-from langgraph_om.features.pauses import PauseConfig, PauseOptions, PauseWork
-=======
 from langgraph_om.features.meaning.meaning import Meaning
-from langgraph_om.features.pauses import PauseWork
->>>>>>> main
+from langgraph_om.features.pauses import PauseConfig, PauseOptions, PauseWork
 from langgraph_om.features.previews import PreviewOptions, Previews
 from langgraph_om.features.shared_log import SharedLogs
 from langgraph_om.features.steering.feature import Steering
@@ -45,12 +41,8 @@ FEATURES: tuple[type[Feature], ...] = (
     Previews,
     Gaps,
     Injecting,
-<<<<<<< HEAD
     Meaning,
-    SteeringNotices,
-=======
     Steering,
->>>>>>> main
 )
 """In the order in which they take part in a step."""
 
