@@ -170,12 +170,12 @@ class Archiving(Feature):
         """Tell whether the thread was deleted since the record last looked."""
         return is_survivor((yield from look_for_deletion(record)))
 
-    def delete_thread(
+    def erase_thread(
         self, thread_id: str, resource_id: str | None, clock: Callable[[], datetime]
     ) -> str | None:
         """Delete a thread from the archive."""
         return self._writer.delete_thread(thread_id, resource_id, clock)
 
-    def delete_resource(self, resource_id: str) -> None:
+    def erase_resource(self, resource_id: str) -> None:
         """Delete a resource from the archive, with all of its threads."""
         self._writer.delete_resource(resource_id)
