@@ -26,7 +26,7 @@ from langgraph_om.core.page.page import frame, render_memory_view, render_page, 
 from langgraph_om.core.titles import is_named
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.inspection import SERVER_TITLES, read_server_title, read_stored_title
+from langgraph_om.inspection import read_server_label, read_stored_label, server_labels
 from langgraph_om.memory import ObservationalMemory, check_memory
 
 __all__ = ["memory_app"]
@@ -77,7 +77,7 @@ class GraphThreads:
                 if key not in yielded:
                     yield (
                         key,
-                        partial(read_stored_title, {"om": om}, partial(self._read_values, key)),
+                        partial(read_stored_label, {"om": om}, partial(self._read_values, key)),
                     )
             yielded |= found.keys()
             wanted *= 4
@@ -118,10 +118,10 @@ class ServerThreads:
                 offset=offset,
                 sort_by="updated_at",
                 sort_order="desc",
-                extract=dict(SERVER_TITLES),
+                extract=server_labels(),
             )
             for own in found:
-                yield str(own["thread_id"]), partial(read_server_title, own)
+                yield str(own["thread_id"]), partial(read_server_label, own)
             if len(found) < _PAGE:
                 return
             offset += _PAGE

@@ -16,13 +16,18 @@ from langgraph_om.features.pauses import PauseWork
 from langgraph_om.features.previews import PreviewOptions, Previews
 from langgraph_om.features.shared_log import SharedLogs
 from langgraph_om.features.steering import SteeringNotices
-from langgraph_om.features.titles import TitleOptions, Titles
+from langgraph_om.features.titles import (
+    AskedTitles,
+    NamedThreads,
+    SuggestedTitles,
+    TitleOptions,
+)
 from langgraph_om.features.working_memory import KnownOfUser, WorkingOptions
 from langgraph_om.features.working_text import WorkingText
 
 FEATURES: tuple[type[Feature], ...] = (
     PauseWork,
-    Titles,
+    AskedTitles,
     Archiving,
     SharedLogs,
     KnownOfUser,
@@ -31,6 +36,8 @@ FEATURES: tuple[type[Feature], ...] = (
     Gaps,
     Injecting,
     SteeringNotices,
+    NamedThreads,
+    SuggestedTitles,
 )
 """In the order in which they take part in a step."""
 
@@ -50,6 +57,11 @@ for feature in FEATURES:
         additions.add(feature.name, feature.additions)
     if feature.prompts:
         prompts.add(feature.prompts)
+
+
+def list_configs() -> dict[str, type]:
+    """Return the dataclasses of the features' options that are mappings, by the options' names."""
+    return {option: kind for feature in FEATURES for option, kind in feature.configs.items()}
 
 
 def choose_features(setup: Setup) -> Features:

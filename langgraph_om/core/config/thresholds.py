@@ -13,7 +13,6 @@ from langgraph_om.core.config.options import (
     ObservationConfig,
     ReflectionConfig,
     RetrievalConfig,
-    TitleConfig,
     block_tokens,
     interval_tokens,
     is_default,
@@ -24,9 +23,8 @@ from langgraph_om.errors import ConfigurationError
 # Settings read from what the user gave: a config class, a mapping, a flag, or nothing.
 
 
-ConfigT = TypeVar(
-    "ConfigT", ObservationConfig, ReflectionConfig, RetrievalConfig, InjectConfig, TitleConfig
-)
+ConfigT = TypeVar("ConfigT", bound=Any)
+"""A config: a dataclass."""
 
 
 def as_config(kind: type[ConfigT], option: str, value: Any) -> ConfigT:
@@ -43,14 +41,11 @@ def as_config(kind: type[ConfigT], option: str, value: Any) -> ConfigT:
     if unknown:
         msg = f"`{option}` has the unknown key {unknown[0]!r}; the keys are {', '.join(known)}"
         raise ConfigurationError(msg)
-    return kind(**given)
+    return cast("ConfigT", kind(**given))
 
 
-def check_config(
-    option: str,
-    config: ObservationConfig | ReflectionConfig | RetrievalConfig | InjectConfig | TitleConfig,
-) -> None:
-    """Refuse a config with a value that cannot be meant.
+def check_config(option: str, config: Any) -> None:
+    """Refuse a config, an object of a dataclass, with a value that cannot be meant.
 
     Raises:
         ConfigurationError: For the first such value, by the name of its option.
@@ -108,19 +103,6 @@ def resolve_inject(config: RetrievalConfig | None) -> InjectConfig | None:
     inject = as_config(InjectConfig, "retrieval.inject", value)
     check_config("retrieval.inject", inject)
     return inject
-
-
-def resolve_titles(value: bool | Mapping[Any, Any]) -> TitleConfig | None:  # noqa: FBT001 an option
-    """Read the option `thread_title`: nothing when it is off.
-
-    Raises:
-        ConfigurationError: When a setting of it cannot be meant.
-    """
-    if value is False:
-        return None
-    config = as_config(TitleConfig, "thread_title", None if value is True else value)
-    check_config("thread_title", config)
-    return config
 
 
 DEFAULT_BLOCK_AFTER = 1.2

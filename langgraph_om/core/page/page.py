@@ -10,6 +10,7 @@ from difflib import unified_diff
 from itertools import groupby, pairwise
 from typing import Any, Final
 
+from langgraph_om.core.additions import find_label
 from langgraph_om.core.content.text import show_key
 from langgraph_om.core.items import CORRECTED, NOTED, LogItem, list_items, read_head
 from langgraph_om.core.page.html import (
@@ -34,7 +35,6 @@ from langgraph_om.core.page.html import (
     write_moment,
 )
 from langgraph_om.core.record.record import log_tokens, write_log, write_range
-from langgraph_om.core.titles import find_shown_title
 from langgraph_om.core.wire import Group, MemoryRecord, StatusData, SteeredItem
 from langgraph_om.core.working import find_known, find_unwritten
 
@@ -298,7 +298,7 @@ def frame(*children: Child) -> Html:
 
 def write_title(record: MemoryRecord) -> str:
     """Return what a memory is of: the thread's title or id, or the resource."""
-    named = find_shown_title(record) or record["thread_id"]
+    named = find_label(record) or record["thread_id"]
     if not named and record["scope"] == "resource":
         named = record["resource_id"] or ""
     return f"Memory of {show_key(named) if named else 'a thread'}"

@@ -26,22 +26,18 @@ from langgraph_om.core.record.record import check_version, complete_record
 from langgraph_om.core.record.reducers import (
     Draft,
     activate,
-    ask_title,
     end_buffering,
     fail_buffering,
     finish_cycle,
-    name_by_hand,
     note_archived,
     note_deletion,
     note_evicted,
     note_failure,
     note_step,
-    note_words,
     open_record,
     set_counts,
     set_others,
     set_recalled,
-    set_title,
     start_buffering,
     steer_log,
     take_over_log,
@@ -206,8 +202,6 @@ def _apply(record: MemoryRecord, event: object) -> None:
     run_beside("edited", record, event)
     if "log" in event:
         event = {**event, "log": estimate_edited(record["log"], event["log"])}
-    if "thread_title" in event and "title" not in event:
-        name_by_hand(record, event["thread_title"])
     record.update(cast("MemoryRecord", event))
     cast("Draft", record).owns_counts = False
 
@@ -227,7 +221,6 @@ _REDUCERS: dict[str, Callable[[MemoryRecord, Any], None]] = {
     "buffering-failed": fail_buffering,
     "activation": activate,
     "observation-start": _ignore,
-    "thread-update": _ignore,
     "extracted": _ignore,
     "working-read": note_read,
     "status": _ignore,
@@ -239,9 +232,6 @@ _REDUCERS: dict[str, Callable[[MemoryRecord, Any], None]] = {
     "deletion": note_deletion,
     "tripwire": _ignore,
     "steered": steer_log,
-    "title-words": note_words,
-    "title-asked": ask_title,
-    "titled": set_title,
     "steering": _ignore,
     "synced": take_over_log,
     "others": set_others,

@@ -21,15 +21,16 @@ from langgraph_om.core.content.message_keys import derive_id, find_parent_thread
 from langgraph_om.core.items import MAX_ACTS, apply_steering
 from langgraph_om.core.record.groups import replace_groups
 from langgraph_om.core.record.record import (
-    HINTS,
     RECORD_VERSION,
     blank_record,
     check_version,
     find_newest_observed,
+    hint_names,
     select_own_groups,
 )
 from langgraph_om.core.wire import (
     Extension,
+    Fixing,
     Group,
     Joining,
     LogChange,
@@ -40,7 +41,6 @@ from langgraph_om.core.wire import (
     SteeredItem,
     Steering,
     Synced,
-    Titling,
 )
 
 
@@ -69,8 +69,8 @@ def apply_changes(shared: SharedLog, changes: Sequence[LogChange]) -> SharedLog:
             shared = _join(shared, change)
         elif change["kind"] == "steer":
             shared = _steer(shared, change)
-        elif change["kind"] == "title":
-            shared = _title(shared, change)
+        elif change["kind"] == "fix":
+            shared = _fix(shared, change)
         else:
             shared = _replace(shared, change)
     return shared
@@ -103,8 +103,8 @@ def without_thread(stored: Mapping[str, Any], thread_id: str) -> dict[str, Any]:
             for act in shared["acts"]
             if not any(is_it(own["thread_id"]) for own in (act["before"], act["after"]) if own)
         ]
-    if "titles" in shared:
-        kept["titles"] = {key: name for key, name in shared["titles"].items() if not is_it(key)}
+    if "fixed" in shared:
+        kept["fixed"] = {key: own for key, own in shared["fixed"].items() if not is_it(key)}
     return kept
 
 
@@ -137,7 +137,7 @@ def diff_record(
     if acts:
         event["gone_acts"] = [act["id"] for act in acts]
     if own and cursor != record["cursor"]:  # another thread observed messages of this one
-        event.update(cast("Synced", own["hints"]))
+        event["hints"] = own["hints"]
     return event
 
 
@@ -176,7 +176,7 @@ def join_again(record: MemoryRecord) -> list[LogChange]:
         "thread_id": record["thread_id"],
         "groups": select_own_groups(record),
         "cursor": record["cursor"],
-        "hints": {name: copy[name] for name in HINTS},
+        "hints": {name: copy.get(name) for name in hint_names()},
     }
     others = [
         change
@@ -254,7 +254,7 @@ def _put_thread(
 ) -> SharedLog:
     present = {group["id"] for group in shared["log"]}
     former = shared["threads"].get(change["thread_id"])
-    hints: dict[str, str | None] = dict(former["hints"]) if former else dict.fromkeys(HINTS)
+    hints: dict[str, str | None] = dict(former["hints"]) if former else dict.fromkeys(hint_names())
     hints.update({name: hint for name, hint in change["hints"].items() if hint is not None})
     thread: SharedThread = {"cursor": list(change["cursor"]), "hints": hints}
     if change["kind"] == "join":
@@ -289,11 +289,12 @@ def _steer(shared: SharedLog, change: Steering) -> SharedLog:
     return {**shared, "log": log, "steered": [*done, change["id"]][-MAX_ACTS:]}
 
 
-def _title(shared: SharedLog, change: Titling) -> SharedLog:
-    """Keep the title that a person set, so that what other threads observe never replaces it."""
-    titles = {**shared.get("titles", {}), change["thread_id"]: change["title"]}
-    named = {key: title for key, title in titles.items() if title is not None}
-    return {**shared, "titles": named}
+def _fix(shared: SharedLog, change: Fixing) -> SharedLog:
+    """Keep the hints that a person set, so that what other threads observe never replaces them."""
+    fixed = shared.get("fixed", {})
+    own = {**fixed.get(change["thread_id"], {}), **change["fixed"]}
+    kept = {name: hint for name, hint in own.items() if hint is not None}
+    return {**shared, "fixed": {**fixed, change["thread_id"]: kept}}
 
 
 def _replace(shared: SharedLog, change: Replacement) -> SharedLog:
