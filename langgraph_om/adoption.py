@@ -10,21 +10,15 @@ from langchain_core.messages import BaseMessage, RemoveMessage
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.core.config.settings import Identity
+from langgraph_om.core.effects import Requests
 from langgraph_om.core.record.record import complete_record, forget_wait, log_tokens
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.core.working import find_unwritten
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.context import RunFlow, Work
-from langgraph_om.runtime.drivers import (
-    Drive,
-    GraphCall,
-    GraphFlow,
-    adrive,
-    adrive_on_graph,
-    drive,
-    drive_on_graph,
-)
+from langgraph_om.runtime.drivers import adrive, afulfil, drive, fulfil
+from langgraph_om.runtime.flows import call_graph, supervise
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import read_messages, values_of
 from langgraph_om.runtime.turn import Outcome, StepResult, conclude
@@ -170,7 +164,7 @@ class Adoptable:
             ArchiveError: When the archive's storage fails.
         """
         self._runner.warn_in_coroutine("adopt")
-        return drive_on_graph(adopt_thread(self._runner, graph, config, as_node, progress), graph)
+        return fulfil(adopt_thread(self._runner, graph, config, as_node, progress))
 
     async def aadopt(
         self,
@@ -182,7 +176,7 @@ class Adoptable:
     ) -> AdoptReport:
         """Do the same as `adopt` without blocking the event loop."""
         flow = adopt_thread(self._runner, graph, config, as_node, progress)
-        return await adrive_on_graph(flow, graph)
+        return await afulfil(flow)
 
     def observe(
         self, graph: Any, config: RunnableConfig, *, as_node: str | None = None
@@ -208,14 +202,14 @@ class Adoptable:
         """
         self._runner.warn_in_coroutine("observe")
         flow = adopt_thread(self._runner, graph, config, as_node, everything=True)
-        return drive_on_graph(flow, graph)
+        return fulfil(flow)
 
     async def aobserve(
         self, graph: Any, config: RunnableConfig, *, as_node: str | None = None
     ) -> AdoptReport:
         """Do the same as `observe` without blocking the event loop."""
         flow = adopt_thread(self._runner, graph, config, as_node, everything=True)
-        return await adrive_on_graph(flow, graph)
+        return await afulfil(flow)
 
     def observe_messages(
         self,
@@ -296,7 +290,7 @@ def adopt_thread(
     progress: Progress | None = None,
     *,
     everything: bool = False,
-) -> GraphFlow[AdoptReport]:
+) -> Requests[AdoptReport]:
     """Observe a graph's thread outside of its turns, and write what that came to into its state.
 
     Args:
@@ -321,27 +315,29 @@ def adopt_thread(
             '{"configurable": {"thread_id": "..."}}'
         )
         raise ConfigurationError(msg)
-    state = yield GraphCall("get_state", (config,))
+    state = yield from call_graph(graph, "get_state", config)
     check_idle(state)
     messages = runner.conversation(state)
     record = runner.record(state)
     adoption = Adoption(runner, record, messages, identity, progress, everything, is_on)
     context = replace(runner.context(config), emit=adoption.watch)
-    outcome = (yield Drive(adoption.flow(), context)).result
+    outcome = (yield from supervise(adoption.flow(), context)).result
     changes = yield from keep_working(runner, state, outcome, config, getattr(graph, "store", None))
     if adoption.has_changed(outcome):
         update = {**build_update(outcome, runner.messages_key), **changes}
-        yield GraphCall("update_state", (config, update), as_node)
-        if as_node is None and not is_kept((yield GraphCall("get_state", (config,))), outcome):
+        yield from call_graph(graph, "update_state", config, update, as_node=as_node)
+        written = (yield from call_graph(graph, "get_state", config)) if as_node is None else None
+        if written is not None and not is_kept(written, outcome):
             # An imported thread has run no node: whose update it is has to be said.
             update = {"om": outcome.record}
-            yield GraphCall("update_state", (config, update), choose_node(graph.nodes))
+            node = choose_node(graph.nodes)
+            yield from call_graph(graph, "update_state", config, update, as_node=node)
     return adoption.report(outcome)
 
 
 def keep_working(
     runner: StepRunner, state: Any, outcome: Outcome, config: RunnableConfig, store: Any
-) -> GraphFlow[dict[str, Any]]:
+) -> Requests[dict[str, Any]]:
     """Write what was found for the working memory, so that other threads of the user know it.
 
     Without a store, as of a graph on a server, the thread's next turn does that.
@@ -355,7 +351,7 @@ def keep_working(
         return {}
     values = values_of(state, runner.messages_key)
     working = WorkingOfGraph(runner, values, outcome.messages, config, store)
-    noted = yield Drive(working.refresh(outcome.record), runner.context(config))
+    noted = yield from supervise(working.refresh(outcome.record), runner.context(config))
     outcome.fold(noted.result)
     return {VALUE_KEY: working.changes[VALUE_KEY]} if VALUE_KEY in working.changes else {}
 

@@ -11,12 +11,14 @@ from langchain_core.runnables import RunnableConfig
 from langgraph_om.adoption import check_graph, choose_node
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.text import LABEL_CHARACTERS, sanitize
+from langgraph_om.core.effects import Requests
 from langgraph_om.core.events import iso
 from langgraph_om.core.items import CORRECTED, NOTED, find_item, list_items, write_item
 from langgraph_om.core.observe.transcript import format_day
 from langgraph_om.core.wire import MemoryRecord, SteeringAction
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.runtime.drivers import GraphCall, GraphFlow, adrive_on_graph, drive_on_graph
+from langgraph_om.runtime.drivers import afulfil, fulfil
+from langgraph_om.runtime.flows import call_graph
 from langgraph_om.runtime.runner import StepRunner
 
 MAX_ITEM_CHARACTERS: Final = 4000
@@ -168,78 +170,78 @@ class Steerable:
         self, graph: Any, config: RunnableConfig, text: str, *, date: date | str | None = None
     ) -> str:
         """Add what a person wants to be remembered; no reflection changes it."""
-        return drive_on_graph(self._act(graph, config, "remember", text, date=date), graph)
+        return fulfil(self._act(graph, config, "remember", text, date=date))
 
     async def aremember(
         self, graph: Any, config: RunnableConfig, text: str, *, date: date | str | None = None
     ) -> str:
         """Do the same as `remember` without blocking the event loop."""
-        return await adrive_on_graph(self._act(graph, config, "remember", text, date=date), graph)
+        return await afulfil(self._act(graph, config, "remember", text, date=date))
 
     def forget(self, graph: Any, config: RunnableConfig, item: str) -> str:
         """Take an item out of the log; its messages and earlier checkpoints stay."""
-        return drive_on_graph(self._act(graph, config, "forget", item), graph)
+        return fulfil(self._act(graph, config, "forget", item))
 
     async def aforget(self, graph: Any, config: RunnableConfig, item: str) -> str:
         """Do the same as `forget` without blocking the event loop."""
-        return await adrive_on_graph(self._act(graph, config, "forget", item), graph)
+        return await afulfil(self._act(graph, config, "forget", item))
 
     def correct(self, graph: Any, config: RunnableConfig, item: str, text: str) -> str:
         """Put another text in the place of an item; no reflection changes it."""
-        return drive_on_graph(self._act(graph, config, "correct", item, text), graph)
+        return fulfil(self._act(graph, config, "correct", item, text))
 
     async def acorrect(self, graph: Any, config: RunnableConfig, item: str, text: str) -> str:
         """Do the same as `correct` without blocking the event loop."""
-        return await adrive_on_graph(self._act(graph, config, "correct", item, text), graph)
+        return await afulfil(self._act(graph, config, "correct", item, text))
 
     def pin(self, graph: Any, config: RunnableConfig, item: str) -> str:
         """Let no reflection change an item."""
-        return drive_on_graph(self._act(graph, config, "pin", item), graph)
+        return fulfil(self._act(graph, config, "pin", item))
 
     async def apin(self, graph: Any, config: RunnableConfig, item: str) -> str:
         """Do the same as `pin` without blocking the event loop."""
-        return await adrive_on_graph(self._act(graph, config, "pin", item), graph)
+        return await afulfil(self._act(graph, config, "pin", item))
 
     def unpin(self, graph: Any, config: RunnableConfig, item: str) -> str:
         """Let reflections change an item again that a person pinned or wrote."""
-        return drive_on_graph(self._act(graph, config, "unpin", item), graph)
+        return fulfil(self._act(graph, config, "unpin", item))
 
     async def aunpin(self, graph: Any, config: RunnableConfig, item: str) -> str:
         """Do the same as `unpin` without blocking the event loop."""
-        return await adrive_on_graph(self._act(graph, config, "unpin", item), graph)
+        return await afulfil(self._act(graph, config, "unpin", item))
 
     def undo(self, graph: Any, config: RunnableConfig, act: str | None = None) -> str:
         """Take back what a person did: the act of this id, or the newest that stands."""
-        return drive_on_graph(self._act(graph, config, "undo", act), graph)
+        return fulfil(self._act(graph, config, "undo", act))
 
     async def aundo(self, graph: Any, config: RunnableConfig, act: str | None = None) -> str:
         """Do the same as `undo` without blocking the event loop."""
-        return await adrive_on_graph(self._act(graph, config, "undo", act), graph)
+        return await afulfil(self._act(graph, config, "undo", act))
 
     def set_title(self, graph: Any, config: RunnableConfig, text: str | None) -> str:
         """Give the thread a title that memory never changes; `None` gives it back."""
-        return drive_on_graph(self._act(graph, config, "set_title", text), graph)
+        return fulfil(self._act(graph, config, "set_title", text))
 
     async def aset_title(self, graph: Any, config: RunnableConfig, text: str | None) -> str:
         """Do the same as `set_title` without blocking the event loop."""
-        return await adrive_on_graph(self._act(graph, config, "set_title", text), graph)
+        return await afulfil(self._act(graph, config, "set_title", text))
 
     def _act(
         self, graph: Any, config: RunnableConfig, action: str, *words: Any, **options: Any
-    ) -> GraphFlow[str]:
+    ) -> Requests[str]:
         """Write an update into a thread, wherever its run stands, and see that it is kept."""
         check_graph(graph, self._runner.messages_key, config)
-        state = yield GraphCall("get_state", (config,))
+        state = yield from call_graph(graph, "get_state", config)
         looks_up = {"state": state} if action in _LOOKING_UP else {}
         update = getattr(self.updates, action)(*words, **options, **looks_up)
         act = str(update[0]["id"])
-        written = yield GraphCall("update_state", (config, {"om": update}))
-        after = yield GraphCall("get_state", (written,))
+        written = yield from call_graph(graph, "update_state", config, {"om": update})
+        after = yield from call_graph(graph, "get_state", written)
         if act not in str(self._runner.stored_record(after)):
             # `create_agent` drops what stands for the input, so a node has to be named.
             gate = [name for name in graph.nodes if name.endswith("Middleware.before_model")]
             node = gate[0] if gate and state.next else choose_node(graph.nodes)
-            yield GraphCall("update_state", (config, {"om": update}), node)
+            yield from call_graph(graph, "update_state", config, {"om": update}, as_node=node)
         return act
 
 

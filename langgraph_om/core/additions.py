@@ -26,9 +26,9 @@ Moment = Literal["observed", "buffered", "synced", "stepped", "opened", "deleted
 
 `observed`: observations took effect, with the event of the cycle or activation. `buffered`: an
 observation made ahead waits in its chunk. `synced`: the shared log was taken over, with the hints
-that came of another thread's observation. `stepped`: the Actor goes on. `opened`: the record is about to get another thread or resource. `deleted`: what the
-record had of a deleted thread or resource is gone. `edited`: a person's edit, a mapping of record
-keys, is about to be merged.
+that came of another thread's observation. `stepped`: the Actor goes on. `opened`: the record is
+about to get another thread or resource. `deleted`: what the record has of a deleted thread or
+resource is about to go. `edited`: a person's edit, a mapping of record keys, is about to be merged.
 """
 
 
