@@ -34,6 +34,7 @@ from langgraph_om.core.wire import MemoryRecord, StatusData
 from langgraph_om.core.working import WORKING_NAME
 from langgraph_om.deletion import Deletable
 from langgraph_om.errors import ConfigurationError
+from langgraph_om.features.extract import read_values
 from langgraph_om.inspection import (
     MemoryView,
     read_history,
@@ -339,7 +340,7 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
                 f"of `observation.extract`, which are: {known}"
             )
             raise ConfigurationError(msg)
-        kept = self._runner.record(state).get("extracted", {}).get(names[0])
+        kept = read_values(self._runner.record(state)).get(names[0])
         if kept is None or kept["value"] is None:
             return None
         return TypeAdapter(kind).validate_json(json.dumps(kept["value"]))

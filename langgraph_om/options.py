@@ -49,9 +49,9 @@ from langgraph_om.core.config.thresholds import (
     resolve_thresholds,
     split_budget,
 )
+from langgraph_om.core.forms import Form
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
-from langgraph_om.core.working import WORKING_NAME, Form
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features import FeatureOptions, choose_features, list_configs
 from langgraph_om.models.model_value import ModelValue
@@ -443,11 +443,12 @@ def _read_settings(
             given["token_budget"], observation, reflection, resolve
         )
     counter = EstimatingCounter() if given["token_counter"] is None else given["token_counter"]
+    thresholds = resolve(observation, reflection)
     features = choose_features(Setup(given, observation, retrieval, counter))
     counter = features.count_as_shown(counter)
     hides_ids, working = given["obscure_thread_ids"], given["working_memory"]
     return Settings(
-        thresholds=resolve(observation, reflection),
+        thresholds=thresholds,
         counter=counter,
         timezone=read_zone(given["timezone"]),
         observation=observation,
@@ -463,7 +464,7 @@ def _read_settings(
         guide=build_guide(retrieval, counter) if retrieval and given["enabled"] else None,
         inject=resolve_inject(retrieval),
         hidden_tools=frozenset() if working is None else frozenset({UPDATE_TOOL}),
-        working=_find_observed_form(working, observation),
+        working=_find_observed_form(working),
         working_scope="resource" if working is None else working.scope,
         archives=given["archive"] is not None,
         evicts=given["evict"],
@@ -484,18 +485,10 @@ def _shares_room(
     return given["token_budget"] is not None and all(map(is_default, limits))
 
 
-def _find_observed_form(
-    working: WorkingMemory | None, observation: ObservationConfig
-) -> Form | None:
+def _find_observed_form(working: WorkingMemory | None) -> Form | None:
     """Return the form of a working memory that the Observer keeps; `None` for any other."""
     if working is None or working.managed_by != "observer":
         return None
-    if WORKING_NAME in (observation.extract or {}):
-        msg = (
-            f"`observation.extract` has the name {WORKING_NAME!r}, which is that of the working "
-            f"memory where the Observer keeps it; call the value something else"
-        )
-        raise ConfigurationError(msg)
     return working.form
 
 

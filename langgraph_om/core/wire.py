@@ -58,31 +58,8 @@ class Group(TypedDict):
     """What a person did to its one item, which nobody else changes; missing for all others."""
 
 
-class Extraction(TypedDict):
-    """What a question found out about one of the values that the user wants.
-
-    With neither a patch nor an error nothing changes in it, and a former error is over.
-    """
-
-    name: str
-    patch: NotRequired[dict[str, Any]]
-    """The fields that change."""
-    error: NotRequired[str]
-    """Why it could not be told."""
-
-
-class ExtractedValue(TypedDict):
-    """A value by schema out of the conversation."""
-
-    value: Any
-    """The JSON object; `None` where nothing was found yet."""
-    previous: Any
-    """The one before."""
-    cycle_id: str
-    """The cycle that found it, or failed to."""
-    at: str
-    error: str | None
-    """Why the last question about it found nothing."""
+Found = dict[str, list[Any]]
+"""What an observation found beside its items: by feature, its entries, JSON values."""
 
 
 class WorkingUpdate(TypedDict):
@@ -134,10 +111,7 @@ class Chunk(TypedDict):
     suggested_response: str | None
     created_at: str
     """When the model answered."""
-    extracted: NotRequired[list[Extraction]]
-    """Which values it changes."""
-    working: NotRequired[list[WorkingUpdate]]
-    """What it changes in the working memory."""
+    found: NotRequired[Found]
 
 
 class BufferedReflection(TypedDict):
@@ -485,8 +459,6 @@ class MemoryRecord(TypedDict, total=False):
     suggested_response: str | None
     working: ObservedWorking
     """Only with a working memory that the Observer keeps: missing before the first step."""
-    extracted: dict[str, ExtractedValue]
-    """Values by schema, by their names; missing before the first."""
     stamps: dict[str, str]
     """First-seen ISO times of messages that carry no time themselves, by id; but for the newest,
     only of those that no archive has."""
@@ -668,10 +640,7 @@ class ObservationEnd(CycleEnd, Observed, Stated, Moved):
     operation: Literal["observation"]
     groups: list[Group]
     """One for each day."""
-    extracted: NotRequired[list[Extraction]]
-    """Which values it changes."""
-    working: NotRequired[list[WorkingUpdate]]
-    """What it changes in the working memory."""
+    found: NotRequired[Found]
 
 
 class Edited(TypedDict, total=False):
@@ -701,8 +670,7 @@ class OthersEnd(CycleEnd, Observed):
     type: Literal["observation-end"]
     operation: Literal["others"]
     sections: list[Section]
-    working: NotRequired[list[WorkingUpdate]]
-    """What they change in the working memory."""
+    found: NotRequired[Found]
 
 
 class ObservationFailed(CycleEnd, Backoff):
@@ -749,8 +717,7 @@ class OthersBuffered(CycleEnd, Observed):
     type: Literal["buffering-end"]
     operation: Literal["others"]
     sections: list[Section]
-    working: NotRequired[list[WorkingUpdate]]
-    """What they change in the working memory."""
+    found: NotRequired[Found]
 
 
 class Discarded(TypedDict, total=False):
@@ -830,10 +797,7 @@ class ObservationActivated(CycleEvent, Written, Stated, Moved):
     """How many."""
     messages: int
     """How many messages they cover."""
-    extracted: NotRequired[list[Extraction]]
-    """Which values they change."""
-    working: NotRequired[list[WorkingUpdate]]
-    """What they change in the working memory."""
+    found: NotRequired[Found]
     generation: int
     config: Limits
     triggered_by: Trigger

@@ -50,7 +50,7 @@ from langgraph_om.core.wire import (
     Usage,
     Waived,
 )
-from langgraph_om.core.working import add_updates, forget_updates, merge
+from langgraph_om.core.working import forget_updates
 
 # The record while events are folded into it, and what several kinds of events do to it.
 
@@ -162,8 +162,7 @@ def _finish_observation(record: MemoryRecord, event: ObservationEnd) -> None:
     """Add observations to the log; the cursor moves only from where the Observer began."""
     if _extend_log(record, event, event["groups"]):
         set_hints(record, event)
-        _set_extracted(record, event)
-        add_updates(record, event.get("working", []))
+        run_beside("observed", record, event)
         note_success(record, event)
 
 
@@ -181,7 +180,7 @@ def finish_others(record: MemoryRecord, event: OthersEnd | OthersBuffered) -> No
     for section in sections:
         add_to_outbox(record, section["groups"][0]["id"], kind="extend", **section)
     if sections:
-        add_updates(record, event.get("working", []))
+        run_beside("observed", record, event)
         note_success(record, event)
 
 
@@ -198,8 +197,7 @@ def activate(record: MemoryRecord, event: ObservationActivated | ReflectionActiv
     if _extend_log(record, event, event["groups"]):
         record["chunks"] = record["chunks"][len(ids) :]
         set_hints(record, event)
-        _set_extracted(record, event)
-        add_updates(record, event.get("working", []))
+        run_beside("observed", record, event)
 
 
 def _extend_log(
@@ -277,28 +275,6 @@ def _replace_groups(record: MemoryRecord, event: ReflectionEnd | ReflectionActiv
             record, event["cycle_id"], kind="replace", group_ids=list(read), groups=groups, **waits
         )
     return True
-
-
-def _set_extracted(record: MemoryRecord, event: ObservationEnd | ObservationActivated) -> None:
-    """Merge what was found into the values; a failure is noted, and leaves its value as it is."""
-    values = dict(record.get("extracted", {}))
-    for item in event.get("extracted", []):
-        former = values.get(item["name"])
-        value, previous = (former["value"], former["previous"]) if former else (None, None)
-        if former and "patch" not in item and "error" not in item:
-            values[item["name"]] = {**former, "error": None}
-            continue
-        if "patch" in item:
-            value, previous = merge(value, item["patch"]), value
-        values[item["name"]] = {
-            "value": value,
-            "previous": previous,
-            "cycle_id": event["cycle_id"],
-            "at": event["at"],
-            "error": item.get("error"),
-        }
-    if values:
-        record["extracted"] = values
 
 
 # Events of a step: counts, the Actor's turn, what is archived, removed or recalled.

@@ -18,6 +18,8 @@ from langgraph_om.core.actor.prompt import View, make_view
 from langgraph_om.core.additions import Additions
 from langgraph_om.core.config.options import Role
 from langgraph_om.core.config.settings import Identity, Settings, Setup
+from langgraph_om.core.cycles.cycle import CycleInfo
+from langgraph_om.core.cycles.values import Answer, Wanted
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.observe.other_threads import OtherThread
 from langgraph_om.core.plan import PROCEED, Decision
@@ -25,7 +27,7 @@ from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.span import Span
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.resent import list_removed, without_messages
-from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.core.wire import Chunk, Event, MemoryRecord
 
 
 @dataclass(slots=True)
@@ -226,6 +228,31 @@ class Feature:
 
     def shorten(self, message: BaseMessage, key: str) -> BaseMessage:
         """Return what stands for a message in the Actor's view, by the message alone."""
+        raise NotImplementedError
+
+    @property
+    def value_names(self) -> Mapping[str, str]:
+        """Names of values that `values` may ask for, each with the words for it in an error."""
+        raise NotImplementedError
+
+    def values(self, info: CycleInfo, chunks: Sequence[Chunk]) -> Sequence[Wanted]:
+        """Return the values to ask the Observer for, beside an observation.
+
+        Args:
+            info: The cycle, which observes the own thread or others.
+            chunks: Observations ahead of these messages that are not activated yet.
+        """
+        raise NotImplementedError
+
+    def write_entries(self, info: CycleInfo, answers: Sequence[Answer]) -> list[Any]:
+        """Return answers about the values as entries, JSON values, of `found` in an event.
+
+        They reach the reducer beside the moment `observed` when the observation takes effect.
+        """
+        raise NotImplementedError
+
+    def announce(self, info: CycleInfo, at: datetime, entries: Sequence[Any]) -> list[Event]:
+        """Return events that tell users of entries that have taken effect."""
         raise NotImplementedError
 
     def lines_before(
