@@ -23,9 +23,9 @@ from langgraph_om.core.content.text import LABEL_CHARACTERS
 from langgraph_om.core.items import LogItem, list_items
 from langgraph_om.core.page.html import Child, Html, Sizes, element, join
 from langgraph_om.core.page.page import frame, render_memory_view, render_page, write_title
-from langgraph_om.core.titles import is_named
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
+from langgraph_om.features.titles.record import is_named, read_title
 from langgraph_om.inspection import read_server_label, read_stored_label, server_labels
 from langgraph_om.memory import ObservationalMemory, check_memory
 
@@ -538,7 +538,7 @@ class _Pages:
             element("button", "Undo the last change"),
             method="post",
         )
-        name = render_name(record["thread_title"], is_named=is_named(record))
+        name = render_name(read_title(record), is_named=is_named(record))
         told = render_done(done) if done else None
         return element("div", told, render_remember(), element("p", undo), name, past)
 

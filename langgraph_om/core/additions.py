@@ -71,7 +71,8 @@ _TABLE: dict[str, Additions] = {}
 def add(name: str, additions: Additions) -> None:
     """Add a feature's row; called at import alone, before a record is read."""
     _TABLE[name] = additions
-    for known in (added_types, blank_keys, added_hints, label_paths, added_reducers, added_parts, _beside):
+    of_keys: tuple[Any, ...] = (added_types, blank_keys, added_hints, label_paths)
+    for known in (*of_keys, added_reducers, added_parts, _beside):
         known.cache_clear()
 
 

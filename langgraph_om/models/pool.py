@@ -288,7 +288,7 @@ def choose_models(
                 check_value(option, value)
         _check_settings_apply(models)
         asked = features.list_hints()
-        _check_tiers(models, observing, reflecting, thresholds, counter, asked)
+        _check_tiers(models, observing, reflecting, thresholds, counter, asked=asked)
     return models
 
 
@@ -352,6 +352,7 @@ def _check_tiers(
     reflecting: ReflectionConfig,
     thresholds: Thresholds,
     counter: TokenCounter,
+    *,
     asked: Mapping[str, str],
 ) -> None:
     """Refuse tiers without one for the largest question that is sure to be asked."""

@@ -75,6 +75,7 @@ REFLECTOR_SETTINGS: Final[Mapping[str, Any]] = {
 }
 """What the Reflector's model is sent where the user sets nothing."""
 
+
 @dataclass(frozen=True, slots=True)
 class Role:
     """A model that a feature asks, beside those of the Observer and the Reflector."""

@@ -23,7 +23,6 @@ from langgraph_om.core.wire import (
     CycleEnded,
     CycleStarted,
     Event,
-    Found,
     MemoryRecord,
     Operation,
     Stated,
@@ -136,16 +135,6 @@ def select_hints(settings: Settings, parsed: Parsed) -> Stated:
         "current_task": parsed.current_task if asks else None,
         "suggested_response": parsed.suggested_response if asks else None,
     }
-
-
-def find_stated(settings: Settings, parsed: Parsed) -> Found:
-    """Return the hints of features that an answer states, as entries of these features."""
-    found: Found = {}
-    for hints in settings.features.having("hints"):
-        stated = [parsed.more[name] for name in hints() if name in parsed.more]
-        if stated:
-            found[hints.__self__.name] = stated
-    return found
 
 
 def tell_left_out(tokens: int) -> dict[str, int]:

@@ -52,6 +52,7 @@ _spelling_of = cache(_Spelling)
 def _spelling() -> _Spelling:
     return _spelling_of(tuple(hint_names()))
 
+
 ITEM_LINE = re.compile(f"^{ITEM}", re.MULTILINE)
 
 

@@ -179,9 +179,7 @@ def build_failure(error: Exception, model: str) -> ObserverError:
     return ObserverError(f"the {model} failed: {type(error).__name__}: {reason}")
 
 
-def render_output_format(
-    asked: Mapping[str, str] = NO_HINTS, *, states_hints: bool = True
-) -> str:
+def render_output_format(asked: Mapping[str, str] = NO_HINTS, *, states_hints: bool = True) -> str:
     """Return the description of an answer's form, for the Observer and for the Reflector.
 
     Args:

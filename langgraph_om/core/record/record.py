@@ -68,8 +68,7 @@ _FIRST_KEYS = frozenset(blank_record())
 """What each record has."""
 
 LATER_KEYS = frozenset(
-    {"evicted_tokens", "deletion", "floor", "head", "steered", "recalled"}
-    | {"working", "branch"}
+    {"evicted_tokens", "deletion", "floor", "head", "steered", "recalled"} | {"working", "branch"}
 )
 """What a record has only once there is something to note."""
 

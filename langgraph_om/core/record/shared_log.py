@@ -32,6 +32,7 @@ from langgraph_om.core.wire import (
     Extension,
     Fixing,
     Group,
+    Hints,
     Joining,
     LogChange,
     MemoryRecord,
@@ -293,7 +294,7 @@ def _fix(shared: SharedLog, change: Fixing) -> SharedLog:
     """Keep the hints that a person set, so that what other threads observe never replaces them."""
     fixed = shared.get("fixed", {})
     own = {**fixed.get(change["thread_id"], {}), **change["fixed"]}
-    kept = {name: hint for name, hint in own.items() if hint is not None}
+    kept: Hints = {name: hint for name, hint in own.items() if hint is not None}
     return {**shared, "fixed": {**fixed, change["thread_id"]: kept}}
 
 
