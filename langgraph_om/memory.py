@@ -20,6 +20,7 @@ from pydantic import TypeAdapter
 
 from langgraph_om.adoption import Adoptable
 from langgraph_om.archive import MessageArchive, StoreUse
+from langgraph_om.core.additions import find_removed
 from langgraph_om.core.config.checks import check_count
 from langgraph_om.core.config.options import (
     RetrievalConfig,
@@ -309,7 +310,7 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
         return MemoryView(
             record=record,
             status=self._build_status(record, window),
-            conversation_tokens=record.get("evicted_tokens", 0)
+            conversation_tokens=find_removed(record).tokens
             + count_messages(self._runner.settings.counter, messages),
             prompt_tokens=window.tokens + log_tokens(record),
             is_closed=self._runner.is_closed,

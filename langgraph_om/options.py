@@ -257,9 +257,6 @@ class CoreOptions(TypedDict, total=False):
     """Where messages and observations are kept beside the checkpointer: a URL such as
     `"sqlite:///memory.db"` or `"postgresql://..."`, an SQLAlchemy engine, or a
     `MessageArchive`."""
-    evict: Annotated[bool, Hint("True or False"), Preset(value=False)]
-    """Whether observed messages are removed from the conversation once the archive has them, so
-    that a thread's state stays small however long it gets."""
     resource_id: Annotated[
         str | Callable[[RunnableConfig], str | None] | None,
         Takes(Annotated[str, Field(min_length=1)] | Callable[..., Any] | None),
@@ -467,7 +464,6 @@ def _read_settings(
         working=_find_observed_form(working),
         working_scope="resource" if working is None else working.scope,
         archives=given["archive"] is not None,
-        evicts=given["evict"],
         features=features,
     )
 
@@ -532,9 +528,6 @@ def _refuse_without_archive(given: Mapping[str, Any]) -> None:
             '`scope` is "resource" and there is no `archive` to keep what the threads share; set '
             '`archive` too, such as archive="sqlite:///memory.db"'
         )
-        raise ConfigurationError(msg)
-    if given["evict"]:
-        msg = "`evict` is True and there is no `archive` to keep the messages; set `archive` too"
         raise ConfigurationError(msg)
     if isinstance(given["buffering"], ServerBuffering):
         msg = (

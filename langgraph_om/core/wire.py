@@ -484,10 +484,6 @@ class MemoryRecord(TypedDict, total=False):
     branch: str
     """The archive's name for the conversation as this record knows it, which no other branch
     changes; missing before something is archived."""
-    evicted: str | None
-    """The last message that was removed from the conversation because the archive has it."""
-    evicted_tokens: int
-    """The tokens of all messages that were removed; 0 if missing."""
     deletion: int
     """How often thread and resource had been deleted when the record last looked; 0 if missing."""
     floor: Floor
@@ -875,16 +871,6 @@ class Archived(TypedDict):
     """The archive's name for the conversation up to there."""
 
 
-class Evicted(TypedDict):
-    """Messages are removed from the conversation, because they are observed and archived."""
-
-    type: Literal["evicted"]
-    last: str
-    ids: list[str]
-    tokens: int
-    """Of the messages."""
-
-
 class DeletionFound(TypedDict):
     """Thread or resource were deleted from the archive, or it counts their deletions anew."""
 
@@ -1123,7 +1109,6 @@ Event = (
     | Stepped
     | Tripped
     | Archived
-    | Evicted
     | DeletionFound
     | Synced
     | OthersDescribed

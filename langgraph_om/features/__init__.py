@@ -11,6 +11,7 @@ from langgraph_om.core.config.settings import Features, Setup
 from langgraph_om.core.step.step import Feature
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.archive import Archiving
+from langgraph_om.features.evict import Evicting, EvictOptions
 from langgraph_om.features.extract import Extract
 from langgraph_om.features.gaps import GapOptions, Gaps
 from langgraph_om.features.inject import Injecting
@@ -31,6 +32,7 @@ FEATURES: tuple[type[Feature], ...] = (
     PauseWork,
     AskedTitles,
     Archiving,
+    Evicting,
     SharedLogs,
     KnownOfUser,
     WorkingText,
@@ -46,6 +48,7 @@ FEATURES: tuple[type[Feature], ...] = (
 
 
 class FeatureOptions(
+    EvictOptions,
     PreviewOptions,
     GapOptions,
     WorkingOptions,

@@ -124,8 +124,6 @@ class Settings:
     """Whether messages and observations are archived."""
     features: Features = field(default_factory=Features)
     """What takes part in steps beside the core."""
-    evicts: bool = False
-    """Whether observed messages leave the conversation once the archive has them."""
 
     def fit(self, room: int) -> Settings:
         """Return the settings for an Actor that has so many tokens for messages and observations.

@@ -55,7 +55,6 @@ def blank_record() -> MemoryRecord:
         "outbox": [],
         "turn": {"request": None, "step": -1},
         "archived": None,
-        "evicted": None,
         "cursor": [],
         "observed": None,
         "stamps": {},
@@ -67,9 +66,7 @@ def blank_record() -> MemoryRecord:
 _FIRST_KEYS = frozenset(blank_record())
 """What each record has."""
 
-LATER_KEYS = frozenset(
-    {"evicted_tokens", "deletion", "floor", "head", "steered", "recalled"} | {"working", "branch"}
-)
+LATER_KEYS = frozenset({"deletion", "floor", "head", "steered", "recalled"} | {"working", "branch"})
 """What a record has only once there is something to note."""
 
 RECORD_KEYS = _FIRST_KEYS | LATER_KEYS

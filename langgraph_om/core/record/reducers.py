@@ -25,7 +25,6 @@ from langgraph_om.core.wire import (
     Counted,
     CycleEnded,
     DeletionFound,
-    Evicted,
     Group,
     JobResult,
     LogChange,
@@ -277,7 +276,7 @@ def _replace_groups(record: MemoryRecord, event: ReflectionEnd | ReflectionActiv
     return True
 
 
-# Events of a step: counts, the Actor's turn, what is archived, removed or recalled.
+# Events of a step: counts, the Actor's turn, what is archived or recalled.
 
 
 def set_counts(record: MemoryRecord, event: Counted) -> None:
@@ -332,21 +331,6 @@ def note_archived(record: MemoryRecord, event: Archived) -> None:
     record["archived"] = event["last"]
     if event["branch"] is not None:
         record["branch"] = event["branch"]
-
-
-def note_evicted(record: MemoryRecord, event: Evicted) -> None:
-    """Note up to where observed messages were removed; what comes back changes nothing."""
-    ids, former = event["ids"], record["evicted"]
-    if former == event["last"]:
-        return
-    record["evicted"] = event["last"]
-    observed = record["observed"]
-    if observed is not None:
-        new = len(ids) - (ids.index(former) + 1 if former in ids else 0)
-        index, count = (observed[key] - new for key in ("index", "count"))
-        record["observed"] = {**observed, "index": index, "count": count}
-    if event["tokens"]:
-        record["evicted_tokens"] = record.get("evicted_tokens", 0) + event["tokens"]
 
 
 def set_recalled(record: MemoryRecord, event: Recalled) -> None:

@@ -26,7 +26,6 @@ from langgraph_om.core.plan import PROCEED, Decision
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.span import Span
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.resent import list_removed, without_messages
 from langgraph_om.core.wire import Chunk, Event, MemoryRecord
 
 
@@ -58,6 +57,8 @@ class Step:
     kept: dict[str, Any] = field(default_factory=dict)
     """By feature, what one of its hooks leaves to a later one."""
     decision: Decision = PROCEED
+    removed: list[str] = field(default_factory=list)
+    """Ids of the messages that leave the graph's state with this step."""
     overlooked: int = 0
     """How many messages were put among the observed ones, where they can be neither shown nor
     observed."""
@@ -136,13 +137,14 @@ class Step:
 
     def take_out(self, keys: Collection[str]) -> None:
         """Go on without messages that leave the conversation."""
-        if keys:
-            self.messages = without_messages(self.messages, keys)
+        self.removed += keys
+        self.messages = self.left
 
     @property
-    def evicted(self) -> list[str]:
-        """Ids of the messages that may be removed, because they are archived and observed."""
-        return list_removed(self.events)
+    def left(self) -> Sequence[BaseMessage]:
+        """The conversation without what leaves it."""
+        gone = set(self.removed)
+        return [each for each in self.messages if each.id not in gone] if gone else self.messages
 
     @property
     def changed(self) -> set[str]:
@@ -160,12 +162,16 @@ class Feature:
 
     is_base = True
     name = ""
+    needs: ClassVar[tuple[str, ...]] = ()
+    """Names of the features without which it is not there."""
     additions: ClassVar[Additions | None] = None
     """What it adds to records, events and the stream."""
     prompts: ClassVar[str] = ""
     """The package beside whose code its prompts lie; empty where it has none."""
     configs: ClassVar[Mapping[str, type]] = {}
     """The dataclasses of its options that are mappings, by the options' names."""
+    removes_by = ""
+    """The option that has it take messages out of a graph's state; empty where nothing does."""
     has_last_step = False
     """Whether it has something to do after the Actor's answer; then a turn has one step more."""
 

@@ -5,22 +5,30 @@ After a change of wording run this file once with `OM_UPDATE_PROMPTS=1` and revi
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_om.core.prompts import fill, load, names
+from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.reflect.edits import parse_edits
 from support.examples import examples
+from support.prompts import (
+    SLOT,
+    check_comment,
+    check_size,
+    check_slots,
+    check_snapshot,
+    prompts_of,
+    slots_of,
+)
 
 SNAPSHOTS = Path(__file__).parent / "snapshots" / "prompts"
-SLOT = re.compile(r"\{\{(\w+)\}\}")
+PACKAGE = "langgraph_om.core.prompts"
+NAMES = prompts_of(PACKAGE)
 SIZES = {"log_tokens": "40100", "target_tokens": "30000"}
 PROGRESS = {
     "freed_tokens": "9700",
@@ -37,8 +45,9 @@ THREADS_HINTS = {
     "first_hints": load("observer_threads_hints_first"),
     "second_hints": load("observer_threads_hints_second"),
 }
-OBSERVER_FORM = fill("observer_output", thread_title_section=load("observer_title"), **HINTS)
-REFLECTOR_FORM = fill("observer_output", thread_title_section="", **HINTS)
+MORE = "4. `<mood>`: how merry the user is."
+OBSERVER_FORM = fill("observer_output", more_sections=MORE, **HINTS)
+REFLECTOR_FORM = fill("observer_output", more_sections="", **HINTS)
 OBSERVER_RULES = fill("observer_condensed", output_format="", custom="")
 
 SAMPLES: dict[str, dict[str, str]] = {
@@ -64,7 +73,7 @@ SAMPLES: dict[str, dict[str, str]] = {
     "observer_threads_hints": {},
     "observer_threads_hints_first": {},
     "observer_threads_hints_second": {},
-    "observer_output": {"thread_title_section": load("observer_title"), **HINTS},
+    "observer_output": {"more_sections": MORE, **HINTS},
     "observer_retry": {"problem": "the answer has no `<observations>` block."},
     "observer_task": {
         "previous_observations": (
@@ -86,11 +95,6 @@ SAMPLES: dict[str, dict[str, str]] = {
             "Date: Mar 3, 2026\nUser (09:12): Make it six people.\n</thread>\n\n"
             '<thread id="b2">\nDate: Mar 3, 2026\nUser (09:30): Rename `rates.py`.\n</thread>'
         ),
-    },
-    "observer_title": {},
-    "title": {
-        "conversation": "User: Which tent for March?\nAssistant: A tunnel tent.",
-        "custom": "Name the product where there is one.",
     },
     "recall": {
         "threads": load("recall_threads"),
@@ -165,8 +169,6 @@ MAX_TOKENS = {  # of the file alone, its slots open
     "observer_threads_output": 550,
     "observer_threads_retry": 200,
     "observer_threads_task": 250,
-    "observer_title": 100,
-    "title": 250,
     "recall": 300,
     "recall_search": 90,
     "recall_search_meaning": 90,
@@ -188,69 +190,33 @@ MAX_TOKENS = {  # of the file alone, its slots open
 }
 
 
-def _source(name: str) -> str:
-    return files("langgraph_om.core.prompts").joinpath(f"{name}.md").read_text(encoding="utf-8")
-
-
-def _slots(name: str) -> list[str]:
-    return list(dict.fromkeys(SLOT.findall(load(name))))
-
-
-def _subsets(name: str) -> list[dict[str, str]]:
-    """Every way to leave some slots of the sample empty."""
-    choices = [[(slot, value), (slot, "")] for slot, value in SAMPLES[name].items()]
-    return [dict(choice) for choice in itertools.product(*choices)]
-
-
 def test_every_prompt_has_a_sample_a_limit_and_a_snapshot() -> None:
-    assert names() == sorted(SAMPLES) == sorted(MAX_TOKENS)
+    assert NAMES == sorted(SAMPLES) == sorted(MAX_TOKENS)
     if not os.environ.get("OM_UPDATE_PROMPTS"):
-        assert sorted(path.stem for path in SNAPSHOTS.glob("*.md")) == names()
+        assert sorted(path.stem for path in SNAPSHOTS.glob("*.md")) == NAMES
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", NAMES)
 def test_filled_prompt_equals_its_snapshot(name: str) -> None:
-    filled = fill(name, **SAMPLES[name]) + "\n"
-    path = SNAPSHOTS / f"{name}.md"
-    if os.environ.get("OM_UPDATE_PROMPTS"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(filled, encoding="utf-8", newline="\n")
-    assert path.read_text(encoding="utf-8") == filled
+    check_snapshot(name, SAMPLES[name], SNAPSHOTS)
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", NAMES)
 def test_comment_documents_exactly_the_slots_and_is_not_sent(name: str) -> None:
-    source = _source(name)
-    listed = re.match(r"<!-- slots: ([\w, ]+)\.\n", source)
-    assert listed is not None
-    documented = [] if listed[1] == "none" else listed[1].split(", ")
-    assert sorted(documented) == sorted(_slots(name))
-    comment, _, _ = source.partition("-->")
-    for slot in documented:
-        assert re.search(rf"\b{slot}:|\bBoth:", comment), f"`{slot}` is not explained"
-    assert "<!--" not in load(name)
-    assert "-->" not in load(name)
-    assert load(name) == load(name).strip()
+    check_comment(name, PACKAGE)
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", NAMES)
 def test_filled_prompt_has_no_open_slot_and_no_trace_of_an_empty_one(name: str) -> None:
-    for slots in _subsets(name):
-        filled = fill(name, **slots)
-        assert not SLOT.search(filled)
-        assert "\n\n\n" not in filled
-        assert filled == filled.strip()
-        assert not re.search(r"^#[^\n]*\n\n(#|\Z)", filled, re.MULTILINE), "a heading without text"
-        for value in slots.values():
-            assert value in filled
+    checkslots_of(name, SAMPLES[name])
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", NAMES)
 def test_prompt_stays_within_its_tokens(name: str) -> None:
-    assert len(load(name)) / 4 < MAX_TOKENS[name]
+    check_size(name, MAX_TOKENS[name])
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", NAMES)
 def test_slots_stand_alone_on_their_line_unless_they_are_a_few_words(name: str) -> None:
     inline = {"problem", "target_tokens"}
     inline |= {
@@ -262,7 +228,7 @@ def test_slots_stand_alone_on_their_line_unless_they_are_a_few_words(name: str) 
         "log_tokens",
         "free_tokens",
     }
-    for slot in set(_slots(name)) - inline:
+    for slot in set(slots_of(name)) - inline:
         assert f"{{{{{slot}}}}}" in load(name).splitlines()
 
 
@@ -332,9 +298,9 @@ texts = st.lists(st.sampled_from(PIECES), min_size=1).map("".join).filter(str.st
 
 
 @examples(60)
-@given(values=st.lists(texts, min_size=6, max_size=6), name=st.sampled_from(names()))
+@given(values=st.lists(texts, min_size=6, max_size=6), name=st.sampled_from(NAMES))
 def test_values_go_in_once_and_unchanged(values: list[str], name: str) -> None:
-    slots = dict(zip(_slots(name), values, strict=False))
+    slots = dict(zip(slots_of(name), values, strict=False))
     filled = fill(name, **slots)
     rest = filled
     for part, slot in zip(

@@ -6,19 +6,24 @@ import ast
 import inspect
 import re
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
+from typing_extensions import is_typeddict
 
 from langgraph_om.core.config import options
 from langgraph_om.core.config import options as mappings
+from langgraph_om.features import FeatureOptions, list_configs
 
 PAIRS = [
     (options.ObservationConfig, mappings.ObservationOptions),
     (options.ReflectionConfig, mappings.ReflectionOptions),
     (options.RetrievalConfig, mappings.RetrievalOptions),
     (options.InjectConfig, mappings.InjectOptions),
-    (options.TitleConfig, mappings.ThreadTitleOptions),
+    *(
+        (kind, next(filter(is_typeddict, get_args(get_type_hints(FeatureOptions)[option]))))
+        for option, kind in list_configs().items()
+    ),
 ]
 
 
