@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, TypeGuard, TypeVar, cast
+from typing import Any, Literal, TypeGuard, TypeVar
 
 from langgraph_om.core.config.checks import check_fields, rules_of
 from langgraph_om.core.config.options import (
-    InjectConfig,
     ModelSettings,
     ObservationConfig,
     ReflectionConfig,
@@ -23,8 +22,7 @@ from langgraph_om.errors import ConfigurationError
 # Settings read from what the user gave: a config class, a mapping, a flag, or nothing.
 
 
-ConfigT = TypeVar("ConfigT", bound=Any)
-"""A config: a dataclass."""
+ConfigT = TypeVar("ConfigT")
 
 
 def as_config(kind: type[ConfigT], option: str, value: Any) -> ConfigT:
@@ -36,16 +34,16 @@ def as_config(kind: type[ConfigT], option: str, value: Any) -> ConfigT:
     if isinstance(value, kind):
         return value
     given: Mapping[Any, Any] = {} if value is None else value
-    known = sorted(entry.name for entry in fields(kind))
+    known = sorted(entry.name for entry in fields(cast("Any", kind)))
     unknown = sorted(set(map(str, given)) - set(known))
     if unknown:
         msg = f"`{option}` has the unknown key {unknown[0]!r}; the keys are {', '.join(known)}"
         raise ConfigurationError(msg)
-    return cast("ConfigT", kind(**given))
+    return kind(**given)
 
 
-def check_config(option: str, config: Any) -> None:
-    """Refuse a config, an object of a dataclass, with a value that cannot be meant.
+def check_config(option: str, config: object) -> None:
+    """Refuse a config with a value that cannot be meant.
 
     Raises:
         ConfigurationError: For the first such value, by the name of its option.
@@ -79,7 +77,6 @@ def resolve_retrieval(
         return None
     config = as_config(RetrievalConfig, "retrieval", None if value is True else value)
     check_config("retrieval", config)
-    resolve_inject(config)
     if config.scope == "thread" or has_archive:
         return config
     if not is_default(config.scope):
@@ -89,20 +86,6 @@ def resolve_retrieval(
         )
         raise ConfigurationError(msg)
     return replace(config, scope="thread")
-
-
-def resolve_inject(config: RetrievalConfig | None) -> InjectConfig | None:
-    """Read the option `retrieval.inject`: nothing when it is off.
-
-    Raises:
-        ConfigurationError: When a setting of it cannot be meant.
-    """
-    if config is None or config.inject is False:
-        return None
-    value: Any = None if config.inject is True else config.inject
-    inject = as_config(InjectConfig, "retrieval.inject", value)
-    check_config("retrieval.inject", inject)
-    return inject
 
 
 DEFAULT_BLOCK_AFTER = 1.2
