@@ -84,8 +84,9 @@ SAME_AS_WHOLE = {
     "hints over several lines": WHOLE.replace("<current-task>", "<current-task>\n  ").replace(
         "</current-task>", "\n</current-task>"
     ),
-    "hint tags without their ends": WHOLE.replace("</current-task>", "")
-    .replace("</suggested-response>", ""),
+    "hint tags without their ends": WHOLE.replace("</current-task>", "").replace(
+        "</suggested-response>", ""
+    ),
     "all hints on one line": WHOLE.replace(">\n<s", "><s").replace(">\n<t", "> <t"),
     "everything after the items on their line": WHOLE.replace("\n</ob", "</ob").replace(
         ">\n<", "><"
