@@ -140,12 +140,12 @@ def test_blocking_cycles(on_error: Any) -> None:
         if asked % 5 == 4:
             msg = "no answer"
             raise ValueError(msg)
-        return f"{GOOD}\n<thread-title>Title {asked}</thread-title>"
+        return GOOD
 
     model = ScriptedChatModel(observer=observer, reflector=lambda messages: GOOD)
     memory = ObservationalMemory(
         model,
-        observation={"message_tokens": 200, "buffer_tokens": False, "thread_title": True},
+        observation={"message_tokens": 200, "buffer_tokens": False},
         reflection={"observation_tokens": 60},
         max_input_tokens=200,
         on_error=on_error,
@@ -161,7 +161,6 @@ def test_blocking_cycles(on_error: Any) -> None:
     for kind in ("observation-start", "observation-end"):
         assert {(kind, "observation"), (kind, "reflection")} <= seen
     assert ("observation-failed", "observation") in seen
-    assert ("thread-update", "observation") in seen
     assert (("tripwire", "observation") in seen) == (on_error == "abort")
 
 

@@ -45,7 +45,7 @@ def test_a_title_is_one_short_line(value: str, title: str | None) -> None:
     [
         "<observations>\n* a\n</observations>\n<thread title>Tea</thread title>",
         "<thread-title>Tea</thread-title>\n<observations>\n* a\n</observations>",
-        '{"observations": "* a", "thread-title": "Tea"}',
+        '{"observations": "* 🔴 (10:00) a", "thread-title": "Tea"}',
     ],
 )
 def test_a_title_is_read_in_any_spelling_and_place(answer: str) -> None:
