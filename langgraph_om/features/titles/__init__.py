@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Final, Self, cast
 from typing_extensions import TypedDict
 
 from langgraph_om.core.additions import find_label
-from langgraph_om.core.config.checks import Hint, Preset, Takes
+from langgraph_om.core.config.checks import Flag, Hint, Preset, Takes
 from langgraph_om.core.config.options import Role
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.config.thresholds import as_config, check_config
@@ -35,6 +35,7 @@ from langgraph_om.features.titles.record import (
     read_title_state,
     tell_title,
 )
+from langgraph_om.features.titles.updates import ACTS
 from langgraph_om.runtime.context import RunFlow
 from langgraph_om.runtime.drivers import drive
 from langgraph_om.runtime.executors import BackgroundBuffering
@@ -80,6 +81,24 @@ class TitleOptions(TypedDict, total=False):
     suggests another: a flag, or a mapping with `model` (the Observer's where it is left out) and
     `instructions` (a text, or a function of the run's configuration). `set_title` sets one that
     memory never changes."""
+
+
+class SuggestOptions(TypedDict, total=False):
+    """The key of the option `observation` for titles."""
+
+    thread_title: bool
+    """Whether the Observer also suggests a title for the thread."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuggestConfig:
+    """The same as a field of `ObservationConfig`.
+
+    Args:
+        thread_title: Whether the Observer also suggests a title for the thread.
+    """
+
+    thread_title: Flag = False
 
 
 MODEL_SETTINGS: Final[Mapping[str, Any]] = {
@@ -170,6 +189,7 @@ class NamedThreads(Feature):
     """Tells of titles that a person set; with or without `thread_title`, a person may set one."""
 
     name = "named_threads"
+    acts = ACTS
 
     @classmethod
     def build(cls, setup: Setup) -> Self:  # noqa: ARG003 a person may always act
@@ -209,7 +229,8 @@ class SuggestedTitles(Feature):
     def build(cls, setup: Setup) -> Self | None:
         """Read `observation.thread_title`; what makes titles has the Observer keep them up, too."""
         is_made = setup.options["thread_title"] is not False
-        return cls() if is_made or setup.observation.thread_title else None
+        is_wanted = cast("SuggestConfig", setup.observation).thread_title
+        return cls() if is_made or is_wanted else None
 
     def hints(self) -> Mapping[str, str]:
         """Return the title, with what the Observer is told of it."""

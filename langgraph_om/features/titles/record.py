@@ -12,13 +12,13 @@ from typing import Any, Final, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import Additions, as_event
+from langgraph_om.core.additions import AddedChange, Additions, Log, as_event
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.answer_tags import defuse_tags, tag_of
 from langgraph_om.core.observe.parse_answer import says_nothing
 from langgraph_om.core.record.reducers import add_to_outbox
-from langgraph_om.core.wire import Event, MemoryRecord, Opened, Synced, Usage
+from langgraph_om.core.wire import Event, Group, Hints, MemoryRecord, Opened, Synced, Usage
 
 TITLE: Final = "thread_title"
 """The key of a record with the title, and the hint by which the Observer suggests one."""
@@ -262,6 +262,32 @@ def _forget(record: MemoryRecord, _: Any) -> None:
         _read(record).pop("title", None)
 
 
+# The log that threads share.
+
+
+class TitleFixed(TypedDict):
+    """A change of that log: a person sets the title of a thread, or gives it back."""
+
+    id: str
+    """The act."""
+    kind: Literal["fix"]
+    thread_id: str
+    fixed: Hints
+    """The title by its name; `None` where observations may change it again."""
+    groups: list[Group]
+    """None."""
+    cursor: list[str]
+    hints: Hints
+
+
+def _fix(log: Log, change: TitleFixed) -> Log:
+    """Keep the title, so that what other threads observe never replaces it."""
+    fixed = log.get("fixed", {})
+    own = {**fixed.get(change["thread_id"], {}), **change["fixed"]}
+    kept = {name: hint for name, hint in own.items() if hint is not None}
+    return {**log, "fixed": {**fixed, change["thread_id"]: kept}}
+
+
 ADDITIONS: Final = Additions(
     keys=TitleKeys,
     blank={TITLE: None},
@@ -278,6 +304,7 @@ ADDITIONS: Final = Additions(
             "at": "timestamp",
         }
     },
+    changes={"fix": AddedChange(TitleFixed, _fix)},
     beside={
         "edited": _name_by_hand,
         "observed": _take_found,
