@@ -77,8 +77,8 @@ class ObservationOptions(
 
 @dataclass(frozen=True, kw_only=True)
 class ObservationConfig(
-    ExtractConfig,
     SuggestConfig,
+    ExtractConfig,
     core.ObservationConfig,
 ):
     """When the Observer runs and what it is asked; a mapping with the same keys does as well.
