@@ -18,36 +18,7 @@ from langgraph_om.features.evict import Evicting, EvictOptions
 from langgraph_om.features.extract import Extract, Extractable, ExtractConfig, ExtractOptions
 from langgraph_om.features.gaps import GapOptions, Gaps
 from langgraph_om.features.inject.inject import Injecting
-from langgraph_om.features.pauses import PauseWork
-from langgraph_om.features.previews import PreviewOptions, Previews
-from langgraph_om.features.shared_log import SharedLogs
-from langgraph_om.features.steering.feature import Steering
-from langgraph_om.features.steering.updates import Steerable, SteeringUpdates
-from langgraph_om.features.titles import (
-    AskedTitles,
-    NamedThreads,
-    SuggestConfig,
-    SuggestedTitles,
-    SuggestOptions,
-    TitleOptions,
-)
-from langgraph_om.features.titles.updates import Nameable, TitleUpdates
-from langgraph_om.features.working_memory import KnownOfUser, WorkingOptions
-from langgraph_om.features.working_text import WorkingText
-from langgraph_om.runtime.acting import Acting, Updates
-
-FEATURES: tuple[type[Feature], ...] = (
-    PauseWork,
-    AskedTitles,
-    Archiving,
-    Evicting,
-    SharedLogs,
-    KnownOfUser,
-    WorkingText,
-    Extract,
-    Previews,
-    Gaps,
-    Injecting,
+    Meaning,
     Steering,
     NamedThreads,
     SuggestedTitles,
@@ -68,6 +39,7 @@ class FeatureOptions(
 
 class ObservationOptions(
     core.ObservationOptions,
+    PauseOptions,
     ExtractOptions,
     SuggestOptions,
     total=False,
@@ -79,6 +51,7 @@ class ObservationOptions(
 class ObservationConfig(
     SuggestConfig,
     ExtractConfig,
+    PauseConfig,
     core.ObservationConfig,
 ):
     """When the Observer runs and what it is asked; a mapping with the same keys does as well.
@@ -153,3 +126,9 @@ def check_value_names(features: Features) -> None:
                 )
                 raise ConfigurationError(msg)
             known[name] = words
+
+
+def list_keepers(features: Features) -> list[Feature]:
+    """Return the features that may have put something into the graph's store, on or off."""
+    kinds = [kind for kind in FEATURES if kind.store_use]
+    return [features.find(kind.name) or kind() for kind in kinds]

@@ -23,7 +23,12 @@ from support.examples import examples
 
 SNAPSHOTS = Path(__file__).parent / "snapshots" / "prompts"
 SLOT = re.compile(r"\{\{(\w+)\}\}")
-OF_FEATURES = {"recalled_messages": "inject", "title": "titles", "observer_title": "titles"}
+OF_FEATURES = {
+    "observer_title": "titles",
+    "recall_search_meaning": "meaning",
+    "recalled_messages": "inject",
+    "title": "titles",
+}
 """Prompts that go with a feature."""
 SIZES = {"log_tokens": "40100", "target_tokens": "30000"}
 PROGRESS = {
