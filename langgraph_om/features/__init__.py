@@ -18,6 +18,37 @@ from langgraph_om.features.evict import Evicting, EvictOptions
 from langgraph_om.features.extract import Extract, Extractable, ExtractConfig, ExtractOptions
 from langgraph_om.features.gaps import GapOptions, Gaps
 from langgraph_om.features.inject.inject import Injecting
+from langgraph_om.features.meaning.meaning import Meaning
+from langgraph_om.features.pauses import PauseConfig, PauseOptions, PauseWork
+from langgraph_om.features.previews import PreviewOptions, Previews
+from langgraph_om.features.shared_log import SharedLogs
+from langgraph_om.features.steering.feature import Steering
+from langgraph_om.features.steering.updates import Steerable, SteeringUpdates
+from langgraph_om.features.titles import (
+    AskedTitles,
+    NamedThreads,
+    SuggestConfig,
+    SuggestedTitles,
+    SuggestOptions,
+    TitleOptions,
+)
+from langgraph_om.features.titles.updates import Nameable, TitleUpdates
+from langgraph_om.features.working_memory import KnownOfUser, WorkingOptions
+from langgraph_om.features.working_text import WorkingText
+from langgraph_om.runtime.acting import Acting, Updates
+
+FEATURES: tuple[type[Feature], ...] = (
+    PauseWork,
+    AskedTitles,
+    Archiving,
+    Evicting,
+    SharedLogs,
+    KnownOfUser,
+    WorkingText,
+    Extract,
+    Previews,
+    Gaps,
+    Injecting,
     Meaning,
     Steering,
     NamedThreads,
