@@ -23,15 +23,15 @@ from langgraph_om.errors import ItemError
 
 ITEM = (
     r"[ \t]*+(?:(?:[-*+•–—‣◦▪▸●○·・]|\d{1,4}[.)]|[a-zA-Z]\)|\([a-z]\)|->|→)[ \t]"
-    r"|(?:[-*+•]|[*_]{2,3})?[🔴🟡🟢✅]|\(\d{1,2}:\d\d)"
+    r"|(?:[-*+•]|[*_]{2,3})?[🔴🟡🟢✅📌]|\(\d{1,2}:\d\d)"
 )
 ITEM_START = re.compile(ITEM)
 
-MARKS: Final = {"🔴": 3, "✅": 3, "🟡": 2, "🟢": 1, "": 0}
+MARKS: Final = {"📌": 4, "🔴": 3, "✅": 3, "🟡": 2, "🟢": 1, "": 0}
 """The marks of items by their strength."""
 
 _HEAD: Final = re.compile(
-    r"[ \t]*+(?:[-*+•][ \t]++)?(?P<mark>[🔴🟡🟢✅]?)\ufe0f?[ \t]*+"
+    r"[ \t]*+(?:[-*+•][ \t]++)?(?P<mark>[🔴🟡🟢✅📌]?)\ufe0f?[ \t]*+"
     r"(?:\((?P<time>\d{1,2}:\d\d)\)[ \t]*+)?"
 )
 _INDENT: Final = re.compile(r"[ \t]*+")
