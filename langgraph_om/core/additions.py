@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal, cast, get_type_hints
+from typing import Any, Literal, NamedTuple, cast, get_type_hints
 
 from typing_extensions import ReadOnly, TypedDict
 
@@ -28,6 +28,15 @@ record keys, is about to be merged.
 """
 
 
+class Removed(NamedTuple):
+    """The messages that a feature has taken out of the conversation, oldest first."""
+
+    last: str | None = None
+    """The newest of them; `None` where there are none."""
+    tokens: int = 0
+    """Of all of them."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Additions:
     """What one feature adds."""
@@ -40,6 +49,8 @@ class Additions:
     """By the type of an event, the field of its part that each of its keys becomes."""
     beside: Mapping[Moment, Reducer] = field(default_factory=dict)
     """What it does when events of the core take effect."""
+    removed: Callable[[MemoryRecord], Removed] | None = None
+    """Reads which messages it has taken out of a record's conversation."""
 
 
 class FeatureEvent(TypedDict):
@@ -59,7 +70,7 @@ _TABLE: dict[str, Additions] = {}
 def add(name: str, additions: Additions) -> None:
     """Add a feature's row; called at import alone, before a record is read."""
     _TABLE[name] = additions
-    for known in (added_types, added_reducers, added_parts, _beside):
+    for known in (added_types, added_reducers, added_parts, _beside, _removals):
         known.cache_clear()
 
 
@@ -88,6 +99,17 @@ def added_parts() -> Mapping[str, Mapping[str, str]]:
 @cache
 def _beside(moment: Moment) -> tuple[Reducer, ...]:
     return tuple(each.beside[moment] for each in _TABLE.values() if moment in each.beside)
+
+
+@cache
+def _removals() -> tuple[Callable[[MemoryRecord], Removed], ...]:
+    return tuple(each.removed for each in _TABLE.values() if each.removed is not None)
+
+
+def find_removed(record: MemoryRecord) -> Removed:
+    """Return which messages were taken out of a record's conversation."""
+    found = (read(record) for read in _removals())
+    return next((removed for removed in found if removed.last is not None), Removed())
 
 
 def run_beside(moment: Moment, record: MemoryRecord, event: Any) -> None:

@@ -58,31 +58,8 @@ class Group(TypedDict):
     """What a person did to its one item, which nobody else changes; missing for all others."""
 
 
-class Extraction(TypedDict):
-    """What a question found out about one of the values that the user wants.
-
-    With neither a patch nor an error nothing changes in it, and a former error is over.
-    """
-
-    name: str
-    patch: NotRequired[dict[str, Any]]
-    """The fields that change."""
-    error: NotRequired[str]
-    """Why it could not be told."""
-
-
-class ExtractedValue(TypedDict):
-    """A value by schema out of the conversation."""
-
-    value: Any
-    """The JSON object; `None` where nothing was found yet."""
-    previous: Any
-    """The one before."""
-    cycle_id: str
-    """The cycle that found it, or failed to."""
-    at: str
-    error: str | None
-    """Why the last question about it found nothing."""
+Found = dict[str, list[Any]]
+"""What an observation found beside its items: by feature, its entries, JSON values."""
 
 
 class WorkingUpdate(TypedDict):
@@ -135,10 +112,7 @@ class Chunk(TypedDict):
     thread_title: str | None
     created_at: str
     """When the model answered."""
-    extracted: NotRequired[list[Extraction]]
-    """Which values it changes."""
-    working: NotRequired[list[WorkingUpdate]]
-    """What it changes in the working memory."""
+    found: NotRequired[Found]
 
 
 class BufferedReflection(TypedDict):
@@ -509,8 +483,6 @@ class MemoryRecord(TypedDict, total=False):
     thread_title: str | None
     working: ObservedWorking
     """Only with a working memory that the Observer keeps: missing before the first step."""
-    extracted: dict[str, ExtractedValue]
-    """Values by schema, by their names; missing before the first."""
     stamps: dict[str, str]
     """First-seen ISO times of messages that carry no time themselves, by id; but for the newest,
     only of those that no archive has."""
@@ -536,10 +508,6 @@ class MemoryRecord(TypedDict, total=False):
     branch: str
     """The archive's name for the conversation as this record knows it, which no other branch
     changes; missing before something is archived."""
-    evicted: str | None
-    """The last message that was removed from the conversation because the archive has it."""
-    evicted_tokens: int
-    """The tokens of all messages that were removed; 0 if missing."""
     deletion: int
     """How often thread and resource had been deleted when the record last looked; 0 if missing."""
     floor: Floor
@@ -694,10 +662,7 @@ class ObservationEnd(CycleEnd, Observed, Stated, Moved):
     operation: Literal["observation"]
     groups: list[Group]
     """One for each day."""
-    extracted: NotRequired[list[Extraction]]
-    """Which values it changes."""
-    working: NotRequired[list[WorkingUpdate]]
-    """What it changes in the working memory."""
+    found: NotRequired[Found]
 
 
 class Edited(TypedDict, total=False):
@@ -727,8 +692,7 @@ class OthersEnd(CycleEnd, Observed):
     type: Literal["observation-end"]
     operation: Literal["others"]
     sections: list[Section]
-    working: NotRequired[list[WorkingUpdate]]
-    """What they change in the working memory."""
+    found: NotRequired[Found]
 
 
 class ObservationFailed(CycleEnd, Backoff):
@@ -775,8 +739,7 @@ class OthersBuffered(CycleEnd, Observed):
     type: Literal["buffering-end"]
     operation: Literal["others"]
     sections: list[Section]
-    working: NotRequired[list[WorkingUpdate]]
-    """What they change in the working memory."""
+    found: NotRequired[Found]
 
 
 class Discarded(TypedDict, total=False):
@@ -856,10 +819,7 @@ class ObservationActivated(CycleEvent, Written, Stated, Moved):
     """How many."""
     messages: int
     """How many messages they cover."""
-    extracted: NotRequired[list[Extraction]]
-    """Which values they change."""
-    working: NotRequired[list[WorkingUpdate]]
-    """What they change in the working memory."""
+    found: NotRequired[Found]
     generation: int
     config: Limits
     triggered_by: Trigger
@@ -935,16 +895,6 @@ class Archived(TypedDict):
     last: str
     branch: str | None
     """The archive's name for the conversation up to there."""
-
-
-class Evicted(TypedDict):
-    """Messages are removed from the conversation, because they are observed and archived."""
-
-    type: Literal["evicted"]
-    last: str
-    ids: list[str]
-    tokens: int
-    """Of the messages."""
 
 
 class DeletionFound(TypedDict):
@@ -1225,7 +1175,6 @@ Event = (
     | Stepped
     | Tripped
     | Archived
-    | Evicted
     | DeletionFound
     | Synced
     | OthersDescribed

@@ -411,19 +411,19 @@ def _prepare_model(
     if runner.is_read_only():
         yield from runner.read(scope, record, conversation, identity)
         return scope.changes or None
-    if runner.settings.evicts:
-        _check_removal(runner.messages_key)
+    if runner.removes_by:
+        _check_removal(runner.messages_key, runner.removes_by)
     index = partial(make_searchable, runner, identity)
     outcome = yield from turn(runner, record, conversation, identity, scope, index=index)
     update: _Update = {"om": only_folding(outcome.events), **scope.changes}
-    if outcome.evicted:
-        update["messages"] = [RemoveMessage(id=key) for key in outcome.evicted]
+    if outcome.removed:
+        update["messages"] = [RemoveMessage(id=key) for key in outcome.removed]
     if outcome.is_aborted:
         update["jump_to"] = "end"
     return update
 
 
-def _check_removal(messages_key: str) -> None:
+def _check_removal(messages_key: str, option: str) -> None:
     """Check that messages can leave the agent's conversation.
 
     Which reducer it has is known in a run only: `create_agent` joins the schemas of all middleware.
@@ -433,7 +433,7 @@ def _check_removal(messages_key: str) -> None:
     """
     channel = _read_channels().get(messages_key)
     if channel is not None:
-        check_removal(channel, messages_key)
+        check_removal(channel, messages_key, option)
 
 
 def _read_channels() -> Mapping[str, BaseChannel[Any, Any, Any]]:

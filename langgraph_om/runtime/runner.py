@@ -242,6 +242,12 @@ class StepRunner:
         return any(feature.has_last_step for feature in self.settings.features.all)
 
     @property
+    def removes_by(self) -> str:
+        """The option that has messages taken out of a graph's state; empty where none are."""
+        found = (feature.removes_by for feature in self.settings.features.all)
+        return next(filter(None, found), "")
+
+    @property
     def is_closed(self) -> bool:
         """Whether background jobs are not taken any more."""
         return bool(getattr(self.buffering, "is_closed", False))

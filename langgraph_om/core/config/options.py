@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 from typing_extensions import TypedDict
 
 from langgraph_om.core.config.checks import Flag, Hint, Text, Tokens
-from langgraph_om.core.working import SchemaForm
+from langgraph_om.core.forms import SchemaForm
 
 # What holds where the user sets nothing, and how that is told from the same value set by hand.
 

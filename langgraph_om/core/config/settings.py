@@ -21,9 +21,9 @@ from langgraph_om.core.config.options import (
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.dates import message_time, times_of
 from langgraph_om.core.content.message_keys import Keyed, hidden_id, key_of
+from langgraph_om.core.forms import Form
 from langgraph_om.core.tokens.counter import TokenCounter, ViewCounter, base_of
 from langgraph_om.core.wire import Limits
-from langgraph_om.core.working import Form
 
 Texts = Mapping[str, str]
 """By the name of a feature, what it shows that no record holds."""
@@ -123,8 +123,6 @@ class Settings:
     """Whether messages and observations are archived."""
     features: Features = field(default_factory=Features)
     """What takes part in steps beside the core."""
-    evicts: bool = False
-    """Whether observed messages leave the conversation once the archive has them."""
 
     def fit(self, room: int) -> Settings:
         """Return the settings for an Actor that has so many tokens for messages and observations.

@@ -51,7 +51,6 @@ def blank_record() -> MemoryRecord:
         "outbox": [],
         "turn": {"request": None, "step": -1},
         "archived": None,
-        "evicted": None,
         "cursor": [],
         "observed": None,
         "stamps": {},
@@ -63,8 +62,7 @@ _FIRST_KEYS = frozenset(blank_record())
 """What each record has."""
 
 LATER_KEYS = frozenset(
-    {"evicted_tokens", "deletion", "floor", "head", "extracted", "steered", "recalled", "title"}
-    | {"working", "branch"}
+    {"deletion", "floor", "head", "steered", "recalled", "title"} | {"working", "branch"}
 )
 """What a record has only once there is something to note."""
 

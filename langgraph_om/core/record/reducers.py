@@ -25,7 +25,6 @@ from langgraph_om.core.wire import (
     Counted,
     CycleEnded,
     DeletionFound,
-    Evicted,
     Group,
     JobResult,
     LogChange,
@@ -54,7 +53,7 @@ from langgraph_om.core.wire import (
     Usage,
     Waived,
 )
-from langgraph_om.core.working import add_updates, forget_updates, merge
+from langgraph_om.core.working import forget_updates
 
 # The record while events are folded into it, and what several kinds of events do to it.
 
@@ -165,8 +164,7 @@ def _finish_observation(record: MemoryRecord, event: ObservationEnd) -> None:
     """Add observations to the log; the cursor moves only from where the Observer began."""
     if _extend_log(record, event, event["groups"]):
         set_hints(record, event)
-        _set_extracted(record, event)
-        add_updates(record, event.get("working", []))
+        run_beside("observed", record, event)
         note_success(record, event)
 
 
@@ -184,7 +182,7 @@ def finish_others(record: MemoryRecord, event: OthersEnd | OthersBuffered) -> No
     for section in sections:
         add_to_outbox(record, section["groups"][0]["id"], kind="extend", **section)
     if sections:
-        add_updates(record, event.get("working", []))
+        run_beside("observed", record, event)
         note_success(record, event)
 
 
@@ -201,8 +199,7 @@ def activate(record: MemoryRecord, event: ObservationActivated | ReflectionActiv
     if _extend_log(record, event, event["groups"]):
         record["chunks"] = record["chunks"][len(ids) :]
         set_hints(record, event)
-        _set_extracted(record, event)
-        add_updates(record, event.get("working", []))
+        run_beside("observed", record, event)
 
 
 def _extend_log(
@@ -282,29 +279,7 @@ def _replace_groups(record: MemoryRecord, event: ReflectionEnd | ReflectionActiv
     return True
 
 
-def _set_extracted(record: MemoryRecord, event: ObservationEnd | ObservationActivated) -> None:
-    """Merge what was found into the values; a failure is noted, and leaves its value as it is."""
-    values = dict(record.get("extracted", {}))
-    for item in event.get("extracted", []):
-        former = values.get(item["name"])
-        value, previous = (former["value"], former["previous"]) if former else (None, None)
-        if former and "patch" not in item and "error" not in item:
-            values[item["name"]] = {**former, "error": None}
-            continue
-        if "patch" in item:
-            value, previous = merge(value, item["patch"]), value
-        values[item["name"]] = {
-            "value": value,
-            "previous": previous,
-            "cycle_id": event["cycle_id"],
-            "at": event["at"],
-            "error": item.get("error"),
-        }
-    if values:
-        record["extracted"] = values
-
-
-# Events of a step: counts, the Actor's turn, what is archived, removed or recalled.
+# Events of a step: counts, the Actor's turn, what is archived or recalled.
 
 
 def set_counts(record: MemoryRecord, event: Counted) -> None:
@@ -361,21 +336,6 @@ def note_archived(record: MemoryRecord, event: Archived) -> None:
     record["archived"] = event["last"]
     if event["branch"] is not None:
         record["branch"] = event["branch"]
-
-
-def note_evicted(record: MemoryRecord, event: Evicted) -> None:
-    """Note up to where observed messages were removed; what comes back changes nothing."""
-    ids, former = event["ids"], record["evicted"]
-    if former == event["last"]:
-        return
-    record["evicted"] = event["last"]
-    observed = record["observed"]
-    if observed is not None:
-        new = len(ids) - (ids.index(former) + 1 if former in ids else 0)
-        index, count = (observed[key] - new for key in ("index", "count"))
-        record["observed"] = {**observed, "index": index, "count": count}
-    if event["tokens"]:
-        record["evicted_tokens"] = record.get("evicted_tokens", 0) + event["tokens"]
 
 
 def set_recalled(record: MemoryRecord, event: Recalled) -> None:

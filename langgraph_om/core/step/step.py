@@ -17,13 +17,14 @@ from langgraph_om.core.actor.head import choose_day
 from langgraph_om.core.actor.prompt import View, make_view
 from langgraph_om.core.additions import Additions
 from langgraph_om.core.config.settings import Identity, Settings, Setup
+from langgraph_om.core.cycles.cycle import CycleInfo
+from langgraph_om.core.cycles.values import Answer, Wanted
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.plan import PROCEED, Decision
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.span import Span
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.resent import list_removed, without_messages
-from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.core.wire import Chunk, Event, MemoryRecord
 
 
 @dataclass(slots=True)
@@ -54,6 +55,8 @@ class Step:
     kept: dict[str, Any] = field(default_factory=dict)
     """By feature, what one of its hooks leaves to a later one."""
     decision: Decision = PROCEED
+    removed: list[str] = field(default_factory=list)
+    """Ids of the messages that leave the graph's state with this step."""
     overlooked: int = 0
     """How many messages were put among the observed ones, where they can be neither shown nor
     observed."""
@@ -132,13 +135,14 @@ class Step:
 
     def take_out(self, keys: Collection[str]) -> None:
         """Go on without messages that leave the conversation."""
-        if keys:
-            self.messages = without_messages(self.messages, keys)
+        self.removed += keys
+        self.messages = self.left
 
     @property
-    def evicted(self) -> list[str]:
-        """Ids of the messages that may be removed, because they are archived and observed."""
-        return list_removed(self.events)
+    def left(self) -> Sequence[BaseMessage]:
+        """The conversation without what leaves it."""
+        gone = set(self.removed)
+        return [each for each in self.messages if each.id not in gone] if gone else self.messages
 
     @property
     def changed(self) -> set[str]:
@@ -156,10 +160,14 @@ class Feature:
 
     is_base = True
     name = ""
+    needs: ClassVar[tuple[str, ...]] = ()
+    """Names of the features without which it is not there."""
     additions: ClassVar[Additions | None] = None
     """What it adds to records, events and the stream."""
     prompts: ClassVar[str] = ""
     """The package beside whose code its prompts lie; empty where it has none."""
+    removes_by = ""
+    """The option that has it take messages out of a graph's state; empty where nothing does."""
     has_last_step = False
     """Whether it has something to do after the Actor's answer; then a turn has one step more."""
 
@@ -222,6 +230,31 @@ class Feature:
 
     def shorten(self, message: BaseMessage, key: str) -> BaseMessage:
         """Return what stands for a message in the Actor's view, by the message alone."""
+        raise NotImplementedError
+
+    @property
+    def value_names(self) -> Mapping[str, str]:
+        """Names of values that `values` may ask for, each with the words for it in an error."""
+        raise NotImplementedError
+
+    def values(self, info: CycleInfo, chunks: Sequence[Chunk]) -> Sequence[Wanted]:
+        """Return the values to ask the Observer for, beside an observation.
+
+        Args:
+            info: The cycle, which observes the own thread or others.
+            chunks: Observations ahead of these messages that are not activated yet.
+        """
+        raise NotImplementedError
+
+    def write_entries(self, info: CycleInfo, answers: Sequence[Answer]) -> list[Any]:
+        """Return answers about the values as entries, JSON values, of `found` in an event.
+
+        They reach the reducer beside the moment `observed` when the observation takes effect.
+        """
+        raise NotImplementedError
+
+    def announce(self, info: CycleInfo, at: datetime, entries: Sequence[Any]) -> list[Event]:
+        """Return events that tell users of entries that have taken effect."""
         raise NotImplementedError
 
     def lines_before(

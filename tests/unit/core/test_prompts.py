@@ -107,7 +107,7 @@ SAMPLES: dict[str, dict[str, str]] = {
     "working_memory_json": {},
     "working_memory_template": {},
     "working_memory_text": {},
-    "observer_extract": {
+    "observer_values": {
         "forms": '{"profile": {"type": "object", "properties": {"name": {"type": "string"}}}}',
         "known": '{"profile": {"name": "Sam"}}',
     },
@@ -176,7 +176,7 @@ MAX_TOKENS = {  # of the file alone, its slots open
     "working_memory_json": 100,
     "working_memory_template": 80,
     "working_memory_text": 100,
-    "observer_extract": 200,
+    "observer_values": 200,
     "reflector": 1000,
     "reflector_edits": 1200,
     "reflector_edits_progress": 100,
