@@ -251,8 +251,11 @@ def list_items(groups: Iterable[Group], chunks: Sequence[Chunk] = ()) -> list[Lo
 
 
 def is_protected(group: Mapping[str, object]) -> bool:
-    """Return whether a group holds an item that a person pinned or wrote."""
-    return bool(group.get("person"))
+    """Return whether a group holds an item that no reflection may change.
+
+    A person pinned or wrote it, or a feature keeps it.
+    """
+    return bool(group.get("person") or group.get("feature"))
 
 
 def keep_protected(read: Sequence[Group], written: Sequence[Group]) -> list[Group]:

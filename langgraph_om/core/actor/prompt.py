@@ -254,19 +254,20 @@ def render_memory(
     """
     guide = settings.guide
     show_id = settings.show_id if settings.scope == "resource" else None
-    if not record["log"] and not (show_id is not None and record["others"]):
+    apart = [block for write in settings.features.having("memory_block") if (block := write(record))]
+    log = settings.features.select_log(record["log"])
+    if not log and not apart and not (show_id is not None and record["others"]):
         return [guide.text] if guide is not None and _reaches_others(record, guide) else []
     instructions = [load("actor_instructions")]
     if show_id is not None:
         instructions.append(load("actor_threads"))
     if guide is not None:
         instructions.append(guide.text)
-    text = "\n\n".join(instructions)
-    blocks = [text]
-    if record["log"]:
+    blocks = ["\n\n".join([*instructions, *apart])]
+    if log:
         blocks = [
             f"{blocks[0]}\n\n<observations>\n",
-            *_build_log_blocks(record, today, guide, show_id, span),
+            *_build_log_blocks(log, record["thread_id"], today, guide, show_id, span),
         ]
     if settings.continuation_hints and (tags := _build_hints(record)):
         blocks.append(tags)
@@ -291,17 +292,18 @@ def write_others(record: MemoryRecord) -> HumanMessage | None:
 
 
 def _build_log_blocks(
-    record: MemoryRecord,
+    log: Sequence[Group],
+    thread_id: str,
     today: date,
     guide: RecallGuide | None,
     show_id: ShowId | None,
     span: Span | None,
 ) -> list[str]:
     """Render the log, one text per group; a text stays the same when the log grows."""
-    groups = _select_groups(record)
+    groups = _select_groups(log)
     frames = [""] * (len(groups) + 1)
     if show_id is not None:
-        frames = frame_sections(groups, show_id, current=record["thread_id"])
+        frames = frame_sections(groups, show_id, current=thread_id)
     end = "" if show_id is not None else "\n\n"
     lines = [_escape_range(group) if guide is not None else "" for group in groups]
     tails = [f"\n{line}{end}" if line else end for line in lines]
@@ -323,9 +325,9 @@ def _build_log_blocks(
     return blocks
 
 
-def _select_groups(record: MemoryRecord) -> list[Group]:
+def _select_groups(log: Sequence[Group]) -> list[Group]:
     """Return the groups with a text; the messages of the others held nothing worth noting."""
-    return [group for group in record["log"] if group["text"]]
+    return [group for group in log if group["text"]]
 
 
 def _escape_range(group: Group) -> str:
@@ -380,7 +382,7 @@ def _count_recall(record: MemoryRecord, guide: RecallGuide | None) -> int:
     if guide is None or not (record["log"] or _reaches_others(record, guide)):
         return 0
     # A token of an id has two characters or more.
-    return guide.tokens + sum(len(_escape_range(group)) // 2 for group in _select_groups(record))
+    return guide.tokens + sum(len(_escape_range(group)) // 2 for group in _select_groups(record["log"]))
 
 
 # --- The sections of a shared log ----------------------------------------------------------------

@@ -58,6 +58,8 @@ class SplitTranscript:
     parts: Sequence[Transcript]
     left_out_tokens: int = 0
     """About how many tokens of the inside of enormous messages no question shows."""
+    said: Sequence[str] = ()
+    """The words of the user among the messages, message by message."""
 
 
 def split_transcript(
@@ -320,7 +322,9 @@ def show_messages(
     most = max(MIN_QUESTIONS, MAX_QUESTIONS >> max(0, failures - 1))
     count = settings.counter.count_text
     tokens = max(settings.thresholds.message_tokens, settings.question_tokens >> failures)
-    return split_transcript(transcript, tokens, count, most)
+    split = split_transcript(transcript, tokens, count, most)
+    said = [each.message.text for each in shown if isinstance(each.message, HumanMessage)]
+    return split._replace(said=said) if isinstance(split, tuple) else replace(split, said=said)
 
 
 def rewrite_answer(cycle: CycleInfo, parsed: Parsed) -> EffectFlow[Parsed]:

@@ -52,6 +52,10 @@ class ObserverInput:
     """Those named in the transcript that may be shown."""
     by_profile: bool = True
     """Whether a model is sent only what its profile says that it takes."""
+    marks: str = ""
+    """Lines about marks of features."""
+    held: str = ""
+    """Earlier notes that are always shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,10 @@ class ThreadsInput:
     """Whether the current task and a suggested response are asked for."""
     by_profile: bool = True
     """Whether a model is sent only what its profile says that it takes."""
+    marks: str = ""
+    """Lines about marks of features."""
+    held: str = ""
+    """Earlier notes that are always shown."""
 
 
 def observe(request: ObserverInput) -> Flow[Parsed]:
@@ -175,13 +183,16 @@ def build_failure(error: Exception, model: str) -> ObserverError:
     return ObserverError(f"the {model} failed: {type(error).__name__}: {reason}")
 
 
-def render_output_format(*, thread_title: bool, states_hints: bool = True) -> str:
+def render_output_format(
+    *, thread_title: bool, states_hints: bool = True, marks: str = ""
+) -> str:
     """Return the description of an answer's form, for the Observer and for the Reflector."""
     return fill(
         "observer_output",
         hints_section=fill("observer_hints") if states_hints else "",
         thread_title_section=fill("observer_title") if thread_title else "",
         hints_example=fill("observer_hints_example") if states_hints else "",
+        marks=marks,
     )
 
 
@@ -198,13 +209,15 @@ def build_question(request: ObserverInput) -> AskModel:
     system = fill(
         f"observer_{request.prompt}",
         output_format=render_output_format(
-            thread_title=request.thread_title, states_hints=request.states_hints
+            thread_title=request.thread_title,
+            states_hints=request.states_hints,
+            marks=request.marks,
         ),
         custom=request.instruction or "",
     )
     task = fill(
         "observer_task",
-        previous_observations=_build_previous(request.previous),
+        previous_observations=_build_previous(request.previous, request.held),
         hints=_build_hints(request.hints, states_hints=request.states_hints),
         conversation=request.transcript,
     )
@@ -216,7 +229,8 @@ def build_question(request: ObserverInput) -> AskModel:
     )
 
 
-def _build_previous(previous: str) -> str:
+def _build_previous(previous: str, held: str) -> str:
+    previous = "\n\n".join(filter(None, (held, previous)))
     if not previous:
         return "There are no earlier observations."
     return f"<previous-observations>\n{escape(previous)}\n</previous-observations>"
@@ -261,7 +275,7 @@ def build_threads_question(request: ThreadsInput) -> AskModel:
         first_hints=fill("observer_threads_hints_first") if has_hints else "",
         second_hints=fill("observer_threads_hints_second") if has_hints else "",
         section_form=render_output_format(
-            thread_title=request.thread_title, states_hints=has_hints
+            thread_title=request.thread_title, states_hints=has_hints, marks=request.marks
         ),
     )
     system = fill(
@@ -270,7 +284,7 @@ def build_threads_question(request: ThreadsInput) -> AskModel:
     shown = [_build_thread_section(thread, request) for thread in request.threads]
     task = fill(
         "observer_threads_task",
-        previous_observations=_build_previous_sections(request.previous),
+        previous_observations=_build_previous_sections(request.previous, request.held),
         threads="\n\n".join(shown),
     )
     return AskModel(
@@ -294,8 +308,9 @@ def _build_thread_section(thread: ThreadInput, request: ThreadsInput) -> str:
     return wrap_section(thread.shown_id, "\n".join(lines))
 
 
-def _build_previous_sections(previous: Sequence[tuple[str, str]]) -> str:
-    shown = [wrap_section(shown_id, escape(text)) for shown_id, text in previous if text]
+def _build_previous_sections(previous: Sequence[tuple[str, str]], held: str) -> str:
+    shown = [escape(held)] if held else []
+    shown += [wrap_section(shown_id, escape(text)) for shown_id, text in previous if text]
     if not shown:
         return "There are no earlier observations."
     sections = "\n\n".join(shown)
