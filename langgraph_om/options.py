@@ -45,7 +45,6 @@ from langgraph_om.core.config.options import (
 from langgraph_om.core.config.settings import Settings, Setup
 from langgraph_om.core.config.thresholds import (
     as_config,
-    resolve_inject,
     resolve_retrieval,
     resolve_thresholds,
     resolve_titles,
@@ -465,7 +464,6 @@ def _read_settings(
         transforms=hooks.transforms,
         hides_ids=given["scope"] == "resource" if hides_ids is None else hides_ids,
         guide=build_guide(retrieval, counter) if retrieval and given["enabled"] else None,
-        inject=resolve_inject(retrieval),
         hidden_tools=frozenset() if working is None else frozenset({UPDATE_TOOL}),
         working=_find_observed_form(working),
         working_scope="resource" if working is None else working.scope,

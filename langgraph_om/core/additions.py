@@ -13,9 +13,11 @@ from typing import Any, Literal, NamedTuple, cast, get_type_hints
 
 from typing_extensions import ReadOnly, TypedDict
 
+from langgraph_om.core.content.message_keys import OWN_IDS
+from langgraph_om.core.content.text import add_tags
 from langgraph_om.core.wire import Event, MemoryRecord
 
-Reducer = Callable[[MemoryRecord, Any], None]
+Reducer = Callable[[Any, Any], None]
 """Changes a record, which nobody else holds, by an event."""
 
 Moment = Literal["observed", "stepped", "opened", "deleted", "edited"]
@@ -49,6 +51,10 @@ class Additions:
     """By the type of an event, the field of its part that each of its keys becomes."""
     beside: Mapping[Moment, Reducer] = field(default_factory=dict)
     """What it does when events of the core take effect."""
+    message_ids: tuple[str, ...] = ()
+    """Ids of the messages that it shows the Actor, which no conversation has."""
+    tags: tuple[str, ...] = ()
+    """Names of tags in its prompts; other text cannot open or close them."""
     removed: Callable[[MemoryRecord], Removed] | None = None
     """Reads which messages it has taken out of a record's conversation."""
 
@@ -70,6 +76,8 @@ _TABLE: dict[str, Additions] = {}
 def add(name: str, additions: Additions) -> None:
     """Add a feature's row; called at import alone, before a record is read."""
     _TABLE[name] = additions
+    OWN_IDS.update(additions.message_ids)
+    add_tags(*additions.tags)
     for known in (added_types, added_reducers, added_parts, _beside, _removals):
         known.cache_clear()
 

@@ -238,28 +238,6 @@ class Head(TypedDict):
     """When the Actor was last called."""
 
 
-class RecalledHit(TypedDict):
-    """An earlier message that a search for the live request found."""
-
-    id: str
-    threadId: str
-    score: float
-    """How well it matches, from 0 to 1."""
-
-
-class RecalledBlock(TypedDict):
-    """What was found for the live request, the same in each call of its turn."""
-
-    request: str
-    """Id of the live request; for the next one memory searches anew."""
-    digest: str
-    """Of the request's content."""
-    text: str
-    """What the Actor is shown; empty where nothing was found."""
-    tokens: int
-    """Of the text."""
-
-
 class Trip(TypedDict):
     """Why a turn was ended without an answer."""
 
@@ -492,8 +470,6 @@ class MemoryRecord(TypedDict, total=False):
     turn: Turn
     head: Head
     """Missing before the Actor's first call."""
-    recalled: RecalledBlock
-    """Only with `retrieval.inject`: missing before the first search."""
     attempts: dict[Operation, Attempt]
     usage: dict[Operation, Usage]
     """Per operation, all costs so far."""
@@ -1048,24 +1024,6 @@ class ViewTrimmed(TypedDict):
     thread_id: str
 
 
-class Recalled(TypedDict):
-    """Memory searched for the live request, once in its turn."""
-
-    type: Literal["recalled"]
-    at: str
-    request: str
-    digest: str
-    """Of the request's content."""
-    hits: list[RecalledHit]
-    """What is shown of what was found, the best first."""
-    text: str
-    tokens: int
-    error: str | None
-    """Why the search failed; `None` where it did not."""
-    record_id: str
-    thread_id: str
-
-
 class SteeringNoted(TypedDict):
     """What a person did to the log, told with the next step."""
 
@@ -1190,7 +1148,6 @@ Event = (
     | Extracted
     | WorkingRead
     | ViewTrimmed
-    | Recalled
     | Tripwire
     | Status
 )
@@ -1323,19 +1280,6 @@ class ExtractedData(TypedDict):
     timestamp: str
 
 
-class RecalledData(TypedDict):
-    """What a search for the live request found."""
-
-    messageId: str
-    """Of the request."""
-    hits: list[RecalledHit]
-    tokens: int
-    error: NotRequired[str]
-    recordId: str
-    threadId: str
-    timestamp: str
-
-
 class SteeringData(TypedDict):
     """What a person did to the log."""
 
@@ -1405,13 +1349,6 @@ class TripwirePart(TypedDict):
     data: TripwireData
 
 
-class RecalledPart(TypedDict):
-    """Memory searched for the live request."""
-
-    type: Literal["data-om-recalled"]
-    data: RecalledData
-
-
 class SteeringPart(TypedDict):
     """A person changed what is remembered."""
 
@@ -1436,7 +1373,6 @@ Part = (
     | ExtractedPart
     | TripwirePart
     | TrimPart
-    | RecalledPart
     | SteeringPart
 )
 """A `data-om-*` part of the custom stream."""

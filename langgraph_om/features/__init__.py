@@ -14,7 +14,7 @@ from langgraph_om.features.archive import Archiving
 from langgraph_om.features.evict import Evicting, EvictOptions
 from langgraph_om.features.extract import Extract
 from langgraph_om.features.gaps import GapOptions, Gaps
-from langgraph_om.features.inject import Injecting
+from langgraph_om.features.inject.inject import Injecting
 from langgraph_om.features.pauses import PauseWork
 from langgraph_om.features.previews import PreviewOptions, Previews
 from langgraph_om.features.shared_log import SharedLogs

@@ -11,7 +11,6 @@ from typing import Any, Literal
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.config.options import (
-    InjectConfig,
     ObservationConfig,
     ReflectionConfig,
     RetrievalConfig,
@@ -115,8 +114,6 @@ class Settings:
     """Whether models are shown thread ids in a hashed form only."""
     guide: RecallGuide | None = None
     """With recall, what the Actor is told about it."""
-    inject: InjectConfig | None = None
-    """What is found for a message of the user and shown before it; `None` where nothing is."""
     hidden_tools: frozenset[str] = frozenset()
     """Names of tools whose calls and results the Observer is not shown."""
     working: Form | None = None

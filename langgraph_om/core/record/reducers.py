@@ -37,7 +37,6 @@ from langgraph_om.core.wire import (
     OthersBuffered,
     OthersDescribed,
     OthersEnd,
-    Recalled,
     ReflectionActivated,
     ReflectionBuffered,
     ReflectionEnd,
@@ -279,7 +278,7 @@ def _replace_groups(record: MemoryRecord, event: ReflectionEnd | ReflectionActiv
     return True
 
 
-# Events of a step: counts, the Actor's turn, what is archived or recalled.
+# Events of a step: counts, the Actor's turn, what is archived.
 
 
 def set_counts(record: MemoryRecord, event: Counted) -> None:
@@ -336,16 +335,6 @@ def note_archived(record: MemoryRecord, event: Archived) -> None:
     record["archived"] = event["last"]
     if event["branch"] is not None:
         record["branch"] = event["branch"]
-
-
-def set_recalled(record: MemoryRecord, event: Recalled) -> None:
-    """Keep what was found for the live request, in the place of what was found before."""
-    record["recalled"] = {
-        "request": event["request"],
-        "digest": event["digest"],
-        "text": event["text"],
-        "tokens": event["tokens"],
-    }
 
 
 # Events of background jobs: begun, ended, failed. What they made waits in the record.
@@ -418,7 +407,7 @@ def open_record(record: MemoryRecord, event: Opened) -> None:
         record["archived"] = None  # nothing of it is archived under its new id yet
         cast("Draft", record).pop("branch", None)
     if (record["thread_id"], record["resource_id"]) != (event["thread_id"], event["resource_id"]):
-        for key in ("deletion", "floor", "recalled"):
+        for key in ("deletion", "floor"):
             cast("Draft", record).pop(key, None)
     if event["scope"] == "resource":
         _join(record, event)
@@ -497,8 +486,7 @@ def note_deletion(record: MemoryRecord, event: DeletionFound) -> None:
         return
     record["floor"] = event["floor"]
     run_beside("deleted", record, event)
-    for key in ("recalled", "working"):
-        cast("Draft", record).pop(key, None)
+    cast("Draft", record).pop("working", None)
     if event["of_resource"]:
         record["chunks"] = [forget_updates(chunk) for chunk in record["chunks"]]
     if record["scope"] != "resource":

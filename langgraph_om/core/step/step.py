@@ -170,6 +170,8 @@ class Feature:
     """The option that has it take messages out of a graph's state; empty where nothing does."""
     has_last_step = False
     """Whether it has something to do after the Actor's answer; then a turn has one step more."""
+    shows_other_threads = False
+    """Whether the record of a thread may keep words of other threads of its resource."""
 
     @classmethod
     def build(cls, setup: Setup) -> Feature | None:
@@ -177,6 +179,14 @@ class Feature:
 
         Raises:
             ConfigurationError: When an option of it cannot be meant.
+        """
+        raise NotImplementedError
+
+    def connect(self, runner: Any) -> object | None:
+        """Take what the memory runs its steps with, once, when the memory is made.
+
+        Returns:
+            What flows of the feature call as storage; `None` for nothing.
         """
         raise NotImplementedError
 
