@@ -35,6 +35,7 @@ from langgraph_om.core.wire import MemoryRecord, StatusData
 from langgraph_om.core.working import WORKING_NAME
 from langgraph_om.deletion import Deletable
 from langgraph_om.errors import ConfigurationError
+from langgraph_om.features import FeatureMethods
 from langgraph_om.features.extract import read_values
 from langgraph_om.inspection import (
     MemoryView,
@@ -77,7 +78,9 @@ _NO_STATUS = (
 )
 
 
-class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass=NoMiddleware):
+class ObservationalMemory(
+    FeatureMethods, Searchable, Adoptable, Steerable, Deletable, metaclass=NoMiddleware
+):
     """Long-term memory for an agent's conversation.
 
     Args:

@@ -18,6 +18,8 @@ from langgraph_om.features.inject.inject import Injecting
 from langgraph_om.features.pauses import PauseWork
 from langgraph_om.features.previews import PreviewOptions, Previews
 from langgraph_om.features.shared_log import SharedLogs
+from langgraph_om.features.show_state import ShowState, StateOptions
+from langgraph_om.features.standing import Standing, StandingOptions, WithRules
 from langgraph_om.features.steering import SteeringNotices
 from langgraph_om.features.titles import TitleOptions, Titles
 from langgraph_om.features.working_memory import KnownOfUser, WorkingOptions
@@ -32,8 +34,10 @@ FEATURES: tuple[type[Feature], ...] = (
     KnownOfUser,
     WorkingText,
     Extract,
+    Standing,
     Previews,
     Gaps,
+    ShowState,
     Injecting,
     SteeringNotices,
 )
@@ -42,6 +46,8 @@ FEATURES: tuple[type[Feature], ...] = (
 
 class FeatureOptions(
     EvictOptions,
+    StandingOptions,
+    StateOptions,
     PreviewOptions,
     GapOptions,
     WorkingOptions,
@@ -49,6 +55,12 @@ class FeatureOptions(
     total=False,
 ):
     """The options of all features, by name."""
+
+
+class FeatureMethods(
+    WithRules,
+):
+    """The methods of `ObservationalMemory` that features bring."""
 
 
 for feature in FEATURES:

@@ -450,10 +450,10 @@ class SharedLogs(Feature):
             step.open(anew=True)
 
     def aside(
-        self, settings: Settings, record: MemoryRecord, request: str | None, texts: Texts
+        self, settings: Settings, record: MemoryRecord, window: Window, texts: Texts
     ) -> BaseMessage | None:
         """Show the recent messages of other threads."""
-        del settings, request, texts
+        del settings, window, texts
         return write_others(record)
 
     def is_due(self, step: Step) -> bool:

@@ -103,7 +103,7 @@ def make_view(
         limit: Tokens above which the oldest messages of the window are left out; `None`: as
             configured.
     """
-    asides = list_asides(settings, record, window.request, texts)
+    asides = list_asides(settings, record, window, texts)
     limit = settings.max_input_tokens if limit is None else limit
     dropped = 0
     if limit is not None:
@@ -164,17 +164,17 @@ def assemble(
 
 
 def list_asides(
-    settings: Settings, record: MemoryRecord, request: str | None, texts: Texts
+    settings: Settings, record: MemoryRecord, window: Window, texts: Texts
 ) -> list[BaseMessage]:
     """List what features show before the live request, what changes most often last.
 
     Args:
         settings: The settings in force.
         record: The memory of the thread.
-        request: Key of the live request, for which earlier messages may have been found.
+        window: Its unobserved messages.
         texts: By feature, what it shows that no record holds.
     """
-    found = (show(settings, record, request, texts) for show in settings.features.having("aside"))
+    found = (show(settings, record, window, texts) for show in settings.features.having("aside"))
     return [aside for aside in found if aside is not None]
 
 
@@ -248,7 +248,8 @@ def render_memory(
     """
     guide = settings.guide
     show_id = settings.show_id if settings.scope == "resource" else None
-    apart = [block for write in settings.features.having("memory_block") if (block := write(record))]
+    writers = settings.features.having("memory_block")
+    apart = [block for write in writers if (block := write(record))]
     log = settings.features.select_log(record["log"])
     if not log and not apart and not (show_id is not None and record["others"]):
         return [guide.text] if guide is not None and _reaches_others(record, guide) else []
@@ -261,7 +262,7 @@ def render_memory(
     if log:
         blocks = [
             f"{blocks[0]}\n\n<observations>\n",
-            *_build_log_blocks(log, record["thread_id"], today, guide, show_id, span),
+            *_build_log_blocks(log, record["thread_id"], today, guide, show_id, span=span),
         ]
     if settings.continuation_hints and (tags := _build_hints(record)):
         blocks.append(tags)
@@ -291,6 +292,7 @@ def _build_log_blocks(
     today: date,
     guide: RecallGuide | None,
     show_id: ShowId | None,
+    *,
     span: Span | None,
 ) -> list[str]:
     """Render the log, one text per group; a text stays the same when the log grows."""
@@ -376,7 +378,8 @@ def _count_recall(record: MemoryRecord, guide: RecallGuide | None) -> int:
     if guide is None or not (record["log"] or _reaches_others(record, guide)):
         return 0
     # A token of an id has two characters or more.
-    return guide.tokens + sum(len(_escape_range(group)) // 2 for group in _select_groups(record["log"]))
+    groups = _select_groups(record["log"])
+    return guide.tokens + sum(len(_escape_range(group)) // 2 for group in groups)
 
 
 # --- The sections of a shared log ----------------------------------------------------------------

@@ -17,6 +17,7 @@ from langchain_core.messages import BaseMessage
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.attachments import selected
 from langgraph_om.core.content.dates import observation_date
+from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import MAX_TOKENS_PER_CHARACTER, sanitize
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.effects import CallHook, EffectFlow, HookReply
@@ -323,8 +324,14 @@ def show_messages(
     count = settings.counter.count_text
     tokens = max(settings.thresholds.message_tokens, settings.question_tokens >> failures)
     split = split_transcript(transcript, tokens, count, most)
-    said = [each.message.text for each in shown if isinstance(each.message, HumanMessage)]
-    return split._replace(said=said) if isinstance(split, tuple) else replace(split, said=said)
+    return replace(split, said=_list_said(settings, shown))
+
+
+def _list_said(settings: Settings, shown: Sequence[TimedMessage]) -> Sequence[str]:
+    """Return the words of the user among messages, where a feature looks for words in them."""
+    if not settings.features.having("sort_notes"):
+        return ()
+    return [each.message.text for each in shown if role_of(each.message) == "user"]
 
 
 def rewrite_answer(cycle: CycleInfo, parsed: Parsed) -> EffectFlow[Parsed]:

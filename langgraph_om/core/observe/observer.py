@@ -183,9 +183,7 @@ def build_failure(error: Exception, model: str) -> ObserverError:
     return ObserverError(f"the {model} failed: {type(error).__name__}: {reason}")
 
 
-def render_output_format(
-    *, thread_title: bool, states_hints: bool = True, marks: str = ""
-) -> str:
+def render_output_format(*, thread_title: bool, states_hints: bool = True, marks: str = "") -> str:
     """Return the description of an answer's form, for the Observer and for the Reflector."""
     return fill(
         "observer_output",

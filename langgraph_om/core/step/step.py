@@ -24,7 +24,7 @@ from langgraph_om.core.plan import PROCEED, Decision
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.span import Span
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.wire import Chunk, Event, MemoryRecord
+from langgraph_om.core.wire import Chunk, Event, Group, MemoryRecord
 
 
 @dataclass(slots=True)
@@ -309,7 +309,7 @@ class Feature:
         raise NotImplementedError
 
     def aside(
-        self, settings: Settings, record: MemoryRecord, request: str | None, texts: Any
+        self, settings: Settings, record: MemoryRecord, window: Window, texts: Any
     ) -> BaseMessage | None:
         """Return what is shown before the live request; `None` for nothing."""
         raise NotImplementedError

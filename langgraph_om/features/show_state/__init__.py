@@ -46,8 +46,8 @@ class StateOptions(TypedDict, total=False):
         Hint('a list of channels of the graph\'s state, such as ["todos"], or []'),
         Preset(("todos",)),
     ]
-    """Channels of the graph's state that the Actor is shown before the live request, once no message
-    in its window says them; a channel that the graph does not have is passed over."""
+    """Channels of the graph's state that the Actor is shown before the live request, once no
+    message in its window says them; a channel that the graph does not have is passed over."""
 
 
 class ShowState(Feature):
@@ -82,9 +82,8 @@ class ShowState(Feature):
         text = texts.get(self.name)
         if not text:
             return None
-        hidden = {
-            name: value for name, value in json.loads(text).items() if not is_said(name, value, window)
-        }
+        state: Mapping[str, Any] = json.loads(text)
+        hidden = {name: value for name, value in state.items() if not is_said(name, value, window)}
         blocks = [
             f'<state name="{escape(as_label(name))}">\n{write_state(value, settings)}\n</state>'
             for name, value in hidden.items()
@@ -109,7 +108,7 @@ def is_said(name: str, value: Any, window: Window) -> bool:
         calls = entry.message.tool_calls if isinstance(entry.message, AIMessage) else ()
         for call in calls:
             if name in call["args"]:
-                return json.loads(write_json(call["args"][name])) == value
+                return bool(json.loads(write_json(call["args"][name])) == value)
     return False
 
 
@@ -123,7 +122,7 @@ def write_state(value: Any, settings: Settings) -> str:
 
 def _write_task(task: Any) -> str | None:
     """Return the line of a task as LangChain's to-do list has it; `None` for anything else."""
-    if not isinstance(task, Mapping) or not {"content", "status"} >= set(task) or len(task) < 2:  # noqa: PLR2004 both keys
+    if not isinstance(task, Mapping) or not {"content", "status"} <= set(task):
         return None
     mark = _MARKS.get(str(task["status"]), str(task["status"]))
     return f"- [{mark}] {task['content']}"
