@@ -20,6 +20,7 @@ from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.cycles.cycle import CycleInfo
+from langgraph_om.core.items import list_items
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.reducers import add_to_outbox
 from langgraph_om.core.step.step import Feature
@@ -96,6 +97,8 @@ class StandingInstruction:
     day: str
     """When it was given, as its heading says; empty where that is not known."""
     thread_id: str | None
+    id: str
+    """Of its item, by which `forget` ends it."""
 
 
 def select_standing(groups: Iterable[Group]) -> list[Group]:
@@ -106,8 +109,11 @@ def select_standing(groups: Iterable[Group]) -> list[Group]:
 def read_rules(record: MemoryRecord) -> list[StandingInstruction]:
     """Return the standing instructions that are in force, oldest first."""
     return [
-        StandingInstruction(read_words(group["text"]), _read_day(group), group["thread_id"])
-        for group in select_standing(record["log"])
+        StandingInstruction(
+            read_words(item.text), _read_day(item.group), item.group["thread_id"], item.id
+        )
+        for item in list_items(record["log"])
+        if item.group.get("feature") == NAME
     ]
 
 
