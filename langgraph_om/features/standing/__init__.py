@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal, NotRequired, Self
 
 from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import Additions
+from langgraph_om.core.additions import AddedChange, Additions, Log
 from langgraph_om.core.config.checks import Hint, Preset, Takes, Tokens
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.content.dates import observation_date
@@ -24,7 +24,7 @@ from langgraph_om.core.items import list_items
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.reducers import add_to_outbox
 from langgraph_om.core.step.step import Feature
-from langgraph_om.core.wire import CycleEvent, Event, Group, MemoryRecord
+from langgraph_om.core.wire import CycleEvent, Event, Group, Hints, MemoryRecord
 from langgraph_om.features.standing.words import (
     FACT,
     MARK,
@@ -61,6 +61,19 @@ class StandingEntry(TypedDict):
     """The user's."""
     group: NotRequired[str]
     """Id of the group that holds it."""
+
+
+class RuleEnded(TypedDict):
+    """A change of the shared log: the user ended an instruction."""
+
+    id: str
+    kind: Literal["rule-ended"]
+    group: str
+    """The one that held it."""
+    groups: list[Group]
+    """None."""
+    cursor: list[str]
+    hints: Hints
 
 
 class StandingEvent(CycleEvent):
@@ -126,9 +139,13 @@ def end_rules(record: MemoryRecord, event: Mapping[str, Any]) -> None:
             continue
         record["log"] = [group for group in record["log"] if group not in ended]
         if record["scope"] == "resource":
-            change: dict[str, Any] = {"replaced": ended[0]["id"], "groups": []}
             end = derive_id("end", event["cycle_id"], ended[0]["id"])
-            add_to_outbox(record, end, kind="steer", before=ended[0], after=None, **change)
+            add_to_outbox(record, end, kind="rule-ended", group=ended[0]["id"], groups=[])
+
+
+def _apply(log: Log, change: RuleEnded) -> Log:
+    """Take an instruction that the user ended in a thread out of the log of all of them."""
+    return {**log, "log": [group for group in log["log"] if group["id"] != change["group"]]}
 
 
 class Standing(Feature):
@@ -151,6 +168,7 @@ class Standing(Feature):
             }
         },
         beside={"observed": end_rules},
+        changes={"rule-ended": AddedChange(RuleEnded, _apply)},
     )
 
     def __init__(self, tokens: int) -> None:
