@@ -25,6 +25,7 @@ SNAPSHOTS = Path(__file__).parent / "snapshots" / "prompts"
 SLOT = re.compile(r"\{\{(\w+)\}\}")
 OF_FEATURES = {
     "recalled_messages": "inject",
+    "recall_search_meaning": "meaning",
     "standing_held": "standing",
     "standing_mark": "standing",
     "standing_rules": "standing",
