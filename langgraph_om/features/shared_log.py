@@ -341,12 +341,31 @@ def rewind_if_forked(
 def _find_known_end(record: MemoryRecord, own: Sequence[Group]) -> set[str]:
     """Return the newest message that the thread knows as observed, where its copy still holds.
 
-    In a fork it may lie within a range that goes on in the other conversation.
+    In a fork it may lie within a range that goes on in the other conversation. Groups that were
+    reflected since are gone, and what stands for them has their ranges.
     """
     present = {group["id"] for group in own}
-    mine = {group["id"] for group in record["log"] if group["thread_id"] == record["thread_id"]}
     unsent = {group["id"] for change in record["outbox"] for group in change["groups"]}
-    return set(record["cursor"][-1:]) if mine - unsent <= present else set()
+    gone = [
+        ends
+        for group in record["log"]
+        if group["thread_id"] == record["thread_id"] and group["id"] not in present | unsent
+        for ends in group["ranges"]
+    ]
+    known = {(first, last) for group in own for first, last in group["ranges"]}
+    return set(record["cursor"][-1:]) if _are_kept(gone, known) else set()
+
+
+def _are_kept(ranges: Sequence[Sequence[str]], known: AbstractSet[tuple[str, str]]) -> bool:
+    """Return whether a log knows ranges, some of them perhaps joined with those behind them."""
+    at = 0
+    while at < len(ranges):
+        first = ranges[at][0]
+        stops = (stop for stop in range(at, len(ranges)) if (first, ranges[stop][1]) in known)
+        at = next(stops, -1) + 1
+        if not at:
+            return False
+    return True
 
 
 def _find_own_end(
