@@ -317,7 +317,7 @@ def rewind_if_forked(
     # Another branch leaves no cursor where it removed all that both have in common.
     newest = find_newest_observed(known)
     own = [group for group in shared["log"] if group["thread_id"] == thread_id]
-    ends = {last for group in own for _, last in group["ranges"]}
+    ends = {end for group in own for ends in group["ranges"] for end in ends}
     ends |= _find_known_end(record, own)
     for message in reversed(messages):
         if newest is not None and message.id == newest:
@@ -395,14 +395,12 @@ def _find_own_end(
 
 
 def _find_covered_end(groups: Sequence[Group], places: Mapping[str, int]) -> int:
-    """Count the messages up to the end of the last range that lies in a conversation."""
-    ends = [
-        places[last] + 1
-        for group in groups
-        for first, last in group["ranges"]
-        if first in places and last in places
-    ]
-    return max(ends, default=0)
+    """Count the messages up to the newest of those at which a range begins or ends.
+
+    Whoever observed it had observed all before it, in any branch that has it.
+    """
+    named = (end for group in groups for ends in group["ranges"] for end in ends)
+    return max((places[end] + 1 for end in named if end in places), default=0)
 
 
 # --- Other threads -------------------------------------------------------------------------------

@@ -387,6 +387,29 @@ def test_a_fork_keeps_what_it_knows_as_observed_after_a_reflection(
     assert rewound["threads"]["t"]["cursor"] == cursor
 
 
+@pytest.mark.parametrize("newest", ["z", "h1"])
+@pytest.mark.parametrize("ends", [("h3", "y"), ("y", "h3")])
+def test_in_a_fork_all_is_observed_up_to_where_a_range_begins_or_ends(
+    ends: tuple[str, str], newest: str
+) -> None:
+    """Messages were removed in the fork, or are in another one; what it observed was not sent."""
+    first, last = ends
+    log: SharedLog = {
+        "generation": 0,
+        "log": [
+            cast("Any", group_of("t", "g1", first="h1", last="x")),
+            cast("Any", group_of("t", "g2", first=first, last=last)),
+        ],
+        "threads": {"t": {"cursor": [newest], "hints": {}}},
+    }
+    unsent = cast("Any", group_of("t", "g3", first="h1", last="a1"))
+    change = {**extension("t", "g3"), "groups": [unsent]}
+    record = opened("resource", log=[unsent], cursor=["h1", "a1"], outbox=[change])
+    forked = said("h1", "a1", "h2", "a2", "h3", "a3", "h9")
+    rewound = rewind_if_forked(log, record, forked, SHARING.counter)
+    assert rewound["threads"]["t"]["cursor"] == ["h1", "a1", "h2", "a2", "h3"]
+
+
 def test_a_fork_does_not_keep_what_the_log_lost() -> None:
     log: SharedLog = {
         "generation": 1,
