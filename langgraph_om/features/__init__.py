@@ -26,14 +26,22 @@ from langgraph_om.features.show_state import ShowState, StateOptions
 from langgraph_om.features.standing import Standing, StandingOptions, WithRules
 from langgraph_om.features.steering.feature import Steering
 from langgraph_om.features.steering.updates import Steerable, SteeringUpdates
-from langgraph_om.features.titles import TitleOptions, Titles
+from langgraph_om.features.titles import (
+    AskedTitles,
+    NamedThreads,
+    SuggestConfig,
+    SuggestedTitles,
+    SuggestOptions,
+    TitleOptions,
+)
+from langgraph_om.features.titles.updates import Nameable, TitleUpdates
 from langgraph_om.features.working_memory import KnownOfUser, WorkingOptions
 from langgraph_om.features.working_text import WorkingText
 from langgraph_om.runtime.acting import Acting, Updates
 
 FEATURES: tuple[type[Feature], ...] = (
     PauseWork,
-    Titles,
+    AskedTitles,
     Archiving,
     Evicting,
     SharedLogs,
@@ -47,6 +55,8 @@ FEATURES: tuple[type[Feature], ...] = (
     Injecting,
     Meaning,
     Steering,
+    NamedThreads,
+    SuggestedTitles,
 )
 """In the order in which they take part in a step."""
 
@@ -68,6 +78,7 @@ class ObservationOptions(
     core.ObservationOptions,
     PauseOptions,
     ExtractOptions,
+    SuggestOptions,
     total=False,
 ):
     """The option `observation` as a mapping; `ObservationConfig` is the same as a class."""
@@ -75,6 +86,7 @@ class ObservationOptions(
 
 @dataclass(frozen=True, kw_only=True)
 class ObservationConfig(
+    SuggestConfig,
     ExtractConfig,
     PauseConfig,
     core.ObservationConfig,
@@ -87,6 +99,7 @@ class ObservationConfig(
 
 class FeatureUpdates(
     SteeringUpdates,
+    TitleUpdates,
     Updates,
 ):
     """The updates of `om` that features bring."""
@@ -96,6 +109,7 @@ class FeatureMethods(
     WithRules,
     Extractable,
     Steerable,
+    Nameable,
     Acting,
 ):
     """The methods of a memory that features bring."""
@@ -115,6 +129,11 @@ for feature in FEATURES:
         additions.add(feature.name, feature.additions)
     if feature.prompts:
         prompts.add(feature.prompts)
+
+
+def list_configs() -> dict[str, type]:
+    """Return the dataclasses of the features' options that are mappings, by the options' names."""
+    return {option: kind for feature in FEATURES for option, kind in feature.configs.items()}
 
 
 def choose_features(setup: Setup) -> Features:
