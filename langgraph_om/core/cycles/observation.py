@@ -50,6 +50,7 @@ from langgraph_om.core.record.window import (
 from langgraph_om.core.wire import (
     Chunk,
     CycleEnded,
+    Found,
     Group,
     MemoryRecord,
     Moved,
