@@ -11,8 +11,6 @@ from importlib.util import find_spec as _find_spec
 from langgraph_om.adoption import AdoptProgress, AdoptReport
 from langgraph_om.archive import ArchivedThread, MessageArchive
 from langgraph_om.core.config.options import (
-    ObservationConfig,
-    ObservationOptions,
     ReflectionConfig,
     ReflectionOptions,
     RetrievalConfig,
@@ -30,6 +28,7 @@ from langgraph_om.errors import (
     ObservationalMemoryError,
     ObserverError,
 )
+from langgraph_om.features import ObservationConfig, ObservationOptions
 from langgraph_om.inspection import MemoryView
 from langgraph_om.integrations.agent import create_memory_agent
 from langgraph_om.integrations.state_graph import (
@@ -41,6 +40,7 @@ from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.integrations.worker_graph import worker_graph
 from langgraph_om.memory import ObservationalMemory
 from langgraph_om.models.model_value import ModelByInputTokens
+from langgraph_om.options import MemoryOptions
 from langgraph_om.recall.lookup import SearchHit
 from langgraph_om.runtime.executors import BackgroundBuffering, InlineBuffering, ParallelBuffering
 from langgraph_om.runtime.jobs.protocol import Executor
@@ -70,6 +70,7 @@ __all__ = [
     "ItemError",
     "JobRequest",
     "MemoryContext",
+    "MemoryOptions",
     "MemoryRecord",
     "MemoryTransformer",
     "MemoryView",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,21 +10,16 @@ from langchain_core.messages import BaseMessage, RemoveMessage
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.core.config.settings import Identity
+from langgraph_om.core.effects import Requests
 from langgraph_om.core.record.record import complete_record, forget_wait, log_tokens
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.core.working import find_unwritten
 from langgraph_om.errors import ConfigurationError
+from langgraph_om.runtime.acting import check_graph, choose_node
 from langgraph_om.runtime.context import RunFlow, Work
-from langgraph_om.runtime.drivers import (
-    Drive,
-    GraphCall,
-    GraphFlow,
-    adrive,
-    adrive_on_graph,
-    drive,
-    drive_on_graph,
-)
+from langgraph_om.runtime.drivers import adrive, afulfil, drive, fulfil
+from langgraph_om.runtime.flows import call_graph, supervise
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import read_messages, values_of
 from langgraph_om.runtime.turn import Outcome, StepResult, conclude
@@ -111,7 +106,7 @@ class Adoption:
 
     def has_changed(self, outcome: Outcome) -> bool:
         """Return whether there is something to write."""
-        return outcome.record != self._before or bool(outcome.evicted)
+        return outcome.record != self._before or bool(outcome.removed)
 
     def watch(self, event: Event) -> None:
         """Tell of a batch that was observed."""
@@ -170,7 +165,7 @@ class Adoptable:
             ArchiveError: When the archive's storage fails.
         """
         self._runner.warn_in_coroutine("adopt")
-        return drive_on_graph(adopt_thread(self._runner, graph, config, as_node, progress), graph)
+        return fulfil(adopt_thread(self._runner, graph, config, as_node, progress))
 
     async def aadopt(
         self,
@@ -182,7 +177,7 @@ class Adoptable:
     ) -> AdoptReport:
         """Do the same as `adopt` without blocking the event loop."""
         flow = adopt_thread(self._runner, graph, config, as_node, progress)
-        return await adrive_on_graph(flow, graph)
+        return await afulfil(flow)
 
     def observe(
         self, graph: Any, config: RunnableConfig, *, as_node: str | None = None
@@ -208,14 +203,14 @@ class Adoptable:
         """
         self._runner.warn_in_coroutine("observe")
         flow = adopt_thread(self._runner, graph, config, as_node, everything=True)
-        return drive_on_graph(flow, graph)
+        return fulfil(flow)
 
     async def aobserve(
         self, graph: Any, config: RunnableConfig, *, as_node: str | None = None
     ) -> AdoptReport:
         """Do the same as `observe` without blocking the event loop."""
         flow = adopt_thread(self._runner, graph, config, as_node, everything=True)
-        return await adrive_on_graph(flow, graph)
+        return await afulfil(flow)
 
     def observe_messages(
         self,
@@ -252,27 +247,6 @@ class Adoptable:
         return (await adrive(flow, runner.context(config))).result
 
 
-def check_graph(graph: Any, messages_key: str, config: RunnableConfig) -> None:
-    """Refuse a graph whose state has no place for a memory, or for the conversation.
-
-    Only the outermost graph of this process is looked at: a namespace names a graph inside of it.
-
-    Raises:
-        ConfigurationError: When it has none; it says which channel is missing.
-    """
-    channels = getattr(graph, "channels", None)
-    if channels is None or config.get("configurable", {}).get("checkpoint_ns"):
-        return
-    missing = [name for name in ("om", messages_key) if name not in channels]
-    if missing:
-        msg = (
-            f"`graph` is {graph.name!r}, whose state has no {missing[0]!r}, so memory cannot be "
-            f"kept there; pass a graph with this memory: from `create_memory_agent`, from "
-            f"`create_agent` with the middleware, or built with `add_observational_memory`"
-        )
-        raise ConfigurationError(msg)
-
-
 def check_idle(state: Any) -> None:
     """Refuse a thread that is in the middle of a run: an update would end its step.
 
@@ -296,7 +270,7 @@ def adopt_thread(
     progress: Progress | None = None,
     *,
     everything: bool = False,
-) -> GraphFlow[AdoptReport]:
+) -> Requests[AdoptReport]:
     """Observe a graph's thread outside of its turns, and write what that came to into its state.
 
     Args:
@@ -321,27 +295,29 @@ def adopt_thread(
             '{"configurable": {"thread_id": "..."}}'
         )
         raise ConfigurationError(msg)
-    state = yield GraphCall("get_state", (config,))
+    state = yield from call_graph(graph, "get_state", config)
     check_idle(state)
     messages = runner.conversation(state)
     record = runner.record(state)
     adoption = Adoption(runner, record, messages, identity, progress, everything, is_on)
     context = replace(runner.context(config), emit=adoption.watch)
-    outcome = (yield Drive(adoption.flow(), context)).result
+    outcome = (yield from supervise(adoption.flow(), context)).result
     changes = yield from keep_working(runner, state, outcome, config, getattr(graph, "store", None))
     if adoption.has_changed(outcome):
         update = {**build_update(outcome, runner.messages_key), **changes}
-        yield GraphCall("update_state", (config, update), as_node)
-        if as_node is None and not is_kept((yield GraphCall("get_state", (config,))), outcome):
+        yield from call_graph(graph, "update_state", config, update, as_node=as_node)
+        written = (yield from call_graph(graph, "get_state", config)) if as_node is None else None
+        if written is not None and not is_kept(written, outcome):
             # An imported thread has run no node: whose update it is has to be said.
             update = {"om": outcome.record}
-            yield GraphCall("update_state", (config, update), choose_node(graph.nodes))
+            node = choose_node(graph.nodes)
+            yield from call_graph(graph, "update_state", config, update, as_node=node)
     return adoption.report(outcome)
 
 
 def keep_working(
     runner: StepRunner, state: Any, outcome: Outcome, config: RunnableConfig, store: Any
-) -> GraphFlow[dict[str, Any]]:
+) -> Requests[dict[str, Any]]:
     """Write what was found for the working memory, so that other threads of the user know it.
 
     Without a store, as of a graph on a server, the thread's next turn does that.
@@ -355,7 +331,7 @@ def keep_working(
         return {}
     values = values_of(state, runner.messages_key)
     working = WorkingOfGraph(runner, values, outcome.messages, config, store)
-    noted = yield Drive(working.refresh(outcome.record), runner.context(config))
+    noted = yield from supervise(working.refresh(outcome.record), runner.context(config))
     outcome.fold(noted.result)
     return {VALUE_KEY: working.changes[VALUE_KEY]} if VALUE_KEY in working.changes else {}
 
@@ -384,8 +360,8 @@ def end_session(
 def build_update(outcome: Outcome, messages_key: str) -> dict[str, Any]:
     """Return the update of the state that keeps what an adoption came to."""
     update: dict[str, Any] = {"om": outcome.record}
-    if outcome.evicted:
-        update[messages_key] = [RemoveMessage(id=key) for key in outcome.evicted]
+    if outcome.removed:
+        update[messages_key] = [RemoveMessage(id=key) for key in outcome.removed]
     return update
 
 
@@ -394,20 +370,6 @@ def is_kept(state: Any, outcome: Outcome) -> bool:
     values = state.values
     record = values.get("om") if isinstance(values, Mapping) else getattr(values, "om", None)
     return bool(record and record["id"] == outcome.record["id"] and not state.next)
-
-
-def choose_node(nodes: Iterable[str]) -> str:
-    """Return the node that answers, for a thread that was imported and has run none.
-
-    Raises:
-        ConfigurationError: When it cannot be told.
-    """
-    names = [name for name in nodes if not name.startswith(("__", "om_")) and "." not in name]
-    answering = [name for name in names if name != "tools"]
-    if len(answering) == 1:
-        return str(answering[0])
-    msg = f"the thread ran no node yet; pass `as_node`, the node that answers, one of {names}"
-    raise ConfigurationError(msg)
 
 
 def _error(outcome: Outcome) -> str | None:

@@ -7,39 +7,30 @@ its runner.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, tzinfo
+from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
+from typing import Any, Self, Unpack, cast
 
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
-from pydantic import TypeAdapter
 
 from langgraph_om.adoption import Adoptable
 from langgraph_om.archive import MessageArchive, StoreUse
+from langgraph_om.core.additions import find_removed
 from langgraph_om.core.config.checks import check_count
-from langgraph_om.core.config.options import (
-    ObservationConfig,
-    ObservationOptions,
-    ReflectionConfig,
-    ReflectionOptions,
-    RetrievalConfig,
-    RetrievalOptions,
-    ThreadTitleOptions,
-)
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.record.fold import check_record
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.count_new import build_status
-from langgraph_om.core.tokens.counter import TokenCounter, count_messages
+from langgraph_om.core.tokens.counter import count_messages
 from langgraph_om.core.wire import MemoryRecord, StatusData
 from langgraph_om.core.working import WORKING_NAME
 from langgraph_om.deletion import Deletable
 from langgraph_om.errors import ConfigurationError
+from langgraph_om.features import FeatureMethods
 from langgraph_om.inspection import (
     MemoryView,
     read_history,
@@ -50,27 +41,24 @@ from langgraph_om.inspection import (
 )
 from langgraph_om.models.model_value import ModelValue
 from langgraph_om.models.providers import find_window, name_actor
-from langgraph_om.options import NoMiddleware, read_options, refuse_unknown_options
+from langgraph_om.options import (
+    MemoryOptions,
+    NoMiddleware,
+    read_options,
+    signature_of_options,
+    with_defaults,
+)
 from langgraph_om.recall.arguments import refuse_unknown_arguments
-from langgraph_om.recall.meaning import StoreIndex
+from langgraph_om.recall.source import find_near_search
 from langgraph_om.recall.tool import Recalling, build_recall_tool
 from langgraph_om.runtime.drivers import adrive, drive
-from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
 from langgraph_om.runtime.hooks import is_async
-from langgraph_om.runtime.jobs.server import ServerBuffering
 from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.turn import StepResult, take_step
 from langgraph_om.searching import Searchable
-from langgraph_om.steering import Steerable
 from langgraph_om.working.memory import Working, WorkingMemory
 from langgraph_om.working.runs import WorkingOfStep
-
-if TYPE_CHECKING:
-    from sqlalchemy import Engine
-
-
-KindT = TypeVar("KindT")
 
 _NO_STATUS = (
     "the node `om_status` did not run before this call, so the model is given the conversation "
@@ -80,7 +68,7 @@ _NO_STATUS = (
 )
 
 
-class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass=NoMiddleware):
+class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, metaclass=NoMiddleware):
     """Long-term memory for an agent's conversation.
 
     Args:
@@ -89,151 +77,43 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
             returns one of these, or a list of fallbacks, whose entries may also be
             `{"model": ..., "max_retries": n}`. `"default"` is `google/gemini-2.5-flash`, and so is
             nothing at all.
-        enabled: Whether memory does anything; an agent with `enabled=False` works as without it.
-        scope: Whose log it is. `"thread"`: each thread has its own. `"resource"`: all threads of
-            a `resource_id` share one, which the `archive` keeps; each thread adds what is observed
-            of its messages, and its Actor is also shown what the other threads said lately.
-        token_budget: Tokens that messages and observations may take in the Actor's prompt together,
-            at most, or a part of the Actor's window, such as `("fraction", 0.6)`. Both thresholds
-            follow from it; one that is given stays, and the other gets the rest. While nobody has
-            said how much the Actor's model reads, a fraction counts as `None`: as the thresholds
-            say.
-        share_token_budget: Whether messages may use the room that observations leave, and the other
-            way round. `None`: with a `token_budget` alone, not beside a threshold that is given.
-        retrieval: Whether the Actor gets the tool `recall`, with which it reads the messages behind
-            its observations: a flag, a `RetrievalConfig` or a mapping. Without an archive it reads
-            the current thread; with one, all threads of the resource. With `{"inject": True}` each
-            new message of the user is searched for, too, and shown with what is found.
-        observation: Settings of the Observer, an `ObservationConfig` or a mapping.
-        reflection: Settings of the Reflector, a `ReflectionConfig` or a mapping.
-        archive: Where messages and observations are kept beside the checkpointer: a URL such as
-            `"sqlite:///memory.db"` or `"postgresql://..."`, an SQLAlchemy engine, or a
-            `MessageArchive`.
-        evict: Whether observed messages are removed from the conversation once the archive has
-            them, so that a thread's state stays small however long it gets.
-        resource_id: The user or entity a thread belongs to; `None`: the run's
-            `resource_id`, in `context` or `configurable`.
-        messages_key: The state's key of the conversation.
-        token_counter: What counts tokens; `None`: `EstimatingCounter()`.
-        max_input_tokens: The Actor's window: the most tokens that its model reads, with the agent's
-            own prompt and tools. It takes the place of the model's profile; thresholds are scaled
-            down to fit into four fifths of it, and what messages and observations have beyond it
-            is left out of the view, oldest messages first. `None`: the profile tells it, or the
-            first prompt that is refused.
-        preview_tokens: Tokens above which a message is shown to the Actor as its beginning, its end
-            and the call of `recall` that reads the rest, so with `retrieval` alone: one number, or
-            one for results and arguments of tools and one for what a user or the Actor wrote. The
-            Observer has the message itself. `None`: all messages are shown whole.
-        cache_seconds: How long the Actor's provider keeps a prompt in its cache, in seconds. After
-            a longer pause the dates in the Actor's view ("2 weeks ago") are as of the day on which
-            the conversation goes on; until then they hold still while nothing is observed.
-        gap_markers: Whether the Actor is told of pauses of an hour or more by a line before the
-            user message that follows, such as `[2 days later: Mon, May 4, 2026, 09:12]`.
-        continuation_hints: Whether the Observer states a current task and suggests a reply, and
-            the Actor is shown them.
-        working_memory: What is always known of a user, a `WorkingMemory`, which the Actor keeps up
-            to date with a tool, or the Observer with what it observes.
-        thread_title: Whether a thread is given a title after its first answer, which is renewed
-            when the Observer suggests another: a flag, or a mapping with `model` (the Observer's
-            where it is left out) and `instructions` (a text, or a function of the run's
-            configuration). `set_title` sets one that memory never changes.
-        message_time: Tells the time of a message, where the application knows better.
-        timezone: IANA name or `tzinfo` in which the Observer reads times.
-        on_error: What follows when the Observer or Reflector fails: `"continue"` with raw messages,
-            `"abort"` the turn without an answer, or `"raise"`.
-        deadline: Seconds that all cycles before one call of the Actor may take together, retries
-            included.
-        obscure_thread_ids: Whether thread ids are hashed before a model sees them; `None`: with
-            `scope="resource"`.
-        hooks: Functions, sync or async, by name. `on_observation_start`, `on_observation_end`,
-            `on_reflection_start` and `on_reflection_end` are told of a cycle (a mapping) and change
-            nothing. `before_observation` gets copies of the messages and returns those to show the
-            Observer; `after_observation`, `before_reflection` and `after_reflection` get a text
-            and return one; each is also given a mapping about the cycle, and `None` keeps what was
-            given. When one of these four fails, so does the cycle: nothing unredacted is kept.
-        on_debug_event: Called with a mapping for each internal event, its `type` one of
-            `observation_triggered`, `observation_complete`, `reflection_triggered`,
-            `reflection_complete` and `step_progress`; what it raises is logged.
-        buffering: How background work is run: `BackgroundBuffering()` (the default),
-            `InlineBuffering()`, `ParallelBuffering()`, `ServerBuffering()` or an `Executor` of
-            your own.
-        clock: Tells the current time, aware; `None`: the system's clock.
+        options: The options of the memory by name, each with its meaning in `MemoryOptions`.
 
     Raises:
         ConfigurationError: When a setting is out of range or contradicts another; the message names
             it, its value and what to write.
     """
 
-    @refuse_unknown_options
-    def __init__(
-        self,
-        model: ModelValue | None = None,
-        *,
-        enabled: bool = True,
-        scope: Literal["thread", "resource"] = "thread",
-        token_budget: int | tuple[Literal["fraction"], float] | None = None,
-        share_token_budget: bool | None = None,
-        retrieval: bool | RetrievalConfig | RetrievalOptions = False,
-        observation: ObservationConfig | ObservationOptions | None = None,
-        reflection: ReflectionConfig | ReflectionOptions | None = None,
-        archive: str | Engine | MessageArchive | None = None,
-        evict: bool = False,
-        resource_id: str | Callable[[RunnableConfig], str | None] | None = None,
-        messages_key: str = "messages",
-        token_counter: TokenCounter | None = None,
-        max_input_tokens: int | None = None,
-        preview_tokens: int | tuple[int, int] | None = (20_000, 50_000),
-        cache_seconds: float = 300.0,
-        gap_markers: bool = False,
-        continuation_hints: bool = True,
-        working_memory: WorkingMemory | None = None,
-        thread_title: bool | ThreadTitleOptions = False,
-        message_time: Callable[[BaseMessage], datetime | None] | None = None,
-        timezone: str | tzinfo = "UTC",
-        on_error: Literal["continue", "abort", "raise"] = "continue",
-        deadline: float = 60.0,
-        obscure_thread_ids: bool | None = None,
-        hooks: Mapping[str, Callable[..., Any]] | None = None,
-        on_debug_event: Callable[[dict[str, Any]], Any] | None = None,
-        buffering: Buffering | None = None,
-        clock: Callable[[], datetime] | None = None,
-    ) -> None:
-        # First of all, while the locals are the parameters.
-        given = {name: value for name, value in locals().items() if name != "self"}
-        options = read_options(**given)
-        self.enabled, self.messages_key = options.enabled, options.messages_key
-        self.archive, self.buffering = options.archive, options.buffering
-        self.working_memory = options.working_memory
-        if self.archive is not None and isinstance(
-            self.buffering, BackgroundBuffering | ServerBuffering
-        ):
-            self.buffering.share(self.archive)
-        retrieving, settings = options.retrieval, options.settings
-        index = StoreIndex(self.archive) if retrieving and retrieving.vector else None
+    __signature__ = signature_of_options()
+
+    def __init__(self, model: ModelValue | None = None, **options: Unpack[MemoryOptions]) -> None:
+        chosen = read_options(with_defaults(model, options))
+        self.enabled, self.messages_key = chosen.enabled, chosen.messages_key
+        self.archive, self.buffering = chosen.archive, chosen.buffering
+        self.working_memory = chosen.working_memory
+        retrieving, settings = chosen.retrieval, chosen.settings
+        near = find_near_search(settings.features)
         self._runner = StepRunner(
             settings,
-            options.models,
-            options.hooks,
-            options.buffering,
-            options.clock,
-            options.deadline,
-            budget=options.budget,
-            messages_key=options.messages_key,
-            resource_id=options.resource_id,
-            enabled=options.enabled,
-            archive=options.archive,
-            index=index,
-            store_uses=_list_store_uses(retrieving, options.working_memory),
+            chosen.models,
+            chosen.hooks,
+            chosen.buffering,
+            chosen.clock,
+            chosen.deadline,
+            messages_key=chosen.messages_key,
+            resource_id=chosen.resource_id,
+            enabled=chosen.enabled,
+            store_uses=_list_store_uses(chosen.working_memory),
             recalling=(
-                Recalling(retrieving, settings, options.archive, settings.hides_ids, index)
+                Recalling(retrieving, settings, chosen.archive, settings.hides_ids, near)
                 if retrieving
                 else None
             ),
         )
         self._working: Working | None = None
-        if options.working_memory is not None:
-            self._working = Working(options.working_memory, self._runner.runs, self.messages_key)
-            self._runner.beside = self._working if options.enabled else None
+        if chosen.working_memory is not None:
+            self._working = Working(chosen.working_memory, self._runner.runs, self.messages_key)
+            self._runner.beside = self._working if chosen.enabled else None
 
     def __reduce__(self) -> Any:
         """Refuse to be copied to another process.
@@ -274,7 +154,7 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
         return build_recall_tool(
             self._runner.answer_recall,
             reaches_others=config.scope == "resource",
-            by_meaning=config.vector,
+            near=recalling.near,
         )
 
     @property
@@ -421,41 +301,17 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
         return MemoryView(
             record=record,
             status=self._build_status(record, window),
-            conversation_tokens=record.get("evicted_tokens", 0)
+            conversation_tokens=find_removed(record).tokens
             + count_messages(self._runner.settings.counter, messages),
             prompt_tokens=window.tokens + log_tokens(record),
             is_closed=self._runner.is_closed,
             history=self.history(history) if history is not None else (),
+            sections=[
+                written
+                for write in self._runner.settings.features.having("section")
+                if (written := write(record)) is not None
+            ],
         )
-
-    def extracted(self, state: Any, kind: type[KindT], name: str | None = None) -> KindT | None:
-        """Return a value by schema out of a state's memory; asks no model.
-
-        Args:
-            state: As for `llm_input_messages`; blank for a thread that never ran.
-            kind: The schema of the value, as in `observation={"extract": {name: kind}}`.
-            name: Its name, where several have this schema.
-
-        Returns:
-            The value, an object of the schema; `None` where nothing was found yet.
-
-        Raises:
-            ConfigurationError: When no value, or several, have this schema.
-        """
-        wanted = self._runner.settings.observation.extract or {}
-        names = [each for each in wanted if wanted[each] is kind and name in (None, each)]
-        if len(names) != 1:
-            known = ", ".join(sorted(wanted)) or "none"
-            asked = f"{kind!r}" if name is None else f"{kind!r} and the name {name!r}"
-            msg = (
-                f"{len(names)} values have the schema {asked}; pass the schema and `name` of one "
-                f"of `observation.extract`, which are: {known}"
-            )
-            raise ConfigurationError(msg)
-        kept = self._runner.record(state).get("extracted", {}).get(names[0])
-        if kept is None or kept["value"] is None:
-            return None
-        return TypeAdapter(kind).validate_json(json.dumps(kept["value"]))
 
     def recall(
         self,
@@ -711,12 +567,5 @@ def check_memory(value: object) -> ObservationalMemory:
     raise ConfigurationError(msg)
 
 
-def _list_store_uses(
-    retrieving: RetrievalConfig | None, working: WorkingMemory | None
-) -> frozenset[StoreUse]:
-    uses: set[StoreUse] = set()
-    if retrieving is not None and retrieving.vector:
-        uses.add("index")
-    if working is not None and working.scope == "resource":
-        uses.add("working")
-    return frozenset(uses)
+def _list_store_uses(working: WorkingMemory | None) -> frozenset[StoreUse]:
+    return frozenset({"working"} if working is not None and working.scope == "resource" else ())

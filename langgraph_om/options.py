@@ -1,6 +1,6 @@
 """The options as a whole, read from what the user set.
 
-The rules of single options are those of `Given`; what relates several is checked here.
+Each option has its rule in the table; rules that relate several are checked here.
 """
 
 from __future__ import annotations
@@ -10,77 +10,102 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, tzinfo
-from functools import partial, wraps
-from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
+from functools import partial
+from typing import Annotated, Any, Literal, get_type_hints
 from zoneinfo import ZoneInfo
 
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from pydantic import AfterValidator, Field, InstanceOf
+from typing_extensions import TypedDict
 
 from langgraph_om.archive import MessageArchive
-from langgraph_om.core.actor.preview import LEAST_PREVIEWED, NEVER, PreviewRule
-from langgraph_om.core.config.checks import Flag, Hint, Seconds, Tokens, check_fields, find_near
+from langgraph_om.core.config import options as core
+from langgraph_om.core.config.checks import (
+    Hint,
+    Preset,
+    Seconds,
+    Takes,
+    Tokens,
+    check_fields,
+    find_near,
+    presets_of,
+)
 from langgraph_om.core.config.options import (
-    ObservationConfig,
     ReflectionConfig,
+    ReflectionOptions,
     RetrievalConfig,
+    RetrievalOptions,
     Scope,
-    TitleConfig,
     is_default,
     one_of,
 )
-from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.config.settings import Settings, Setup
 from langgraph_om.core.config.thresholds import (
     Thresholds,
     as_config,
-    resolve_inject,
     resolve_retrieval,
     resolve_thresholds,
-    resolve_titles,
     split_budget,
 )
+from langgraph_om.core.forms import Form
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
-from langgraph_om.core.working import WORKING_NAME, Form
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features import choose_features
-from langgraph_om.models.pool import ModelPool, choose_models
-from langgraph_om.recall.tool import build_guide
-from langgraph_om.runtime.executors import (
-    BackgroundBuffering,
-    Buffering,
-    InlineBuffering,
-    ParallelBuffering,
+from langgraph_om.features import (
+    FeatureOptions,
+    ObservationConfig,
+    ObservationOptions,
+    choose_features,
+    list_configs,
 )
+from langgraph_om.models.model_value import ModelValue
+from langgraph_om.models.pool import ModelPool, choose_models
+from langgraph_om.recall.source import find_near_search
+from langgraph_om.recall.tool import build_guide
+from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
 from langgraph_om.runtime.hooks import Hooks, check_hooks
 from langgraph_om.runtime.jobs.protocol import Executor
 from langgraph_om.runtime.jobs.server import ServerBuffering
 from langgraph_om.working.memory import WorkingMemory
 from langgraph_om.working.tool import UPDATE_TOOL
 
-__all__ = ["NoMiddleware", "Options", "read_options", "refuse_unknown_options"]
+__all__ = [
+    "MemoryOptions",
+    "NoMiddleware",
+    "Options",
+    "read_options",
+    "signature_of_options",
+    "with_defaults",
+]
 
-# What is said to those who pass an option that there is not, or a memory in a wrong place.
+
+def with_defaults(model: object, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return every option of a memory by name; one that was left out has its default.
+
+    Raises:
+        ConfigurationError: For an option that there is not; it names the one that was meant.
+    """
+    presets = presets_of(MemoryOptions)
+    for name, value in options.items():
+        if name not in presets:
+            raise ConfigurationError(_explain_unknown(name, value, ["model", *presets]))
+    return {"model": model, **presets, **options}
 
 
-P = ParamSpec("P")
-SelfT = TypeVar("SelfT")
-
-
-def refuse_unknown_options(
-    construct: Callable[Concatenate[SelfT, P], None],
-) -> Callable[Concatenate[SelfT, P], None]:
-    """Make a constructor say which option was meant when it is given one that there is not."""
-    known = [name for name in inspect.signature(construct).parameters if name != "self"]
-
-    @wraps(construct)
-    def checked(self: SelfT, /, *args: P.args, **options: P.kwargs) -> None:
-        for name, value in options.items():
-            if name not in known:
-                raise ConfigurationError(_explain_unknown(name, value, known))
-        construct(self, *args, **options)
-
-    return checked
+def signature_of_options() -> inspect.Signature:
+    """Return the signature of `ObservationalMemory`: every option by name, with its default."""
+    kinds = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    types = get_type_hints(MemoryOptions)
+    return inspect.Signature(
+        [
+            inspect.Parameter("model", kinds[0], default=None, annotation=ModelValue | None),
+            *(
+                inspect.Parameter(name, kinds[1], default=value, annotation=types[name])
+                for name, value in presets_of(MemoryOptions).items()
+            ),
+        ]
+    )
 
 
 class NoMiddleware(type):
@@ -110,7 +135,7 @@ def _explain_unknown(name: str, value: object, known: list[str]) -> str:
         "observation": ObservationConfig,
         "reflection": ReflectionConfig,
         "retrieval": RetrievalConfig,
-        "thread_title": TitleConfig,
+        **list_configs(),
     }
     keys = {owner: [entry.name for entry in fields(kind)] for owner, kind in configs.items()}
     own = find_near(name, known)
@@ -122,9 +147,6 @@ def _explain_unknown(name: str, value: object, known: list[str]) -> str:
     if own:
         return f"{said}; pass {own}={value!r} if that was meant"
     return f"{said}; the options are {', '.join(known)}"
-
-
-# The options of a memory as the user gives them, each with its rule.
 
 
 OnError = Literal["continue", "abort", "raise"]
@@ -142,23 +164,6 @@ def _refuse_own_key(key: str) -> str:
     return key
 
 
-def _check_previews(tokens: int | tuple[int, int] | None) -> int | tuple[int, int] | None:
-    given = () if tokens is None else (tokens,) if isinstance(tokens, int) else tokens
-    if any(each < LEAST_PREVIEWED for each in given):
-        raise ValueError
-    return tokens
-
-
-def _refuse_non_archives(value: object) -> object:
-    if isinstance(value, str | None) or isinstance(_refuse_classes(value), MessageArchive):
-        return value
-    from sqlalchemy import Engine  # noqa: PLC0415 only who has an archive waits for its import
-
-    if not isinstance(value, Engine):
-        raise ValueError  # noqa: TRY004 pydantic reads this one
-    return value
-
-
 def read_zone(zone: str | tzinfo) -> tzinfo:
     """Return the zone of an IANA name.
 
@@ -173,97 +178,162 @@ def read_zone(zone: str | tzinfo) -> tzinfo:
         raise ValueError from error
 
 
-_Function = Annotated[Callable[..., Any] | None, Hint("a function or None")]
+class CoreOptions(TypedDict, total=False):
+    """The options of every memory; those of a feature stand with the feature.
 
+    An option stands once: its type for editors, the type it is checked by, the end of its error,
+    its value where it is left out, and its sentence. The constructor's signature, the checks and
+    the table in the documentation follow from it.
+    """
 
-@dataclass(frozen=True, kw_only=True)
-class Given:
-    """The options as they are given, each with its rule."""
-
-    model: Any
-    enabled: Flag
-    scope: Annotated[Scope, one_of(Scope)]
+    enabled: Annotated[bool, Hint("True or False"), Preset(value=True)]
+    """Whether memory does anything; an agent with `enabled=False` works as without it."""
+    scope: Annotated[Scope, one_of(Scope), Preset("thread")]
+    """Whose log it is. `"thread"`: each thread has its own. `"resource"`: all threads of a
+    `resource_id` share one, which the `archive` keeps; each thread adds what is observed of its
+    messages, and its Actor is also shown what the other threads said lately."""
     token_budget: Annotated[
-        Tokens | tuple[Literal["fraction"], Annotated[float, Field(gt=0, le=1)]] | None,
+        int | tuple[Literal["fraction"], float] | None,
+        Takes(Tokens | tuple[Literal["fraction"], Annotated[float, Field(gt=0, le=1)]] | None),
         Hint(
             "a whole number of tokens, 1 or more, a part of the Actor's window, such as "
             '("fraction", 0.6), or None'
         ),
+        Preset(None),
     ]
-    share_token_budget: Annotated[Flag | None, Hint("True, False or None")]
+    """Tokens that messages and observations may take in the Actor's prompt together, at most, or a
+    part of the Actor's window, such as `("fraction", 0.6)`. Both thresholds follow from it; one
+    that is given stays, and the other gets the rest. While nobody has said how much the Actor's
+    model reads, a fraction counts as `None`: as the thresholds say."""
+    share_token_budget: Annotated[bool | None, Hint("True, False or None"), Preset(None)]
+    """Whether messages may use the room that observations leave, and the other way round. `None`:
+    with a `token_budget` alone, not beside a threshold that is given."""
     retrieval: Annotated[
-        bool | InstanceOf[RetrievalConfig] | Mapping[Any, Any],
+        bool | RetrievalConfig | RetrievalOptions,
+        Takes(bool | InstanceOf[RetrievalConfig] | Mapping[Any, Any]),
         Hint("True, False, a RetrievalConfig or a mapping"),
+        Preset(value=False),
     ]
+    """Whether the Actor gets the tool `recall`, with which it reads the messages behind its
+    observations: a flag, a `RetrievalConfig` or a mapping. Without an archive it reads the current
+    thread; with one, all threads of the resource. With `{"inject": True}` each new message of the
+    user is searched for, too, and shown with what is found."""
     observation: Annotated[
-        InstanceOf[ObservationConfig] | Mapping[Any, Any] | None,
+        ObservationConfig | ObservationOptions | None,
+        Takes(InstanceOf[ObservationConfig] | Mapping[Any, Any] | None),
         Hint("an ObservationConfig or a mapping with its keys"),
+        Preset(None),
     ]
+    """Settings of the Observer, an `ObservationConfig` or a mapping."""
     reflection: Annotated[
-        InstanceOf[ReflectionConfig] | Mapping[Any, Any] | None,
+        ReflectionConfig | ReflectionOptions | None,
+        Takes(InstanceOf[ReflectionConfig] | Mapping[Any, Any] | None),
         Hint("a ReflectionConfig or a mapping with its keys"),
+        Preset(None),
     ]
-    archive: Annotated[
-        Any,
-        AfterValidator(_refuse_non_archives),
-        Hint(
-            "a URL such as 'sqlite:///memory.db', a SQLAlchemy engine, or an object with the "
-            "methods of `MessageArchive`"
-        ),
-    ]
-    evict: Flag
+    """Settings of the Reflector, a `ReflectionConfig` or a mapping."""
     resource_id: Annotated[
-        Annotated[str, Field(min_length=1)] | Callable[[RunnableConfig], str | None] | None,
+        str | Callable[[RunnableConfig], str | None] | None,
+        Takes(Annotated[str, Field(min_length=1)] | Callable[..., Any] | None),
         Hint("an id, a function of the run's configuration, or None"),
+        Preset(None),
     ]
+    """The user or entity a thread belongs to; `None`: the run's `resource_id`, in `context` or
+    `configurable`."""
     messages_key: Annotated[
         str,
         Field(min_length=1),
         AfterValidator(_refuse_own_key),
         Hint("the name of the state's list of messages"),
+        Preset("messages"),
     ]
+    """The state's key of the conversation."""
     token_counter: Annotated[
-        InstanceOf[TokenCounter] | None,
+        TokenCounter | None,
+        Takes(InstanceOf[TokenCounter] | None),
         AfterValidator(_refuse_classes),
         Hint(
             "an object with `identity`, `count_text` and `count_message`, such as "
             "`EstimatingCounter()`"
         ),
+        Preset(None),
     ]
-    max_input_tokens: Annotated[Tokens | None, Hint("a whole number of tokens, 1 or more")]
-    preview_tokens: Annotated[
-        Tokens | tuple[Tokens, Tokens] | None,
-        Hint("tokens, 100 or more, two such numbers (tools, other texts), or None"),
-        AfterValidator(_check_previews),
+    """Counter of tokens; `None`: `EstimatingCounter()`."""
+    max_input_tokens: Annotated[
+        int | None,
+        Takes(Tokens | None),
+        Hint("a whole number of tokens, 1 or more"),
+        Preset(None),
     ]
-    cache_seconds: Seconds
-    gap_markers: Flag
-    continuation_hints: Flag
-    working_memory: Annotated[InstanceOf[WorkingMemory] | None, Hint("a WorkingMemory(...)")]
-    thread_title: Annotated[
-        bool | Mapping[Any, Any],
-        Hint("True, False, or a mapping with the keys 'model' and 'instructions'"),
+    """The Actor's window: the most tokens that its model reads, with the agent's own prompt and
+    tools. It takes the place of the model's profile; thresholds are scaled down to fit into four
+    fifths of it, and what messages and observations have beyond it is left out of the view, oldest
+    messages first. `None`: the profile tells it, or the first prompt that is refused."""
+    cache_seconds: Annotated[
+        float, Takes(Seconds), Hint("a number of seconds above 0"), Preset(300.0)
     ]
-    message_time: _Function
+    """How long the Actor's provider keeps a prompt in its cache, in seconds. After a longer pause
+    the dates in the Actor's view ("2 weeks ago") are as of the day on which the conversation goes
+    on; until then they hold still while nothing is observed."""
+    continuation_hints: Annotated[bool, Hint("True or False"), Preset(value=True)]
+    """Whether the Observer states a current task and suggests a reply, and the Actor is shown
+    them."""
+    message_time: Annotated[
+        Callable[[BaseMessage], datetime | None] | None,
+        Takes(Callable[..., Any] | None),
+        Hint("a function or None"),
+        Preset(None),
+    ]
+    """Function that tells the time of a message, where the application knows better."""
     timezone: Annotated[
-        str | InstanceOf[tzinfo],
+        str | tzinfo,
+        Takes(str | InstanceOf[tzinfo]),
         AfterValidator(read_zone),
         Hint("an IANA name such as 'Europe/Berlin', or a tzinfo"),
+        Preset("UTC"),
     ]
-    on_error: Annotated[OnError, one_of(OnError)]
-    deadline: Seconds
-    obscure_thread_ids: Annotated[bool | None, Hint("True or False")]
-    hooks: Any
-    on_debug_event: Any
+    """IANA name or `tzinfo` in which the Observer reads times."""
+    on_error: Annotated[OnError, one_of(OnError), Preset("continue")]
+    """Reaction to a failure of the Observer or Reflector: `"continue"` with raw messages, `"abort"`
+    the turn without an answer, or `"raise"`."""
+    deadline: Annotated[float, Takes(Seconds), Hint("a number of seconds above 0"), Preset(60.0)]
+    """Seconds that all cycles before one call of the Actor may take together, retries included."""
+    obscure_thread_ids: Annotated[bool | None, Hint("True or False"), Preset(None)]
+    """Whether thread ids are hashed before a model sees them; `None`: with `scope="resource"`."""
+    hooks: Annotated[Mapping[str, Callable[..., Any]] | None, Takes(Any), Preset(None)]
+    """Functions, sync or async, by name. `on_observation_start`, `on_observation_end`,
+    `on_reflection_start` and `on_reflection_end` are told of a cycle (a mapping) and change
+    nothing. `before_observation` gets copies of the messages and returns those to show the
+    Observer; `after_observation`, `before_reflection` and `after_reflection` get a text and return
+    one; each is also given a mapping about the cycle, and `None` keeps what was given. When one of
+    these four fails, so does the cycle: nothing unredacted is kept."""
+    on_debug_event: Annotated[Callable[[dict[str, Any]], Any] | None, Takes(Any), Preset(None)]
+    """Function called with a mapping for each internal event, its `type` one of
+    `observation_triggered`, `observation_complete`, `reflection_triggered`, `reflection_complete`
+    and `step_progress`; what it raises is logged."""
     buffering: Annotated[
-        InstanceOf[Executor] | None,
+        Buffering | None,
+        Takes(InstanceOf[Executor] | None),
         AfterValidator(_refuse_classes),
         Hint(
             "BackgroundBuffering(), InlineBuffering(), ParallelBuffering(), ServerBuffering() or "
             "an object with the methods of `Executor`"
         ),
+        Preset(None),
     ]
-    clock: _Function
+    """Executor of background work: `BackgroundBuffering()` (the default), `InlineBuffering()`,
+    `ParallelBuffering()`, `ServerBuffering()` or an `Executor` of your own."""
+    clock: Annotated[
+        Callable[[], datetime] | None,
+        Takes(Callable[..., Any] | None),
+        Hint("a function or None"),
+        Preset(None),
+    ]
+    """Function that tells the current time, aware; `None`: the system's clock."""
+
+
+class MemoryOptions(CoreOptions, FeatureOptions, total=False):
+    """The options of `ObservationalMemory`, by name."""
 
 
 logger = logging.getLogger("langgraph_om")
@@ -292,123 +362,111 @@ class Options:
     """Tells the current time, aware."""
 
 
-def read_options(**options: Any) -> Options:
+def read_options(given: Mapping[str, Any]) -> Options:
     """Check and resolve what `ObservationalMemory` was called with.
 
     Args:
-        options: Every parameter by name; what the user left out has its default.
+        given: Every parameter by name; what the user left out has its default.
 
     Raises:
         ConfigurationError: When an option is out of range or contradicts another; the message
             names it, its value and what to pass.
     """
-    check_fields(Given, options, "{}")
-    given = Given(**options)
-    has_archive = given.archive is not None
-    retrieval = resolve_retrieval(given.retrieval, has_archive=has_archive)
+    check_fields(MemoryOptions, {name: given[name] for name in presets_of(MemoryOptions)}, "{}")
+    clock, has_archive = given["clock"], given.get("archive") is not None
+    retrieval = resolve_retrieval(given["retrieval"], has_archive=has_archive)
     if retrieval is not None and not has_archive:
         logger.info(
             "`retrieval` without an `archive`: the tool `recall` reads the current thread alone"
         )
-    hooks = check_hooks(given.hooks, given.on_debug_event)
+    hooks = check_hooks(given["hooks"], given["on_debug_event"])
     settings = _read_settings(given, retrieval, hooks)
     budget = _read_budget(given, settings)
-    if budget is not None and given.max_input_tokens is not None:
-        budget(given.max_input_tokens)  # it is refused here, and not in a turn
+    if budget is not None and given["max_input_tokens"] is not None:
+        budget(given["max_input_tokens"])  # it is refused here, and not in a turn
     models = _choose_models(given, settings)
-    if not has_archive:
+    if settings.features.storage is None:
         _refuse_without_archive(given)
-    if settings.observation.buffer_on_idle is not None:
-        _refuse_in_place(given, settings.observation.buffer_on_idle)
     return Options(
-        enabled=given.enabled,
+        enabled=given["enabled"],
         models=models,
         settings=settings,
         budget=budget,
         retrieval=retrieval,
-        archive=_open_archive(given.archive),
-        working_memory=given.working_memory,
-        resource_id=given.resource_id,
-        messages_key=given.messages_key,
-        deadline=float(given.deadline),
+        archive=settings.features.storage,
+        working_memory=given["working_memory"],
+        resource_id=given["resource_id"],
+        messages_key=given["messages_key"],
+        deadline=float(given["deadline"]),
         hooks=hooks,
-        buffering=BackgroundBuffering() if given.buffering is None else given.buffering,
-        clock=system_clock if given.clock is None else _aware(given.clock),
+        buffering=BackgroundBuffering() if given["buffering"] is None else given["buffering"],
+        clock=system_clock if clock is None else _aware(clock),
     )
 
 
-def _read_settings(given: Given, retrieval: RetrievalConfig | None, hooks: Hooks) -> Settings:
+def _read_settings(
+    given: Mapping[str, Any], retrieval: RetrievalConfig | None, hooks: Hooks
+) -> Settings:
     """Resolve what a turn and its cycles need to know."""
-    tokens = given.token_budget if isinstance(given.token_budget, int) else None
-    observation, reflection, thresholds = _resolve_limits(given, tokens)
-    titles = resolve_titles(given.thread_title)
-    counter = EstimatingCounter() if given.token_counter is None else given.token_counter
-    hides_ids = given.obscure_thread_ids
-    features = choose_features(
-        archives=given.archive is not None,
-        shares=given.scope == "resource",
-        pause_seconds=observation.buffer_on_idle,
-        knows=given.working_memory is not None,
-        injects=resolve_inject(retrieval) is not None,
-        titles=titles is not None,
-        previews=_read_previews(given, counter, reads_on=retrieval is not None),
-    )
+    budget = given["token_budget"] if isinstance(given["token_budget"], int) else None
+    observation, reflection, thresholds = _resolve_limits(given, budget)
+    counter = EstimatingCounter() if given["token_counter"] is None else given["token_counter"]
+    features = choose_features(Setup(given, observation, retrieval, counter))
     counter = features.count_as_shown(counter)
+    hides_ids, working = given["obscure_thread_ids"], given["working_memory"]
     return Settings(
         thresholds=thresholds,
         counter=counter,
-        timezone=read_zone(given.timezone),
+        timezone=read_zone(given["timezone"]),
         observation=observation,
         reflection=reflection,
-        scope=given.scope,
-        on_error=given.on_error,
-        message_time=given.message_time,
-        max_input_tokens=given.max_input_tokens,
-        cache_seconds=float(given.cache_seconds),
-        gap_markers=given.gap_markers,
-        continuation_hints=given.continuation_hints,
-        titles=titles,
+        scope=given["scope"],
+        on_error=given["on_error"],
+        message_time=given["message_time"],
+        max_input_tokens=given["max_input_tokens"],
+        cache_seconds=float(given["cache_seconds"]),
+        continuation_hints=given["continuation_hints"],
         transforms=hooks.transforms,
-        hides_ids=given.scope == "resource" if hides_ids is None else hides_ids,
-        guide=build_guide(retrieval, counter) if retrieval and given.enabled else None,
-        inject=resolve_inject(retrieval),
-        hidden_tools=frozenset() if given.working_memory is None else frozenset({UPDATE_TOOL}),
-        working=_find_observed_form(given.working_memory, observation),
-        working_scope="resource" if given.working_memory is None else given.working_memory.scope,
-        archives=given.archive is not None,
-        evicts=given.evict,
+        hides_ids=given["scope"] == "resource" if hides_ids is None else hides_ids,
+        guide=(
+            build_guide(retrieval, counter, find_near_search(features))
+            if retrieval and given["enabled"]
+            else None
+        ),
+        hidden_tools=frozenset() if working is None else frozenset({UPDATE_TOOL}),
+        working=_find_observed_form(working),
+        working_scope="resource" if working is None else working.scope,
         features=features,
     )
 
 
 def _resolve_limits(
-    given: Given, budget: int | None
-) -> tuple[ObservationConfig, ReflectionConfig, Thresholds]:
+    given: Mapping[str, Any], budget: int | None
+) -> tuple[core.ObservationConfig, ReflectionConfig, Thresholds]:
     """Resolve the settings of both agents, and the limits, within a budget of tokens if any.
 
     Raises:
         ConfigurationError: When an option is out of range or contradicts another.
     """
-    observation = as_config(ObservationConfig, "observation", given.observation)
-    reflection = as_config(ReflectionConfig, "reflection", given.reflection)
+    observation: core.ObservationConfig
+    observation = as_config(ObservationConfig, "observation", given["observation"])
+    reflection = as_config(ReflectionConfig, "reflection", given["reflection"])
     resolve = partial(
         resolve_thresholds,
         share_token_budget=_shares_room(given, budget, observation, reflection),
-        cache_seconds=float(given.cache_seconds),
-        deadline=float(given.deadline),
+        cache_seconds=float(given["cache_seconds"]),
+        deadline=float(given["deadline"]),
     )
     if budget is not None:
         observation, reflection = split_budget(budget, observation, reflection, resolve)
-    if given.thread_title is not False:  # a title is made once, and kept up by the Observer
-        observation = replace(observation, thread_title=True)
     return observation, reflection, resolve(observation, reflection)
 
 
-def _read_budget(given: Given, settings: Settings) -> Callable[[int], Settings] | None:
+def _read_budget(given: Mapping[str, Any], settings: Settings) -> Callable[[int], Settings] | None:
     """Read a budget that is a part of the Actor's window: `None` for any other."""
-    if not isinstance(given.token_budget, tuple):
+    if not isinstance(given["token_budget"], tuple):
         return None
-    _, part = given.token_budget
+    _, part = given["token_budget"]
 
     def fit(window: int) -> Settings:
         budget = max(1, int(window * part))
@@ -424,104 +482,65 @@ def _read_budget(given: Given, settings: Settings) -> Callable[[int], Settings] 
     return fit
 
 
-def _read_previews(given: Given, counter: TokenCounter, *, reads_on: bool) -> PreviewRule | None:
-    """Read the option `preview_tokens`: nothing when it is off."""
-    tokens = given.preview_tokens
-    if tokens is None:
-        return None
-    if not reads_on:  # nothing is cut until the Actor's window is known
-        tokens = NEVER
-    tools, texts = (tokens, tokens) if isinstance(tokens, int) else tokens
-    return PreviewRule(tools, texts, counter.count_text, reads_on=reads_on)
-
-
 def _shares_room(
-    given: Given, budget: int | None, observation: ObservationConfig, reflection: ReflectionConfig
+    given: Mapping[str, Any],
+    budget: int | None,
+    observation: core.ObservationConfig,
+    reflection: ReflectionConfig,
 ) -> bool:
     """Return whether log and window share their room: where said so, or else with one budget.
 
     A threshold that is given stays, where nothing else is said.
     """
-    if given.share_token_budget is not None:
-        return given.share_token_budget
+    if given["share_token_budget"] is not None:
+        return bool(given["share_token_budget"])
     limits = (observation.message_tokens, reflection.observation_tokens)
     return budget is not None and all(map(is_default, limits))
 
 
-def _find_observed_form(
-    working: WorkingMemory | None, observation: ObservationConfig
-) -> Form | None:
+def _find_observed_form(working: WorkingMemory | None) -> Form | None:
     """Return the form of a working memory that the Observer keeps; `None` for any other."""
     if working is None or working.managed_by != "observer":
         return None
-    if WORKING_NAME in (observation.extract or {}):
-        msg = (
-            f"`observation.extract` has the name {WORKING_NAME!r}, which is that of the working "
-            f"memory where the Observer keeps it; call the value something else"
-        )
-        raise ConfigurationError(msg)
     return working.form
 
 
-def _choose_models(given: Given, settings: Settings) -> ModelPool:
+def _choose_models(given: Mapping[str, Any], settings: Settings) -> ModelPool:
     """Choose and check both models; options that set memory up ask for one to be named."""
     return choose_models(
-        given.model,
+        given["model"],
         settings.observation,
         settings.reflection,
-        is_checked=given.enabled,
+        is_checked=given["enabled"],
         given={
-            "scope": given.scope == "resource",
-            "token_budget": given.token_budget is not None,
-            "share_token_budget": given.share_token_budget is True,
-            "retrieval": given.retrieval is not False,
-            "observation": given.observation is not None,
-            "reflection": given.reflection is not None,
-            "thread_title": given.thread_title is not False,
+            "scope": given["scope"] == "resource",
+            "token_budget": given["token_budget"] is not None,
+            "share_token_budget": given["share_token_budget"] is True,
+            "retrieval": given["retrieval"] is not False,
+            "observation": given["observation"] is not None,
+            "reflection": given["reflection"] is not None,
+            **{each.option.partition(".")[0]: True for each in settings.features.having("role")},
         },
         thresholds=settings.thresholds,
         counter=settings.counter,
-        titles=settings.titles,
+        features=settings.features,
     )
 
 
-def _refuse_in_place(given: Given, seconds: float) -> None:
-    """Refuse to work in pauses where nothing runs beside the turns."""
-    if isinstance(given.buffering, InlineBuffering | ParallelBuffering):
-        msg = (
-            f"`observation.buffer_on_idle` is {seconds!r} and `buffering` is "
-            f"{type(given.buffering).__name__}(), which does nothing between turns; pass "
-            f"BackgroundBuffering(), or call `memory.observe` when a session ends"
-        )
-        raise ConfigurationError(msg)
-
-
-def _refuse_without_archive(given: Given) -> None:
+def _refuse_without_archive(given: Mapping[str, Any]) -> None:
     """Refuse options that need an archive; there is none."""
-    if given.scope == "resource":
+    if given["scope"] == "resource":
         msg = (
             '`scope` is "resource" and there is no `archive` to keep what the threads share; set '
             '`archive` too, such as archive="sqlite:///memory.db"'
         )
         raise ConfigurationError(msg)
-    if given.evict:
-        msg = "`evict` is True and there is no `archive` to keep the messages; set `archive` too"
-        raise ConfigurationError(msg)
-    if isinstance(given.buffering, ServerBuffering):
+    if isinstance(given["buffering"], ServerBuffering):
         msg = (
             "`buffering` is ServerBuffering() and there is no `archive`, by which the agent and "
             "the worker know each other's jobs; set `archive` too, for both"
         )
         raise ConfigurationError(msg)
-
-
-def _open_archive(archive: Any) -> MessageArchive | None:
-    """Return an archive: the one that is given, or one in the database of a URL or an engine."""
-    if archive is None or isinstance(archive, MessageArchive):
-        return archive
-    from langgraph_om.archive import SQLAlchemyArchive  # noqa: PLC0415 it imports SQLAlchemy
-
-    return SQLAlchemyArchive(archive)
 
 
 def system_clock() -> datetime:

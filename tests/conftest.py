@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 import threading
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
@@ -89,8 +92,46 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not even import what is slow where it would be left out."""
-    return True if config.option.markexpr == DEFAULT and is_in(collection_path, *SLOW) else None
+    """Do not even import what is slow where it would be left out, or tests a feature taken out."""
+    if config.option.markexpr == DEFAULT and is_in(collection_path, *SLOW):
+        return True
+    if collection_path.suffix != ".py" or not list_missing_features():
+        return None
+    return True if list_missing_features() & needed_by(collection_path) else None
+
+
+@cache
+def list_missing_features() -> frozenset[str]:
+    """List the features that tests need and that are taken out; see `support/without.py`."""
+    named = {name for path in TESTS.rglob("test_*.py") for name in needed_by(path)}
+    return frozenset(name for name in named if not is_there(name))
+
+
+def is_there(feature: str) -> bool:
+    """Return whether a feature is part of the package."""
+    return find_spec(f"langgraph_om.features.{feature}") is not None
+
+
+@cache
+def needed_by(path: Path) -> frozenset[str]:
+    """List the features that a whole file of tests needs: those it imports, or is marked with."""
+    text = path.read_text(encoding="utf-8")
+    marked = re.findall(r"^pytestmark = pytest\.mark\.needs\((.*)\)$", text, re.MULTILINE)
+    imported = re.findall(r"^from langgraph_om\.features\.(\w+)", text, re.MULTILINE)
+    return frozenset(imported + re.findall(r"\w+", " ".join(marked)))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out tests of features that are taken out."""
+    gone = [item for item in items if not all(map(is_there, list_needs(item)))]
+    if gone:
+        config.hook.pytest_deselected(items=gone)
+        items[:] = [item for item in items if item not in gone]
+
+
+def list_needs(item: pytest.Item) -> list[str]:
+    """List the features that a test is marked to need."""
+    return [name for mark in item.iter_markers("needs") for name in mark.args]
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

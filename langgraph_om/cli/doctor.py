@@ -11,6 +11,7 @@ from typing import Any, Final
 from langchain_core.messages import AIMessage, BaseMessage
 
 from langgraph_om.core.actor.prompt import choose_reminder, render_memory, write_others
+from langgraph_om.core.additions import Advice, list_advice
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.parts import role_of
@@ -19,7 +20,6 @@ from langgraph_om.core.page.html import describe_overlooked, describe_unread, li
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.core.working import find_unwritten
 
 _STALE: Final = timedelta(days=7)
 _MIN_CALLS: Final = 5
@@ -29,17 +29,6 @@ _MIN_PROMPT: Final = 2000
 _MANY_PINNED: Final = 0.5
 _MANY_UNDATED: Final = 0.3
 _LARGE_MESSAGE: Final = 0.5
-_MANY_WAITING: Final = 5
-"""Changes of the working memory that no turn has written."""
-
-
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """Something to do."""
-
-    kind: str
-    """One word, for programs."""
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +65,7 @@ def diagnose(
     hits = _measure_cache(messages)
     advice = [
         *_advise_on_failures(record),
-        *_advise_on_values(record),
+        *list_advice(record),
         *_advise_on_duplicates(record),
         *_advise_on_hints(record, now),
         *_advise_on_cache(hits),
@@ -165,32 +154,6 @@ def _advise_on_overlooked(record: MemoryRecord) -> Iterator[Advice]:
             "overlooked",
             f"{overlooked}; say what matters of them in a new message, or note it with "
             f"`memory.remember`",
-        )
-
-
-def _advise_on_values(record: MemoryRecord) -> Iterator[Advice]:
-    for name, found in record.get("extracted", {}).items():
-        if found["error"]:
-            yield Advice(
-                "extract",
-                f"the value {name!r} is as it was: {found['error']}. It is asked for again with "
-                f"the next observation; a schema with descriptions and fewer required fields helps",
-            )
-    working = record.get("working")
-    if working is None:
-        return
-    if working["error"]:
-        yield Advice(
-            "working-memory",
-            f"the newest change of the working memory was not taken, or not all of it: "
-            f"{working['error']}",
-        )
-    waiting = len(find_unwritten(record, record["resource_id"]))
-    if waiting >= _MANY_WAITING:
-        yield Advice(
-            "working-memory",
-            f"{waiting} changes of the working memory wait to be written. Each turn writes them: "
-            f"see that turns run with this memory, and that the store answers",
         )
 
 

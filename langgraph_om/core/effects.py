@@ -1,8 +1,9 @@
-"""What a flow asks of the world: values that it yields, and the replies that it is sent.
+"""Effects, which a flow asks for, and requests, which a driver fulfils: values, none of them waits.
 
-A flow is a generator. It yields questions to models, calls of hooks, calls of the storage, waits,
-flows side by side, and the events of a cycle as they happen; whoever drives it does what they say
-and sends the reply. A failure is a reply too. Nothing here waits, sleeps, stores or logs.
+A flow is a generator. It yields effects: questions to models, calls of hooks, calls of the storage,
+waits, flows side by side, and the events of a cycle as they happen. It is sent the reply of each; a
+failure is a reply too. `runtime/flows.py` turns effects into requests of four kinds. Two drivers
+fulfil these: one waits, the other awaits.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from langchain_core.messages import BaseMessage
 
@@ -26,7 +27,8 @@ ResultT = TypeVar("ResultT")
 class AskModel:
     """A question to a model. The reply is a `ModelReply`."""
 
-    role: Literal["observer", "reflector", "title"]
+    role: str
+    """`observer`, `reflector`, or the name of a feature's `Role`."""
     messages: list[BaseMessage]
     """As text; what is attached is put in for the model that is really asked."""
     about: Mapping[str, Any] = field(default_factory=dict)
@@ -179,7 +181,7 @@ class PeekJobs:
     """How far background jobs are. The reply has a `JobState` per operation."""
 
     cycle_ids: Mapping[Any, str]
-    """Per operation, or for the title, the id of the job's cycle."""
+    """Per operation, or by a word of a feature, the id of the job's cycle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,3 +237,80 @@ tests by `langgraph_om.testing.drive`."""
 
 Flow = Generator[AskModel, ModelReply, ResultT]
 """A flow that asks a model and nothing else."""
+
+
+# --- Requests: what a driver can do ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function to call. The reply is a `CallReply`."""
+
+    function: Callable[[], Any]
+    """What it returns is awaited where it has to be."""
+    name: str
+    seconds: float | None = None
+    """How long to wait at most, before it is left behind; `None`: as long as it takes."""
+    awaited: Callable[[], Any] | None = None
+    """Does the same for a driver that awaits; `None`: `function` does, in a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallReply:
+    """What came of a `Call`."""
+
+    value: Any = None
+    error: Exception | None = None
+
+    def unwrap(self) -> Any:
+        """Return the value.
+
+        Raises:
+            Exception: What the function raised.
+        """
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+class LateError(TimeoutError):
+    """A call did not end in its time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Time to let pass, or less where there is something to wait for."""
+
+    seconds: float
+    wait: Callable[[float], Any] | None = None
+    """Waits so many seconds at most, and returns "running" until it is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """Requests of several flows, which go on at the same time. The reply has their results."""
+
+    flows: Sequence[Generator[Any, Any, Any]]
+
+
+class AttendedLease(Protocol):
+    """A lease that has to be renewed from time to time."""
+
+    def seconds_left(self) -> float:
+        """Return the seconds until it is to be renewed."""
+
+    def attend(self) -> None:
+        """Renew it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """Requests to fulfil one after the other, and a lease to attend to meanwhile."""
+
+    requests: Generator[Any, Any, Any]
+    lease: AttendedLease
+
+
+Request = Call | Pause | SideBySide | Leased
+Requests = Generator[Request, Any, ResultT]
+"""Yields requests, is sent their replies, returns a result."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal, cast
 
+from langgraph_om.core.additions import added_parts
 from langgraph_om.core.wire import CycleEnded, CycleStarted, Event, Operation, Part
 
 _CYCLE = {
@@ -62,13 +63,6 @@ PART_FIELDS: dict[str, dict[str, str]] = {
         "config": "config",
         "triggered_by": "triggeredBy",
     },
-    "thread-update": {
-        "cycle_id": "cycleId",
-        "thread_id": "threadId",
-        "old_title": "oldTitle",
-        "new_title": "newTitle",
-        "at": "timestamp",
-    },
     "extracted": {
         "cycle_id": "cycleId",
         "thread_id": "threadId",
@@ -81,24 +75,6 @@ PART_FIELDS: dict[str, dict[str, str]] = {
     "tripwire": {
         "reason": "reason",
         "operation": "operationType",
-        "record_id": "recordId",
-        "thread_id": "threadId",
-        "at": "timestamp",
-    },
-    "steering": {
-        "id": "id",
-        "action": "action",
-        "at": "timestamp",
-        "before": "before",
-        "after": "after",
-        "record_id": "recordId",
-        "thread_id": "threadId",
-    },
-    "recalled": {
-        "request": "messageId",
-        "hits": "hits",
-        "tokens": "tokens",
-        "error": "error",
         "record_id": "recordId",
         "thread_id": "threadId",
         "at": "timestamp",
@@ -125,7 +101,7 @@ def to_part(event: Event) -> Part | None:
     if event["type"] == "status":
         return {"type": "data-om-status", "data": event["data"]}
     kind, fields = event["type"], cast("Mapping[str, Any]", event)
-    names = PART_FIELDS.get(kind)
+    names = PART_FIELDS.get(kind) or added_parts().get(kind)
     if names is None:
         return None
     data = {name: fields[key] for key, name in names.items() if fields.get(key) is not None}

@@ -26,7 +26,7 @@ Trigger = Literal["threshold", "idle", "provider", "request"]
 goes on after a pause, another provider answers, or somebody asked for it."""
 
 Hints = dict[str, str | None]
-"""`current_task`, `suggested_response`, `thread_title`: what an observation states beside its
+"""`current_task`, `suggested_response` and hints of features: what an observation states beside its
 items; `None` for one that it did not state."""
 
 TokenCount = list[Any]
@@ -56,33 +56,12 @@ class Group(TypedDict):
     this one."""
     person: NotRequired[Literal["remembered", "corrected", "pinned"]]
     """What a person did to its one item, which nobody else changes; missing for all others."""
+    feature: NotRequired[str]
+    """The feature that keeps its one item and shows it apart from the log; missing for others."""
 
 
-class Extraction(TypedDict):
-    """What a question found out about one of the values that the user wants.
-
-    With neither a patch nor an error nothing changes in it, and a former error is over.
-    """
-
-    name: str
-    patch: NotRequired[dict[str, Any]]
-    """The fields that change."""
-    error: NotRequired[str]
-    """Why it could not be told."""
-
-
-class ExtractedValue(TypedDict):
-    """A value by schema out of the conversation."""
-
-    value: Any
-    """The JSON object; `None` where nothing was found yet."""
-    previous: Any
-    """The one before."""
-    cycle_id: str
-    """The cycle that found it, or failed to."""
-    at: str
-    error: str | None
-    """Why the last question about it found nothing."""
+Found = dict[str, list[Any]]
+"""What an observation found beside its items: by feature, its entries, JSON values."""
 
 
 class WorkingUpdate(TypedDict):
@@ -132,13 +111,9 @@ class Chunk(TypedDict):
     """Of the messages' ids and contents; a chunk whose messages were changed is dropped."""
     current_task: str | None
     suggested_response: str | None
-    thread_title: str | None
     created_at: str
     """When the model answered."""
-    extracted: NotRequired[list[Extraction]]
-    """Which values it changes."""
-    working: NotRequired[list[WorkingUpdate]]
-    """What it changes in the working memory."""
+    found: NotRequired[Found]
 
 
 class BufferedReflection(TypedDict):
@@ -262,28 +237,6 @@ class Head(TypedDict):
     """When the Actor was last called."""
 
 
-class RecalledHit(TypedDict):
-    """An earlier message that a search for the live request found."""
-
-    id: str
-    threadId: str
-    score: float
-    """How well it matches, from 0 to 1."""
-
-
-class RecalledBlock(TypedDict):
-    """What was found for the live request, the same in each call of its turn."""
-
-    request: str
-    """Id of the live request; for the next one memory searches anew."""
-    digest: str
-    """Of the request's content."""
-    text: str
-    """What the Actor is shown; empty where nothing was found."""
-    tokens: int
-    """Of the text."""
-
-
 class ActorWindow(TypedDict):
     """How long a prompt one of the Actor's models reads."""
 
@@ -301,74 +254,6 @@ class Trip(TypedDict):
     reason: str
     last_message: str | None
     """The conversation's last message then; memory stays tripped until there is a newer one."""
-
-
-SteeringAction = Literal["remember", "forget", "correct", "pin", "unpin", "undo"]
-"""What a person does to an item of the log."""
-
-
-class ItemPlace(TypedDict):
-    """Where an item stood that was forgotten."""
-
-    group: str
-    """The id of its group."""
-    rest: str
-    """The id of what was left of that."""
-    line: int
-    """How many lines of what is left stand before it."""
-    text: str
-    """Its lines, with the heading that went with it."""
-
-
-class SteeredItem(TypedDict):
-    """What a person did to an item, and how it is undone."""
-
-    id: str
-    """Of the act."""
-    action: SteeringAction
-    at: str
-    """When."""
-    before: Group | None
-    """The item, alone in a group; `None` where there was none."""
-    after: Group | None
-    """The item as it was then; `None` where it was forgotten."""
-    place: NotRequired[ItemPlace]
-    """Where it stood, if it was forgotten and its group is there without it."""
-    undone: bool
-    is_new: bool
-    """Whether no part of the stream has told of it yet."""
-
-
-class TitleState(TypedDict, total=False):
-    """Where the thread's title comes from."""
-
-    by: Literal["memory", "person"] | None
-    """Who set it; a person's is changed by nobody else."""
-    words: str
-    """The first words of the first user message, which lists show until there is a title."""
-    cycle_id: str | None
-    """Of the question for a title that is under way."""
-    tries: int
-    """How often a title was asked for."""
-    id: str
-    """Of the act of a person who set it last."""
-    at: str
-    """When it was set."""
-    before: str | None
-    """What it was before a person set it."""
-    is_new: bool
-    """Whether a person set it and no part of the stream has told of it yet."""
-    usage: Usage
-    """What asking for it has cost."""
-
-
-class Floor(TypedDict):
-    """What a record had when its thread was deleted; nothing of it is archived again."""
-
-    message: str | None
-    """The last message that was archived then; `None` for none."""
-    starts: list[str]
-    """First message ids of the ranges of its groups then; none in resource scope."""
 
 
 class ObservedPart(TypedDict):
@@ -453,39 +338,7 @@ class Replacement(TypedDict):
     """What the next reflection waits for, where this one left the log as large as it was."""
 
 
-class Steering(TypedDict):
-    """A change of the shared log: what a person did to an item."""
-
-    id: str
-    """The act."""
-    kind: Literal["steer"]
-    replaced: str | None
-    """The group that held the item; `None` for a new item."""
-    groups: list[Group]
-    """What takes its place."""
-    before: Group | None
-    """The item, alone in a group; `None` where there was none."""
-    after: Group | None
-    """The item as it is since; `None` where there is none."""
-    cursor: list[str]
-    hints: Hints
-
-
-class Titling(TypedDict):
-    """A change of the shared log: a person set the title of a thread, or gave it back."""
-
-    id: str
-    """The act."""
-    kind: Literal["title"]
-    thread_id: str
-    title: str | None
-    groups: list[Group]
-    """None."""
-    cursor: list[str]
-    hints: Hints
-
-
-LogChange = Extension | Joining | Replacement | Steering | Titling
+LogChange = Extension | Joining | Replacement
 """A change of the log that the shared one does not have yet."""
 
 
@@ -516,20 +369,15 @@ class MemoryRecord(TypedDict, total=False):
     pending: dict[Operation, PendingJob]
     current_task: str | None
     suggested_response: str | None
-    thread_title: str | None
     working: ObservedWorking
     """Only with a working memory that the Observer keeps: missing before the first step."""
-    extracted: dict[str, ExtractedValue]
-    """Values by schema, by their names; missing before the first."""
     stamps: dict[str, str]
     """First-seen ISO times of messages that carry no time themselves, by id; but for the newest,
-    only of those that no archive has."""
+    only of those that nothing else keeps."""
     token_cache: TokenCache
     turn: Turn
     head: Head
     """Missing before the Actor's first call."""
-    recalled: RecalledBlock
-    """Only with `retrieval.inject`: missing before the first search."""
     windows: dict[str, ActorWindow]
     """How long a prompt the Actor's models read, by their names, empty for one without a name;
     missing while nobody has said."""
@@ -544,23 +392,6 @@ class MemoryRecord(TypedDict, total=False):
     """Changes of the log that the shared one does not have yet, oldest first."""
     tripwire: NotRequired[Trip | None]
     """`None` in normal operation."""
-    archived: str | None
-    """The last message that the archive has; `None` without an archive."""
-    branch: str
-    """The archive's name for the conversation as this record knows it, which no other branch
-    changes; missing before something is archived."""
-    evicted: str | None
-    """The last message that was removed from the conversation because the archive has it."""
-    evicted_tokens: int
-    """The tokens of all messages that were removed; 0 if missing."""
-    deletion: int
-    """How often thread and resource had been deleted when the record last looked; 0 if missing."""
-    floor: Floor
-    """Missing but after a deletion that the record survived."""
-    steered: list[SteeredItem]
-    """What a person did to the log, oldest first; missing where nobody did anything."""
-    title: TitleState
-    """Where `thread_title` comes from; missing where nobody asked for one or set one."""
 
 
 # --- The shared log, as the archive keeps it -----------------------------------------------------
@@ -588,12 +419,9 @@ class SharedLog(TypedDict):
     log: list[Group]
     threads: dict[str, SharedThread]
     """By thread id."""
-    steered: NotRequired[list[str]]
-    """Ids of what persons did to it, the newest last; missing where nobody did anything."""
-    acts: NotRequired[list[SteeredItem]]
-    """What persons did to it within no thread, the newest last, so that it can be undone."""
-    titles: NotRequired[dict[str, str]]
-    """Titles that persons set, by thread id; missing where nobody set one."""
+    fixed: NotRequired[dict[str, Hints]]
+    """Hints that persons set, by thread id, which no observation replaces; missing where nobody set
+    one."""
     rest: NotRequired[Attempt]
     """What the next reflection waits for, in any thread; missing where it waits for nothing."""
 
@@ -660,7 +488,6 @@ class Stated(TypedDict):
 
     current_task: str | None
     suggested_response: str | None
-    thread_title: str | None
 
 
 class Moved(TypedDict):
@@ -707,10 +534,7 @@ class ObservationEnd(CycleEnd, Observed, Stated, Moved):
     operation: Literal["observation"]
     groups: list[Group]
     """One for each day."""
-    extracted: NotRequired[list[Extraction]]
-    """Which values it changes."""
-    working: NotRequired[list[WorkingUpdate]]
-    """What it changes in the working memory."""
+    found: NotRequired[Found]
 
 
 class Edited(TypedDict, total=False):
@@ -740,8 +564,7 @@ class OthersEnd(CycleEnd, Observed):
     type: Literal["observation-end"]
     operation: Literal["others"]
     sections: list[Section]
-    working: NotRequired[list[WorkingUpdate]]
-    """What they change in the working memory."""
+    found: NotRequired[Found]
 
 
 class ObservationFailed(CycleEnd, Backoff):
@@ -788,8 +611,7 @@ class OthersBuffered(CycleEnd, Observed):
     type: Literal["buffering-end"]
     operation: Literal["others"]
     sections: list[Section]
-    working: NotRequired[list[WorkingUpdate]]
-    """What they change in the working memory."""
+    found: NotRequired[Found]
 
 
 class Discarded(TypedDict, total=False):
@@ -855,7 +677,7 @@ class JobRequest(TypedDict):
     messages: NotRequired[list[dict[str, Any]]]
     """The messages that it needs, as `langchain_core.messages.messages_to_dict` writes them."""
     message_ids: NotRequired[list[str]]
-    """With an archive, instead: their ids."""
+    """Instead, where other processes find them by these: their ids."""
 
 
 class ObservationActivated(CycleEvent, Written, Stated, Moved):
@@ -869,10 +691,7 @@ class ObservationActivated(CycleEvent, Written, Stated, Moved):
     """How many."""
     messages: int
     """How many messages they cover."""
-    extracted: NotRequired[list[Extraction]]
-    """Which values they change."""
-    working: NotRequired[list[WorkingUpdate]]
-    """What they change in the working memory."""
+    found: NotRequired[Found]
     generation: int
     config: Limits
     triggered_by: Trigger
@@ -922,6 +741,13 @@ class Counted(TypedDict):
     """Only where it is not as the record has it."""
 
 
+class ThreadDeleted(TypedDict):
+    """Thread or resource were deleted, and the record outlived that."""
+
+    of_resource: bool
+    """Whether all of the resource was deleted, at some time."""
+
+
 class Stepped(TypedDict):
     """The Actor goes on."""
 
@@ -949,37 +775,6 @@ class Tripped(CycleEvent):
     last_message: str | None
 
 
-class Archived(TypedDict):
-    """The archive has the conversation up to this message."""
-
-    type: Literal["archived"]
-    last: str
-    branch: str | None
-    """The archive's name for the conversation up to there."""
-
-
-class Evicted(TypedDict):
-    """Messages are removed from the conversation, because they are observed and archived."""
-
-    type: Literal["evicted"]
-    last: str
-    ids: list[str]
-    tokens: int
-    """Of the messages."""
-
-
-class DeletionFound(TypedDict):
-    """Thread or resource were deleted from the archive, or it counts their deletions anew."""
-
-    type: Literal["deletion"]
-    number: int
-    """How often they were deleted so far."""
-    floor: Floor | None
-    """`None` where the record had nothing there that was deleted."""
-    of_resource: bool
-    """Whether all of the resource was deleted, at some time."""
-
-
 class Synced(TypedDict):
     """The thread's copy of the shared log is brought up to date."""
 
@@ -995,12 +790,8 @@ class Synced(TypedDict):
     """Ids of the changes in the outbox that the log took in or refused."""
     rest: Attempt | None
     """What the log's next reflection waits for."""
-    gone_acts: NotRequired[list[str]]
-    """Ids of what persons did here to items of threads that the log has no more."""
-    current_task: NotRequired[str | None]
-    """This and what follows only where another thread observed messages of this one."""
-    suggested_response: NotRequired[str | None]
-    thread_title: NotRequired[str | None]
+    hints: NotRequired[Hints]
+    """Only where another thread observed messages of this one."""
 
 
 class OthersDescribed(TypedDict):
@@ -1019,63 +810,7 @@ class Waived(TypedDict):
     """The turn's request."""
 
 
-class Steered(TypedDict):
-    """A person changes what is remembered."""
-
-    type: Literal["steered"]
-    id: str
-    """Of the act; one that was folded already changes nothing."""
-    action: SteeringAction
-    at: str
-    item: NotRequired[str | None]
-    """An item's id, or words of it; of `undo`, the id of an act. `None`: the newest one."""
-    text: NotRequired[str]
-    """Of a new item: its lines."""
-    day: NotRequired[str]
-    """Of a new item: its date heading."""
-    tokens: NotRequired[int]
-    """Of the new item, with its heading where it has one."""
-
-
-class TitleWords(TypedDict):
-    """The words that lists show until the thread has a title."""
-
-    type: Literal["title-words"]
-    words: str
-
-
-class TitleAsked(TypedDict):
-    """A title is asked for."""
-
-    type: Literal["title-asked"]
-    cycle_id: str
-    at: str
-
-
-class Titled(TypedDict):
-    """What came of a question for a title, or what a person set."""
-
-    type: Literal["titled"]
-    by: Literal["memory", "person"]
-    id: str
-    """Of the question, or of the act; one that was folded already changes nothing."""
-    title: str | None
-    """`None` where nothing came of the question, or a person gives the title back to memory."""
-    at: str
-    error: NotRequired[str]
-    usage: NotRequired[Usage]
-
-
 # --- Events: only streamed -----------------------------------------------------------------------
-
-
-class ThreadUpdate(CycleEvent):
-    """A thread has a new title."""
-
-    type: Literal["thread-update"]
-    operation: Operation
-    old_title: str | None
-    new_title: str
 
 
 class Extracted(CycleEvent):
@@ -1113,38 +848,6 @@ class ViewTrimmed(TypedDict):
     """Of the oldest observations."""
     limit: int
     """In tokens."""
-    record_id: str
-    thread_id: str
-
-
-class Recalled(TypedDict):
-    """Memory searched for the live request, once in its turn."""
-
-    type: Literal["recalled"]
-    at: str
-    request: str
-    digest: str
-    """Of the request's content."""
-    hits: list[RecalledHit]
-    """What is shown of what was found, the best first."""
-    text: str
-    tokens: int
-    error: str | None
-    """Why the search failed; `None` where it did not."""
-    record_id: str
-    thread_id: str
-
-
-class SteeringNoted(TypedDict):
-    """What a person did to the log, told with the next step."""
-
-    type: Literal["steering"]
-    id: str
-    action: SteeringAction
-    at: str
-    before: str | None
-    """The item's lines; `None` where there was none."""
-    after: str | None
     record_id: str
     thread_id: str
 
@@ -1260,22 +963,12 @@ Event = (
     | Stepped
     | WindowsKnown
     | Tripped
-    | Archived
-    | Evicted
-    | DeletionFound
     | Synced
     | OthersDescribed
     | Waived
-    | Steered
-    | TitleWords
-    | TitleAsked
-    | Titled
-    | SteeringNoted
-    | ThreadUpdate
     | Extracted
     | WorkingRead
     | ViewTrimmed
-    | Recalled
     | Tripwire
     | Status
 )
@@ -1364,16 +1057,6 @@ class ActivationData(CycleData):
     triggeredBy: Trigger
 
 
-class TitleData(TypedDict):
-    """A thread has a new title."""
-
-    cycleId: str
-    threadId: str
-    oldTitle: NotRequired[str]
-    newTitle: str
-    timestamp: str
-
-
 class TripwireData(TypedDict):
     """Why there is no answer."""
 
@@ -1406,32 +1089,6 @@ class ExtractedData(TypedDict):
     previous: NotRequired[dict[str, Any]]
     error: NotRequired[str]
     timestamp: str
-
-
-class RecalledData(TypedDict):
-    """What a search for the live request found."""
-
-    messageId: str
-    """Of the request."""
-    hits: list[RecalledHit]
-    tokens: int
-    error: NotRequired[str]
-    recordId: str
-    threadId: str
-    timestamp: str
-
-
-class SteeringData(TypedDict):
-    """What a person did to the log."""
-
-    id: str
-    action: SteeringAction
-    timestamp: str
-    before: NotRequired[str]
-    """The item's lines."""
-    after: NotRequired[str]
-    recordId: str
-    threadId: str
 
 
 class StatusPart(TypedDict):
@@ -1469,13 +1126,6 @@ class ActivationPart(TypedDict):
     data: ActivationData
 
 
-class TitlePart(TypedDict):
-    """A thread has a new title."""
-
-    type: Literal["data-om-thread-update"]
-    data: TitleData
-
-
 class ExtractedPart(TypedDict):
     """A value by schema has changed, or could not be told."""
 
@@ -1488,20 +1138,6 @@ class TripwirePart(TypedDict):
 
     type: Literal["data-om-tripwire"]
     data: TripwireData
-
-
-class RecalledPart(TypedDict):
-    """Memory searched for the live request."""
-
-    type: Literal["data-om-recalled"]
-    data: RecalledData
-
-
-class SteeringPart(TypedDict):
-    """A person changed what is remembered."""
-
-    type: Literal["data-om-steering"]
-    data: SteeringData
 
 
 class TrimPart(TypedDict):
@@ -1517,11 +1153,8 @@ Part = (
     | EndPart
     | FailurePart
     | ActivationPart
-    | TitlePart
     | ExtractedPart
     | TripwirePart
     | TrimPart
-    | RecalledPart
-    | SteeringPart
 )
 """A `data-om-*` part of the custom stream."""

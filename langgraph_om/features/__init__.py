@@ -1,50 +1,173 @@
-"""The optional behaviours of memory, one file each; core and runtime know none of them by name."""
+"""The table of features: optional behaviours of memory, one folder or file and one row each.
+
+Core, runtime and integrations know the protocol alone (`core/step/step.py:Feature`). A feature that
+is off is never entered. To remove one, delete its folder and the lines here that name it.
+"""
 
 from __future__ import annotations
 
-from langgraph_om.core.actor.preview import PreviewRule
-from langgraph_om.core.config.settings import Features
-from langgraph_om.features.archive import Archiving
-from langgraph_om.features.inject import Injecting
-from langgraph_om.features.pauses import PauseWork
-from langgraph_om.features.previews import Previews
+from dataclasses import dataclass
+
+from langgraph_om.core import additions, prompts
+from langgraph_om.core.config import options as core
+from langgraph_om.core.config.settings import Features, Setup
+from langgraph_om.core.step.step import Feature
+from langgraph_om.errors import ConfigurationError
+from langgraph_om.features.archive import ArchiveOptions, Archiving
+from langgraph_om.features.evict import Evicting, EvictOptions
+from langgraph_om.features.extract import Extract, Extractable, ExtractConfig, ExtractOptions
+from langgraph_om.features.gaps import GapOptions, Gaps
+from langgraph_om.features.inject.inject import Injecting
+from langgraph_om.features.meaning.meaning import Meaning
+from langgraph_om.features.pauses import PauseConfig, PauseOptions, PauseWork
+from langgraph_om.features.previews import PreviewOptions, Previews
 from langgraph_om.features.shared_log import SharedLogs
-from langgraph_om.features.steering import SteeringNotices
-from langgraph_om.features.titles import Titles
-from langgraph_om.features.working_memory import KnownOfUser
+from langgraph_om.features.show_state import ShowState, StateOptions
+from langgraph_om.features.standing import Standing, StandingOptions, WithRules
+from langgraph_om.features.steering.feature import Steering
+from langgraph_om.features.steering.updates import Steerable, SteeringUpdates
+from langgraph_om.features.titles import (
+    AskedTitles,
+    NamedThreads,
+    SuggestConfig,
+    SuggestedTitles,
+    SuggestOptions,
+    TitleOptions,
+)
+from langgraph_om.features.titles.updates import Nameable, TitleUpdates
+from langgraph_om.features.working_memory import KnownOfUser, WorkingOptions
 from langgraph_om.features.working_text import WorkingText
+from langgraph_om.runtime.acting import Acting, Updates
+
+FEATURES: tuple[type[Feature], ...] = (
+    PauseWork,
+    AskedTitles,
+    Archiving,
+    Evicting,
+    SharedLogs,
+    KnownOfUser,
+    WorkingText,
+    Extract,
+    Standing,
+    Previews,
+    Gaps,
+    ShowState,
+    Injecting,
+    Meaning,
+    Steering,
+    NamedThreads,
+    SuggestedTitles,
+)
+"""In the order in which they take part in a step."""
 
 
-def choose_features(
-    *,
-    archives: bool = False,
-    shares: bool = False,
-    pause_seconds: float | None = None,
-    knows: bool = False,
-    injects: bool = False,
-    titles: bool = False,
-    previews: PreviewRule | None = None,
-) -> Features:
-    """Return the features that are on, in the order in which they take part in a step.
+class FeatureOptions(
+    ArchiveOptions,
+    EvictOptions,
+    StandingOptions,
+    StateOptions,
+    PreviewOptions,
+    GapOptions,
+    WorkingOptions,
+    TitleOptions,
+    total=False,
+):
+    """The options of all features, by name."""
 
-    Args:
-        archives: Whether there is an archive.
-        shares: Whether the threads of a resource share one log.
-        pause_seconds: After how long a pause observes; `None`: it does not.
-        knows: Whether there is a working memory.
-        injects: Whether earlier messages are shown for those of the user.
-        titles: Whether threads are given titles.
-        previews: What is too long to be shown whole; `None`: nothing is.
+
+class ObservationOptions(
+    core.ObservationOptions,
+    PauseOptions,
+    ExtractOptions,
+    SuggestOptions,
+    total=False,
+):
+    """The option `observation` as a mapping; `ObservationConfig` is the same as a class."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObservationConfig(
+    SuggestConfig,
+    ExtractConfig,
+    PauseConfig,
+    core.ObservationConfig,
+):
+    """When the Observer runs and what it is asked; a mapping with the same keys does as well.
+
+    `ObservationOptions` says what each of them means.
     """
-    rows = (
-        PauseWork(pause_seconds) if pause_seconds is not None else None,
-        Titles() if titles else None,
-        Archiving() if archives else None,
-        SharedLogs() if shares else None,
-        KnownOfUser() if knows else None,
-        WorkingText(),
-        Previews(previews) if previews is not None else None,
-        Injecting() if injects else None,
-        SteeringNotices(),
-    )
-    return Features(tuple(row for row in rows if row is not None))
+
+
+class FeatureUpdates(
+    SteeringUpdates,
+    TitleUpdates,
+    Updates,
+):
+    """The updates of `om` that features bring."""
+
+
+class FeatureMethods(
+    WithRules,
+    Extractable,
+    Steerable,
+    Nameable,
+    Acting,
+):
+    """The methods of a memory that features bring."""
+
+    @property
+    def updates(self) -> FeatureUpdates:
+        """What a person changes, as values, for a tool, a node, or an update of your own."""
+        return FeatureUpdates(self._runner)
+
+
+ACTS = tuple(act for feature in FEATURES for act in feature.acts)
+"""What features let a person do, on the command line and on the page of a memory."""
+
+
+for feature in FEATURES:
+    if feature.additions is not None:
+        additions.add(feature.name, feature.additions)
+    if feature.prompts:
+        prompts.add(feature.prompts)
+
+
+def list_configs() -> dict[str, type]:
+    """Return the dataclasses of the features' options that are mappings, by the options' names."""
+    return {option: kind for feature in FEATURES for option, kind in feature.configs.items()}
+
+
+def choose_features(setup: Setup) -> Features:
+    """Return the features that the options switch on, in the order of the table.
+
+    Raises:
+        ConfigurationError: When an option of a feature cannot be meant.
+    """
+    built = (feature.build(setup) for feature in FEATURES)
+    features = Features(tuple(feature for feature in built if feature is not None))
+    check_value_names(features)
+    return features
+
+
+def check_value_names(features: Features) -> None:
+    """Refuse two values of the same name in the question beside an observation.
+
+    Raises:
+        ConfigurationError: When there are.
+    """
+    known: dict[str, str] = {}
+    for names in features.having("value_names"):
+        for name, words in names.items():
+            if name in known:
+                msg = (
+                    f"{words} has the name {name!r}, which is that of {known[name]}; call the "
+                    f"value something else"
+                )
+                raise ConfigurationError(msg)
+            known[name] = words
+
+
+def list_keepers(features: Features) -> list[Feature]:
+    """Return the features that may have put something into the graph's store, on or off."""
+    kinds = [kind for kind in FEATURES if kind.store_use]
+    return [features.find(kind.name) or kind() for kind in kinds]

@@ -13,10 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from typing import Annotated, Self
 
 from langchain_core.runnables import ensure_config
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from langgraph_om.archive.protocol import begin_anew_after_fork
+from langgraph_om.core.config.checks import Hint
+from langgraph_om.core.config.settings import Setup
+from langgraph_om.core.config.thresholds import explain_no_buffering
 from langgraph_om.core.cycles.carry_out import describe_job
 from langgraph_om.core.cycles.observation import describe_observation
 from langgraph_om.core.cycles.results import take_in_results
@@ -24,16 +30,42 @@ from langgraph_om.core.effects import EffectFlow, JobState, PeekJobs
 from langgraph_om.core.plan import plan_pause
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.window import open_window
-from langgraph_om.core.step.archive import is_survivor, look_for_deletion
 from langgraph_om.core.step.inspect import count_and_collect, peek_pending
 from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.core.wire import Event, Operation
+from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.context import RunFlow, Submit
 from langgraph_om.runtime.drivers import drive
+from langgraph_om.runtime.executors import InlineBuffering, ParallelBuffering
 from langgraph_om.runtime.jobs.protocol import DelayingExecutor
 from langgraph_om.runtime.jobs.requests import build_request
 
 logger = logging.getLogger("langgraph_om")
+
+
+class PauseOptions(TypedDict, total=False):
+    """The key of the option `observation` for pauses."""
+
+    buffer_on_idle: float | None
+    """Seconds after the Actor's answer after which what is unobserved is observed ahead of need,
+    however little, unless the conversation goes on before; `None`: never. Needs background
+    buffering, and the process that gave the answer to be there still."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PauseConfig:
+    """The same as a field of `ObservationConfig`.
+
+    Args:
+        buffer_on_idle: Seconds after the Actor's answer after which what is unobserved is observed
+            ahead of need, however little, unless the conversation goes on before; `None`: never.
+            Needs background buffering, and the process that gave the answer to be there still.
+    """
+
+    buffer_on_idle: Annotated[
+        Annotated[float, Field(gt=0, allow_inf_nan=False)] | None,
+        Hint("a number of seconds above 0, or None"),
+    ] = None
 
 
 class PauseWork(Feature):
@@ -44,6 +76,29 @@ class PauseWork(Feature):
     """
 
     name = "pauses"
+    has_last_step = True
+
+    @classmethod
+    def build(cls, setup: Setup) -> Self | None:
+        """Read the option `observation.buffer_on_idle`.
+
+        Raises:
+            ConfigurationError: When buffering is off, or nothing runs between turns.
+        """
+        seconds: float | None = getattr(setup.observation, "buffer_on_idle", None)
+        if seconds is None:
+            return None
+        if setup.observation.buffer_tokens is False:
+            raise ConfigurationError(explain_no_buffering("observation.buffer_on_idle", seconds))
+        buffering = setup.options["buffering"]
+        if isinstance(buffering, InlineBuffering | ParallelBuffering):
+            msg = (
+                f"`observation.buffer_on_idle` is {seconds!r} and `buffering` is "
+                f"{type(buffering).__name__}(), which does nothing between turns; pass "
+                f"BackgroundBuffering(), or call `memory.observe` when a session ends"
+            )
+            raise ConfigurationError(msg)
+        return cls(seconds)
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -112,8 +167,9 @@ class PauseWork(Feature):
     def _use(self, step: Step, config: object) -> RunFlow[None]:
         """Start the job of a pause; the next turn knows it by its id."""
         runner, record = step.scope.runner, step.record
-        if step.settings.archives and is_survivor((yield from look_for_deletion(record))):
-            return
+        for is_gone in step.settings.features.having("is_gone"):
+            if (yield from is_gone(record)):
+                return
         jobs = yield from peek_pending(record)
         now = runner.clock()
         look = Step(step.settings, record, step.messages, step.identity, now)

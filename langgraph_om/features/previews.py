@@ -5,10 +5,39 @@ In the view, never in the state: the Observer and `recall` have the message itse
 
 from __future__ import annotations
 
-from langchain_core.messages import BaseMessage
+from typing import Annotated, Self
 
-from langgraph_om.core.actor.preview import PreviewRule, preview_message
+from langchain_core.messages import BaseMessage
+from pydantic import AfterValidator
+from typing_extensions import TypedDict
+
+from langgraph_om.core.actor.preview import LEAST_PREVIEWED, NEVER, PreviewRule, preview_message
+from langgraph_om.core.config.checks import Hint, Preset, Takes, Tokens
+from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.step.step import Feature
+
+
+def _check_previews(tokens: int | tuple[int, int] | None) -> int | tuple[int, int] | None:
+    given = () if tokens is None else (tokens,) if isinstance(tokens, int) else tokens
+    if any(each < LEAST_PREVIEWED for each in given):
+        raise ValueError
+    return tokens
+
+
+class PreviewOptions(TypedDict, total=False):
+    """The option of previews."""
+
+    preview_tokens: Annotated[
+        int | tuple[int, int] | None,
+        Takes(Tokens | tuple[Tokens, Tokens] | None),
+        AfterValidator(_check_previews),
+        Hint("tokens, 100 or more, two such numbers (tools, other texts), or None"),
+        Preset((20_000, 50_000)),
+    ]
+    """Tokens above which a message is shown to the Actor as its beginning, its end and the call of
+    `recall` that reads the rest, so with `retrieval` alone: one number, or one for results and
+    arguments of tools and one for what a user or the Actor wrote. The Observer has the message itself.
+    `None`: all messages are shown whole."""
 
 
 class Previews(Feature):
@@ -22,6 +51,17 @@ class Previews(Feature):
 
     def __init__(self, rule: PreviewRule) -> None:
         self._rule = rule
+
+    @classmethod
+    def build(cls, setup: Setup) -> Self | None:
+        """Read the option `preview_tokens`; without recall nothing is cut until it has to be."""
+        tokens, reads_on = setup.options["preview_tokens"], setup.retrieval is not None
+        if tokens is None:
+            return None
+        tools, texts = (tokens, tokens) if isinstance(tokens, int) else tokens
+        if not reads_on:
+            tools = texts = NEVER
+        return cls(PreviewRule(tools, texts, setup.counter.count_text, reads_on=reads_on))
 
     @property
     def view_rule(self) -> str:

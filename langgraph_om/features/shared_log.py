@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
-from typing import NamedTuple, cast
+from typing import NamedTuple, Self, cast
 
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.actor.prompt import write_others
-from langgraph_om.core.config.settings import Identity, Settings, Texts
+from langgraph_om.core.additions import find_label, find_removed
+from langgraph_om.core.config.settings import Identity, Settings, Setup, Texts
 from langgraph_om.core.content.message_keys import keyed_conversation, keyed_messages
 from langgraph_om.core.cycles.other_threads import count_in_others
 from langgraph_om.core.cycles.shared_log import read_other_threads, release_after
@@ -42,7 +43,6 @@ from langgraph_om.core.record.shared_log import (
 )
 from langgraph_om.core.record.strays import check_observed, find_left_behind
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.archive import look_for_deletion, warn_of_loss
 from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import (
@@ -55,6 +55,7 @@ from langgraph_om.core.wire import (
     SharedLog,
 )
 from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.features.archive.archiving import look_for_deletion, warn_of_loss
 
 MAX_COMMITS = 50
 """How often a commit is tried before the step goes on without it."""
@@ -210,6 +211,7 @@ def _exchange_log(
     yield from _archive_groups(resource, kept, shared, now)
     yield from release_after(record, changes)
     events = [*noted, diff_record(kept, shared, revision, changes)]
+    events += [own for sync in settings.features.having("sync") for own in sync(kept, shared)]
     synced = fold(record, [events])
     return Exchanged(synced, events, named) if synced != record else Exchanged(record, [])
 
@@ -281,10 +283,10 @@ def _archive_groups(
         for group in groups:
             if group["thread_id"] not in (None, record["thread_id"]):
                 others.setdefault(str(group["thread_id"]), []).append(group)
-        title = change["hints"].get("thread_title")
         if change["kind"] == "extend" and change["thread_id"] != record["thread_id"]:
-            is_named = change["thread_id"] in shared.get("titles", {})
-            titles.update({change["thread_id"]: title} if groups and title and not is_named else {})
+            fixed = shared.get("fixed", {}).get(change["thread_id"], {})
+            title = find_label({**change["hints"], **dict.fromkeys(fixed)})
+            titles.update({change["thread_id"]: title} if groups and title else {})
     for thread_id, groups in others.items():
         if (yield from call_storage("thread", thread_id)) is not None:
             log = [group["id"] for group in shared["log"] if group["thread_id"] == thread_id]
@@ -317,7 +319,7 @@ def rewind_if_forked(
     # Another branch leaves no cursor where it removed all that both have in common.
     newest = find_newest_observed(known)
     own = [group for group in shared["log"] if group["thread_id"] == thread_id]
-    ends = {last for group in own for _, last in group["ranges"]}
+    ends = {end for group in own for ends in group["ranges"] for end in ends}
     ends |= _find_known_end(record, own)
     for message in reversed(messages):
         if newest is not None and message.id == newest:
@@ -333,7 +335,9 @@ def rewind_if_forked(
         max((places[key] + 1 for key in known["cursor"] if key in places), default=0),
         _find_covered_end(own, places),
     )
-    if (stop and keys[stop - 1] == newest) or (not stop and record["evicted"] in known["cursor"]):
+    if (stop and keys[stop - 1] == newest) or (
+        not stop and find_removed(record).last in known["cursor"]
+    ):
         return shared
     return rewind(shared, thread_id, keys[:stop][-CURSOR_TAIL:])
 
@@ -341,12 +345,31 @@ def rewind_if_forked(
 def _find_known_end(record: MemoryRecord, own: Sequence[Group]) -> set[str]:
     """Return the newest message that the thread knows as observed, where its copy still holds.
 
-    In a fork it may lie within a range that goes on in the other conversation.
+    In a fork it may lie within a range that goes on in the other conversation. Groups that were
+    reflected since are gone, and what stands for them has their ranges.
     """
     present = {group["id"] for group in own}
-    mine = {group["id"] for group in record["log"] if group["thread_id"] == record["thread_id"]}
     unsent = {group["id"] for change in record["outbox"] for group in change["groups"]}
-    return set(record["cursor"][-1:]) if mine - unsent <= present else set()
+    gone = [
+        ends
+        for group in record["log"]
+        if group["thread_id"] == record["thread_id"] and group["id"] not in present | unsent
+        for ends in group["ranges"]
+    ]
+    known = {(first, last) for group in own for first, last in group["ranges"]}
+    return set(record["cursor"][-1:]) if _are_kept(gone, known) else set()
+
+
+def _are_kept(ranges: Sequence[Sequence[str]], known: AbstractSet[tuple[str, str]]) -> bool:
+    """Return whether a log knows ranges, some of them perhaps joined with those behind them."""
+    at = 0
+    while at < len(ranges):
+        first = ranges[at][0]
+        stops = (stop for stop in range(at, len(ranges)) if (first, ranges[stop][1]) in known)
+        at = next(stops, -1) + 1
+        if not at:
+            return False
+    return True
 
 
 def _find_own_end(
@@ -376,14 +399,12 @@ def _find_own_end(
 
 
 def _find_covered_end(groups: Sequence[Group], places: Mapping[str, int]) -> int:
-    """Count the messages up to the end of the last range that lies in a conversation."""
-    ends = [
-        places[last] + 1
-        for group in groups
-        for first, last in group["ranges"]
-        if first in places and last in places
-    ]
-    return max(ends, default=0)
+    """Count the messages up to the newest of those at which a range begins or ends.
+
+    Whoever observed it had observed all before it, in any branch that has it.
+    """
+    named = (end for group in groups for ends in group["ranges"] for end in ends)
+    return max((places[end] + 1 for end in named if end in places), default=0)
 
 
 # --- Other threads -------------------------------------------------------------------------------
@@ -416,6 +437,11 @@ class SharedLogs(Feature):
 
     name = "shared_log"
 
+    @classmethod
+    def build(cls, setup: Setup) -> Self | None:
+        """Read the option `scope`."""
+        return cls() if setup.options["scope"] == "resource" else None
+
     def enter(self, step: Step) -> EffectFlow[None]:
         """Check that the run says with whom the log is shared."""
         check_resource_id(step.identity)
@@ -442,10 +468,10 @@ class SharedLogs(Feature):
             step.open(anew=True)
 
     def aside(
-        self, settings: Settings, record: MemoryRecord, request: str | None, texts: Texts
+        self, settings: Settings, record: MemoryRecord, window: Window, texts: Texts
     ) -> BaseMessage | None:
         """Show the recent messages of other threads."""
-        del settings, request, texts
+        del settings, window, texts
         return write_others(record)
 
     def is_due(self, step: Step) -> bool:

@@ -1,7 +1,7 @@
 """One question to a model: which model is asked, how often, and what its answer says.
 
-`attempt_models` decides that and waits for nothing: the drivers in `runtime` make the calls that it
-yields. What a model raises, or that it does not answer in time, is an answer too.
+`attempt_models` decides that and waits for nothing: it yields requests, which a driver fulfils. An
+error of a model is an answer too, and so is a deadline that has passed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -21,7 +21,15 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, ensure_config
 
 from langgraph_om.core.content.attachments import with_attachments
-from langgraph_om.core.effects import AskModel, ModelReply
+from langgraph_om.core.effects import (
+    AskModel,
+    Call,
+    CallReply,
+    LateError,
+    ModelReply,
+    Pause,
+    Requests,
+)
 from langgraph_om.core.tokens.counter import TokenCounter, count_messages
 from langgraph_om.errors import ConfigurationError, ModelTierError, ObservationalMemoryError
 from langgraph_om.models.model_value import (
@@ -87,50 +95,8 @@ def _has_own_async(model: BaseChatModel | BaseLLM) -> bool:
 
 logger = logging.getLogger("langgraph_om")
 
-# --- What is tried -------------------------------------------------------------------------------
 
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """A call of a model."""
-
-    leaf: Leaf
-    seconds: float
-    is_bare: bool = False
-    """Whether nothing is attached to it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Choose:
-    """A call of a function that returns a model value."""
-
-    function: Callable[[RunnableConfig], Any]
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class BackOff:
-    """Time to let pass before a model is asked again."""
-
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """What came of a step."""
-
-    answer: Any = None
-    error: Exception | None = None
-
-
-Attempts = Generator[Attempt | Choose | BackOff, Done, Any]
-
-
-class LateError(TimeoutError):
-    """A step did not end in its time."""
-
-
-def attempt_models(call: AskModel, calls: Calls, seconds: float) -> Attempts:
+def attempt_models(call: AskModel, calls: Calls, seconds: float) -> Requests[Any]:
     """Try one model after the other until one answers.
 
     A model that others stand behind gets half of the time that is left.
@@ -159,11 +125,11 @@ def attempt_models(call: AskModel, calls: Calls, seconds: float) -> Attempts:
             break
         share = left / 2 if ahead else left
         if is_leaf(value):
-            done = yield from _retry(call, calls, value, retries, share)
-            if done.error is None:
-                return done.answer
-            late = isinstance(done.error, LateError) and ahead
-            error = TimeoutError(f"no answer within {share:.3g} seconds") if late else done.error
+            reply = yield from _retry(call, calls, value, retries, share)
+            if reply.error is None:
+                return reply.value
+            late = isinstance(reply.error, LateError) and ahead
+            error = TimeoutError(f"no answer within {share:.3g} seconds") if late else reply.error
             failed.append((name_of(value), error))
         elif isinstance(value, ModelByInputTokens):
             try:
@@ -173,10 +139,11 @@ def attempt_models(call: AskModel, calls: Calls, seconds: float) -> Attempts:
         elif is_list(value):
             ahead[:0] = entries_of(value, retries)
         elif is_choice(value):
-            done = yield Choose(value, share)
-            problem = done.error or _find_problem(value, done.answer)
+            choose = partial(value, ensure_config(calls.config))
+            chosen: CallReply = yield Call(choose, f"om_{call.role}", share)
+            problem = chosen.error or _find_problem(value, chosen.value)
             if problem is None:
-                ahead.insert(0, (done.answer, retries))
+                ahead.insert(0, (chosen.value, retries))
             else:
                 failed.append((_name_function(value), problem))
     raise _join_failures(failed, calls.deadline)
@@ -184,16 +151,18 @@ def attempt_models(call: AskModel, calls: Calls, seconds: float) -> Attempts:
 
 def _retry(
     call: AskModel, calls: Calls, leaf: Leaf, retries: int | None, seconds: float
-) -> Generator[Attempt | BackOff, Done, Done]:
+) -> Requests[CallReply]:
     """Ask one model, and again while that may help and its time allows."""
     ends_at = time.monotonic() + seconds
     most = retries_of(leaf) if retries is None else retries
     again, stale, is_bare = 0, 0, False
     while True:
-        done = yield Attempt(leaf, max(0.0, ends_at - time.monotonic()), is_bare)
-        error = done.error
+        question = partial(prepare_question, call, calls, leaf, is_bare=is_bare)
+        left = max(0.0, ends_at - time.monotonic())
+        reply: CallReply = yield Call(question, f"om_{call.role}", left)
+        error = reply.error
         if error is None or isinstance(error, LateError):
-            return done
+            return reply
         if calls.models.learn(call.role, leaf, error):
             continue
         if not is_bare and refuses_attachments(error) and _sends_attachments(call, calls, leaf):
@@ -203,13 +172,13 @@ def _retry(
             stale += 1
             continue
         if again >= most or not is_transient(error):
-            return done
+            return reply
         pause = retry_after(error, calls.clock())
         if pause is None:
             pause = backoff(again, _seed_of(call))
         if pause >= ends_at - time.monotonic():
-            return done
-        yield BackOff(pause)
+            return reply
+        yield Pause(pause)
         again += 1
 
 
@@ -250,11 +219,20 @@ class ReadyQuestion:
         return only_blocks(self.model)
 
 
-def prepare_question(call: AskModel, calls: Calls, attempt: Attempt) -> ReadyQuestion:
-    """Put a question together as the model of an attempt takes it."""
-    client = calls.models.get(call.role, attempt.leaf)
+def prepare_question(
+    call: AskModel, calls: Calls, leaf: Leaf, *, is_bare: bool = False
+) -> ReadyQuestion:
+    """Return a question as one model takes it.
+
+    Args:
+        call: The question.
+        calls: What is needed to ask.
+        leaf: The model.
+        is_bare: Whether nothing is attached to it.
+    """
+    client = calls.models.get(call.role, leaf)
     takes = partial(client.takes, by_profile=call.by_profile)
-    attachments = () if attempt.is_bare else call.attachments
+    attachments = () if is_bare else call.attachments
     linked = sum(bool(each.url) and not takes(each) for each in attachments)
     if linked:
         logger.warning(
@@ -394,6 +372,21 @@ _CUT_OFF = {
     *("unexpected_tool_call", "too_many_tool_calls"),
 }
 """How providers say that an answer ended before its end: by a limit, or by a filter."""
+
+
+def ask(call: AskModel, calls: Calls, seconds: float) -> Requests[ModelReply]:
+    """Ask a question; whatever a model raises is an answer to the flow.
+
+    Args:
+        call: The question.
+        calls: What is needed to ask.
+        seconds: How long all attempts may take together.
+    """
+    try:
+        answer = yield from attempt_models(call, calls, seconds)
+        return read_reply(answer, calls.clock())
+    except Exception as error:  # noqa: BLE001 a failure is a reply
+        return ModelReply(calls.clock(), error=error)
 
 
 def read_reply(answer: object, at: datetime) -> ModelReply:

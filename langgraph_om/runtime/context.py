@@ -70,7 +70,7 @@ class RunContext:
 
 
 @dataclass(frozen=True, slots=True)
-class Driven(Generic[ResultT]):
+class FlowResult(Generic[ResultT]):
     """What came of a flow."""
 
     result: ResultT

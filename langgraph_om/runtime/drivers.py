@@ -1,8 +1,7 @@
-"""The drivers of flows: one waits, one awaits, and nothing else differs.
+"""The drivers of flows: one waits, the other awaits, and nothing else differs.
 
 For a flow, only this file awaits, sleeps, starts threads or gives up; `flows.supervise` says what
-for. A flow around a graph calls the graph's methods, and has other flows run, through the same
-drivers.
+for.
 """
 
 from __future__ import annotations
@@ -12,17 +11,26 @@ import contextvars
 import inspect
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future, wait
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from langgraph_om.models.ask import Done, LateError, ReadyQuestion
-from langgraph_om.runtime.context import Driven, RunContext, RunFlow
-from langgraph_om.runtime.flows import Call, Leased, Pause, Request, SideBySide, supervise
-from langgraph_om.runtime.leases import KeptLease
+from langgraph_om.core.effects import (
+    AttendedLease,
+    Call,
+    CallReply,
+    LateError,
+    Leased,
+    Pause,
+    Request,
+    Requests,
+    SideBySide,
+)
+from langgraph_om.models.ask import ReadyQuestion
+from langgraph_om.runtime.context import FlowResult, RunContext, RunFlow
+from langgraph_om.runtime.flows import supervise
 
 # Work that is waited for no longer than it may take, and left behind when it takes longer.
 
@@ -76,55 +84,16 @@ ResultT = TypeVar("ResultT")
 POLL_SECONDS = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class GraphCall:
-    """A call of a compiled graph's method by its sync name; what it raises ends the flow."""
-
-    method: str
-    arguments: tuple[Any, ...]
-    as_node: str | None = None
-    """For updates."""
-
-
-@dataclass(frozen=True, slots=True)
-class Drive:
-    """A flow to run to its end. The reply is `Driven`."""
-
-    flow: RunFlow[Any]
-    context: RunContext
-
-
-GraphFlow = Generator[GraphCall | Drive, Any, ResultT]
-"""A flow around a graph, for what happens to a thread outside of its runs."""
-
 # --- Waiting -------------------------------------------------------------------------------------
 
 
-def drive(flow: RunFlow[ResultT], context: RunContext) -> Driven[ResultT]:
+def drive(flow: RunFlow[ResultT], context: RunContext) -> FlowResult[ResultT]:
     """Run a flow to its end, waiting for each reply."""
-    return _run(supervise(flow, context))
+    return fulfil(supervise(flow, context))
 
 
-def drive_on_graph(flow: GraphFlow[ResultT], graph: Any) -> ResultT:
-    """Run a flow around a graph to its end."""
-
-    def perform_on(request: GraphCall | Drive) -> Any:
-        if isinstance(request, Drive):
-            return drive(request.flow, request.context)
-        return _call_graph(graph, request.method, request)
-
-    return _run(flow, perform_on)
-
-
-def _call_graph(graph: Any, method: str, call: GraphCall) -> Any:
-    options = {} if call.as_node is None else {"as_node": call.as_node}
-    return getattr(graph, method)(*call.arguments, **options)
-
-
-def _run(
-    requests: Generator[Any, Any, ResultT], fulfil: Callable[[Any], Any] | None = None
-) -> ResultT:
-    fulfil = fulfil or perform
+def fulfil(requests: Requests[ResultT]) -> ResultT:
+    """Fulfil requests one after the other, and return the result."""
     reply: Any = None
     with closing(requests):
         while True:
@@ -133,7 +102,7 @@ def _run(
             except StopIteration as done:
                 result: ResultT = done.value
                 return result
-            reply = fulfil(request)
+            reply = perform(request)
 
 
 def perform(request: Request) -> Any:
@@ -141,20 +110,20 @@ def perform(request: Request) -> Any:
     if isinstance(request, Pause):
         return (request.wait or time.sleep)(request.seconds)
     if isinstance(request, SideBySide):
-        futures = [in_thread(partial(_run, flow), "om_batch") for flow in request.flows]
+        futures = [in_thread(partial(fulfil, flow), "om_batch") for flow in request.flows]
         return [future.result() for future in futures]
     if isinstance(request, Leased):
         with _kept(request.lease):
-            return _run(request.requests)
+            return fulfil(request.requests)
     if request.seconds is None:
         return _read_outcome(request.function)
     future = in_thread(partial(_call, request), request.name)
     done, _ = wait({future}, timeout=request.seconds)
-    return _read_outcome(future.result) if done else Done(error=LateError())
+    return _read_outcome(future.result) if done else CallReply(error=LateError())
 
 
 @contextmanager
-def _kept(lease: KeptLease) -> Iterator[None]:
+def _kept(lease: AttendedLease) -> Iterator[None]:
     """Attend to a lease in a thread of its own."""
     over = threading.Event()
 
@@ -192,27 +161,13 @@ async def _await_within(seconds: float | None, awaitable: Any) -> Any:
 # --- Awaiting ------------------------------------------------------------------------------------
 
 
-async def adrive(flow: RunFlow[ResultT], context: RunContext) -> Driven[ResultT]:
+async def adrive(flow: RunFlow[ResultT], context: RunContext) -> FlowResult[ResultT]:
     """Run a flow to its end without blocking the event loop."""
-    return await _arun(supervise(flow, context))
+    return await afulfil(supervise(flow, context))
 
 
-async def adrive_on_graph(flow: GraphFlow[ResultT], graph: Any) -> ResultT:
-    """Run a flow around a graph to its end without blocking the event loop."""
-
-    async def perform_on(request: GraphCall | Drive) -> Any:
-        if isinstance(request, Drive):
-            return await adrive(request.flow, request.context)
-        return await _call_graph(graph, f"a{request.method}", request)
-
-    return await _arun(flow, perform_on)
-
-
-async def _arun(
-    requests: Generator[Any, Any, ResultT],
-    fulfil: Callable[[Any], Awaitable[Any]] | None = None,
-) -> ResultT:
-    fulfil = fulfil or aperform
+async def afulfil(requests: Requests[ResultT]) -> ResultT:
+    """Do the same as `fulfil` without blocking the event loop."""
     reply: Any = None
     with closing(requests):
         while True:
@@ -221,7 +176,7 @@ async def _arun(
             except StopIteration as done:
                 result: ResultT = done.value
                 return result
-            reply = await fulfil(request)
+            reply = await aperform(request)
 
 
 async def aperform(request: Request) -> Any:
@@ -229,19 +184,19 @@ async def aperform(request: Request) -> Any:
     if isinstance(request, Pause):
         return await _apause(request)
     if isinstance(request, SideBySide):
-        return list(await asyncio.gather(*(_arun(flow) for flow in request.flows)))
+        return list(await asyncio.gather(*(afulfil(flow) for flow in request.flows)))
     if isinstance(request, Leased):
-        return await _arun_leased(request)
+        return await _afulfil_leased(request)
     if request.seconds is None:
         try:
-            return Done(await _acall(request))
+            return CallReply(await _acall(request))
         except Exception as error:  # noqa: BLE001 a failure is a reply
-            return Done(error=error)
+            return CallReply(error=error)
     task = await finished_within(request.seconds, _acall(request), request.name)
-    return _read_outcome(task.result) if task is not None else Done(error=LateError())
+    return _read_outcome(task.result) if task is not None else CallReply(error=LateError())
 
 
-async def _arun_leased(leased: Leased) -> Any:
+async def _afulfil_leased(leased: Leased) -> Any:
     async def attend() -> None:
         while True:
             await asyncio.sleep(leased.lease.seconds_left())
@@ -249,7 +204,7 @@ async def _arun_leased(leased: Leased) -> Any:
 
     task = asyncio.create_task(attend(), name="om_lease")
     try:
-        return await _arun(leased.requests)
+        return await afulfil(leased.requests)
     finally:
         task.cancel()
 
@@ -267,6 +222,8 @@ async def _apause(pause: Pause) -> Any:
 
 
 async def _acall(call: Call) -> Any:
+    if call.awaited is not None:
+        return await call.awaited()
     if inspect.iscoroutinefunction(call.function):
         return await call.function()
     result = await asyncio.wrap_future(in_thread(call.function, call.name))
@@ -280,11 +237,11 @@ def _invoke_in_thread(question: ReadyQuestion, call: Call) -> asyncio.Future[Any
     return asyncio.wrap_future(in_thread(question.invoke, call.name))
 
 
-def _read_outcome(get: Callable[[], Any]) -> Done:
+def _read_outcome(get: Callable[[], Any]) -> CallReply:
     """Return what came of a call; whatever it raises is an answer too."""
     try:
-        return Done(get())
+        return CallReply(get())
     except asyncio.CancelledError:  # its own: when the turn is cancelled nobody is here
-        return Done(error=RuntimeError("the call was cancelled"))
+        return CallReply(error=RuntimeError("the call was cancelled"))
     except Exception as error:  # noqa: BLE001 whatever is raised is a reply
-        return Done(error=error)
+        return CallReply(error=error)

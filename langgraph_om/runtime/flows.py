@@ -1,7 +1,6 @@
-"""What a flow wants, turned into requests of a few kinds that a driver fulfils.
+"""Turn the effects of a flow into requests that a driver fulfils (`core/effects.py`).
 
-A call, with or without a limit of time; a pause; flows side by side; any of them while a lease is
-kept. Here limits are measured, events shown, hooks told of and costs counted; nothing here waits.
+Here limits are measured, events shown, hooks told of and costs counted; nothing here waits.
 
 The cycles before one call of the Actor have one deadline together, for their questions and the
 hooks that change them. Outside of it are the lifecycle hooks, which have a limit of their own, and
@@ -23,14 +22,20 @@ from langchain_core.runnables import ensure_config
 from langgraph_om.core.content.text import for_terminal
 from langgraph_om.core.effects import (
     AskModel,
+    Call,
     CallHook,
+    CallReply,
     CallWithConfig,
     HookReply,
     JobState,
     KeepLease,
+    Leased,
     ModelReply,
+    Pause,
     PeekJobs,
     ReadTally,
+    Requests,
+    SideBySide,
     Storage,
     StorageReply,
     Tally,
@@ -40,59 +45,18 @@ from langgraph_om.core.effects import (
 )
 from langgraph_om.core.events import describe_cycle
 from langgraph_om.core.wire import CycleStarted, Event
-from langgraph_om.models.ask import (
-    BackOff,
-    Calls,
-    Choose,
-    Done,
-    attempt_models,
-    prepare_question,
-    read_reply,
+from langgraph_om.models.ask import ask
+from langgraph_om.runtime.context import (
+    FlowResult,
+    ResultT,
+    RunContext,
+    RunFlow,
+    Show,
+    Submit,
+    Work,
 )
-from langgraph_om.runtime.context import Driven, ResultT, RunContext, RunFlow, Show, Submit, Work
 from langgraph_om.runtime.hooks import read_hook_reply
 from langgraph_om.runtime.leases import KeptLease
-
-# What a driver is asked for: requests of a few kinds, each to be waited for or awaited.
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A function to call; what it returns is awaited where it has to be."""
-
-    function: Callable[[], Any]
-    name: str
-    seconds: float | None = None
-    """How long to wait at most, before it is left behind; `None`: as long as it takes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """Time to let pass, or less where there is something to wait for."""
-
-    seconds: float
-    wait: Callable[[float], Any] | None = None
-    """Waits so many seconds at most, and returns "running" until it is over."""
-
-
-@dataclass(frozen=True, slots=True)
-class SideBySide:
-    """Supervised flows that go on at the same time."""
-
-    flows: Sequence[Generator[Any, Any, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Leased:
-    """Requests to fulfil one after the other, and a lease to attend to meanwhile."""
-
-    requests: Generator[Any, Any, Any]
-    lease: KeptLease
-
-
-Request = Call | Pause | SideBySide | Leased
-Requests = Generator[Request, Any, ResultT]
-
 
 # What the log of the process says of cycles and failures, beside the stream.
 
@@ -201,7 +165,7 @@ class _Cycle:
 
 def supervise(
     flow: RunFlow[ResultT], context: RunContext, beside: _Cycle | None = None
-) -> Requests[Driven[ResultT]]:
+) -> Requests[FlowResult[ResultT]]:
     """Turn what a flow wants into requests, and show its events.
 
     Args:
@@ -223,7 +187,7 @@ def supervise(
             except StopIteration as done:
                 log_failures(cycle.events)
                 log_cycles(cycle.events)
-                return Driven(done.value, cycle.events, cycle.tally)
+                return FlowResult(done.value, cycle.events, cycle.tally)
             perform: _Reply = _REPLIES.get(type(effect), _take_event)
             reply = perform(effect, context, cycle)
             if isinstance(reply, Generator):  # there is something to wait for
@@ -238,29 +202,9 @@ def _keep_lease_during(requests: Requests[Any], cycle: _Cycle) -> Requests[Any]:
 
 def _ask_model(effect: AskModel, context: RunContext, cycle: _Cycle) -> Requests[ModelReply]:
     call = replace(effect, about=cycle.about or effect.about)
-    reply = yield from _ask(call, context.calls, cycle.seconds_left())
+    reply = yield from ask(call, context.calls, cycle.seconds_left())
     cycle.tally.note(reply)
     return reply
-
-
-def _ask(call: AskModel, calls: Calls, seconds: float) -> Requests[ModelReply]:
-    tries, done = attempt_models(call, calls, seconds), None
-    try:
-        while True:
-            step = tries.send(done)  # type: ignore[arg-type]  # a generator is begun with None
-            if isinstance(step, BackOff):
-                yield Pause(step.seconds)
-                done = Done()
-                continue
-            if isinstance(step, Choose):
-                function: Callable[[], Any] = partial(step.function, ensure_config(calls.config))
-            else:
-                function = partial(prepare_question, call, calls, step)
-            done = yield Call(function, f"om_{call.role}", step.seconds)
-    except StopIteration as end:
-        return read_reply(end.value, calls.clock())
-    except Exception as error:  # noqa: BLE001 whatever a model raises is an answer to the flow
-        return ModelReply(calls.clock(), error=error)
 
 
 def _read_tally(effect: ReadTally, context: RunContext, cycle: _Cycle) -> Tally:
@@ -274,7 +218,7 @@ def _call_hook(effect: CallHook, context: RunContext, cycle: _Cycle) -> Requests
 
 def _call_hook_within(effect: CallHook, context: RunContext, seconds: float) -> Requests[HookReply]:
     function = partial(context.hooks.functions[effect.name], *effect.arguments)
-    done: Done = yield Call(function, effect.name, seconds)
+    done: CallReply = yield Call(function, effect.name, seconds)
     return read_hook_reply(effect.name, done, seconds)
 
 
@@ -285,17 +229,17 @@ def _call_with_config(
         partial(effect.function, ensure_config(context.calls.config)),
         cycle.seconds_left(),
     )
-    done: Done = yield Call(function, effect.name, seconds)
+    done: CallReply = yield Call(function, effect.name, seconds)
     return read_hook_reply(effect.name, done, seconds)
 
 
 def _call_storage(effect: Storage, context: RunContext, cycle: _Cycle) -> Requests[StorageReply]:
     method = _find_method(context.storage, effect.method)
     began = time.monotonic()
-    done: Done = yield Call(partial(method, *effect.arguments, **effect.options), "om_archive")
+    done: CallReply = yield Call(partial(method, *effect.arguments, **effect.options), "om_archive")
     seconds = time.monotonic() - began
     cycle.ends_at += seconds
-    return StorageReply(done.answer, done.error, seconds)
+    return StorageReply(done.value, done.error, seconds)
 
 
 def _keep_lease(effect: KeepLease, context: RunContext, cycle: _Cycle) -> None:
@@ -323,11 +267,11 @@ def _peek_jobs(
 
     if context.jobs_are_here and not context.storage:
         return peek()
-    done: Done = yield Call(peek, "om_archive")  # it may look into the archive
+    done: CallReply = yield Call(peek, "om_archive")  # it may look into the archive
     if done.error is not None and not context.jobs_are_here:
         _log_executor("peek", done.error)
         return dict.fromkeys(effect.cycle_ids, "running")
-    found: dict[str, JobState] = _unwrap(done)
+    found: dict[str, JobState] = done.unwrap()
     return found
 
 
@@ -337,21 +281,21 @@ def _wait_for_job(effect: WaitForJob, context: RunContext, cycle: _Cycle) -> Req
     if context.jobs_are_here:
         state: JobState = yield Pause(seconds, wait_for)
         return state
-    done: Done = yield Call(partial(wait_for, seconds), "om_wait")
+    done: CallReply = yield Call(partial(wait_for, seconds), "om_wait")
     if done.error is not None:
         _log_executor("wait", done.error)
         return "running"
-    return cast("JobState", done.answer)
+    return cast("JobState", done.value)
 
 
 def _submit(effect: Submit, context: RunContext, cycle: _Cycle) -> Requests[bool]:
     del cycle
     if context.jobs_are_here:
         return effect.function()
-    done: Done = yield Call(effect.function, "om_submit")
+    done: CallReply = yield Call(effect.function, "om_submit")
     if done.error is not None:
         _log_executor("submit", done.error)
-    return done.error is None and bool(done.answer)
+    return done.error is None and bool(done.value)
 
 
 def _log_executor(method: str, error: BaseException) -> None:
@@ -359,7 +303,7 @@ def _log_executor(method: str, error: BaseException) -> None:
 
 
 def _run_together(effect: Together, context: RunContext, cycle: _Cycle) -> Requests[list[Any]]:
-    parts: list[Driven[Any]] = yield SideBySide(
+    parts: list[FlowResult[Any]] = yield SideBySide(
         [supervise(flow, context, cycle) for flow in effect.flows]
     )
     for part in parts:
@@ -370,8 +314,8 @@ def _run_together(effect: Together, context: RunContext, cycle: _Cycle) -> Reque
 def _do_work(effect: Work, context: RunContext, cycle: _Cycle) -> Requests[list[Event]]:
     del cycle
     if context.work is not None:
-        done: Done = yield Call(partial(context.work, effect), "om_work")
-        events: list[Event] = _unwrap(done)
+        done: CallReply = yield Call(partial(context.work, effect), "om_work")
+        events: list[Event] = done.unwrap()
         return events
     # What its turn has waited already is not there to wait any more.
     waited = effect.record["turn"].get("waited_ms", 0) / 1000
@@ -435,7 +379,17 @@ _REPLIES: Mapping[type, _Reply] = {
 """What is done for each effect; anything else is an event."""
 
 
-def _unwrap(done: Done) -> Any:
-    if done.error is not None:
-        raise done.error
-    return done.answer
+def call_graph(
+    graph: Any, method: str, *arguments: Any, as_node: str | None = None
+) -> Requests[Any]:
+    """Call a method of a compiled graph by its sync name, for a thread outside of its runs.
+
+    Raises:
+        Exception: What the graph raises.
+    """
+    options = {} if as_node is None else {"as_node": as_node}
+    sync, awaited = (
+        partial(getattr(graph, name), *arguments, **options) for name in (method, f"a{method}")
+    )
+    done: CallReply = yield Call(sync, "om_graph", awaited=awaited)
+    return done.unwrap()

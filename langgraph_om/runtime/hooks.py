@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from langgraph_om.core.cycles.questions import TRANSFORMS
-from langgraph_om.core.effects import CallHook, HookReply
+from langgraph_om.core.effects import CallHook, CallReply, HookReply, LateError
 from langgraph_om.core.events import describe_cycle
 from langgraph_om.core.wire import CycleEnded, CycleStarted, Event
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.models.ask import Done, LateError
 
 logger = logging.getLogger("langgraph_om")
 
@@ -57,7 +56,7 @@ class Hooks:
             logger.exception("`on_debug_event` failed on %r", kind)
 
 
-def read_hook_reply(name: str, done: Done, seconds: float) -> HookReply:
+def read_hook_reply(name: str, done: CallReply, seconds: float) -> HookReply:
     """Read what came of a hook, and log it when it failed.
 
     Args:
@@ -66,7 +65,7 @@ def read_hook_reply(name: str, done: Done, seconds: float) -> HookReply:
         seconds: How long it was waited for at most.
     """
     if done.error is None:
-        return HookReply(done.answer)
+        return HookReply(done.value)
     is_late = isinstance(done.error, LateError)
     late = TimeoutError(f"it did not return within {seconds:.3g} seconds")
     error = late if is_late else done.error

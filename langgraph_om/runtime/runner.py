@@ -11,14 +11,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.archive import MessageArchive, StoreUse
-from langgraph_om.archive.writer import ArchiveWriter, LogCache
 from langgraph_om.core.actor.head import find_day
 from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.actor.shown import FIXED_TOKENS
@@ -29,17 +27,16 @@ from langgraph_om.core.actor.windows import (
     select_learned,
 )
 from langgraph_om.core.config.settings import Identity, Settings
-from langgraph_om.core.content.message_keys import find_parent_thread, nest_thread_id
+from langgraph_om.core.content.message_keys import find_parent_thread
 from langgraph_om.core.cycles.carry_out import build_deferred, carry_out, describe_job
 from langgraph_om.core.cycles.cycle import Cycle
 from langgraph_om.core.cycles.other_threads import waive
 from langgraph_om.core.cycles.shared_log import release_log
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.plan import Decision, plan, plan_the_rest
-from langgraph_om.core.record.fold import FOLDED_TYPES
+from langgraph_om.core.record.fold import is_folded
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.archive import complete_thread
 from langgraph_om.core.step.inspect import count_and_collect, freeze_view, inspect
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import ActorWindow, Event, JobResult, MemoryRecord
@@ -47,8 +44,6 @@ from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.models.ask import Calls
 from langgraph_om.models.pool import ModelPool
 from langgraph_om.models.providers import write_schema
-from langgraph_om.recall.inject import Injecting
-from langgraph_om.recall.meaning import StoreIndex, list_messages
 from langgraph_om.recall.tool import Recalling
 from langgraph_om.runtime.context import RunContext, RunFlow, Show, Work, discard
 from langgraph_om.runtime.drivers import POLL_SECONDS, drive
@@ -120,9 +115,6 @@ class StepRunner:
     messages_key: str = "messages"
     resource_id: ResourceId = None
     enabled: bool = True
-    archive: MessageArchive | None = None
-    index: StoreIndex | None = None
-    """What recall searches; `None` without search."""
     store_uses: frozenset[StoreUse] = frozenset()
     """For what the graph's store is used."""
     budget: Callable[[int], Settings] | None = None
@@ -131,10 +123,6 @@ class StepRunner:
     """What answers recall; `None` without it."""
     beside: object | None = None
     """More that a flow may call as storage."""
-    injecting: Injecting | None = field(init=False, default=None)
-    """What finds earlier messages for those of the user; `None` where none are shown."""
-    writer: ArchiveWriter | None = field(init=False, default=None)
-    log_cache: LogCache | None = field(init=False, default=None)
     runs: Runs = field(init=False)
     spans: Spans = field(init=False, default_factory=Spans)
     windows: dict[str, ActorWindow] = field(init=False, default_factory=dict)
@@ -147,17 +135,18 @@ class StepRunner:
     """Names of the Actor's models that were told so far."""
     _actor: tuple[Sequence[Any], Any] = field(init=False, default=((), None))
     """The Actor's tools and its system prompt, as far as they are known."""
+    _storage: list[object] = field(init=False, default_factory=list)
+    """What flows call."""
     _warned_closed: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         self.runs = Runs(self.resource_id)
         self._configured = self.settings
         self.learn_window(self.settings.max_input_tokens, "option")
-        if self.recalling is not None and self.settings.inject is not None:
-            self.injecting = Injecting(self.recalling, self.settings.inject)
-        if self.archive is not None:
-            self.writer = ArchiveWriter(self.archive, self.store_uses)
-            self.log_cache = LogCache(self.archive)
+        kept = (feature.store_use for feature in self.settings.features.all)
+        self.store_uses |= frozenset(filter(None, kept))
+        for connect in self.settings.features.having("connect"):
+            self._storage += connect(self)
 
     # --- The Actor's window ----------------------------------------------------------------------
 
@@ -334,10 +323,9 @@ class StepRunner:
     def identity(self, config: RunnableConfig | None = None, *, thread_id: str = "") -> Identity:
         """Tell whose conversation a run is about."""
         who = self.runs.identity(config, thread_id)
-        if self.archive is None:
-            return who
-        # Where the agent around it may have the thread's own place.
-        return replace(who, thread_id=nest_thread_id(who.thread_id, who.place))
+        for identify in self.settings.features.having("identify"):
+            who = identify(who)
+        return who
 
     def conversation(self, state: Any) -> list[BaseMessage]:
         """Return the messages of a state of any kind."""
@@ -352,6 +340,12 @@ class StepRunner:
         return complete_record(read_stored_record(values_of(state, self.messages_key)))
 
     @property
+    def archive(self) -> MessageArchive | None:
+        """Where conversations are kept outside of the graph's state; `None` for nowhere."""
+        storage: MessageArchive | None = self.settings.features.storage
+        return storage
+
+    @property
     def buffers_in_background(self) -> bool:
         """Whether jobs run beside the conversation, in threads or elsewhere."""
         return not isinstance(self.buffering, InPlace)
@@ -364,9 +358,13 @@ class StepRunner:
     @property
     def has_last_step(self) -> bool:
         """Whether there is something to do after the Actor's answer."""
-        settings = self.settings
-        waits = settings.observation.buffer_on_idle is not None
-        return self.archive is not None or settings.titles is not None or waits
+        return any(feature.has_last_step for feature in self.settings.features.all)
+
+    @property
+    def removes_by(self) -> str:
+        """The option that has messages taken out of a graph's state; empty where none are."""
+        found = (feature.removes_by for feature in self.settings.features.all)
+        return next(filter(None, found), "")
 
     @property
     def is_closed(self) -> bool:
@@ -401,9 +399,7 @@ class StepRunner:
             work: Has a decision carried out elsewhere.
         """
         calls = Calls(self.models, self.clock, self.deadline, self.settings.counter, config)
-        parts = (self.writer, self.log_cache, self.archive) if self.archive is not None else ()
-        more = (part for part in (self.beside, self.injecting) if part is not None)
-        storage = (*parts, *more)
+        storage = (*self._storage, *([] if self.beside is None else [self.beside]))
         return RunContext(
             calls,
             self.hooks,
@@ -630,40 +626,17 @@ class StepRunner:
             msg = "`retrieval` is off, so there is nothing to recall from; pass retrieval=True"
             raise ConfigurationError(msg)
         values, who = values_of(state, self.messages_key), self.identity(config)
-        record = self.stored_record(values)
+        record, conversation = self.stored_record(values), self.conversation(values)
         if who.thread_id and who.thread_id == find_parent_thread(record["thread_id"]):
             who = replace(who, thread_id=record["thread_id"])
+        step = Step(self.settings, record, conversation, who, self.clock())
         try:
-            if who.thread_id and self.archive is not None and not self.is_read_only(config):
-                conversation = self.conversation(values)
-                flow = complete_thread(
-                    self.settings_of(record), who, record, conversation, self.clock()
-                )
-                branch = drive(flow, self.context(config)).result
-                if branch is not None:
-                    record = cast("MemoryRecord", {**record, "branch": branch})
+            if not self.is_read_only(config):
+                for prepare in self.settings.features.having("before_tool"):
+                    drive(prepare(step), self.context(config))
         except ArchiveError as error:
             return self.recalling.unreadable(who, error)
-        return self.recalling.answer(arguments, who, record, self.conversation(values), store)
-
-    def make_searchable(
-        self,
-        seen: Step,
-        messages: Sequence[BaseMessage],
-        store: Any,
-        identity: Identity,
-    ) -> None:
-        """Make what an inspection found new searchable by meaning, beside the run.
-
-        Raises:
-            ConfigurationError: When the run has no store that can be searched.
-        """
-        if self.index is None:
-            return
-        record, archives = seen.record, self.archive is not None and bool(identity.thread_id)
-        said = list_messages(record, messages, archives=archives)
-        time_of = partial(self.settings.time_of, stamps=record["stamps"])
-        self.index.add(record, said, store, identity, edited=seen.changed, time_of=time_of)
+        return self.recalling.answer(arguments, who, step.record, conversation, store)
 
     # --- Background work -------------------------------------------------------------------------
 
@@ -678,7 +651,7 @@ class StepRunner:
         """
         begun = time.monotonic()
         is_done = self.buffering.flush(timeout)
-        return self._flush_index(timeout, begun) and is_done
+        return self._flush_features(timeout, begun) and is_done
 
     async def aflush(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 same as `flush`
         """Do the same as `flush` without blocking the event loop, or a thread when cancelled."""
@@ -714,16 +687,17 @@ class StepRunner:
         for close in self.settings.features.having("close"):
             close()
         is_done = self.buffering.close(timeout)
-        return self._flush_index(timeout, begun) and is_done
+        return self._flush_features(timeout, begun) and is_done
 
-    def _flush_index(self, timeout: float | None, begun: float) -> bool:
-        """Wait, as long as is left of a timeout, until what was observed is searchable."""
-        if self.index is None:
-            return True
-        left = None if timeout is None else max(0.0, timeout - (time.monotonic() - begun))
-        return self.index.flush(left)
+    def _flush_features(self, timeout: float | None, begun: float) -> bool:
+        """Wait, as long as is left of a timeout, for what features do beside the runs."""
+        is_done = True
+        for flush in self.settings.features.having("flush"):
+            left = None if timeout is None else max(0.0, timeout - (time.monotonic() - begun))
+            is_done = flush(left) and is_done
+        return is_done
 
 
 def only_folding(events: Sequence[Event]) -> list[Event]:
     """Return the events that change memory."""
-    return [event for event in events if event["type"] in FOLDED_TYPES]
+    return list(filter(is_folded, events))

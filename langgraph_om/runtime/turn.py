@@ -12,7 +12,6 @@ from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.events import to_part
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import complete_record
-from langgraph_om.core.step.resent import without_messages
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Event, MemoryRecord, Part
 from langgraph_om.runtime.context import RunFlow, Work
@@ -32,8 +31,8 @@ class Outcome:
     """The conversation without what was removed."""
     events: list[Event] = field(default_factory=list)
     """What happened, in order."""
-    evicted: list[str] = field(default_factory=list)
-    """Ids of the messages that were removed."""
+    removed: list[str] = field(default_factory=list)
+    """Their ids."""
     is_aborted: bool = False
     """Whether a failure ends the turn without an answer."""
     step: Step | None = None
@@ -43,8 +42,8 @@ class Outcome:
         """Take in what was found; its events are folded already."""
         self.step, self.record = step, step.record
         self.events += step.events
-        self.evicted += step.evicted
-        self.messages = list(without_messages(self.messages, step.evicted))
+        self.removed += step.removed
+        self.messages = list(step.left)
 
     def fold(self, events: Sequence[Event]) -> None:
         """Take in what a decision came to."""
@@ -60,7 +59,6 @@ def turn(
     scope: RunScope,
     *,
     is_final: bool = False,
-    index: Index | None = None,
 ) -> RunFlow[Outcome]:
     """Inspect the conversation and have carried out what is due, until the Actor may go on.
 
@@ -71,7 +69,6 @@ def turn(
         identity: Whose conversation it is.
         scope: The run around it.
         is_final: Whether the Actor has answered; nothing is carried out then.
-        index: Called after each inspection, with what it found and the conversation.
     """
     outcome, is_stuck = Outcome(record, list(messages)), False
     while True:
@@ -83,8 +80,6 @@ def turn(
             must_proceed=is_stuck,
             is_final=is_final,
         )
-        if index is not None:
-            index(step, outcome.messages)
         outcome.take_inspection(step)
         decision = step.decision
         if decision.kind in ("proceed", "abort"):
@@ -166,7 +161,7 @@ def conclude(runner: StepRunner, outcome: Outcome, scope: RunScope | None = None
         parts,
         view,
         aborted=outcome.is_aborted,
-        evicted=outcome.evicted,
+        evicted=outcome.removed,
         **read_values(scope),
     )
 

@@ -19,6 +19,8 @@ from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.agents import on_thread, turn
 from support.schemas import Profile, Trip
 
+pytestmark = pytest.mark.needs("extract")
+
 BLOCKING = {"message_tokens": 60, "buffer_tokens": False}
 
 
@@ -144,7 +146,7 @@ def test_ahead_of_need_values_come_with_their_activation() -> None:
             seen.append(told[-1]["value"])
         else:
             assert run.kept == before
-        assert all("extracted" in chunk for chunk in chunks)
+        assert all("extract" in chunk["found"] for chunk in chunks)
     assert seen
     assert run.kept["profile"]["value"] == seen[-1]
 

@@ -14,7 +14,8 @@ from langgraph.store.memory import InMemoryStore
 
 from langgraph_om import ArchiveError, ConfigurationError, ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.content.message_keys import OTHERS_ID, RECALLED_ID
+from langgraph_om.core.content.message_keys import OTHERS_ID
+from langgraph_om.features.inject.inject import RECALLED_ID
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.agents import (
     Agent,
@@ -383,6 +384,7 @@ def test_the_reasoning_of_answers_is_not_shown(archive: SQLAlchemyArchive) -> No
 # --- By meaning ----------------------------------------------------------------------------------
 
 
+@pytest.mark.needs("meaning")
 def test_messages_are_found_by_meaning_too() -> None:
     same = {"nuts": "allergic walnuts"}
 
@@ -398,6 +400,7 @@ def test_messages_are_found_by_meaning_too() -> None:
     assert "walnuts" in ids_in(block(agent.prompts()[-1]))
 
 
+@pytest.mark.needs("meaning")
 def test_without_a_store_words_are_enough(archive: SQLAlchemyArchive) -> None:
     memory = stepping(archive=archive, retrieval={"inject": True, "vector": True})
     memory.step(None, [GATE], config=on_thread("old", **ANA))

@@ -79,7 +79,7 @@ def test_going_back_and_forth_between_forks_observes_nothing_twice(begin: Begin)
     for _ in range(3):
         world.talk(thread, worker, 40)
     early = thread.points[-1]
-    while thread.points[-1].values["om"]["evicted"] is None:
+    while thread.points[-1].values["om"].get("evicted") is None:
         world.talk(thread, worker, 40)
     head = thread.points[-1]
     assert head.values["om"]["evicted"] in early.values["om"]["cursor"]
@@ -328,6 +328,21 @@ def test_a_job_whose_worker_ends_while_a_turn_waits_is_abandoned_and_not_lost(
     parts = world.talk(thread, worker, 700)
     assert served.outcomes == ["ArchiveError"]
     assert [failed["reason"] for failed in of_kind(parts, "buffering-failed")] == ["abandoned"]
+
+
+def test_job_that_was_given_up_is_sent_anew_in_each_fork(begin: Begin) -> None:
+    world = begin(Rules(buffering="server", storage="archive", buffer_tokens=0.9))
+    thread, worker, served = world.threads["a"], world.workers[0], world.served
+    assert served is not None
+    world.talk(thread, worker, 60, answer=60)
+    world.talk(thread, worker, 90, answer=1)
+    (lost,) = served.held()
+    served.meet(lost, "lost")
+    world.leases_run_out()
+    world.clock.advance(hours=1)
+    world.fork(thread, worker, thread.points[-1], 3)
+    (sent,) = served.held()
+    assert sent.cycle_id == lost.cycle_id
 
 
 def test_what_another_branch_removed_is_archived_again_before_it_leaves_this_one(

@@ -27,7 +27,6 @@ def assemble(
     max_input_tokens: int | None = None,
     guide: Any = None,
     show_id: Callable[[str], str] | None = None,
-    gap_markers: bool = False,
     with_reasoning: bool = True,
 ) -> list[BaseMessage]:
     """Assemble the Actor's input as of a day."""
@@ -35,7 +34,6 @@ def assemble(
         setup(),
         guide=guide,
         max_input_tokens=max_input_tokens,
-        gap_markers=gap_markers,
         scope="thread" if show_id is None else "resource",
         features=Features(() if show_id is None else (SharedLogs(),)),
     )

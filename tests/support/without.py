@@ -1,51 +1,83 @@
 """Take one feature out of a copy of the package, and see that everything else holds.
 
     python -m support.without inject             # imports and type-checks
-    python -m support.without inject --tests     # runs the tests of the core too
+    python -m support.without inject --tests     # runs the tests of everything else too
+    python -m support.without --tests today      # of two features, another two each day
 
-A feature is a file of `langgraph_om/features` and a row of the table there. What is named after it
-in `tests/` goes with it.
+A feature is a file or folder of `langgraph_om/features`, and the lines that name it in the table
+there and among the public names of `langgraph_om/__init__.py`. Those that need it go with it. Tests
+of a feature are `tests/unit/features/test_NAME.py` (or a folder of this name), and those that are
+marked `needs("NAME")`.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FEATURES = ROOT / "langgraph_om" / "features"
 COPIED = ("langgraph_om", "tests", "pyproject.toml", "README.md", "CHANGELOG.md", "docs")
+COPIED += ("examples", "mkdocs.yml", ".github", ".ci")
 
 
 def names() -> list[str]:
     """The features that can be taken out."""
-    return sorted(path.stem for path in FEATURES.glob("*.py") if path.stem != "__init__")
+    found = (path.stem for path in FEATURES.iterdir() if path.suffix == ".py" or path.is_dir())
+    return sorted(name for name in found if not name.startswith("__"))
+
+
+def with_dependents(name: str) -> list[str]:
+    """A feature and those that need it, as `needs = ("archive",)` on a class says."""
+    chosen = [name]
+    for other in names():
+        files = [FEATURES / f"{other}.py", *sorted((FEATURES / other).rglob("*.py"))]
+        text = "".join(file.read_text(encoding="utf-8") for file in files if file.exists())
+        if re.search(rf"^    needs = \(.*\"{name}\".*\)$", text, re.MULTILINE):
+            chosen += [each for each in with_dependents(other) if each not in chosen]
+    return chosen
 
 
 def take_out(name: str, root: Path) -> None:
-    """Remove a feature's file and its row from a copy.
+    """Remove a feature, its tests and its lines of the table from a copy.
 
     Raises:
-        ValueError: When the table has no such row.
+        ValueError: When the table does not name it.
     """
-    (root / "langgraph_om" / "features" / f"{name}.py").unlink()
-    table = root / "langgraph_om" / "features" / "__init__.py"
+    features, tests = root / "langgraph_om" / "features", root / "tests" / "unit" / "features"
+    for path in (features / name, features / f"{name}.py", tests / name, tests / f"test_{name}.py"):
+        if path.is_dir():
+            shutil.rmtree(path)
+        path.unlink(missing_ok=True)
+    table = features / "__init__.py"
     text = table.read_text(encoding="utf-8")
-    found = re.search(rf"^from langgraph_om\.features\.{name} import (\w+)\n", text, re.MULTILINE)
-    if found is None:
+    rows = remove_rows(text, f"langgraph_om.features.{name}")
+    if rows == text:
         msg = f"the table of features has no import of {name!r}"
         raise ValueError(msg)
-    text = text.replace(found[0], "")
-    text, rows = re.subn(rf"^        {found[1]}\(.*\n", "", text, flags=re.MULTILINE)
-    if rows != 1:
-        msg = f"the table of features has {rows} rows of {found[1]}"
-        raise ValueError(msg)
-    table.write_text(text, encoding="utf-8")
+    table.write_text(rows, encoding="utf-8")
+    public = root / "langgraph_om" / "__init__.py"
+    text = public.read_text(encoding="utf-8")
+    public.write_text(remove_rows(text, f"langgraph_om.features.{name}"), encoding="utf-8")
+
+
+def remove_rows(text: str, module: str) -> str:
+    """Return the table without a module's import and the lines that hold nothing but its names."""
+    lines, gone, imported = text.splitlines(), set[int](), set[str]()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{module}."):
+            imported |= {alias.asname or alias.name for alias in node.names}
+            gone |= set(range(node.lineno - 1, node.end_lineno or node.lineno))
+    gone |= {at for at, line in enumerate(lines) if line.strip(' ,"') in imported}
+    return "\n".join(line for at, line in enumerate(lines) if at not in gone) + "\n"
 
 
 def run(name: str, *, with_tests: bool) -> bool:
@@ -56,16 +88,17 @@ def run(name: str, *, with_tests: bool) -> bool:
             source = ROOT / part
             copy = shutil.copytree if source.is_dir() else shutil.copy
             copy(source, root / part)
-        take_out(name, root)
+        for each in with_dependents(name):
+            take_out(each, root)
         # One cache for all copies, which differ in a few modules.
         cache = str(ROOT / ".mypy_cache" / "without")
-        env = {"PYTHONPATH": str(root), "MYPY_CACHE_DIR": cache}
+        env = {**os.environ, "PYTHONPATH": str(root), "MYPY_CACHE_DIR": cache}
         commands = [
             ["-c", "import langgraph_om, langgraph_om.memory, langgraph_om.integrations.agent"],
             ["-m", "mypy", "langgraph_om"],
         ]
         if with_tests:
-            commands.append(["-m", "pytest", "-q", "-x", "tests/unit/core", "tests/laws"])
+            commands.append(["-m", "pytest", "-q", "-n", "2"])
         return all(
             subprocess.run(  # noqa: S603 our own modules
                 [sys.executable, *command], cwd=root, env=env, check=False
@@ -75,12 +108,19 @@ def run(name: str, *, with_tests: bool) -> bool:
         )
 
 
+def two_of_today() -> list[str]:
+    """Two features, another two each day."""
+    known, day = names(), datetime.now(UTC).toordinal()
+    return [known[(2 * day + at) % len(known)] for at in range(2)]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", nargs="*", choices=[*names(), []], help="all without one")
-    parser.add_argument("--tests", action="store_true")
+    parser.add_argument("--tests", nargs="?", const="all", choices=["all", "today"])
     asked = parser.parse_args()
-    failed = [name for name in asked.name or names() if not run(name, with_tests=asked.tests)]
+    chosen = asked.name or (two_of_today() if asked.tests == "today" else names())
+    failed = [name for name in chosen if not run(name, with_tests=asked.tests is not None)]
     said = f"does not hold without: {', '.join(failed)}" if failed else "holds without each"
     sys.stdout.write(f"{said}\n")
     return bool(failed)

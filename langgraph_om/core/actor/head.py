@@ -101,7 +101,7 @@ def _list_lines(view: View) -> dict[str, str]:
     What is shown before the live request is no part of the prefix of the answers before it: it
     comes without making their reasoning invalid, and goes with all that was said behind it.
     """
-    lines, shown = dict(view.gaps), view.shown
+    lines, shown = dict(view.lines), view.shown
     if shown.request is not None and view.asides:
         place = shown.entries[shown.request].key
         asides = [aside.text for aside in view.asides]

@@ -17,7 +17,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, ChatMessage, HumanMessage, SystemMessage
 
-from langgraph_om.core.actor.dates import annotate, find_gaps, track_fence
+from langgraph_om.core.actor.dates import annotate, track_fence
 from langgraph_om.core.actor.shown import Shown, count_left_out, select_shown, write_messages
 from langgraph_om.core.config.settings import NO_TEXTS, RecallGuide, Settings, Texts
 from langgraph_om.core.content.dates import observation_date
@@ -28,7 +28,7 @@ from langgraph_om.core.content.message_keys import (
     find_others,
     is_instruction,
 )
-from langgraph_om.core.content.text import escape
+from langgraph_om.core.content.text import escape, tag_ends
 from langgraph_om.core.observe.other_threads import CLOSE, write_opening
 from langgraph_om.core.observe.transcript import format_weekday
 from langgraph_om.core.prompts import fill, load
@@ -57,12 +57,6 @@ def hide_low_marks(text: str) -> str:
     return "\n".join(lines)
 
 
-_TAG_ENDS = (
-    *("thread", "observations", "log", "conversation", "task", "response", "title", "reminder"),
-    *("memory", "messages"),
-)
-"""What completes one of our tags after a `<`, or after the first word of the tag's name."""
-
 _AS_OF = '["Today", "2 weeks ago" and the like are as of {}]'
 """What says which day the relative dates of a log are relative to."""
 
@@ -82,8 +76,8 @@ class View:
     shown: Shown
     asides: Sequence[BaseMessage]
     """What stands before the live request, what changes most often last."""
-    gaps: Mapping[str, str]
-    """By key, the lines before user messages that follow a pause."""
+    lines: Mapping[str, str]
+    """By the key of a message, a line that is shown before it."""
 
 
 def make_view(
@@ -109,7 +103,7 @@ def make_view(
         limit: Tokens above which the oldest messages of the window are left out; `None`: as
             configured.
     """
-    asides = list_asides(settings, record, window.request, texts)
+    asides = list_asides(settings, record, window, texts)
     limit = settings.max_input_tokens if limit is None else limit
     dropped = 0
     if limit is not None:
@@ -124,7 +118,7 @@ def make_view(
         choose_reminder(record, dropped),
         shown,
         asides,
-        find_gaps(settings, record, window),
+        find_lines(settings, record, window),
     )
 
 
@@ -164,24 +158,32 @@ def assemble(
     if view.reminder:
         out.append(HumanMessage(view.reminder, id=CONTINUATION_ID))
     out += write_messages(
-        record, view.shown, view.asides, gaps=view.gaps, with_reasoning=with_reasoning
+        record, view.shown, view.asides, lines=view.lines, with_reasoning=with_reasoning
     )
     return out
 
 
 def list_asides(
-    settings: Settings, record: MemoryRecord, request: str | None, texts: Texts
+    settings: Settings, record: MemoryRecord, window: Window, texts: Texts
 ) -> list[BaseMessage]:
     """List what features show before the live request, what changes most often last.
 
     Args:
         settings: The settings in force.
         record: The memory of the thread.
-        request: Key of the live request, for which earlier messages may have been found.
+        window: Its unobserved messages.
         texts: By feature, what it shows that no record holds.
     """
-    found = (show(settings, record, request, texts) for show in settings.features.having("aside"))
+    found = (show(settings, record, window, texts) for show in settings.features.having("aside"))
     return [aside for aside in found if aside is not None]
+
+
+def find_lines(settings: Settings, record: MemoryRecord, window: Window) -> Mapping[str, str]:
+    """Find the lines that features show before messages of a window, by key."""
+    found: dict[str, str] = {}
+    for find in settings.features.having("lines_before"):
+        found.update(find(settings, record, window))
+    return found
 
 
 def choose_reminder(record: MemoryRecord, dropped: int) -> str:
@@ -246,19 +248,21 @@ def render_memory(
     """
     guide = settings.guide
     show_id = settings.show_id if settings.scope == "resource" else None
-    if not record["log"] and not (show_id is not None and record["others"]):
+    writers = settings.features.having("memory_block")
+    apart = [block for write in writers if (block := write(record))]
+    log = settings.features.select_log(record["log"])
+    if not log and not apart and not (show_id is not None and record["others"]):
         return [guide.text] if guide is not None and _reaches_others(record, guide) else []
     instructions = [load("actor_instructions")]
     if show_id is not None:
         instructions.append(load("actor_threads"))
     if guide is not None:
         instructions.append(guide.text)
-    text = "\n\n".join(instructions)
-    blocks = [text]
-    if record["log"]:
+    blocks = ["\n\n".join([*instructions, *apart])]
+    if log:
         blocks = [
             f"{blocks[0]}\n\n<observations>\n",
-            *_build_log_blocks(record, today, guide, show_id, span),
+            *_build_log_blocks(log, record["thread_id"], today, guide, show_id, span=span),
         ]
     if settings.continuation_hints and (tags := _build_hints(record)):
         blocks.append(tags)
@@ -283,17 +287,19 @@ def write_others(record: MemoryRecord) -> HumanMessage | None:
 
 
 def _build_log_blocks(
-    record: MemoryRecord,
+    log: Sequence[Group],
+    thread_id: str,
     today: date,
     guide: RecallGuide | None,
     show_id: ShowId | None,
+    *,
     span: Span | None,
 ) -> list[str]:
     """Render the log, one text per group; a text stays the same when the log grows."""
-    groups = _select_groups(record)
+    groups = _select_groups(log)
     frames = [""] * (len(groups) + 1)
     if show_id is not None:
-        frames = frame_sections(groups, show_id, current=record["thread_id"])
+        frames = frame_sections(groups, show_id, current=thread_id)
     end = "" if show_id is not None else "\n\n"
     lines = [_escape_range(group) if guide is not None else "" for group in groups]
     tails = [f"\n{line}{end}" if line else end for line in lines]
@@ -315,9 +321,9 @@ def _build_log_blocks(
     return blocks
 
 
-def _select_groups(record: MemoryRecord) -> list[Group]:
+def _select_groups(log: Sequence[Group]) -> list[Group]:
     """Return the groups with a text; the messages of the others held nothing worth noting."""
-    return [group for group in record["log"] if group["text"]]
+    return [group for group in log if group["text"]]
 
 
 def _escape_range(group: Group) -> str:
@@ -347,7 +353,7 @@ def _render_group(
         The block, and the day with which the group ends.
     """
     shown = escape(hide_low_marks(text))
-    for tag in _TAG_ENDS:  # the next group may begin with it
+    for tag in tag_ends():  # the next group may begin with it
         shown = escape(f"{shown}{tag}").removesuffix(tag)
     shown, last = annotate(shown, today, previous)
     first, _, rest = text.partition("\n")
@@ -372,7 +378,8 @@ def _count_recall(record: MemoryRecord, guide: RecallGuide | None) -> int:
     if guide is None or not (record["log"] or _reaches_others(record, guide)):
         return 0
     # A token of an id has two characters or more.
-    return guide.tokens + sum(len(_escape_range(group)) // 2 for group in _select_groups(record))
+    groups = _select_groups(record["log"])
+    return guide.tokens + sum(len(_escape_range(group)) // 2 for group in groups)
 
 
 # --- The sections of a shared log ----------------------------------------------------------------

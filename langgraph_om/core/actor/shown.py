@@ -10,14 +10,13 @@ from collections.abc import Set as AbstractSet
 from operator import attrgetter
 from typing import NamedTuple
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langgraph_om.core.actor.dates import write_gap_message
 from langgraph_om.core.content.bound_reasoning import (
     holds_bound_reasoning,
     without_bound_reasoning,
 )
-from langgraph_om.core.content.message_keys import key_of
+from langgraph_om.core.content.message_keys import GAP_ID, key_of
 from langgraph_om.core.record.span import NO_TRAITS, Entry, Span
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import MemoryRecord
@@ -88,7 +87,7 @@ def write_messages(
     shown: Shown,
     asides: Sequence[BaseMessage] = (),
     *,
-    gaps: Mapping[str, str] | None = None,
+    lines: Mapping[str, str] | None = None,
     with_reasoning: bool = True,
 ) -> list[BaseMessage]:
     """Return the messages of a view, reasoning left out where it is not valid any more.
@@ -97,14 +96,14 @@ def write_messages(
         record: The memory of the thread, which knows since when the head is what it is.
         shown: The messages.
         asides: What is shown before the live request and is no part of the conversation.
-        gaps: By key, the lines before user messages that follow a pause.
+        lines: By the key of a message, a line that is shown before it.
         with_reasoning: Whether reasoning is shown at all where a provider binds it to its prefix.
     """
-    entries, gaps = shown.entries, gaps or {}
+    entries, lines = shown.entries, lines or {}
     stop = _count_unbound(record, shown) if with_reasoning else len(entries)
     # Looked at anew: what a message holds may be changed in place.
     stripped = {at for at in range(stop) if holds_bound_reasoning(entries[at].message)}
-    found = [shown.request, *map(shown.find, gaps)]
+    found = [shown.request, *map(shown.find, lines)]
     places = {*stripped, *(at for at in found if at is not None)}
     out = [*asides] if shown.request is None else []
     out += shown.lead
@@ -114,8 +113,8 @@ def write_messages(
         entry, begun = entries[at], at + 1
         if at == shown.request:
             out += asides
-        if entry.key in gaps:
-            out.append(write_gap_message(gaps[entry.key]))
+        if entry.key in lines:  # in no state
+            out.append(HumanMessage(lines[entry.key], id=GAP_ID))
         message = without_bound_reasoning(entry.message) if at in stripped else entry.message
         if message is not None:
             out.append(message)

@@ -31,14 +31,33 @@ class Hint:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Takes:
+    """The type that a value is checked by, where it is wider than the one that editors are told."""
+
+    kind: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """The value of an option that is left out."""
+
+    value: Any
+
+
 class Rule(Generic[T]):
     """What a value has to be.
 
     Args:
-        annotation: A type; as `Annotated` with a `Hint` that ends its errors.
+        annotation: A type; as `Annotated` with a `Hint` that ends its errors, and with `Takes`
+            where another type is checked.
     """
 
     def __init__(self, annotation: Any) -> None:
+        taken = [data for data in get_args(annotation)[1:] if isinstance(data, Takes)]
+        if taken:
+            _, *metadata = get_args(annotation)
+            annotation = Annotated[(taken[0].kind, *metadata)]
         self._annotation = annotation
 
     @cached_property
@@ -85,6 +104,20 @@ def rules_of(kind: type) -> Mapping[str, Rule[Any]]:
     """Return the rules that stand beside the fields of a class, by the fields' names."""
     annotations = get_type_hints(kind, include_extras=True)
     return {name: Rule(annotation) for name, annotation in annotations.items()}
+
+
+@cache
+def presets_of(kind: type) -> Mapping[str, Any]:
+    """Return the values of options that are left out, by name, in the order of the table.
+
+    Args:
+        kind: A `TypedDict` with a `Preset` beside each key.
+    """
+    presets: dict[str, Any] = {}
+    for name, annotation in get_type_hints(kind, include_extras=True).items():
+        preset = next(data for data in get_args(annotation)[1:] if isinstance(data, Preset))
+        presets[name] = preset.value
+    return presets
 
 
 def check_fields(kind: type, values: Mapping[str, Any], form: str) -> None:

@@ -14,7 +14,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 from typing_extensions import TypedDict
 
 from langgraph_om.core.config.checks import Flag, Hint, Text, Tokens
-from langgraph_om.core.working import SchemaForm
 
 # What holds where the user sets nothing, and how that is told from the same value set by hand.
 
@@ -75,12 +74,19 @@ REFLECTOR_SETTINGS: Final[Mapping[str, Any]] = {
 }
 """What the Reflector's model is sent where the user sets nothing."""
 
-TITLE_SETTINGS: Final[Mapping[str, Any]] = {
-    "temperature": 0.3,
-    "max_output_tokens": 2_000,
-    "thinking_budget": 0,
-}
-"""What is sent with the question for a title."""
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A model that a feature asks, beside those of the Observer and the Reflector."""
+
+    name: str
+    """Of the role, in traces and in the metadata of calls."""
+    option: str
+    """The option that names the model, for errors."""
+    model: Any
+    """What the option names; `None`: the Observer's model."""
+    settings: Mapping[str, Any]
+    """What is sent with each call, as `model_settings`."""
 
 
 # Options as mappings, for editors and type checkers: what each key takes and means.
@@ -128,8 +134,6 @@ class ObservationOptions(TypedDict, total=False):
     """The Observer's model; not together with the top-level `model`."""
     instruction: str | None
     """Added at the end of the Observer's system prompt."""
-    thread_title: bool
-    """Whether the Observer also suggests a title for the thread."""
     message_tokens: int
     """Tokens of unobserved messages at which they are observed."""
     max_tokens_per_batch: int
@@ -148,10 +152,6 @@ class ObservationOptions(TypedDict, total=False):
     previous_observer_tokens: int | Literal[False] | None
     """Tokens of earlier observations that the Observer is shown; 0: none, `False`: all, `None`: 7 %
     of `message_tokens`, and 2000 at most."""
-    buffer_on_idle: float | None
-    """Seconds after the Actor's answer after which what is unobserved is observed ahead of need,
-    however little, unless the conversation goes on before; `None`: never. Needs background
-    buffering, and the process that gave the answer to be there still."""
     activate_after_idle: float | Literal["auto"] | None
     """Seconds of a pause after which the next turn begins with all that was made ahead of need,
     since the provider's cache is cold anyway; `"auto"`: `cache_seconds`, `None`: only at the
@@ -160,8 +160,6 @@ class ObservationOptions(TypedDict, total=False):
     """Whether the same is done once another provider answers, whose cache is empty."""
     keep_turns: int
     """How many of the newest user turns stay verbatim, however many tokens they have."""
-    extract: Mapping[str, Any] | None
-    """Values by schema, which a second question takes out of what is observed."""
     observe_reasoning: bool
     """Whether the Observer is shown the reasoning of answers, which the user does not see."""
     observe_attachments: bool | Literal["auto"] | Sequence[str]
@@ -192,17 +190,6 @@ class ReflectionOptions(TypedDict, total=False):
     the log anew (`"rewrite"`, for models that cannot do edits)."""
 
 
-class InjectOptions(TypedDict, total=False):
-    """The option `retrieval.inject` as a mapping; `InjectConfig` says what its keys mean."""
-
-    top_k: int
-    """How many messages at most."""
-    message_range: int
-    """How many messages before and after each of them are shown with it."""
-    min_score: float | None
-    """How well a message has to match; `None`: whatever is found."""
-
-
 class RetrievalOptions(TypedDict, total=False):
     """The option `retrieval` as a mapping; `RetrievalConfig` says what its keys mean."""
 
@@ -213,18 +200,9 @@ class RetrievalOptions(TypedDict, total=False):
     without an archive, it is its own thread."""
     instructions: str | None
     """Added to the guidance the Actor gets about recall."""
-    inject: bool | InjectOptions
+    inject: bool | Mapping[Any, Any]
     """Whether each new message of the user is searched for, and what is found shown before it: a
     flag, or a mapping with `top_k`, `message_range` and `min_score`, see `InjectConfig`."""
-
-
-class ThreadTitleOptions(TypedDict, total=False):
-    """The option `thread_title` as a mapping."""
-
-    model: Any
-    """What is asked for a title; `None`: the Observer's model."""
-    instructions: str | Callable[..., Any] | None
-    """Added to the question for a title."""
 
 
 # Settings that are a ratio of a threshold, or tokens: what they come down to.
@@ -327,15 +305,6 @@ def _refuse_other_patterns(pattern: str) -> str:
     return pattern
 
 
-def _refuse_odd_schemas(value: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    for name, schema in (value or {}).items():
-        if not isinstance(name, str) or not name.isidentifier():
-            msg = f"in which {name!r} is no name"
-            raise ValueError(msg)
-        SchemaForm(schema)
-    return value
-
-
 _MimePattern = Annotated[str, AfterValidator(_refuse_other_patterns)]
 _Settings = Annotated[Mapping[str, Any], Hint("a mapping such as {'temperature': 0.3}")]
 
@@ -350,7 +319,6 @@ class ObservationConfig:
     Args:
         model: The Observer's model; not together with the top-level `model`.
         instruction: Added at the end of the Observer's system prompt.
-        thread_title: Whether the Observer also suggests a title for the thread.
         message_tokens: Tokens of unobserved messages at which they are observed.
         max_tokens_per_batch: Tokens of one batch when several threads are observed at once
             (resource scope).
@@ -366,16 +334,12 @@ class ObservationConfig:
             `None`: 1.2.
         previous_observer_tokens: Tokens of earlier observations that the Observer is shown; 0:
             none, `False`: all, `None`: 7 % of `message_tokens`, and 2000 at most.
-        buffer_on_idle: Seconds after the Actor's answer after which what is unobserved is observed
-            ahead of need, however little, unless the conversation goes on before; `None`: never.
-            Needs background buffering, and the process that gave the answer to be there still.
         activate_after_idle: Seconds of a pause after which the next turn begins with all that was
             made ahead of need, since the provider's cache is cold anyway; `"auto"`:
             `cache_seconds`, `None`: only at the threshold.
         activate_on_provider_change: Whether the same is done once another provider answers, whose
             cache is empty.
         keep_turns: How many of the newest user turns stay verbatim, however many tokens they have.
-        extract: Values by schema, which a second question takes out of what is observed.
         observe_reasoning: Whether the Observer is shown the reasoning of answers, which the user
             does not see.
         observe_attachments: Whether the Observer is shown what is attached to messages: all of it,
@@ -387,7 +351,6 @@ class ObservationConfig:
 
     model: Any = None
     instruction: Text = None
-    thread_title: Flag = False
     message_tokens: Tokens = _MESSAGE_TOKENS
     max_tokens_per_batch: Tokens = 10_000
     model_settings: _Settings = field(default_factory=lambda: DefaultSettings(OBSERVER_SETTINGS))
@@ -413,22 +376,12 @@ class ObservationConfig:
         Annotated[int, Field(ge=0)] | Off | None,
         Hint("a whole number of tokens, 0 or more, False for all, or None for a share"),
     ] = None
-    buffer_on_idle: Annotated[
-        Annotated[_Number, Field(gt=0)] | None, Hint("a number of seconds above 0, or None")
-    ] = None
     activate_after_idle: Annotated[
         Annotated[_Number, Field(gt=0)] | Literal["auto"] | None,
         Hint("a number of seconds above 0, 'auto' for `cache_seconds`, or None"),
     ] = None
     activate_on_provider_change: Flag = False
     keep_turns: Annotated[int, Field(ge=0), Hint("a whole number of user turns, 0 or more")] = 0
-    extract: Annotated[
-        Mapping[str, Any] | None,
-        AfterValidator(_refuse_odd_schemas),
-        Hint(
-            "a mapping from names to schemas (pydantic models, TypedDicts, JSON Schemas), or None"
-        ),
-    ] = None
     observe_reasoning: Flag = False
     observe_attachments: Annotated[
         bool | Literal["auto"] | Sequence[_MimePattern],
@@ -471,23 +424,6 @@ class ReflectionConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InjectConfig:
-    """What is found for a message of the user, and shown with it; `{}` means the defaults.
-
-    Args:
-        top_k: How many messages at most.
-        message_range: How many messages before and after each of them are shown with it.
-        min_score: How well a message has to match; `None`: whatever is found.
-    """
-
-    top_k: Annotated[int, Field(ge=1, le=50), Hint("a whole number from 1 to 50")] = 4
-    message_range: Annotated[int, Field(ge=0, le=20), Hint("a whole number from 0 to 20")] = 2
-    min_score: Annotated[
-        float | None, Field(ge=0, le=1, allow_inf_nan=False), Hint("a number from 0 to 1, or None")
-    ] = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class RetrievalConfig:
     """How the recall tool reaches back to raw messages; `{}` switches it on with defaults.
 
@@ -505,24 +441,8 @@ class RetrievalConfig:
     scope: Annotated[Scope, one_of(Scope)] = _WIDEST
     instructions: Text = None
     inject: Annotated[
-        bool | InjectOptions,
+        bool | Mapping[Any, Any],
         Hint(
             'True, False, or a mapping such as {"top_k": 4, "message_range": 2, "min_score": 0.2}'
         ),
     ] = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class TitleConfig:
-    """How titles of threads are made; `{}` switches it on with defaults.
-
-    Args:
-        model: What is asked for a title; `None`: the Observer's model.
-        instructions: Added to the question for a title.
-    """
-
-    model: Any = None
-    instructions: Annotated[
-        str | Callable[..., Any] | None,
-        Hint("a text, a function of the run's configuration that returns one, or None"),
-    ] = None

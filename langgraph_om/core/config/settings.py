@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from functools import cached_property
@@ -11,18 +11,17 @@ from typing import Any, Literal
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.config.options import (
-    InjectConfig,
     ObservationConfig,
     ReflectionConfig,
+    RetrievalConfig,
     Scope,
-    TitleConfig,
 )
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.dates import message_time, times_of
 from langgraph_om.core.content.message_keys import Keyed, hidden_id, key_of
+from langgraph_om.core.forms import Form
 from langgraph_om.core.tokens.counter import TokenCounter, ViewCounter, base_of
-from langgraph_om.core.wire import Limits
-from langgraph_om.core.working import Form
+from langgraph_om.core.wire import Group, Limits
 
 Texts = Mapping[str, str]
 """By the name of a feature, what it shows that no record holds."""
@@ -47,6 +46,10 @@ class Features:
             message = shorten(message, key)
         return message
 
+    def select_log(self, groups: Sequence[Group]) -> list[Group]:
+        """Return the groups of a log but for those that a feature shows apart from it."""
+        return [group for group in groups if not self.find(group.get("feature", ""))]
+
     def fit(self, room: int) -> Features:
         """Return the features for an Actor with so many tokens for messages and observations."""
         fitted = {fit.__self__.name: fit(room) for fit in self.having("fit")}
@@ -58,9 +61,18 @@ class Features:
         base = base_of(counter)
         return ViewCounter(base, lambda m: self.show(m, key_of(m)), rules) if rules else base
 
+    def list_hints(self) -> dict[str, str]:
+        """Return the hints that the Observer is asked for, by name, each with what it is told."""
+        return {name: text for hints in self.having("hints") for name, text in hints().items()}
+
     def find(self, name: str) -> Any:
         """Return the one with a name; `None` where it is off."""
         return next((feature for feature in self.all if feature.name == name), None)
+
+    @property
+    def storage(self) -> Any:
+        """The `MessageArchive` that keeps conversations outside of the state; `None`: nothing."""
+        return next(iter(self.having("storage")), None)
 
     @cached_property
     def _hooks(self) -> Mapping[str, tuple[Any, ...]]:
@@ -71,6 +83,18 @@ class Features:
                 if not hook.startswith("_"):
                     found[hook] = (*found.get(hook, ()), getattr(feature, hook))
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """The options of a memory, from which features choose their own."""
+
+    options: Mapping[str, Any]
+    """Each option by name, checked; of one that was left out its default."""
+    observation: ObservationConfig
+    retrieval: RetrievalConfig | None
+    """`None`: no recall."""
+    counter: TokenCounter
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,35 +112,25 @@ class Settings:
     max_input_tokens: int | None = None
     cache_seconds: float = 300.0
     """How long a provider is taken to keep a prompt in its cache."""
-    gap_markers: bool = False
-    """Whether the Actor is told of pauses before user messages."""
     continuation_hints: bool = True
     """Whether the Actor is shown the current task and a suggested reply."""
-    titles: TitleConfig | None = None
-    """How threads are given titles after their first answer; `None`: they are not."""
     transforms: frozenset[str] = frozenset()
     """The transform hooks that the user has set."""
     hides_ids: bool = False
     """Whether models are shown thread ids in a hashed form only."""
     guide: RecallGuide | None = None
     """With recall, what the Actor is told about it."""
-    inject: InjectConfig | None = None
-    """What is found for a message of the user and shown before it; `None` where nothing is."""
     hidden_tools: frozenset[str] = frozenset()
     """Names of tools whose calls and results the Observer is not shown."""
     working: Form | None = None
     """The form of the working memory, where the Observer keeps it; else `None`."""
     working_scope: Scope = "resource"
     """Whether that is the user's, or one for each thread."""
-    archives: bool = False
-    """Whether messages and observations are archived."""
     features: Features = field(default_factory=Features)
     """What takes part in steps beside the core."""
     configured: tuple[ObservationConfig, ReflectionConfig] | None = None
     """`observation` and `reflection` as they were before a budget that is a part of the Actor's
     window was known; `None`: as they are."""
-    evicts: bool = False
-    """Whether observed messages leave the conversation once the archive has them."""
 
     def fit(self, room: int) -> Settings:
         """Return the settings for an Actor that has so many tokens for messages and observations.

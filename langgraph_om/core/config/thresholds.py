@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, TypeGuard, TypeVar
+from typing import Any, Literal, TypeGuard, TypeVar, cast
 
 from langgraph_om.core.config.checks import check_fields, rules_of
 from langgraph_om.core.config.options import (
-    InjectConfig,
     ModelSettings,
     ObservationConfig,
     ReflectionConfig,
     RetrievalConfig,
-    TitleConfig,
     block_tokens,
     interval_tokens,
     is_default,
@@ -24,9 +22,7 @@ from langgraph_om.errors import ConfigurationError
 # Settings read from what the user gave: a config class, a mapping, a flag, or nothing.
 
 
-ConfigT = TypeVar(
-    "ConfigT", ObservationConfig, ReflectionConfig, RetrievalConfig, InjectConfig, TitleConfig
-)
+ConfigT = TypeVar("ConfigT")
 
 
 def as_config(kind: type[ConfigT], option: str, value: Any) -> ConfigT:
@@ -38,7 +34,7 @@ def as_config(kind: type[ConfigT], option: str, value: Any) -> ConfigT:
     if isinstance(value, kind):
         return value
     given: Mapping[Any, Any] = {} if value is None else value
-    known = sorted(entry.name for entry in fields(kind))
+    known = sorted(entry.name for entry in fields(cast("Any", kind)))
     unknown = sorted(set(map(str, given)) - set(known))
     if unknown:
         msg = f"`{option}` has the unknown key {unknown[0]!r}; the keys are {', '.join(known)}"
@@ -46,10 +42,7 @@ def as_config(kind: type[ConfigT], option: str, value: Any) -> ConfigT:
     return kind(**given)
 
 
-def check_config(
-    option: str,
-    config: ObservationConfig | ReflectionConfig | RetrievalConfig | InjectConfig | TitleConfig,
-) -> None:
+def check_config(option: str, config: object) -> None:
     """Refuse a config with a value that cannot be meant.
 
     Raises:
@@ -84,7 +77,6 @@ def resolve_retrieval(
         return None
     config = as_config(RetrievalConfig, "retrieval", None if value is True else value)
     check_config("retrieval", config)
-    resolve_inject(config)
     if config.scope == "thread" or has_archive:
         return config
     if not is_default(config.scope):
@@ -94,33 +86,6 @@ def resolve_retrieval(
         )
         raise ConfigurationError(msg)
     return replace(config, scope="thread")
-
-
-def resolve_inject(config: RetrievalConfig | None) -> InjectConfig | None:
-    """Read the option `retrieval.inject`: nothing when it is off.
-
-    Raises:
-        ConfigurationError: When a setting of it cannot be meant.
-    """
-    if config is None or config.inject is False:
-        return None
-    value: Any = None if config.inject is True else config.inject
-    inject = as_config(InjectConfig, "retrieval.inject", value)
-    check_config("retrieval.inject", inject)
-    return inject
-
-
-def resolve_titles(value: bool | Mapping[Any, Any]) -> TitleConfig | None:  # noqa: FBT001 an option
-    """Read the option `thread_title`: nothing when it is off.
-
-    Raises:
-        ConfigurationError: When a setting of it cannot be meant.
-    """
-    if value is False:
-        return None
-    config = as_config(TitleConfig, "thread_title", None if value is True else value)
-    check_config("thread_title", config)
-    return config
 
 
 DEFAULT_BLOCK_AFTER = 1.2
@@ -309,7 +274,6 @@ def _block_after(config: ObservationConfig | ReflectionConfig, threshold: int) -
 def _refuse_without_buffering(observation: ObservationConfig, reflection: ReflectionConfig) -> None:
     given = {
         "observation.block_after": observation.block_after,
-        "observation.buffer_on_idle": observation.buffer_on_idle,
         "reflection.block_after": reflection.block_after,
         "reflection.buffer_activation": (
             None if is_default(reflection.buffer_activation) else reflection.buffer_activation
@@ -317,11 +281,15 @@ def _refuse_without_buffering(observation: ObservationConfig, reflection: Reflec
     }
     for option, value in given.items():
         if value is not None:
-            msg = (
-                f"`{option}` is {value!r} while `observation.buffer_tokens` is False, which turns "
-                f"all buffering off; leave `{option}` out or set `buffer_tokens`"
-            )
-            raise ConfigurationError(msg)
+            raise ConfigurationError(explain_no_buffering(option, value))
+
+
+def explain_no_buffering(option: str, value: object) -> str:
+    """Return what to do about an option that needs buffering where that is off."""
+    return (
+        f"`{option}` is {value!r} while `observation.buffer_tokens` is False, which turns all "
+        f"buffering off; leave `{option}` out or set `buffer_tokens`"
+    )
 
 
 # One budget for window and log: what both stay under together, with what is asked for it.

@@ -182,11 +182,8 @@ GAP_ID = "om-gap"
 WORKING_ID = "om-working-memory"
 """Id of what shows the Actor the working memory."""
 
-RECALLED_ID = "om-recalled"
-"""Id of what shows the Actor earlier messages that a search for its request has found."""
-
-OWN_IDS: Final = frozenset({CONTINUATION_ID, OTHERS_ID, GAP_ID, WORKING_ID, RECALLED_ID})
-"""The ids of all that memory shows the Actor as messages."""
+OWN_IDS: Final = {CONTINUATION_ID, OTHERS_ID, GAP_ID, WORKING_ID}
+"""The ids of all that memory shows the Actor as messages; features add theirs."""
 
 _OPENING, _CLOSING = "<system-reminder>", "</system-reminder>"
 """What our reminders begin and end with."""

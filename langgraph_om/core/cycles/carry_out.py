@@ -7,8 +7,7 @@ from typing import cast
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import derive_id
-from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, announce_title, run_ahead
-from langgraph_om.core.cycles.extraction import announce_extracted, tell_extracted
+from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, run_ahead
 from langgraph_om.core.cycles.observation import (
     describe_move,
     describe_observation,
@@ -24,6 +23,7 @@ from langgraph_om.core.cycles.results import (
     take_in_results,
 )
 from langgraph_om.core.cycles.shared_log import claim_reflection
+from langgraph_om.core.cycles.values import announce_found, join_found, tell_found
 from langgraph_om.core.effects import EffectFlow, JobState, Tally, WaitForJob
 from langgraph_om.core.plan import Decision, back_off
 from langgraph_om.core.record.fold import fold
@@ -139,11 +139,7 @@ def activate(
     cycle = CycleInfo(
         settings, record, "observation", cycle_id, sum(part.tokens for part in live), now
     )
-    title = next((c["thread_title"] for c in reversed(chunks) if c["thread_title"]), None)
-    values = tell_extracted(
-        [item for chunk in chunks for item in chunk.get("extracted", [])],
-        [update for chunk in chunks for update in chunk.get("working", [])],
-    )
+    found = join_found(chunk.get("found", {}) for chunk in chunks)
     yield cycle.event(
         "activation",
         now,
@@ -157,12 +153,10 @@ def activate(
         generation=record["generation"],
         config=settings.marker(),
         triggered_by=decision.why,
-        thread_title=title,
         **merge_hints(record, chunks),
-        **values,
+        **tell_found(found),
     )
-    yield from announce_title(cycle, now, title)
-    yield from announce_extracted(cycle, now, values)
+    yield from announce_found(cycle, now, found)
 
 
 def _activate_reflection(

@@ -18,13 +18,18 @@ from langgraph_om.core.cycles.cycle import (
     Cycle,
     CycleInfo,
     Mode,
-    announce_title,
     run_blocking,
     select_hints,
     tell_left_out,
 )
-from langgraph_om.core.cycles.extraction import announce_extracted, extract_values
 from langgraph_om.core.cycles.questions import merge_answers, rewrite_answer, show_messages
+from langgraph_om.core.cycles.values import (
+    announce_found,
+    ask_for_values,
+    find_stated,
+    join_found,
+    tell_found,
+)
 from langgraph_om.core.effects import AskModel, EffectFlow, ReadTally, Tally
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.answer_tags import LOG
@@ -42,7 +47,15 @@ from langgraph_om.core.record.window import (
     digest_entries,
     select_live_chunks,
 )
-from langgraph_om.core.wire import Chunk, CycleEnded, Group, MemoryRecord, Moved, ObservationEnd
+from langgraph_om.core.wire import (
+    Chunk,
+    CycleEnded,
+    Found,
+    Group,
+    MemoryRecord,
+    Moved,
+    ObservationEnd,
+)
 from langgraph_om.errors import ObserverError
 
 # Split what was observed into days, each with the messages of that day.
@@ -103,6 +116,28 @@ def build_groups(
         }
         for number, day in enumerate(days)
     ]
+
+
+def sort_notes(
+    info: CycleInfo, groups: list[Group], known: Sequence[Group], said: Sequence[str]
+) -> tuple[list[Group], Found]:
+    """Let features take items of theirs out of what was observed.
+
+    Args:
+        info: The cycle.
+        groups: What was observed, a group for each day.
+        known: The groups that the Observer was given as known.
+        said: The words of the user that it was shown, message by message.
+
+    Returns:
+        The groups, and the features' entries about them.
+    """
+    found: Found = {}
+    for sort in info.settings.features.having("sort_notes"):
+        groups, entries = sort(info, groups, known, said)
+        if entries:
+            found[sort.__self__.name] = entries
+    return groups, found
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +262,7 @@ def observe_cycle(
     if end is not None:
         tally: Tally = yield ReadTally()
         ended, at = cast("ObservationEnd", end), cycle.info.last_reply(tally)
-        yield from announce_title(cycle.info, at, ended["thread_title"])
-        yield from announce_extracted(cycle.info, at, ended)
+        yield from announce_found(cycle.info, at, ended.get("found", {}))
 
 
 def describe_observation(
@@ -282,28 +316,33 @@ def _observe(
     is_ahead = info.mode == "ahead"
     ahead = [group for chunk in chunks for group in chunk["groups"]]
     known = [*_apply_reflection(record), *ahead] if is_ahead else record["log"]
-    parsed, left_out, asked = yield from ask_observer(
+    observed = yield from ask_observer(
         info, entries, times, known=known, hints=merge_hints(record, chunks)
     )
-    values: dict[str, Any] = {}
+    parsed, asked = observed.parsed, observed.asked
+    found = find_stated(settings, parsed)
     if asked is not None and parsed.status == "ok":
-        values = yield from extract_values(info, asked, parsed.observations, chunks)
+        values = yield from ask_for_values(info, asked, parsed.observations, chunks)
+        found = join_found([found, values])
     tally: Tally = yield ReadTally()
     at = iso(info.last_reply(tally))
     noted = Noted(info.cycle_id, record["thread_id"], parsed.observations, at)
-    groups = build_groups(info, noted, entries, times)
+    groups, noticed = sort_notes(
+        info, build_groups(info, noted, entries, times), known, observed.said
+    )
+    found = join_found([found, noticed])
     tokens = sum(group["tokens"] for group in groups)
     hints = select_hints(settings, parsed)
     written = {
         "observation_tokens": tokens,
         "observations": parsed.observations,
-        **tell_left_out(left_out),
-        **({} if is_ahead else values),
+        **tell_left_out(observed.left_out_tokens),
+        **({} if is_ahead else tell_found(found)),
     }
     if not is_ahead:
         return info.end(tally, groups=groups, **moved, **written, **hints)
-    chunk = {**_describe_chunk(info, entries, groups), **hints, "created_at": at, **values}
-    return info.end(tally, chunk=chunk, **written)
+    chunk = {**_describe_chunk(info, entries, groups), **hints, "created_at": at}
+    return info.end(tally, chunk={**chunk, **tell_found(found)}, **written)
 
 
 def _describe_chunk(
@@ -329,6 +368,8 @@ class Observed(NamedTuple):
     """About how many of their tokens no question had room for."""
     asked: AskModel | None = None
     """What was asked last."""
+    said: Sequence[str] = ()
+    """The words of the user that were shown, message by message."""
 
 
 def ask_observer(
@@ -364,7 +405,8 @@ def ask_observer(
         if "after_observation" in settings.transforms:
             error.observations = ""  # no hook has seen what there is of an answer
         raise
-    return Observed((yield from rewrite_answer(info, parsed)), shown.left_out_tokens, asked)
+    said = yield from rewrite_answer(info, parsed)
+    return Observed(said, shown.left_out_tokens, asked, shown.said)
 
 
 def _ask_part_by_part(
@@ -422,22 +464,27 @@ def _read_times(info: CycleInfo, window: Window, stop: int) -> list[datetime | N
 def _build_observer_input(
     info: CycleInfo, shown: Transcript, known: Sequence[Group], hints: Mapping[str, Any]
 ) -> ObserverInput:
-    observation = info.settings.observation
+    observation, features = info.settings.observation, info.settings.features
+    asked, record = features.list_hints(), cast("Mapping[str, Any]", info.record)
     return ObserverInput(
         transcript=shown.text,
         attachments=shown.attachments,
         by_profile=observation.observe_attachments == "auto",
         previous=select_previous(
-            known, resolve_previous_tokens(observation), info.settings.counter
+            features.select_log(known),
+            resolve_previous_tokens(observation),
+            info.settings.counter,
         ),
+        marks="\n".join(describe() for describe in features.having("describe_marks")),
+        held="\n".join(filter(None, (held(known) for held in features.having("list_held")))),
         hints={
             "current_task": hints["current_task"],
             "suggested_response": hints["suggested_response"],
-            "thread_title": info.record["thread_title"] if observation.thread_title else None,
+            **{name: record.get(name) for name in asked},
         },
         instruction=observation.instruction,
         prompt=observation.prompt,
-        thread_title=observation.thread_title,
+        asked=asked,
         states_hints=info.settings.continuation_hints,
     )
 

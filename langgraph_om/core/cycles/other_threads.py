@@ -22,11 +22,6 @@ from langgraph_om.core.cycles.cycle import (
     select_hints,
     tell_left_out,
 )
-from langgraph_om.core.cycles.extraction import (
-    announce_extracted,
-    extract_working_of_user,
-    tell_extracted,
-)
 from langgraph_om.core.cycles.observation import Noted, build_groups, merge_hints
 from langgraph_om.core.cycles.questions import merge_answers, rewrite_answer, show_messages
 from langgraph_om.core.cycles.shared_log import (
@@ -34,6 +29,12 @@ from langgraph_om.core.cycles.shared_log import (
     keep_log,
     read_other_threads_if_possible,
     release_log,
+)
+from langgraph_om.core.cycles.values import (
+    announce_found,
+    ask_for_values,
+    join_found,
+    tell_found,
 )
 from langgraph_om.core.effects import AskModel, EffectFlow, ReadTally, Tally, Together
 from langgraph_om.core.events import iso
@@ -63,15 +64,14 @@ from langgraph_om.core.record.record import (
 from langgraph_om.core.record.window import Window, digest_entries
 from langgraph_om.core.wire import (
     CycleEnded,
+    Found,
     Group,
     Hints,
     MemoryRecord,
     Operation,
     OthersEnd,
     Section,
-    ThreadUpdate,
     Waived,
-    WorkingUpdate,
 )
 from langgraph_om.errors import ObserverError
 
@@ -172,7 +172,6 @@ def _build_input(cycle: CycleInfo, thread: OtherThread, transcript: Transcript) 
         thread.thread_id,
         cycle.settings.show_id(thread.thread_id),
         transcript.text,
-        title=thread.hints.get("thread_title"),
         hints=thread.hints,
         attachments=transcript.attachments,
     )
@@ -206,7 +205,7 @@ def _build_threads_input(
         ),
         instruction=observation.instruction,
         prompt=observation.prompt,
-        thread_title=observation.thread_title,
+        asked=settings.features.list_hints(),
         states_hints=settings.continuation_hints,
         by_profile=observation.observe_attachments == "auto",
     )
@@ -226,9 +225,10 @@ class _Answered(NamedTuple):
 
     answers: dict[str, Parsed]
     tally: Tally
+    found: Found
+    """The entries of features."""
     error: ObserverError | None = None
     left_out_tokens: int = 0
-    working: Sequence[WorkingUpdate] = ()
 
 
 class _Observed(NamedTuple):
@@ -239,8 +239,8 @@ class _Observed(NamedTuple):
     error: ObserverError | None
     """The first, if a batch failed."""
     left_out_tokens: int
-    working: list[WorkingUpdate]
-    """What they change in the user's working memory, where the Observer keeps it."""
+    found: Found
+    """The entries of features."""
 
 
 def observe_others_cycle(
@@ -262,8 +262,10 @@ def observe_others_cycle(
         if end is not None:
             tally: Tally = yield ReadTally()
             sections = cast("OthersEnd", end)["sections"]
-            yield from _announce_titles(cycle.info, tally, threads, sections)
-            yield from announce_extracted(cycle.info, cycle.info.last_reply(tally), end)
+            at = cycle.info.last_reply(tally)
+            yield from _announce_hints(cycle.info, at, threads, sections)
+            entries = cast("OthersEnd", end).get("found", {})
+            yield from announce_found(cycle.info, at, entries)
     yield waive(window, "others")
 
 
@@ -362,7 +364,7 @@ def _describe(
 def _observe_others(info: CycleInfo, batches: Sequence[_Batch]) -> EffectFlow[CycleEnded]:
     """Have messages of other threads observed; what is written goes to the shared log."""
     yield from keep_log(info.record, "others", info.mode)
-    sections, error, left_out, updates = yield from _observe_batches(info, batches)
+    sections, error, left_out, found = yield from _observe_batches(info, batches)
     if not sections:
         yield from release_log(info.record, "others")
     if not sections and error is not None:
@@ -375,7 +377,7 @@ def _observe_others(info: CycleInfo, batches: Sequence[_Batch]) -> EffectFlow[Cy
         observation_tokens=sum(group["tokens"] for group in groups),
         observations=write_log(groups),
         **tell_left_out(left_out),
-        **tell_extracted([], updates),
+        **tell_found(found),
     )
 
 
@@ -392,21 +394,20 @@ def _observe_batches(cycle: CycleInfo, batches: Sequence[_Batch]) -> EffectFlow[
             if thread.thread_id in answered.answers
         ]
     left_out = sum(answered.left_out_tokens for answered in asked)
-    updates = [update for answered in asked for update in answered.working]
-    return _Observed(sections, error, left_out, updates)
+    found = join_found(answered.found for answered in asked)
+    return _Observed(sections, error, left_out, found)
 
 
 def _observe_batch(cycle: CycleInfo, batch: _Batch) -> EffectFlow[_Answered]:
     try:
         answers, left_out, asked = yield from ask_observer_of_threads(cycle, batch)
     except ObserverError as error:
-        return _Answered({}, (yield ReadTally()), error)
-    updates: Sequence[WorkingUpdate] = ()
-    if asked is not None:
-        noted = "\n\n".join(parsed.observations for parsed in answers.values())
-        values = yield from extract_working_of_user(cycle, asked, noted.strip())
-        updates = values.get("working", ())
-    return _Answered(answers, (yield ReadTally()), left_out_tokens=left_out, working=updates)
+        return _Answered({}, (yield ReadTally()), {}, error)
+    noted = "\n\n".join(parsed.observations for parsed in answers.values()).strip()
+    found: Found = {}
+    if asked is not None and noted:
+        found = yield from ask_for_values(cycle, asked, noted)
+    return _Answered(answers, (yield ReadTally()), found, left_out_tokens=left_out)
 
 
 def _build_section(
@@ -424,23 +425,23 @@ def _build_section(
         "after": find_newest_observed({"cursor": thread.cursor}),
         "cursor": cursor,
         "groups": groups,
-        "hints": cast("Hints", select_hints(cycle.settings, parsed)),
+        "hints": {
+            **cast("Hints", select_hints(cycle.settings, parsed)),
+            **{name: parsed.more.get(name) for name in cycle.settings.features.list_hints()},
+        },
     }
 
 
-def _announce_titles(
-    cycle: CycleInfo,
-    tally: Tally,
-    threads: Sequence[OtherThread],
-    sections: Sequence[Section],
+def _announce_hints(
+    info: CycleInfo, at: datetime, threads: Sequence[OtherThread], sections: Sequence[Section]
 ) -> EffectFlow[None]:
-    """Say which threads have a new title."""
+    """Let features say what their hints of other threads change."""
     former = {thread.thread_id: thread for thread in threads}
-    for section in sections:
-        thread, new = former[section["thread_id"]], section["hints"]["thread_title"]
-        old = thread.title
-        if new is not None and new != old and not thread.is_named:
-            event = cycle.event(
-                "thread-update", cycle.last_reply(tally), old_title=old, new_title=new
-            )
-            yield {**cast("ThreadUpdate", event), "thread_id": section["thread_id"]}
+    features = info.settings.features
+    for announce in features.having("announce_of_other"):
+        for section in sections:
+            thread = former[section["thread_id"]]
+            stated = map(section["hints"].get, announce.__self__.hints())
+            entries = [hint for hint in stated if hint is not None]
+            if entries:
+                yield from announce(_view_thread(info, thread), at, thread, entries)

@@ -17,6 +17,7 @@ from langchain_core.messages import BaseMessage
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.attachments import selected
 from langgraph_om.core.content.dates import observation_date
+from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import MAX_TOKENS_PER_CHARACTER, sanitize
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.effects import CallHook, EffectFlow, HookReply
@@ -27,7 +28,7 @@ from langgraph_om.core.observe.transcript import (
     TranscriptLimits,
     transcribe,
 )
-from langgraph_om.core.record.record import count_failures
+from langgraph_om.core.record.record import HINTS, count_failures
 from langgraph_om.core.record.span import Entry
 from langgraph_om.errors import ObserverError
 
@@ -58,6 +59,8 @@ class SplitTranscript:
     parts: Sequence[Transcript]
     left_out_tokens: int = 0
     """About how many tokens of the inside of enormous messages no question shows."""
+    said: Sequence[str] = ()
+    """The words of the user among the messages, message by message."""
 
 
 def split_transcript(
@@ -112,9 +115,10 @@ def merge_answers(answers: Sequence[Parsed]) -> Parsed:
     text = _join_days([answer.observations for answer in answers if answer.observations])
     hints: dict[str, Any] = {
         name: next((hint for answer in reversed(answers) if (hint := getattr(answer, name))), None)
-        for name in ("current_task", "suggested_response", "thread_title")
+        for name in HINTS
     }
-    return Parsed("ok" if text else "none", text, **hints)
+    more = {name: hint for answer in answers for name, hint in answer.more.items()}
+    return Parsed("ok" if text else "none", text, **hints, more=more)
 
 
 def _join_days(texts: Sequence[str]) -> str:
@@ -328,15 +332,24 @@ def show_messages(
     most = max(MIN_QUESTIONS, MAX_QUESTIONS >> max(0, failures - 1))
     count = settings.counter.count_text
     tokens = max(settings.thresholds.message_tokens, settings.question_tokens >> failures)
-    return split_transcript(transcript, tokens, count, most)
+    split = split_transcript(transcript, tokens, count, most)
+    return replace(split, said=_list_said(settings, shown))
+
+
+def _list_said(settings: Settings, shown: Sequence[TimedMessage]) -> Sequence[str]:
+    """Return the words of the user among messages, where a feature looks for words in them."""
+    if not settings.features.having("sort_notes"):
+        return ()
+    return [each.message.text for each in shown if role_of(each.message) == "user"]
 
 
 def rewrite_answer(cycle: CycleInfo, parsed: Parsed) -> EffectFlow[Parsed]:
     """Let a hook change what the Observer wrote."""
-    fields = ("observations", "current_task", "suggested_response", "thread_title")
+    fields = ("observations", *HINTS)
     said = {name: getattr(parsed, name) for name in fields}
-    kept: dict[str, Any] = yield from rewrite_by_hook(cycle, "after_observation", said)
-    return replace(parsed, **kept)
+    kept = yield from rewrite_by_hook(cycle, "after_observation", {**said, **parsed.more})
+    more = {name: hint for name in parsed.more if (hint := kept.pop(name))}
+    return replace(parsed, **kept, more=more)
 
 
 def rewrite_by_hook(

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from langgraph_om.core.content.attachments import Attachment
 from langgraph_om.core.content.text import escape, omit_middle, sanitize
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
+from langgraph_om.core.observe.answer_tags import tag_of
 from langgraph_om.core.observe.other_threads import (
     ThreadAnswers,
     escape_attribute,
@@ -23,6 +24,7 @@ from langgraph_om.core.observe.other_threads import (
 )
 from langgraph_om.core.observe.parse_answer import Parsed, parse_output
 from langgraph_om.core.prompts import fill
+from langgraph_om.core.record.record import HINTS
 from langgraph_om.errors import ObserverError
 
 MAX_ERROR_CHARACTERS = 1000
@@ -30,6 +32,8 @@ MAX_ERROR_CHARACTERS = 1000
 
 MAX_QUOTED_CHARACTERS = 20_000
 """Kept of an answer that is shown to the model again."""
+
+NO_HINTS: Final[Mapping[str, str]] = {}
 
 AnswerT = TypeVar("AnswerT", Parsed, ThreadAnswers)
 
@@ -42,16 +46,21 @@ class ObserverInput:
     previous: str = ""
     """Earlier observations, already cut to their budget."""
     hints: Mapping[str, str | None] = field(default_factory=dict)
-    """The current `current_task`, `suggested_response` and `thread_title`."""
+    """The current ones, by name."""
     instruction: str | None = None
     prompt: str = "default"
-    thread_title: bool = False
+    asked: Mapping[str, str] = field(default_factory=dict)
+    """Hints of features that are asked for, by name, each with the section that says so."""
     states_hints: bool = True
     """Whether the current task and a suggested response are asked for."""
     attachments: Sequence[Attachment] = ()
     """Those named in the transcript that may be shown."""
     by_profile: bool = True
     """Whether a model is sent only what its profile says that it takes."""
+    marks: str = ""
+    """Lines about marks of features."""
+    held: str = ""
+    """Earlier notes that are always shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +71,8 @@ class ThreadInput:
     shown_id: str
     """The id that the Observer is shown: the same, or a hash of it."""
     transcript: str
-    title: str | None = None
-    """The current title, where titles are asked for."""
     hints: Mapping[str, str | None] = field(default_factory=dict)
-    """The current `current_task` and `suggested_response`."""
+    """The current ones, by name."""
     attachments: Sequence[Attachment] = ()
     """Those named in the transcript that may be shown."""
 
@@ -79,11 +86,16 @@ class ThreadsInput:
     """Shown id and earlier observations of these or other threads, already cut to their budget."""
     instruction: str | None = None
     prompt: str = "default"
-    thread_title: bool = False
+    asked: Mapping[str, str] = field(default_factory=dict)
+    """Hints of features that are asked for, by name, each with the section that says so."""
     states_hints: bool = True
     """Whether the current task and a suggested response are asked for."""
     by_profile: bool = True
     """Whether a model is sent only what its profile says that it takes."""
+    marks: str = ""
+    """Lines about marks of features."""
+    held: str = ""
+    """Earlier notes that are always shown."""
 
 
 def observe(request: ObserverInput) -> Flow[Parsed]:
@@ -175,13 +187,22 @@ def build_failure(error: Exception, model: str) -> ObserverError:
     return ObserverError(f"the {model} failed: {type(error).__name__}: {reason}")
 
 
-def render_output_format(*, thread_title: bool, states_hints: bool = True) -> str:
-    """Return the description of an answer's form, for the Observer and for the Reflector."""
+def render_output_format(
+    asked: Mapping[str, str] = NO_HINTS, *, states_hints: bool = True, marks: str = ""
+) -> str:
+    """Return the description of an answer's form, for the Observer and for the Reflector.
+
+    Args:
+        asked: Hints of features that are asked for, by name, each with the section that says so.
+        states_hints: Whether the current task and a suggested response are asked for.
+        marks: Lines about marks of features.
+    """
     return fill(
         "observer_output",
         hints_section=fill("observer_hints") if states_hints else "",
-        thread_title_section=fill("observer_title") if thread_title else "",
+        more_sections="\n\n".join(asked.values()),
         hints_example=fill("observer_hints_example") if states_hints else "",
+        marks=marks,
     )
 
 
@@ -198,14 +219,14 @@ def build_question(request: ObserverInput) -> AskModel:
     system = fill(
         f"observer_{request.prompt}",
         output_format=render_output_format(
-            thread_title=request.thread_title, states_hints=request.states_hints
+            request.asked, states_hints=request.states_hints, marks=request.marks
         ),
         custom=request.instruction or "",
     )
     task = fill(
         "observer_task",
-        previous_observations=_build_previous(request.previous),
-        hints=_build_hints(request.hints, states_hints=request.states_hints),
+        previous_observations=_build_previous(request.previous, request.held),
+        hints="\n".join(_list_hints(request.hints, request)),
         conversation=request.transcript,
     )
     return AskModel(
@@ -216,19 +237,23 @@ def build_question(request: ObserverInput) -> AskModel:
     )
 
 
-def _build_previous(previous: str) -> str:
+def _build_previous(previous: str, held: str) -> str:
+    previous = "\n\n".join(filter(None, (held, previous)))
     if not previous:
         return "There are no earlier observations."
     return f"<previous-observations>\n{escape(previous)}\n</previous-observations>"
 
 
-def _build_hints(hints: Mapping[str, str | None], *, states_hints: bool) -> str:
-    """Return the current hints, each in its tag; only the title where no others are asked for."""
-    tags = {"current_task": "current-task", "suggested_response": "suggested-response"}
-    tags = {**(tags if states_hints else {}), "thread_title": "thread-title"}
-    return "\n".join(
-        f"<{tag}>{escape(text)}</{tag}>" for name, tag in tags.items() if (text := hints.get(name))
-    )
+def _list_hints(
+    hints: Mapping[str, str | None], request: ObserverInput | ThreadsInput
+) -> list[str]:
+    """Return the current hints that are asked for, each in its tag."""
+    names = [*(HINTS if request.states_hints else ()), *request.asked]
+    return [
+        f"<{tag_of(name)}>{escape(text)}</{tag_of(name)}>"
+        for name in names
+        if (text := hints.get(name))
+    ]
 
 
 def _read_answer(reply: ModelReply) -> Parsed:
@@ -261,7 +286,7 @@ def build_threads_question(request: ThreadsInput) -> AskModel:
         first_hints=fill("observer_threads_hints_first") if has_hints else "",
         second_hints=fill("observer_threads_hints_second") if has_hints else "",
         section_form=render_output_format(
-            thread_title=request.thread_title, states_hints=has_hints
+            request.asked, states_hints=has_hints, marks=request.marks
         ),
     )
     system = fill(
@@ -270,7 +295,7 @@ def build_threads_question(request: ThreadsInput) -> AskModel:
     shown = [_build_thread_section(thread, request) for thread in request.threads]
     task = fill(
         "observer_threads_task",
-        previous_observations=_build_previous_sections(request.previous),
+        previous_observations=_build_previous_sections(request.previous, request.held),
         threads="\n\n".join(shown),
     )
     return AskModel(
@@ -283,19 +308,13 @@ def build_threads_question(request: ThreadsInput) -> AskModel:
 
 def _build_thread_section(thread: ThreadInput, request: ThreadsInput) -> str:
     """Return the section of a thread: its current hints, each in its tag, and its transcript."""
-    states = request.states_hints
-    hints = {
-        "current-task": thread.hints.get("current_task") if states else None,
-        "suggested-response": thread.hints.get("suggested_response") if states else None,
-        "thread-title": thread.title if request.thread_title else None,
-    }
-    tagged = [f"<{tag}>{escape(text)}</{tag}>" for tag, text in hints.items() if text]
-    lines = [*tagged, escape(thread.transcript)]
+    lines = [*_list_hints(thread.hints, request), escape(thread.transcript)]
     return wrap_section(thread.shown_id, "\n".join(lines))
 
 
-def _build_previous_sections(previous: Sequence[tuple[str, str]]) -> str:
-    shown = [wrap_section(shown_id, escape(text)) for shown_id, text in previous if text]
+def _build_previous_sections(previous: Sequence[tuple[str, str]], held: str) -> str:
+    shown = [escape(held)] if held else []
+    shown += [wrap_section(shown_id, escape(text)) for shown_id, text in previous if text]
     if not shown:
         return "There are no earlier observations."
     sections = "\n\n".join(shown)

@@ -1,4 +1,6 @@
-"""The prompts sent to the models: wording lives in the `.md` files beside this one, never in code.
+"""The prompts sent to the models: wording lives in `.md` files, never in code.
+
+Those of the core lie beside this file, those of a feature beside the feature's code.
 
 A file opens with an HTML comment for its maintainers: the slots it has, and why each rule is in
 it. The comment is not part of the prompt. A slot is a name in double braces.
@@ -12,7 +14,7 @@ from __future__ import annotations
 import re
 from importlib.resources import files
 
-__all__ = ["fill", "load", "names"]
+__all__ = ["add", "fill", "load", "names"]
 
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 _SUFFIX = ".md"
@@ -109,12 +111,27 @@ def _without_comment(text: str) -> str:
     return text.strip("\n")
 
 
-def _read_all() -> dict[str, str]:
+def add(package: str) -> None:
+    """Add the prompts that lie beside the code of a feature.
+
+    Args:
+        package: The name of the feature's package.
+
+    Raises:
+        ValueError: When there is a prompt of the same name already.
+    """
+    for name, text in _read_all(package).items():
+        if _PROMPTS.setdefault(name, text) != text:
+            msg = f"There are two prompts {name!r}; rename the one in `{package}`."
+            raise ValueError(msg)
+
+
+def _read_all(package: str) -> dict[str, str]:
     return {
         entry.name.removesuffix(_SUFFIX): _without_comment(entry.read_text(encoding="utf-8"))
-        for entry in files(__name__).iterdir()
+        for entry in files(package).iterdir()
         if entry.name.endswith(_SUFFIX)
     }
 
 
-_PROMPTS = _read_all()
+_PROMPTS = _read_all(__name__)

@@ -16,34 +16,31 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Final, Literal, cast, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import is_typeddict
 
+from langgraph_om.core.additions import (
+    added_changes,
+    added_reducers,
+    added_types,
+    run_beside,
+)
 from langgraph_om.core.record.record import check_version, complete_record
 from langgraph_om.core.record.reducers import (
     Draft,
     activate,
-    ask_title,
     end_buffering,
     fail_buffering,
     finish_cycle,
-    name_by_hand,
-    note_archived,
-    note_deletion,
-    note_evicted,
     note_failure,
     note_step,
     note_windows,
-    note_words,
     open_record,
     set_counts,
     set_others,
-    set_recalled,
-    set_title,
     start_buffering,
-    steer_log,
     take_over_log,
     trip,
     waive,
@@ -59,8 +56,6 @@ from langgraph_om.errors import ConfigurationError
 
 
 _FORMS: Final = {str: "a text", int: "a whole number", NoneType: "None", bool: "True or False"}
-_BRANCHES: Final = frozenset(change.__name__ for change in get_args(LogChange))
-"""What pydantic puts into an error's path for a type of a union: no place in the value."""
 
 
 def check_edit(edit: Mapping[Any, Any]) -> None:
@@ -110,7 +105,14 @@ def check_record(record: Mapping[Any, Any]) -> None:
 @cache
 def _types() -> Mapping[str, Any]:
     """Return the type of each key of the record."""
-    return get_type_hints(MemoryRecord)
+    changes: Any = _changes()
+    return {**get_type_hints(MemoryRecord), "outbox": list[changes], **added_types()}
+
+
+@cache
+def _changes() -> Any:
+    """Return the type of a change that the log that threads share does not have yet."""
+    return Union[(LogChange, *(change.form for change in added_changes().values()))]
 
 
 @cache
@@ -122,7 +124,9 @@ def _explain(key: str, value: object, error: ValidationError) -> ConfigurationEr
     """Return an error that names the part of the value that is wrong, and what to pass."""
     wanted = f"pass {_describe(_types()[key])}"
     problem = error.errors(include_url=False, include_context=False)[0]
-    path = "".join(f"[{step!r}]" for step in problem["loc"] if step not in _BRANCHES)
+    # For a type of a union pydantic puts its name there, which is no place in the value.
+    branches = {change.__name__ for change in get_args(_changes())}
+    path = "".join(f"[{step!r}]" for step in problem["loc"] if step not in branches)
     if not path:
         return ConfigurationError(f"`om.{key}` is {value!r}; {wanted}")
     if problem["type"] == "missing":
@@ -191,20 +195,21 @@ def _apply(record: MemoryRecord, event: object) -> None:
         )
         raise ConfigurationError(msg)
     if "type" in event:
-        reducer = _REDUCERS.get(str(event["type"]))
-        if reducer is None:
+        kind = str(event["type"])
+        reducer = _REDUCERS.get(kind) or added_reducers().get(kind)
+        if reducer is not None:
+            reducer(record, event)
+        elif kind not in added_reducers():
             msg = f"an update of `om` has the unknown event type {event['type']!r}"
             raise ConfigurationError(msg)
-        reducer(record, event)
         return
     check_version("`om.version`", event)
     check_edit(event)
     if record["id"] and event.get("id", record["id"]) != record["id"]:
         return  # the memory of another agent, such as a subagent whose state is merged into this
+    run_beside("edited", record, event)
     if "log" in event:
         event = {**event, "log": estimate_edited(record["log"], event["log"])}
-    if "thread_title" in event and "title" not in event:
-        name_by_hand(record, event["thread_title"])
     record.update(cast("MemoryRecord", event))
     cast("Draft", record).owns_counts = False
 
@@ -225,26 +230,21 @@ _REDUCERS: dict[str, Callable[[MemoryRecord, Any], None]] = {
     "buffering-failed": fail_buffering,
     "activation": activate,
     "observation-start": _ignore,
-    "thread-update": _ignore,
     "extracted": _ignore,
     "working-read": note_read,
     "status": _ignore,
     "view-trimmed": _ignore,
     "tripped": trip,
-    "archived": note_archived,
-    "evicted": note_evicted,
-    "recalled": set_recalled,
-    "deletion": note_deletion,
     "tripwire": _ignore,
-    "steered": steer_log,
-    "title-words": note_words,
-    "title-asked": ask_title,
-    "titled": set_title,
-    "steering": _ignore,
     "synced": take_over_log,
     "others": set_others,
     "waived": waive,
 }
 
-FOLDED_TYPES = frozenset(kind for kind, reducer in _REDUCERS.items() if reducer is not _ignore)
-"""The event types that change memory and therefore go into the channel."""
+_FOLDED = frozenset(kind for kind, reducer in _REDUCERS.items() if reducer is not _ignore)
+
+
+def is_folded(event: Event) -> bool:
+    """Return whether an event changes memory and therefore goes into the channel."""
+    kind = event["type"]
+    return kind in _FOLDED or added_reducers().get(kind) is not None

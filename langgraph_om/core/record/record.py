@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, cast
 
+from langgraph_om.core.additions import added_hints, added_types, blank_keys, find_deletions
+from langgraph_om.core.content.message_keys import Keyed
 from langgraph_om.core.content.text import show_key
 from langgraph_om.core.wire import Group, MemoryRecord, Operation, TokenCount, Turn
 from langgraph_om.errors import ConfigurationError
@@ -16,11 +18,16 @@ from langgraph_om.errors import ConfigurationError
 RECORD_VERSION: Final = 1
 """Of the form of a record and of a shared log; another version is refused."""
 
-HINTS: Final = ("current_task", "suggested_response", "thread_title")
-"""What an observation may state beside its items."""
+HINTS: Final = ("current_task", "suggested_response")
+"""What an observation may state beside its items, but for the hints of features."""
 
 CURSOR_TAIL = 16
 """How many of the newest observed message ids the cursor keeps, in case some are removed."""
+
+
+def hint_names() -> Sequence[str]:
+    """Return the names of all hints, those of features last."""
+    return [*HINTS, *added_hints()]
 
 
 def blank_record() -> MemoryRecord:
@@ -32,7 +39,6 @@ def blank_record() -> MemoryRecord:
         "log": [],
         "current_task": None,
         "suggested_response": None,
-        "thread_title": None,
         "chunks": [],
         "reflection": None,
         "pending": {},
@@ -49,25 +55,22 @@ def blank_record() -> MemoryRecord:
         "revision": 0,
         "outbox": [],
         "turn": {"request": None, "step": -1},
-        "archived": None,
-        "evicted": None,
         "cursor": [],
         "observed": None,
         "stamps": {},
         "token_cache": {"counter": "", "counts": {}},
+        **cast("MemoryRecord", blank_keys()),
     }
 
 
 _FIRST_KEYS = frozenset(blank_record())
 """What each record has."""
 
-LATER_KEYS = frozenset(
-    {"evicted_tokens", "deletion", "floor", "head", "extracted", "steered", "recalled", "title"}
-    | {"working", "branch", "windows"}
-)
+LATER_KEYS = frozenset({"head", "windows", "working"})
 """What a record has only once there is something to note."""
 
 RECORD_KEYS = _FIRST_KEYS | LATER_KEYS
+"""The keys of the core; those of features are in `additions`."""
 
 
 def forget_wait(record: MemoryRecord) -> None:
@@ -115,8 +118,9 @@ def complete_record(value: object) -> MemoryRecord:
         msg = f"`om` is {type(value).__name__}; it must be a memory record (a mapping) or absent"
         raise ConfigurationError(msg)
     check_version("`om.version`", value)
-    if not value.keys() <= RECORD_KEYS:
-        unknown = min(map(str, value.keys() - RECORD_KEYS))
+    unknown_keys = value.keys() - RECORD_KEYS
+    if unknown_keys and (unknown_keys := unknown_keys - added_types().keys()):
+        unknown = min(map(str, unknown_keys))
         msg = f"`om` has the key {unknown!r}, which is no key of a memory record"
         raise ConfigurationError(msg)
     if value.keys() >= _FIRST_KEYS:
@@ -150,6 +154,19 @@ def select_own_groups(record: MemoryRecord) -> list[Group]:
     if record["scope"] != "resource":
         return record["log"]
     return [group for group in record["log"] if group["thread_id"] == record["thread_id"]]
+
+
+def drop_deleted(record: MemoryRecord, entries: Keyed) -> Keyed:
+    """Leave out the messages that the thread had when it was deleted."""
+    last = find_deletions(record).last
+    places = [at for at, (key, _) in enumerate(entries) if key == last] if last else []
+    return entries[places[-1] + 1 :] if places else entries
+
+
+def drop_deleted_groups(record: MemoryRecord, groups: Sequence[Group]) -> list[Group]:
+    """Leave out the groups that tell of what the thread had when it was deleted."""
+    starts = find_deletions(record).starts
+    return [group for group in groups if starts.isdisjoint(first for first, _ in group["ranges"])]
 
 
 def find_groups(log: Sequence[Group], ids: Sequence[str]) -> int | None:

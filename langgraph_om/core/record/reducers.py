@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-from langgraph_om.core.items import steer
+from langgraph_om.core.additions import run_beside
 from langgraph_om.core.record.groups import drop_misfits, replace_groups
 from langgraph_om.core.record.record import (
     HINTS,
@@ -13,18 +13,15 @@ from langgraph_om.core.record.record import (
     find_groups,
     find_newest_observed,
     forget_wait,
+    hint_names,
     select_own_groups,
 )
-from langgraph_om.core.titles import is_named, read_title_state
 from langgraph_om.core.wire import (
-    Archived,
     Attempt,
     BufferingFailed,
     BufferingStart,
     Counted,
     CycleEnded,
-    DeletionFound,
-    Evicted,
     Group,
     JobResult,
     LogChange,
@@ -37,24 +34,18 @@ from langgraph_om.core.wire import (
     OthersBuffered,
     OthersDescribed,
     OthersEnd,
-    Recalled,
     ReflectionActivated,
     ReflectionBuffered,
     ReflectionEnd,
-    Steered,
-    SteeredItem,
     Stepped,
     Synced,
-    TitleAsked,
-    Titled,
-    TitleState,
-    TitleWords,
+    ThreadDeleted,
     Tripped,
     Usage,
     Waived,
     WindowsKnown,
 )
-from langgraph_om.core.working import add_updates, forget_updates, merge
+from langgraph_om.core.working import forget_updates
 
 # The record while events are folded into it, and what several kinds of events do to it.
 
@@ -70,15 +61,16 @@ def add_to_outbox(record: MemoryRecord, cycle_id: str, **change: Any) -> None:
     """Note a change that the shared log does not have yet; without a thread id there is none."""
     if not record["thread_id"]:
         return
-    hints = {name: record[name] for name in HINTS}
+    known: Mapping[str, Any] = record
+    hints = {name: known.get(name) for name in hint_names()}
     item = {"id": cycle_id, "cursor": record["cursor"], "hints": hints, **change}
     record["outbox"] = [*record["outbox"], cast("LogChange", item)]
 
 
 def set_hints(record: MemoryRecord, event: Mapping[str, Any]) -> None:
-    """Take over the hints that the event has; the others stay, and so does a person's title."""
+    """Take over the hints that the event has; the others stay."""
     for hint in HINTS:
-        if event.get(hint) is not None and not (hint == "thread_title" and is_named(record)):
+        if event.get(hint) is not None:
             record[hint] = event[hint]
 
 
@@ -165,8 +157,7 @@ def _finish_observation(record: MemoryRecord, event: ObservationEnd) -> None:
     """Add observations to the log; the cursor moves only from where the Observer began."""
     if _extend_log(record, event, event["groups"]):
         set_hints(record, event)
-        _set_extracted(record, event)
-        add_updates(record, event.get("working", []))
+        run_beside("observed", record, event)
         note_success(record, event)
 
 
@@ -184,7 +175,7 @@ def finish_others(record: MemoryRecord, event: OthersEnd | OthersBuffered) -> No
     for section in sections:
         add_to_outbox(record, section["groups"][0]["id"], kind="extend", **section)
     if sections:
-        add_updates(record, event.get("working", []))
+        run_beside("observed", record, event)
         note_success(record, event)
 
 
@@ -201,8 +192,7 @@ def activate(record: MemoryRecord, event: ObservationActivated | ReflectionActiv
     if _extend_log(record, event, event["groups"]):
         record["chunks"] = record["chunks"][len(ids) :]
         set_hints(record, event)
-        _set_extracted(record, event)
-        add_updates(record, event.get("working", []))
+        run_beside("observed", record, event)
 
 
 def _extend_log(
@@ -230,7 +220,7 @@ def _extend_log(
     record["log"] = [*added, *record["log"][at:]]
     record["cursor"] = list(event["cursor"])
     if record["scope"] == "resource":
-        hints = {name: event.get(name) for name in HINTS}
+        hints = {name: event.get(name) for name in hint_names()}
         add_to_outbox(
             record,
             event["cycle_id"],
@@ -282,29 +272,7 @@ def _replace_groups(record: MemoryRecord, event: ReflectionEnd | ReflectionActiv
     return True
 
 
-def _set_extracted(record: MemoryRecord, event: ObservationEnd | ObservationActivated) -> None:
-    """Merge what was found into the values; a failure is noted, and leaves its value as it is."""
-    values = dict(record.get("extracted", {}))
-    for item in event.get("extracted", []):
-        former = values.get(item["name"])
-        value, previous = (former["value"], former["previous"]) if former else (None, None)
-        if former and "patch" not in item and "error" not in item:
-            values[item["name"]] = {**former, "error": None}
-            continue
-        if "patch" in item:
-            value, previous = merge(value, item["patch"]), value
-        values[item["name"]] = {
-            "value": value,
-            "previous": previous,
-            "cycle_id": event["cycle_id"],
-            "at": event["at"],
-            "error": item.get("error"),
-        }
-    if values:
-        record["extracted"] = values
-
-
-# Events of a step: counts, the Actor's turn, what is archived, removed or recalled.
+# Events of a step: counts, the Actor's turn, what ends it without an answer.
 
 
 def set_counts(record: MemoryRecord, event: Counted) -> None:
@@ -332,11 +300,7 @@ def note_step(record: MemoryRecord, event: Stepped) -> None:
     record["turn"] = {**record["turn"], "request": event["request"], "step": event["step"]}
     record["head"] = event["head"]
     record["tripwire"] = None
-    if any(act["is_new"] for act in record.get("steered", ())):  # the step has told of them
-        told = [cast("SteeredItem", {**act, "is_new": False}) for act in record["steered"]]
-        record["steered"] = told
-    if record.get("title", {}).get("is_new"):
-        record["title"] = {**record["title"], "is_new": False}
+    run_beside("stepped", record, event)
 
 
 def note_windows(record: MemoryRecord, event: WindowsKnown) -> None:
@@ -357,38 +321,6 @@ def trip(record: MemoryRecord, event: Tripped) -> None:
         "operation": event["operation"],
         "reason": event["reason"],
         "last_message": event["last_message"],
-    }
-
-
-def note_archived(record: MemoryRecord, event: Archived) -> None:
-    """Note up to where the archive has the conversation."""
-    record["archived"] = event["last"]
-    if event["branch"] is not None:
-        record["branch"] = event["branch"]
-
-
-def note_evicted(record: MemoryRecord, event: Evicted) -> None:
-    """Note up to where observed messages were removed; what comes back changes nothing."""
-    ids, former = event["ids"], record["evicted"]
-    if former == event["last"]:
-        return
-    record["evicted"] = event["last"]
-    observed = record["observed"]
-    if observed is not None:
-        new = len(ids) - (ids.index(former) + 1 if former in ids else 0)
-        index, count = (observed[key] - new for key in ("index", "count"))
-        record["observed"] = {**observed, "index": index, "count": count}
-    if event["tokens"]:
-        record["evicted_tokens"] = record.get("evicted_tokens", 0) + event["tokens"]
-
-
-def set_recalled(record: MemoryRecord, event: Recalled) -> None:
-    """Keep what was found for the live request, in the place of what was found before."""
-    record["recalled"] = {
-        "request": event["request"],
-        "digest": event["digest"],
-        "text": event["text"],
-        "tokens": event["tokens"],
     }
 
 
@@ -422,7 +354,7 @@ def end_buffering(
         return
     if event["operation"] == "observation":
         record["chunks"] = [*record["chunks"], event["chunk"]]
-        set_hints(record, {"thread_title": event["chunk"]["thread_title"]})
+        run_beside("buffered", record, event)
     else:
         record["reflection"] = event["reflection"]
     note_success(record, event)
@@ -457,12 +389,7 @@ def _take_pending(record: MemoryRecord, event: JobResult) -> bool:
 
 def open_record(record: MemoryRecord, event: Opened) -> None:
     """Start the record of a thread, or give it a new identity (a copied thread, another scope)."""
-    if record["thread_id"] != event["thread_id"]:
-        record["archived"] = None  # nothing of it is archived under its new id yet
-        cast("Draft", record).pop("branch", None)
-    if (record["thread_id"], record["resource_id"]) != (event["thread_id"], event["resource_id"]):
-        for key in ("deletion", "floor", "recalled"):
-            cast("Draft", record).pop(key, None)
+    run_beside("opened", record, event)
     if event["scope"] == "resource":
         _join(record, event)
     elif record["scope"] == "resource":
@@ -483,8 +410,7 @@ def _join(record: MemoryRecord, event: Opened) -> None:
         former: Mapping[str, Any] = record
         blank: Mapping[str, Any] = {**blank_record(), **{key: former[key] for key in kept}}
         record.update(cast("MemoryRecord", blank))
-        for key in ("steered", "title", "working"):
-            cast("Draft", record).pop(key, None)
+        cast("Draft", record).pop("working", None)
     elif record["cursor"]:
         groups = select_own_groups(record)
         own: list[Group] = [{**group, "thread_id": event["thread_id"]} for group in groups]
@@ -504,15 +430,13 @@ def take_over_log(record: MemoryRecord, event: Synced) -> None:
     """Take over the shared log; the changes that it has taken in or refused are done."""
     bodies = {group["id"]: group for group in [*record["log"], *event["groups"]]}
     record["log"] = [bodies[key] for key in event["order"] if key in bodies]
-    gone = event.get("gone_acts")
-    if gone:
-        record["steered"] = [act for act in record.get("steered", ()) if act["id"] not in gone]
     if record["reflection"] is not None:  # what it says of a deleted thread is not kept
         record["reflection"] = drop_misfits(record["log"], record["reflection"])
     record["outbox"] = [change for change in record["outbox"] if change["id"] not in event["sent"]]
     record["generation"], record["revision"] = event["generation"], event["revision"]
     record["cursor"] = event["cursor"]
-    set_hints(record, event)
+    set_hints(record, event.get("hints", {}))
+    run_beside("synced", record, event)
     _set_rest(record, event["rest"])
 
 
@@ -533,14 +457,10 @@ def set_others(record: MemoryRecord, event: OthersDescribed) -> None:
     record["others"] = event["others"]
 
 
-def note_deletion(record: MemoryRecord, event: DeletionFound) -> None:
-    """Note how often the thread was deleted; what it had in a shared log then, it has no more."""
-    record["deletion"] = event["number"]
-    if event["floor"] is None:
-        return
-    record["floor"] = event["floor"]
-    for key in ("recalled", "working"):
-        cast("Draft", record).pop(key, None)
+def forget_deleted(record: MemoryRecord, event: ThreadDeleted) -> None:
+    """Forget what the thread had, in a shared log too, when it was deleted."""
+    run_beside("deleted", record, event)
+    cast("Draft", record).pop("working", None)
     if event["of_resource"]:
         record["chunks"] = [forget_updates(chunk) for chunk in record["chunks"]]
     if record["scope"] != "resource":
@@ -552,85 +472,4 @@ def note_deletion(record: MemoryRecord, event: DeletionFound) -> None:
             item for item in draft[key] if not is_all and item.get("thread_id") not in (None, own)
         ]
     draft.update(cursor=[], chunks=[], reflection=None, pending={}, revision=0)
-    record.pop("steered", None)
-    record.pop("title", None)
     draft.update(dict.fromkeys(HINTS))
-
-
-# The event by which a person changes the log.
-
-
-def steer_log(record: MemoryRecord, event: Steered) -> None:
-    """Do to the log what a person wants."""
-    acts = record.get("steered", [])
-    if any(act["id"] == event["id"] for act in acts):
-        return
-    thread_id = record["thread_id"]
-    done = steer(record["log"], record["chunks"], acts, event, thread_id=thread_id)
-    record["log"], record["chunks"], record["steered"] = done.log, done.chunks, done.acts
-    if record["scope"] == "resource":
-        act, replaced, groups = done.acts[-1], done.replaced, done.groups
-        whole = {"before": act["before"], "after": act["after"]}
-        add_to_outbox(record, event["id"], kind="steer", replaced=replaced, groups=groups, **whole)
-
-
-# Events of the thread's title: asked for, answered, or given by a person.
-
-
-def note_words(record: MemoryRecord, event: TitleWords) -> None:
-    """Note what lists show until there is a title."""
-    record["title"] = {**read_title_state(record), "words": event["words"]}
-
-
-def ask_title(record: MemoryRecord, event: TitleAsked) -> None:
-    """Note that a title is asked for."""
-    state = read_title_state(record)
-    tries = state.get("tries", 0) + (state.get("cycle_id") != event["cycle_id"])
-    record["title"] = {**state, "cycle_id": event["cycle_id"], "tries": tries}
-
-
-def set_title(record: MemoryRecord, event: Titled) -> None:
-    """Set the title, which a model's answer never does over one that is there."""
-    state = read_title_state(record)
-    if event["by"] == "person":
-        if state.get("id") != event["id"]:
-            _set_by_person(record, state, event)
-        return
-    if state.get("cycle_id") != event["id"]:
-        return
-    state = {**state, "cycle_id": None}
-    if "usage" in event:
-        before = cast("Mapping[str, int]", state.get("usage", {}))
-        spent = cast("Mapping[str, int]", event["usage"])
-        total = {key: before.get(key, 0) + value for key, value in spent.items()}
-        state["usage"] = cast("Usage", total)
-    if event["title"] is not None and record["thread_title"] is None and not is_named(record):
-        record["thread_title"] = event["title"]
-        state = {**state, "by": "memory", "at": event["at"]}
-    record["title"] = state
-
-
-def name_by_hand(record: MemoryRecord, title: str | None) -> None:
-    """Take an edited title for a person's, which memory never changes; `None` gives it back."""
-    if title != record["thread_title"]:
-        by: Literal["person"] | None = "person" if title is not None else None
-        record["title"] = {**read_title_state(record), "by": by, "cycle_id": None, "tries": 0}
-
-
-def _set_by_person(record: MemoryRecord, state: TitleState, event: Titled) -> None:
-    before, title = record["thread_title"], event["title"]
-    record["thread_title"] = title
-    record["title"] = {
-        **state,
-        "by": "person" if title is not None else None,
-        "id": event["id"],
-        "at": event["at"],
-        "before": before,
-        "is_new": title != before,
-        "cycle_id": None,
-        "tries": 0,
-    }
-    if record["scope"] == "resource":
-        thread_id = record["thread_id"]
-        named: dict[str, Any] = {"thread_id": thread_id, "title": title, "groups": []}
-        add_to_outbox(record, event["id"], kind="title", **named)

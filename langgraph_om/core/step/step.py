@@ -6,24 +6,30 @@ the view, is worked out once and kept with it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.actor.head import choose_day
 from langgraph_om.core.actor.prompt import View, make_view
 from langgraph_om.core.actor.windows import Windows
-from langgraph_om.core.config.settings import Identity, Settings
+from langgraph_om.core.acts import Act
+from langgraph_om.core.additions import Additions, Log
+from langgraph_om.core.config.options import Role
+from langgraph_om.core.config.settings import Identity, Settings, Setup
+from langgraph_om.core.cycles.cycle import CycleInfo
+from langgraph_om.core.cycles.values import Answer, Wanted
 from langgraph_om.core.effects import EffectFlow
+from langgraph_om.core.observe.other_threads import OtherThread
+from langgraph_om.core.page.html import Html
 from langgraph_om.core.plan import PROCEED, Decision
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.span import Span
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.resent import list_removed, without_messages
-from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.core.wire import Chunk, Event, Group, MemoryRecord
 
 
 @dataclass(slots=True)
@@ -56,16 +62,20 @@ class Step:
     kept: dict[str, Any] = field(default_factory=dict)
     """By feature, what one of its hooks leaves to a later one."""
     decision: Decision = PROCEED
+    removed: list[str] = field(default_factory=list)
+    """Ids of the messages that leave the graph's state with this step."""
     overlooked: int = 0
     """How many messages were put among the observed ones, where they can be neither shown nor
     observed."""
+    given: Sequence[BaseMessage] = field(init=False)
+    """The conversation as it came, before anything was removed from it."""
     former: MemoryRecord = field(init=False)
     """The memory as the last step left it."""
     _window: Window | None = field(init=False, default=None)
     _view: View | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        self.former = self.record
+        self.former, self.given = self.record, self.messages
 
     @property
     def window(self) -> Window:
@@ -134,13 +144,14 @@ class Step:
 
     def take_out(self, keys: Collection[str]) -> None:
         """Go on without messages that leave the conversation."""
-        if keys:
-            self.messages = without_messages(self.messages, keys)
+        self.removed += keys
+        self.messages = self.left
 
     @property
-    def evicted(self) -> list[str]:
-        """Ids of the messages that may be removed, because they are archived and observed."""
-        return list_removed(self.events)
+    def left(self) -> Sequence[BaseMessage]:
+        """The conversation without what leaves it."""
+        gone = set(self.removed)
+        return [each for each in self.messages if each.id not in gone] if gone else self.messages
 
     @property
     def changed(self) -> set[str]:
@@ -158,6 +169,36 @@ class Feature:
 
     is_base = True
     name = ""
+    needs: ClassVar[tuple[str, ...]] = ()
+    """Names of the features without which it is not there."""
+    additions: ClassVar[Additions | None] = None
+    """What it adds to records, events and the stream."""
+    prompts: ClassVar[str] = ""
+    """The package beside whose code its prompts lie; empty where it has none."""
+    configs: ClassVar[Mapping[str, type]] = {}
+    """The dataclasses of its options that are mappings, by the options' names."""
+    acts: ClassVar[tuple[Act, ...]] = ()
+    """What it lets a person do, on the command line and on the page of a memory."""
+    removes_by = ""
+    """The option that has it take messages out of a graph's state; empty where nothing does."""
+    has_last_step = False
+    """Whether it has something to do after the Actor's answer; then a turn has one step more."""
+    store_use: ClassVar[str] = ""
+    """The archive's name for what it keeps in the graph's store; empty where it keeps nothing. What
+    other processes have put there is deleted also where it is off: it takes no arguments then."""
+    kept_in_store: ClassVar[str] = ""
+    """What that is, for an error."""
+    shows_other_threads = False
+    """Whether the record of a thread may keep words of other threads of its resource."""
+
+    @classmethod
+    def build(cls, setup: Setup) -> Feature | None:
+        """Read the options; `None` where they switch the feature off.
+
+        Raises:
+            ConfigurationError: When an option of it cannot be meant.
+        """
+        raise NotImplementedError
 
     def enter(self, step: Step) -> EffectFlow[None]:
         """Look at the conversation before anything of it is counted."""
@@ -169,6 +210,10 @@ class Feature:
 
     def before_actor(self, step: Step) -> EffectFlow[None]:
         """Prepare what the Actor is shown; it is called next."""
+        raise NotImplementedError
+
+    def sync(self, record: MemoryRecord, log: Log) -> Sequence[Event]:
+        """Return events that bring a thread up to date with the log that it shares."""
         raise NotImplementedError
 
     def after(self, step: Step) -> EffectFlow[None]:
@@ -183,8 +228,117 @@ class Feature:
         """Read what a run is shown in which nothing is inspected or written."""
         raise NotImplementedError
 
+    def before_tool(self, step: Step) -> EffectFlow[None]:
+        """Bring up to date what a tool reads of the conversation, outside of an inspection."""
+        raise NotImplementedError
+
+    @property
+    def storage(self) -> Any:
+        """The `MessageArchive` where it keeps conversations outside of the graph's state.
+
+        Tools read from it, and executors know the jobs of other processes by it.
+        """
+        raise NotImplementedError
+
+    def connect(self, runner: Any) -> Sequence[object]:
+        """Take what the memory runs its steps with, once, when the memory is made.
+
+        Returns:
+            What flows of the feature call as storage.
+        """
+        raise NotImplementedError
+
+    def identify(self, who: Identity) -> Identity:
+        """Return whose conversation a run is about, under the name that the feature knows."""
+        raise NotImplementedError
+
+    def kept_until(self, record: MemoryRecord) -> str | None:
+        """Return the key of the last message that it keeps outside of the state, with its time.
+
+        `None` where it has none yet.
+        """
+        raise NotImplementedError
+
+    def name_messages(
+        self, record: MemoryRecord, messages: Sequence[BaseMessage]
+    ) -> list[str] | None:
+        """Return keys by which other processes find messages; `None` where they cannot."""
+        raise NotImplementedError
+
+    def find_messages(
+        self, record: MemoryRecord, thread_id: str, keys: Sequence[str]
+    ) -> EffectFlow[Sequence[BaseMessage]]:
+        """Return the messages of a thread that `name_messages` named, perhaps elsewhere.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+        raise NotImplementedError
+
+    def is_gone(self, record: MemoryRecord) -> EffectFlow[bool]:
+        """Tell whether the thread was deleted since the record last looked.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+        raise NotImplementedError
+
+    def erase_thread(
+        self, thread_id: str, resource_id: str | None, clock: Callable[[], datetime]
+    ) -> str | None:
+        """Erase what it keeps of a thread in its storage; return the resource that it belonged to.
+
+        Args:
+            thread_id: The thread.
+            resource_id: Whose it is, where the feature does not know.
+            clock: Tells the current time.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+        raise NotImplementedError
+
+    def erase_resource(self, resource_id: str) -> None:
+        """Erase what it keeps of a resource and its threads in its storage.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+        raise NotImplementedError
+
     def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
         """Let go of what is kept in this process of a thread or a resource that is deleted."""
+        raise NotImplementedError
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Wait until what the feature does beside the runs is done.
+
+        Args:
+            timeout: Seconds to wait at most; `None`: as long as it takes.
+
+        Returns:
+            Whether nothing is left.
+        """
+        raise NotImplementedError
+
+    def delete_thread(self, thread_id: str, resource_id: str | None, store: Any) -> None:
+        """Delete what is kept of a thread in the graph's store.
+
+        Args:
+            thread_id: The thread.
+            resource_id: Whose it is; `None` where nobody knows: anybody's.
+            store: The graph's store.
+        """
+        raise NotImplementedError
+
+    def delete_resource(self, resource_id: str, thread_ids: Sequence[str], store: Any) -> None:
+        """Delete what is kept of a resource in the graph's store.
+
+        Args:
+            resource_id: The resource.
+            thread_ids: Its threads, which may have begun before it was known whose they are.
+            store: The graph's store.
+        """
         raise NotImplementedError
 
     def close(self) -> None:
@@ -211,8 +365,107 @@ class Feature:
         """Return what stands for a message in the Actor's view, by the message alone."""
         raise NotImplementedError
 
+    @property
+    def value_names(self) -> Mapping[str, str]:
+        """Names of values that `values` may ask for, each with the words for it in an error."""
+        raise NotImplementedError
+
+    def values(self, info: CycleInfo, chunks: Sequence[Chunk]) -> Sequence[Wanted]:
+        """Return the values to ask the Observer for, beside an observation.
+
+        Args:
+            info: The cycle, which observes the own thread or others.
+            chunks: Observations ahead of these messages that are not activated yet.
+        """
+        raise NotImplementedError
+
+    def write_entries(self, info: CycleInfo, answers: Sequence[Answer]) -> list[Any]:
+        """Return answers about the values as entries, JSON values, of `found` in an event.
+
+        They reach the reducer beside the moment `observed` when the observation takes effect.
+        """
+        raise NotImplementedError
+
+    def announce(self, info: CycleInfo, at: datetime, entries: Sequence[Any]) -> list[Event]:
+        """Return events that tell users of entries that have taken effect."""
+        raise NotImplementedError
+
+    def describe_marks(self) -> str:
+        """Return the lines that tell the Observer of a mark for items, beside those of the core."""
+        raise NotImplementedError
+
+    def list_held(self, groups: Sequence[Group]) -> str:
+        """Return earlier notes that the Observer is always shown, whatever room it has."""
+        raise NotImplementedError
+
+    def sort_notes(
+        self,
+        info: CycleInfo,
+        groups: Sequence[Group],
+        known: Sequence[Group],
+        said: Sequence[str],
+    ) -> tuple[list[Group], list[Any]]:
+        """Take items out of what was observed, each in a group of its own.
+
+        Args:
+            info: The cycle.
+            groups: What was observed, a group for each day.
+            known: The groups that the Observer was given as known.
+            said: The words of the user that it was shown, message by message.
+
+        Returns:
+            The groups, and entries of `found` about them.
+        """
+        raise NotImplementedError
+
+    def memory_block(self, record: MemoryRecord) -> str:
+        """Return what the system message says before the observations; empty for nothing."""
+        raise NotImplementedError
+
+    def lines_before(
+        self, settings: Settings, record: MemoryRecord, window: Window
+    ) -> Mapping[str, str]:
+        """Return, by the key of a message of the window, a line that is shown before it.
+
+        A message has the same line in each call.
+        """
+        raise NotImplementedError
+
+    @property
+    def role(self) -> Role:
+        """A model that the feature asks."""
+        raise NotImplementedError
+
+    def hints(self) -> Mapping[str, str]:
+        """Return the hints that the Observer is asked for, each with what it is told of it.
+
+        A name is one of the additions' `hints`. What the Observer states are entries of the
+        feature in `found`; of another thread, they are told by `announce_of_other`.
+        """
+        raise NotImplementedError
+
+    def announce_buffered(
+        self, info: CycleInfo, at: datetime, entries: Sequence[Any]
+    ) -> list[Event]:
+        """Return events that tell users of entries whose observation waits in a chunk."""
+        raise NotImplementedError
+
+    def announce_of_other(
+        self, info: CycleInfo, at: datetime, thread: OtherThread, entries: Sequence[Any]
+    ) -> list[Event]:
+        """Return events that tell users of hints of another thread."""
+        raise NotImplementedError
+
     def aside(
-        self, settings: Settings, record: MemoryRecord, request: str | None, texts: Any
+        self, settings: Settings, record: MemoryRecord, window: Window, texts: Any
     ) -> BaseMessage | None:
         """Return what is shown before the live request; `None` for nothing."""
+        raise NotImplementedError
+
+    def section(self, record: MemoryRecord) -> Html | None:
+        """Return what the page of a memory says of it; `None` for nothing."""
+        raise NotImplementedError
+
+    def find_left(self, record: MemoryRecord, act: str) -> Sequence[str]:
+        """Return the ids of the groups of the log that hold what an act of this id left."""
         raise NotImplementedError

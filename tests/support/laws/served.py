@@ -147,11 +147,32 @@ class Served:
 
     def leases_run_out(self) -> None:
         """Let so much time pass that each lease has ended."""
-        sent = dict.fromkeys(run["metadata"]["om_cycle_id"] for run in self.double.runs_given)
-        for cycle_id in sent:
+        for cycle_id in self._sent():
             job = self.archive.job(cycle_id)
             if job is not None and _is_running(job):
                 self.archive.renew(cycle_id, job.owner, seconds=0)
+
+    def _sent(self) -> dict[str, None]:
+        return dict.fromkeys(run["metadata"]["om_cycle_id"] for run in self.double.runs_given)
+
+    def remember(self) -> Callable[[], None]:
+        """Return a function that takes back that jobs on which nobody works now were sent anew."""
+        before = {cycle_id: self.archive.job(cycle_id) for cycle_id in self._sent()}
+        left = {key: job for key, job in before.items() if not _is_running(job)}
+        waiting = set(self.double.waiting)
+
+        def take_back() -> None:
+            for run in self.held():
+                if run.cycle_id in left and run.run_id not in waiting:
+                    self._lose(run)
+            for cycle_id, was in left.items():
+                job = self.archive.job(cycle_id)
+                if job is not None and _is_running(job) and was is None:
+                    self.archive.release(cycle_id, job.owner)
+                elif job is not None and _is_running(job):
+                    self.archive.renew(cycle_id, job.owner, seconds=0)
+
+        return take_back
 
     def change(self, endures: str, refuses: int | None, *, forgets: bool) -> None:
         """Have turns that wait endure something else, and the server refuse or lose what it gets.

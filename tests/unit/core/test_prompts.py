@@ -9,18 +9,31 @@ import itertools
 import os
 import re
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import langgraph_om.features  # noqa: F401 it adds the prompts of features
 from langgraph_om.core.prompts import fill, load, names
 from langgraph_om.core.reflect.edits import parse_edits
 from support.examples import examples
 
 SNAPSHOTS = Path(__file__).parent / "snapshots" / "prompts"
 SLOT = re.compile(r"\{\{(\w+)\}\}")
+OF_FEATURES = {
+    "observer_title": "titles",
+    "recall_search_meaning": "meaning",
+    "recalled_messages": "inject",
+    "standing_held": "standing",
+    "standing_mark": "standing",
+    "standing_rules": "standing",
+    "state_in_sight": "show_state",
+    "title": "titles",
+}
+"""Prompts that go with a feature."""
 SIZES = {"log_tokens": "40100", "target_tokens": "30000"}
 PROGRESS = {
     "freed_tokens": "9700",
@@ -31,20 +44,28 @@ CUSTOM = "Note every allergy and every medicine the user mentions."
 HINTS = {
     "hints_section": load("observer_hints"),
     "hints_example": load("observer_hints_example"),
+    "marks": "",
 }
 THREADS_HINTS = {
     "hints_rule": load("observer_threads_hints"),
     "first_hints": load("observer_threads_hints_first"),
     "second_hints": load("observer_threads_hints_second"),
 }
-OBSERVER_FORM = fill("observer_output", thread_title_section=load("observer_title"), **HINTS)
-REFLECTOR_FORM = fill("observer_output", thread_title_section="", **HINTS)
+MORE = "4. `<mood>`: how merry the user is."
+OBSERVER_FORM = fill("observer_output", more_sections=MORE, **HINTS)
+REFLECTOR_FORM = fill("observer_output", more_sections="", **HINTS)
 OBSERVER_RULES = fill("observer_condensed", output_format="", custom="")
 
 SAMPLES: dict[str, dict[str, str]] = {
     "actor_instructions": {},
     "actor_threads": {},
     "continuation": {},
+    "standing_mark": {},
+    "standing_held": {
+        "instructions": '* 📌 (09:12) "Never book a flight before you have asked me."'
+    },
+    "standing_rules": {"rules": '* Mar 3, 2026: "Never book a flight before you have asked me."'},
+    "state_in_sight": {"blocks": '<state name="todos">\n- [~] Book the inn\n</state>'},
     "trimmed": {},
     "preview": {"characters": "151,000", "cursor": '"h4"', "part": "0", "offset": "6000"},
     "shortened_log": {},
@@ -64,7 +85,7 @@ SAMPLES: dict[str, dict[str, str]] = {
     "observer_threads_hints": {},
     "observer_threads_hints_first": {},
     "observer_threads_hints_second": {},
-    "observer_output": {"thread_title_section": load("observer_title"), **HINTS},
+    "observer_output": {"more_sections": MORE, **HINTS},
     "observer_retry": {"problem": "the answer has no `<observations>` block."},
     "observer_task": {
         "previous_observations": (
@@ -107,7 +128,7 @@ SAMPLES: dict[str, dict[str, str]] = {
     "working_memory_json": {},
     "working_memory_template": {},
     "working_memory_text": {},
-    "observer_extract": {
+    "observer_values": {
         "forms": '{"profile": {"type": "object", "properties": {"name": {"type": "string"}}}}',
         "known": '{"profile": {"name": "Sam"}}',
     },
@@ -176,7 +197,11 @@ MAX_TOKENS = {  # of the file alone, its slots open
     "working_memory_json": 100,
     "working_memory_template": 80,
     "working_memory_text": 100,
-    "observer_extract": 200,
+    "observer_values": 200,
+    "standing_mark": 300,
+    "standing_held": 40,
+    "standing_rules": 100,
+    "state_in_sight": 80,
     "reflector": 1000,
     "reflector_edits": 1200,
     "reflector_edits_progress": 100,
@@ -188,8 +213,15 @@ MAX_TOKENS = {  # of the file alone, its slots open
 }
 
 
+def _is_there(prompt: str) -> bool:
+    """Whether the feature of a prompt is part of the package."""
+    name = OF_FEATURES.get(prompt)
+    return name is None or find_spec(f"langgraph_om.features.{name}") is not None
+
+
 def _source(name: str) -> str:
-    return files("langgraph_om.core.prompts").joinpath(f"{name}.md").read_text(encoding="utf-8")
+    (path,) = Path(str(files("langgraph_om"))).rglob(f"{name}.md")
+    return path.read_text(encoding="utf-8")
 
 
 def _slots(name: str) -> list[str]:
@@ -203,9 +235,10 @@ def _subsets(name: str) -> list[dict[str, str]]:
 
 
 def test_every_prompt_has_a_sample_a_limit_and_a_snapshot() -> None:
-    assert names() == sorted(SAMPLES) == sorted(MAX_TOKENS)
+    assert sorted(SAMPLES) == sorted(MAX_TOKENS)
+    assert names() == sorted(name for name in SAMPLES if _is_there(name))
     if not os.environ.get("OM_UPDATE_PROMPTS"):
-        assert sorted(path.stem for path in SNAPSHOTS.glob("*.md")) == names()
+        assert sorted(path.stem for path in SNAPSHOTS.glob("*.md")) == sorted(SAMPLES)
 
 
 @pytest.mark.parametrize("name", names())

@@ -27,7 +27,7 @@ from langgraph_om.core.effects import (
 )
 from langgraph_om.errors import ArchiveError
 from langgraph_om.memory import runner_of
-from langgraph_om.runtime.context import Driven, RunContext, Show
+from langgraph_om.runtime.context import FlowResult, RunContext, Show
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.testing import ScriptedChatModel
 from support.agents import remembering, scripted
@@ -59,7 +59,7 @@ def context(
     return replace(runner_of(memory).context(), **fields)
 
 
-def both(make: Callable[[], Any], given: Callable[[], RunContext]) -> list[Driven[Any]]:
+def both(make: Callable[[], Any], given: Callable[[], RunContext]) -> list[FlowResult[Any]]:
     """What comes of a flow, waiting and awaiting."""
     return [drive(make(), given()), asyncio.run(adrive(make(), given()))]
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_om.core.content.message_keys import derive_id
-from langgraph_om.core.record.fold import FOLDED_TYPES, fold, fold_one
+from langgraph_om.core.record.fold import fold, fold_one, is_folded
 from langgraph_om.core.record.record import CURSOR_TAIL, blank_record, complete_record, log_tokens
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
@@ -171,7 +171,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
     (
         "a hint that was not said stays as it is",
         [
-            observed(None, 0, 0, current_task="A", suggested_response="B", thread_title="C"),
+            observed(None, 0, 0, current_task="A", suggested_response="B"),
             observed("m0", 1, 1, current_task="D"),
         ],
         {
@@ -179,7 +179,6 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
             "cursor": ["m0", "m1"],
             "current_task": "D",
             "suggested_response": "B",
-            "thread_title": "C",
             "usage": {"observation": {"calls": 2, "inputTokens": 200, "outputTokens": 20}},
         },
     ),
@@ -346,9 +345,9 @@ def test_the_log_weighs_what_its_groups_weigh() -> None:
 
 @pytest.mark.parametrize("kind", ["observation-end", "stepped", "counted", "tripped", "opened"])
 def test_events_that_change_memory_are_worth_a_checkpoint(kind: str) -> None:
-    assert kind in FOLDED_TYPES
-    assert "status" not in FOLDED_TYPES
-    assert "observation-start" not in FOLDED_TYPES
+    assert is_folded({"type": kind})
+    assert not is_folded({"type": "status"})
+    assert not is_folded({"type": "observation-start"})
 
 
 # --- What is refused -----------------------------------------------------------------------------

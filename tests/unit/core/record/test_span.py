@@ -19,7 +19,7 @@ from langchain_core.messages import (
 
 from langgraph_om.core.actor.head import choose_day, track_head
 from langgraph_om.core.actor.prompt import assemble, make_view
-from langgraph_om.core.config.settings import Identity
+from langgraph_om.core.config.settings import Features, Identity
 from langgraph_om.core.content.bound_reasoning import mark_other_view
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
@@ -28,6 +28,7 @@ from langgraph_om.core.record.window import Window, digest_entries, digest_run, 
 from langgraph_om.core.step.inspect import count_and_collect
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Head, MemoryRecord
+from langgraph_om.features.gaps import Gaps
 from langgraph_om.runtime.state import MAX_SPANS, Spans
 from support.examples import examples
 from support.flows import NOW, setup
@@ -69,7 +70,7 @@ class View(NamedTuple):
 def view(
     record: MemoryRecord, messages: list[BaseMessage], window: Window, limit: int | None
 ) -> View:
-    settings = replace(SETTINGS, max_input_tokens=limit, gap_markers=True)
+    settings = replace(SETTINGS, max_input_tokens=limit, features=Features((Gaps(),)))
     made = make_view(settings, record, messages, window, choose_day(settings, record, window, NOW))
     head = track_head(record, messages, made, NOW)
     stepped = fold(record, [{"type": "stepped", "request": None, "step": 0, "head": head}])

@@ -11,7 +11,6 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om import InlineBuffering, ObservationalMemory, features
-from langgraph_om.core.actor.preview import PreviewRule
 from langgraph_om.core.step import step as step_module
 from langgraph_om.core.step.step import Feature
 from langgraph_om.testing import ScriptedChatModel
@@ -49,6 +48,14 @@ def test_an_idle_step_opens_the_window_and_makes_the_view_once(
     assert calls == {"open_window": 1, "make_view": 1}
 
 
+def list_kinds(kind: type[Feature]) -> list[type[Feature]]:
+    """All features below a class, without those that are made for others to extend."""
+    below = kind.__subclasses__()
+    own = [each for each in below if "is_base" not in vars(each)]
+    return own + [deeper for each in below for deeper in list_kinds(each)]
+
+
+@pytest.mark.needs("steering")
 def test_a_feature_that_is_off_is_never_entered(monkeypatch: pytest.MonkeyPatch) -> None:
     entered: list[str] = []
 
@@ -56,25 +63,16 @@ def test_a_feature_that_is_off_is_never_entered(monkeypatch: pytest.MonkeyPatch)
         entered.append(feature.name)
         yield from ()
 
-    for kind in Feature.__subclasses__():
+    for kind in list_kinds(Feature):
         for hook in ("enter", "collect", "before_actor", "after"):
             if hook in vars(kind):
                 monkeypatch.setattr(kind, hook, enter)
     memory = ObservationalMemory(ScriptedChatModel(), buffering=InlineBuffering())
     memory.step(None, [HumanMessage("Hello", id="h1")], thread_id="t")
-    assert set(entered) == {"steering"}  # which nobody can switch off
+    assert set(entered) <= {"named_threads", "steering"}  # which nobody can switch off
 
 
 def test_the_table_has_each_feature_once() -> None:
-    every = features.choose_features(
-        archives=True,
-        shares=True,
-        pause_seconds=1.0,
-        knows=True,
-        injects=True,
-        titles=True,
-        previews=PreviewRule(100, 100, len),
-    )
-    assert {type(feature) for feature in every.all} == set(Feature.__subclasses__())
-    names = [feature.name for feature in every.all]
+    assert set(features.FEATURES) == set(list_kinds(Feature))
+    names = [feature.name for feature in features.FEATURES]
     assert len(names) == len(set(names))

@@ -1,0 +1,270 @@
+"""Additions of features to the record: keys, events that change it, and parts of the stream.
+
+The table is filled once, when the package is imported, whether a feature is on or off in this
+process: a checkpoint that has a feature's keys and events outlives the options of whoever made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal, NamedTuple, cast, get_type_hints
+
+from typing_extensions import ReadOnly, TypedDict
+
+from langgraph_om.core.content.message_keys import OWN_IDS
+from langgraph_om.core.content.text import add_tags
+from langgraph_om.core.wire import Event, MemoryRecord
+
+Reducer = Callable[[Any, Any], None]
+"""Changes a record, which nobody else holds, by an event."""
+
+Log = Mapping[str, Any]
+"""The log that the threads of a resource share, as an archive keeps it."""
+
+ReadHint = Callable[[str], str | None]
+"""Returns a hint as it is kept; `None` for what is none."""
+
+Moment = Literal["observed", "buffered", "synced", "stepped", "opened", "deleted", "edited"]
+"""When the reducer of a feature runs beside one of the core.
+
+`observed`: observations took effect, with the event of the cycle or activation. `buffered`: an
+observation made ahead waits in its chunk. `synced`: the shared log was taken over, with the hints
+that came of another thread's observation. `stepped`: the Actor goes on. `opened`: the record is
+about to get another thread or resource. `deleted`: what the record has of a deleted thread or
+resource is about to go. `edited`: a person's edit, a mapping of record keys, is about to be merged.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class AddedChange:
+    """A kind of change that a feature makes in the log that threads share."""
+
+    form: type
+    """A `TypedDict` of it, as a thread keeps it until the log has it."""
+    apply: Callable[[Log, Any], Log]
+    """Returns the log with such a change, or as it is where the change does not fit any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownValue:
+    """A value that a record holds beside the log, as a person is shown it."""
+
+    name: str
+    value: Any
+    """A text or a JSON value; `None` where there is none yet."""
+    notes: tuple[str, ...] = ()
+    """What is to be said of it, such as a failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Something that a person should do about a memory."""
+
+    kind: str
+    """One word, for programs."""
+    text: str
+    """What is the case, and what to do."""
+
+
+class Removed(NamedTuple):
+    """The messages that a feature has taken out of the conversation, oldest first."""
+
+    last: str | None = None
+    """The newest of them; `None` where there are none."""
+    tokens: int = 0
+    """Of all of them."""
+
+
+class Deletions(NamedTuple):
+    """What a record knows of deletions of its thread."""
+
+    number: int = 0
+    """How often thread and resource had been deleted when it last looked."""
+    last: str | None = None
+    """The newest message that it had then; `None` for none."""
+    starts: frozenset[str] = frozenset()
+    """First message ids of the ranges of groups that it had then."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Additions:
+    """What one feature adds."""
+
+    keys: type | None = None
+    """A `TypedDict` of keys; a record has each only once there is something to note."""
+    blank: Mapping[str, Any] = field(default_factory=dict)
+    """Of these keys, the values of those that each record has from the beginning."""
+    hints: Mapping[str, ReadHint] = field(default_factory=dict)
+    """Hints that the Observer may state beside its items, by name, with functions that read what it
+    wrote. The tag of `thread_title` is `<thread-title>`."""
+    labels: Sequence[str] = ()
+    """Paths of a record to what lists call its thread, such as `title.words`; the first that leads
+    to a text counts."""
+    reducers: Mapping[str, Reducer] = field(default_factory=dict)
+    """By the type of an event of the feature, what it changes."""
+    streamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By the type of an event, the field of its part that each of its keys becomes."""
+    beside: Mapping[Moment, Reducer] = field(default_factory=dict)
+    """What it does when events of the core take effect."""
+    changes: Mapping[str, AddedChange] = field(default_factory=dict)
+    """By its `kind`, a change of the log that threads share."""
+    written: Mapping[str, Callable[[Log, Any], Log]] = field(default_factory=dict)
+    """By the type of an event that a person writes into that log itself, within no thread, what
+    returns the log with it."""
+    erase: Callable[[Log, str], dict[str, Any]] | None = None
+    """Returns that log without a thread of this id, and without what runs within it."""
+    shown: Callable[[MemoryRecord], Iterable[ShownValue]] | None = None
+    """Returns the values that a record holds, for its page."""
+    advice: Callable[[MemoryRecord], Iterable[Advice]] | None = None
+    """Returns what to do about the state of a record."""
+    message_ids: tuple[str, ...] = ()
+    """Ids of the messages that it shows the Actor, which no conversation has."""
+    tags: tuple[str, ...] = ()
+    """Names of tags in its prompts; other text cannot open or close them."""
+    removed: Callable[[MemoryRecord], Removed] | None = None
+    """Reads which messages it has taken out of a record's conversation."""
+    deletions: Callable[[MemoryRecord], Deletions] | None = None
+    """Reads what a record knows of deletions, where the feature looks for them."""
+
+
+class FeatureEvent(TypedDict):
+    """An event of a feature, JSON values only."""
+
+    type: ReadOnly[str]
+
+
+def as_event(event: FeatureEvent) -> Event:
+    """Return an event of a feature as one that a step takes in."""
+    return cast("Event", event)
+
+
+_TABLE: dict[str, Additions] = {}
+
+
+def add(name: str, additions: Additions) -> None:
+    """Add a feature's row; called at import alone, before a record is read."""
+    _TABLE[name] = additions
+    OWN_IDS.update(additions.message_ids)
+    add_tags(*additions.tags)
+    of_keys: tuple[Any, ...] = (added_types, blank_keys, added_hints, label_paths)
+    for known in (*of_keys, added_reducers, added_parts, added_changes, _beside, _readers):
+        known.cache_clear()
+
+
+@cache
+def added_types() -> Mapping[str, Any]:
+    """Return the type of each key that features add."""
+    hints = (get_type_hints(each.keys) for each in _TABLE.values() if each.keys is not None)
+    return {name: kind for keys in hints for name, kind in keys.items()}
+
+
+@cache
+def blank_keys() -> Mapping[str, Any]:
+    """Return the keys of features that each record has, with their first values."""
+    return {name: value for each in _TABLE.values() for name, value in each.blank.items()}
+
+
+@cache
+def added_hints() -> Mapping[str, ReadHint]:
+    """Return the hints that features add, by name."""
+    return {name: read for each in _TABLE.values() for name, read in each.hints.items()}
+
+
+@cache
+def label_paths() -> Sequence[str]:
+    """Return the paths of a record to what lists call its thread, those that count more first."""
+    return [path for each in _TABLE.values() for path in each.labels]
+
+
+def find_label(record: Mapping[str, Any]) -> str | None:
+    """Return what lists call the thread of a record; `None` where nothing was noted."""
+    for path in label_paths():
+        found: Any = record
+        for key in path.split("."):
+            found = found.get(key) if isinstance(found, Mapping) else None
+        if isinstance(found, str) and found:
+            return found
+    return None
+
+
+@cache
+def added_reducers() -> Mapping[str, Reducer | None]:
+    """Return, by the type of each event of a feature, its reducer; `None`: it is only streamed."""
+    reducers: dict[str, Reducer | None] = {}
+    for each in _TABLE.values():
+        reducers.update(dict.fromkeys(each.streamed), **each.reducers)
+    return reducers
+
+
+@cache
+def added_parts() -> Mapping[str, Mapping[str, str]]:
+    """Return, by the type of each event that is streamed, the fields of its part."""
+    return {kind: names for each in _TABLE.values() for kind, names in each.streamed.items()}
+
+
+@cache
+def added_changes() -> Mapping[str, AddedChange]:
+    """Return, by its kind, each change that features make in the log that threads share."""
+    return {kind: change for each in _TABLE.values() for kind, change in each.changes.items()}
+
+
+def write_into_log(log: Log, event: Mapping[str, Any]) -> Log | None:
+    """Return the log that threads share after a person's event, written within no thread.
+
+    Returns:
+        `None` for an event that is about a thread.
+    """
+    kind = event["type"]
+    write = next((each.written[kind] for each in _TABLE.values() if kind in each.written), None)
+    return None if write is None else write(log, event)
+
+
+def erase_thread(log: Log, thread_id: str) -> dict[str, Any]:
+    """Return the log that threads share without what features have of one thread there."""
+    left = dict(log)
+    for each in _TABLE.values():
+        if each.erase is not None:
+            left = each.erase(left, thread_id)
+    return left
+
+
+@cache
+def _beside(moment: Moment) -> tuple[Reducer, ...]:
+    return tuple(each.beside[moment] for each in _TABLE.values() if moment in each.beside)
+
+
+@cache
+def _readers(name: Literal["removed", "deletions"]) -> tuple[Callable[[MemoryRecord], Any], ...]:
+    return tuple(filter(None, (getattr(each, name) for each in _TABLE.values())))
+
+
+def find_removed(record: MemoryRecord) -> Removed:
+    """Return which messages were taken out of a record's conversation."""
+    return next((read(record) for read in _readers("removed")), Removed())
+
+
+def find_deletions(record: MemoryRecord) -> Deletions:
+    """Return what a record knows of deletions of its thread."""
+    return next((read(record) for read in _readers("deletions")), Deletions())
+
+
+def run_beside(moment: Moment, record: MemoryRecord, event: Any) -> None:
+    """Let features change a record at a moment of the core."""
+    for reduce in _beside(moment):
+        reduce(record, event)
+
+
+def list_shown(record: MemoryRecord) -> Iterator[ShownValue]:
+    """Yield the values that a record holds beside the log, in the order of the features."""
+    for each in _TABLE.values():
+        if each.shown is not None:
+            yield from each.shown(record)
+
+
+def list_advice(record: MemoryRecord) -> Iterator[Advice]:
+    """Yield what features advise to do about the state of a record."""
+    for each in _TABLE.values():
+        if each.advice is not None:
+            yield from each.advice(record)

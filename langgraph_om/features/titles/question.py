@@ -1,0 +1,291 @@
+"""The question for a thread's title, from the first user message and the first answer.
+
+It is asked beside the run. Nothing that goes wrong in it counts as a failure of memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, cast
+
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from langgraph_om.core.additions import as_event
+from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.content.message_keys import (
+    content_digest,
+    derive_id,
+    is_conversation,
+    keyed_messages,
+)
+from langgraph_om.core.content.text import as_label, sanitize, truncate_to_tokens
+from langgraph_om.core.cycles.cycle import CycleInfo
+from langgraph_om.core.cycles.questions import rewrite_by_hook, show_messages
+from langgraph_om.core.effects import (
+    AskModel,
+    CallWithConfig,
+    EffectFlow,
+    HookReply,
+    ModelReply,
+    PeekJobs,
+    ReadTally,
+    Storage,
+    StorageReply,
+    Tally,
+    Warn,
+)
+from langgraph_om.core.events import iso
+from langgraph_om.core.observe.answer_tags import split_best, tag_of
+from langgraph_om.core.observe.observer import build_failure
+from langgraph_om.core.observe.parse_answer import read_hint, strip_reasoning, unwrap_fence
+from langgraph_om.core.prompts import fill
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import blank_record
+from langgraph_om.core.record.span import Entry
+from langgraph_om.core.step.step import Step
+from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.errors import ConfigurationError, ObserverError
+from langgraph_om.features.titles.record import (
+    TITLE,
+    TitleAsked,
+    Titled,
+    TitleWords,
+    read_title,
+    read_title_state,
+    shorten_title,
+    tell_title,
+)
+
+MAX_SHOWN_TOKENS: Final = 2000
+"""Of the first exchange: what it is about is said at the beginning."""
+
+
+@dataclass(frozen=True, slots=True)
+class TitleJob:
+    """A question for a title that can be asked."""
+
+    settings: Settings
+    record: MemoryRecord
+    cycle_id: str
+    exchange: Sequence[Entry]
+    """The first user message and the first answer."""
+    now: datetime
+    instructions: Any
+    """The user's: a text, a function of the run's configuration, or `None`."""
+
+    @property
+    def key(self) -> str:
+        """Of questions with the same key, one is asked at a time."""
+        return f"{self.record['id']}:title"
+
+    @property
+    def start(self) -> Event:
+        """The event that says that a title is asked for."""
+        asked: TitleAsked = {
+            "type": "title-asked",
+            "cycle_id": self.cycle_id,
+            "at": iso(self.now),
+        }
+        return as_event(asked)
+
+    @property
+    def info(self) -> CycleInfo:
+        """What hooks are told about it: it reads messages as an observation does."""
+        return CycleInfo(
+            self.settings, self.record, "observation", self.cycle_id, 0, self.now, "ahead"
+        )
+
+    def ask(self) -> EffectFlow[Titled]:
+        """Ask, and keep the title in the archive; return the event with what came of it."""
+        try:
+            title, error = (yield from self._ask()), None
+        except ObserverError as failure:
+            title, error = None, str(failure)
+        tally: Tally = yield ReadTally()
+        found: Titled = {
+            "type": "titled",
+            "by": "memory",
+            "id": self.cycle_id,
+            "title": title,
+            "at": iso(tally.at or self.now),
+            "usage": tally.usage(),
+        }
+        if error is not None:
+            found["error"] = error
+            yield Warn("thread %r: no title came of it: %s", (self.record["thread_id"], error))
+        if title is not None:
+            yield from self._archive(title, tally.at or self.now)
+        return found
+
+    def _ask(self) -> EffectFlow[str | None]:
+        info, settings = self.info, self.settings
+        shown = yield from show_messages(info, self.exchange, [None] * len(self.exchange))
+        if shown is None or not shown.parts:
+            return None
+        text = "\n".join(part.text for part in shown.parts)
+        short = truncate_to_tokens(text, MAX_SHOWN_TOKENS, settings.counter.count_text)
+        custom = yield from self._read_instructions()
+        question = fill("title", conversation=short, custom=custom)
+        reply: ModelReply = yield AskModel("title", [HumanMessage(question)], info.about())
+        if reply.error is not None:
+            raise build_failure(reply.error, "title's model") from reply.error
+        title = None if reply.cut_off else parse_title(reply.text)
+        if title is None:
+            msg = "the answer holds no title"
+            raise ObserverError(msg)
+        said = yield from rewrite_by_hook(info, "after_observation", {TITLE: title})
+        return parse_title(said[TITLE] or "")
+
+    def _read_instructions(self) -> EffectFlow[str]:
+        """Return what the user wants of titles, which a function of the run may tell.
+
+        Raises:
+            ObserverError: When the function fails, or returns something else than a text.
+        """
+        told = self.instructions
+        if callable(told):
+            reply: HookReply = yield CallWithConfig("thread_title.instructions", told)
+            if reply.error is not None:
+                msg = f"`thread_title.instructions` failed: {type(reply.error).__name__}"
+                raise ObserverError(msg) from reply.error
+            told = reply.value
+        if told is not None and not isinstance(told, str):
+            msg = f"`thread_title.instructions` returned `{type(told).__name__}`; return a text"
+            raise ObserverError(msg)
+        return told or ""
+
+    def _archive(self, title: str, now: datetime) -> EffectFlow[None]:
+        """Let lists show it at once; where that fails, the next step's messages bring it."""
+        thread_id = self.record["thread_id"]
+        if self.settings.features.storage is None or not thread_id:
+            return
+        reply: StorageReply = yield Storage("set_title", (thread_id, title, now))
+        if reply.error is not None and not isinstance(reply.error, ConfigurationError):
+            yield Warn("thread %r: its title is not archived yet: %s", (thread_id, reply.error))
+
+
+_TITLE_MARKS = re.compile(r"(?i)^\W*title\W*[:：]\s*|^#+\s*|^\*+\s*")
+_MAX_TITLE_WORDS = 12
+"""Of a title without its tag; more is an answer to the conversation."""
+
+
+def parse_title(text: str) -> str | None:
+    """Read an answer that shall be a title and nothing else; `None` where it holds none."""
+    text = strip_reasoning(sanitize(text), may_be_open=True)
+    split = split_best(text)
+    if tag_of(TITLE) in split.hints:
+        return shorten_title(read_hint(split, TITLE) or "")
+    if split.tagged:
+        return None
+    lines = [line for line in unwrap_fence(text).strip().split("\n") if line.strip()]
+    if len(lines) != 1:
+        return None
+    bare = _TITLE_MARKS.sub("", lines[0]).strip().strip("*_").strip()
+    return shorten_title(bare) if len(bare.split()) <= _MAX_TITLE_WORDS else None
+
+
+MAX_TRIES: Final = 3
+"""How often a title is asked for until a person takes it up again, or the Observer has one."""
+
+
+def note_words(record: MemoryRecord, messages: Sequence[BaseMessage]) -> list[Event]:
+    """Return the event with what lists show until there is a title, once."""
+    if "words" in read_title_state(record):
+        return []
+    words = find_words(messages)
+    noted: TitleWords | None = {"type": "title-words", "words": words} if words else None
+    return [as_event(noted)] if noted is not None else []
+
+
+MAX_WORDS: Final = 8
+"""Of a user message, shown until there is a title."""
+MAX_WORDS_CHARACTERS: Final = 60
+
+
+def find_words(messages: Sequence[BaseMessage]) -> str | None:
+    """Return the first words of the first user message with text, shortened at a word."""
+    for message in messages:
+        words = as_label(message.text).split() if message.type == "human" else []
+        if words:
+            return _shorten(words)
+    return None
+
+
+def _shorten(words: Sequence[str]) -> str:
+    text = " ".join(words[:MAX_WORDS])
+    is_whole = len(words) <= MAX_WORDS and len(text) <= MAX_WORDS_CHARACTERS
+    if is_whole:
+        return text
+    if len(text) > MAX_WORDS_CHARACTERS:
+        head = text[:MAX_WORDS_CHARACTERS]
+        text = head.rpartition(" ")[0] or head
+    return f"{text.rstrip(' .,;:!?…')}…"
+
+
+def take_in_title(
+    settings: Settings, record: MemoryRecord, now: datetime
+) -> EffectFlow[list[Event]]:
+    """Take in what came of the question that is under way; nothing while it is."""
+    cycle_id = read_title_state(record).get("cycle_id")
+    if cycle_id is None:
+        return []
+    states: Mapping[str, Any] = yield PeekJobs({"title": cycle_id})
+    found = states["title"]
+    if found == "running":
+        return []
+    if not isinstance(found, Mapping) or found.get("type") != "titled":
+        error = "lost: the question is not known here, it ended with its process"
+        found = {"type": "titled", "by": "memory", "title": None, "at": iso(now), "error": error}
+    return tell_found(settings, record, cast("Titled", {**found, "id": cycle_id}), now)
+
+
+def tell_found(
+    settings: Settings, record: MemoryRecord, found: Titled, now: datetime
+) -> list[Event]:
+    """Return the event with what came of a question, and the one that shows it."""
+    event = as_event(found)
+    before, after = read_title(record), read_title(fold(record, [event]))
+    if after is None or after == before:
+        return [event]
+    info = CycleInfo(settings, record, "observation", found["id"], 0, now)
+    return [event, tell_title(info, now, before, after)]
+
+
+def describe_title(step: Step, instructions: Any = None) -> TitleJob | None:
+    """Return the question for the title, where it is time to ask it.
+
+    Args:
+        step: The step, with the whole conversation.
+        instructions: The user's: a text, a function of the run's configuration, or `None`.
+    """
+    record = step.record
+    state = read_title_state(record)
+    is_under_way, tries = state.get("cycle_id") is not None, state.get("tries", 0)
+    if read_title(record) is not None or is_under_way or tries >= MAX_TRIES:
+        return None
+    exchange = find_exchange(step.messages)
+    if not exchange:
+        return None
+    parts = (f"{entry.key}:{entry.digest}" for entry in exchange)
+    cycle_id = derive_id("title", record["id"], tries, state.get("id"), *parts)
+    # Only what names the conversation: the job may be at work for a while.
+    named = {key: record[key] for key in ("id", "thread_id", "resource_id", "scope")}
+    whose = cast("MemoryRecord", {**blank_record(), **named})
+    return TitleJob(step.settings, whose, cycle_id, exchange, step.now, instructions)
+
+
+def find_exchange(messages: Sequence[BaseMessage]) -> list[Entry]:
+    """Return the first user message and the first answer to it; nothing before there is one."""
+    found: list[Entry] = []
+    for key, message in keyed_messages(messages):
+        if not is_conversation(message) or message.type != ("ai" if found else "human"):
+            continue
+        if found and (getattr(message, "tool_calls", None) or not message.text.strip()):
+            continue
+        found.append(Entry(key, message, content_digest(message), 0))
+        if len(found) == len(("user", "assistant")):
+            return found
+    return []

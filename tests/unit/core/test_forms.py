@@ -1,0 +1,137 @@
+"""The form of a working memory: what it takes, and what an error says."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from typing import Any, NotRequired
+
+import pytest
+from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
+
+from langgraph_om import ConfigurationError, WorkingMemory
+from langgraph_om.core.forms import MAX_CHARACTERS, InvalidError, SchemaForm
+from langgraph_om.core.working import choose_form
+
+
+class Task(BaseModel):
+    title: str
+    done: bool = False
+
+
+class Tasks(BaseModel):
+    tasks: list[Task] = Field(default_factory=list)
+
+
+class Settings(TypedDict):
+    theme: NotRequired[str]
+    size: NotRequired[int]
+
+
+@dataclass
+class Trip:
+    goal: str = ""
+    nights: int = 0
+
+
+SETTINGS = {
+    "type": "object",
+    "properties": {"theme": {"type": "string"}, "size": {"type": "integer"}},
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize("schema", [Settings, SETTINGS], ids=["TypedDict", "JSON Schema"])
+def test_every_kind_of_schema_names_the_field(schema: Any) -> None:
+    form = SchemaForm(schema)
+    form.check({"theme": "dark", "size": 3})
+    with pytest.raises(InvalidError, match="`size`"):
+        form.check({"size": "big"})
+    with pytest.raises(InvalidError, match="colour"):
+        form.check({"colour": "red"})
+
+
+def test_a_dataclass_is_a_schema() -> None:
+    SchemaForm(Trip).check({"goal": "Bergen"})
+    with pytest.raises(InvalidError, match="`nights`"):
+        SchemaForm(Trip).check({"nights": "many"})
+
+
+def test_an_item_of_a_list_is_named_by_its_place() -> None:
+    with pytest.raises(InvalidError, match=re.escape("`tasks.1.title`: Field required")):
+        SchemaForm(Tasks).check({"tasks": [{"title": "Milk"}, {"done": True}]})
+
+
+def test_no_field_is_required_of_an_update_and_references_resolve() -> None:
+    arguments = SchemaForm(Tasks).arguments
+    assert set(arguments) == {"type", "properties", "required", "$defs"}
+    assert "required" not in arguments["$defs"]["Task"]
+    named_so = SchemaForm({"type": "object", "properties": {"required": {"type": "string"}}})
+    assert "required" in named_so.arguments["properties"]["memory"]["properties"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"template": "a", "schema": Settings}, "`template` and `schema` are both given"),
+        ({"template": "  "}, "`template` is '  '"),
+        ({"template": Settings}, "`template` is"),
+        ({"template": "x" * (MAX_CHARACTERS + 1)}, f"has {MAX_CHARACTERS + 1} characters"),
+        ({"schema": int}, "describes no object"),
+        ({"schema": object()}, "pass a pydantic model"),
+        ({"schema": {"type": "objet"}}, "no valid JSON Schema"),
+        ({"schema": {"type": "array"}}, "describes no object"),
+        ({"scope": "user"}, "`scope` is 'user'"),
+        ({"read_only": "yes"}, "`read_only` is 'yes'"),
+        ({"managed_by": "nobody"}, "`managed_by` is 'nobody'"),
+    ],
+)
+def test_a_wrong_option_is_named(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
+        WorkingMemory(**options)
+
+
+def test_without_either_there_is_a_template_of_ours() -> None:
+    text = choose_form(None, None).write(None)
+    assert "- Name:" in text
+    assert len(text) < 500
+
+
+@pytest.mark.parametrize("form", [choose_form("a", None), SchemaForm(Settings)])
+def test_what_is_too_long_is_refused_with_both_sizes(form: Any) -> None:
+    whole = "x" * (MAX_CHARACTERS + 1)
+    with pytest.raises(InvalidError, match=rf"\d{{5}} characters, and {MAX_CHARACTERS} is"):
+        form.check(whole if not isinstance(form, SchemaForm) else {"theme": whole})
+
+
+def test_json_written_as_a_text_is_read() -> None:
+    assert SchemaForm(Settings).read_patch('{"size": 3}') == {"size": 3}
+    for given in ("[1]", "{", 3, None, {"size": object()}):
+        with pytest.raises(InvalidError, match="`memory`"):
+            SchemaForm(Settings).read_patch(given)
+
+
+def test_what_no_database_keeps_is_left_out_of_texts_or_refused_by_field() -> None:
+    form = SchemaForm({"type": "object"})
+    given = r'{"na\u0000me": "a\u0000b", "tags": ["\ud800", "1\r\n2"]}'
+    assert form.read_patch(given) == {"name": "ab", "tags": ["\ufffd", "1\n2"]}
+    deep: dict[str, Any] = {}
+    for _ in range(5000):
+        deep = {"a": deep}
+    for wrong, named in (
+        ({"a": {"b": float("nan")}}, "`a.b`: nan is no number"),
+        ('{"a": [1, -Infinity]}', "`a.1`: -inf is no number"),
+        ({"iban": 10**24}, "`iban`: the number is too large"),
+        (deep, "`memory`"),
+        ('{"a": ' * 60 + "1" + "}" * 60, "more than 50 levels"),
+    ):
+        with pytest.raises(InvalidError, match=re.escape(named)):
+            form.read_patch(wrong)
+
+
+def test_json_schema_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jsonschema.exceptions", None)
+    with pytest.raises(ConfigurationError, match=re.escape("'langgraph-om[jsonschema]'")):
+        WorkingMemory(schema=SETTINGS)
