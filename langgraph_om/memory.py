@@ -19,7 +19,7 @@ from langchain_core.tools import BaseTool
 from pydantic import TypeAdapter
 
 from langgraph_om.adoption import Adoptable
-from langgraph_om.archive import MessageArchive, StoreUse
+from langgraph_om.archive import StoreUse
 from langgraph_om.core.config.checks import check_count
 from langgraph_om.core.config.options import (
     RetrievalConfig,
@@ -37,10 +37,9 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.inspection import (
     MemoryView,
     read_history,
+    read_moment,
     read_observations_as_of,
-    read_resource_as_of,
-    read_resource_history,
-    restore_resource,
+    render_log_as_of,
 )
 from langgraph_om.models.model_value import ModelValue
 from langgraph_om.options import (
@@ -396,9 +395,10 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
             limit: How many generations to return at most.
         """
         check_count("limit", limit)
-        archive = self._shared_archive
-        if isinstance(states, str) and archive is not None:
-            return read_resource_history(archive, states, limit)
+        read = self._runner.settings.features.first("read_history")
+        if isinstance(states, str) and read is not None:
+            records: list[MemoryRecord] = read(self.archive, states, limit)
+            return records
         return read_history(states, limit)
 
     def restore(self, resource_id: str, generation: int) -> MemoryRecord:
@@ -415,14 +415,15 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
             ArchiveError: When the archive's storage fails.
             ConfigurationError: When there is no such generation, or no log is shared.
         """
-        archive = self._shared_archive
-        if archive is None:
+        restore = self._runner.settings.features.first("restore")
+        if restore is None:
             msg = (
                 '`restore` is for scope="resource"; a thread\'s record is put in force again by '
                 '`graph.update_state(config, {"om": record})`'
             )
             raise ConfigurationError(msg)
-        return restore_resource(archive, resource_id, generation, self._runner.clock())
+        record: MemoryRecord = restore(self.archive, resource_id, generation, self._runner.clock())
+        return record
 
     def observations_as_of(self, states: Any, time: datetime | str) -> str:
         """Return the observation log as it was at a time.
@@ -432,15 +433,13 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
                 of a resource.
             time: A time, or its ISO text; without a zone it is one of the memory's `timezone`.
         """
-        archive, timezone = self._shared_archive, self._runner.settings.timezone
-        if isinstance(states, str) and archive is not None:
-            return read_resource_as_of(archive, states, time, timezone)
-        return read_observations_as_of(states, time, timezone)
-
-    @property
-    def _shared_archive(self) -> MessageArchive | None:
-        """The archive with the logs of resources; `None` where each thread has its own."""
-        return self.archive if self._runner.settings.scope == "resource" else None
+        settings = self._runner.settings
+        moment = read_moment(time, settings.timezone)
+        read = settings.features.first("read_history")
+        if isinstance(states, str) and read is not None:
+            found = read(self.archive, states, 1, moment)
+            return render_log_as_of(found[0], moment) if found else ""
+        return read_observations_as_of(states, moment)
 
     def _open_window(self, record: MemoryRecord, state: Any) -> Window:
         runner = self._runner

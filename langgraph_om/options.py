@@ -37,7 +37,6 @@ from langgraph_om.core.config.options import (
     ReflectionOptions,
     RetrievalConfig,
     RetrievalOptions,
-    Scope,
     TitleConfig,
     is_default,
     one_of,
@@ -206,10 +205,6 @@ class CoreOptions(TypedDict, total=False):
 
     enabled: Annotated[bool, Hint("True or False"), Preset(value=True)]
     """Whether memory does anything; an agent with `enabled=False` works as without it."""
-    scope: Annotated[Scope, one_of(Scope), Preset("thread")]
-    """Whose log it is. `"thread"`: each thread has its own. `"resource"`: all threads of a
-    `resource_id` share one, which the `archive` keeps; each thread adds what is observed of its
-    messages, and its Actor is also shown what the other threads said lately."""
     token_budget: Annotated[
         int | None,
         Takes(Tokens | None),
@@ -457,7 +452,6 @@ def _read_settings(
         timezone=read_zone(given["timezone"]),
         observation=observation,
         reflection=reflection,
-        scope=given["scope"],
         on_error=given["on_error"],
         message_time=given["message_time"],
         max_input_tokens=given["max_input_tokens"],
@@ -465,7 +459,7 @@ def _read_settings(
         continuation_hints=given["continuation_hints"],
         titles=titles,
         transforms=hooks.transforms,
-        hides_ids=given["scope"] == "resource" if hides_ids is None else hides_ids,
+        hides_ids=any(features.having("hides_ids")) if hides_ids is None else hides_ids,
         guide=build_guide(retrieval, counter) if retrieval and given["enabled"] else None,
         inject=resolve_inject(retrieval),
         hidden_tools=frozenset() if working is None else frozenset({UPDATE_TOOL}),
@@ -513,7 +507,7 @@ def _choose_models(given: Mapping[str, Any], settings: Settings) -> ModelPool:
         settings.reflection,
         is_checked=given["enabled"],
         given={
-            "scope": given["scope"] == "resource",
+            **dict.fromkeys(settings.features.having("asks_for_model"), True),
             "token_budget": given["token_budget"] is not None,
             "share_token_budget": given["share_token_budget"] is True,
             "retrieval": given["retrieval"] is not False,
@@ -540,12 +534,6 @@ def _refuse_in_place(buffering: object, seconds: float) -> None:
 
 def _refuse_without_archive(given: Mapping[str, Any]) -> None:
     """Refuse options that need an archive; there is none."""
-    if given["scope"] == "resource":
-        msg = (
-            '`scope` is "resource" and there is no `archive` to keep what the threads share; set '
-            '`archive` too, such as archive="sqlite:///memory.db"'
-        )
-        raise ConfigurationError(msg)
     if given["evict"]:
         msg = "`evict` is True and there is no `archive` to keep the messages; set `archive` too"
         raise ConfigurationError(msg)

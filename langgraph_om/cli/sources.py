@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 from urllib.parse import unquote
 
 from langchain_core import messages
@@ -23,20 +23,17 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from langgraph_om.archive import MessageArchive
-from langgraph_om.core.items import MAX_ACTS, steer
+from langgraph_om.core.additions import ResourceForm, resource_form
 from langgraph_om.core.record.fold import check_record, fold
 from langgraph_om.core.record.record import blank_record, complete_record
-from langgraph_om.core.record.shared_log import complete_log, to_record
 from langgraph_om.core.titles import find_shown_title
-from langgraph_om.core.wire import Steered
+from langgraph_om.core.wire import Event
 from langgraph_om.errors import ConfigurationError, ObservationalMemoryError
 from langgraph_om.inspection import SERVER_TITLES, read_server_title, read_stored_title
 from langgraph_om.integrations.state_graph import ObservationalMemoryState
 from langgraph_om.runtime.state import values_of
 
 _MAX_COMMITS = 20
-_MAX_UNDONE = 20
-"""How many acts a shared log keeps to be undone."""
 
 
 class SourceError(ObservationalMemoryError):
@@ -222,11 +219,8 @@ class ArchiveSource:
         """Return the resource's log; of a thread, all observations that were ever archived."""
         if name is None:
             resource = _need(self.resource, "--resource ID, or --thread ID")
-            stored, revision = self.archive.load_record(resource)
-            if stored is None:
-                msg = f"the archive has no shared log of the resource {resource!r}"
-                raise SourceError(msg)
-            return {"om": to_record(stored, resource, revision), "messages": []}
+            form, stored, revision = self._load(resource)
+            return {"om": form.read(stored, resource, revision), "messages": []}
         thread = self.archive.thread(name)
         if thread is None or self.resource not in (None, thread.resource_id):
             msg = f"no thread {name!r} in the archive"
@@ -248,18 +242,21 @@ class ArchiveSource:
         if name is not None:
             return [{"values": self.state(name), "created_at": None}]
         resource = _need(self.resource, "--resource ID, or --thread ID")
+        form = resource_form()
+        entries = self.archive.record_history(resource, limit=1000) if form is not None else []
         return [
             {
                 "values": {
                     "om": {
-                        **to_record(entry["record"], resource, entry["revision"]),
+                        **form.read(entry["record"], resource, entry["revision"]),
                         "id": resource,
                     },
                     "messages": [],
                 },
                 "created_at": str(entry["committed_at"]),
             }
-            for entry in self.archive.record_history(resource, limit=1000)
+            for entry in entries
+            if form is not None
         ]
 
     def write(self, name: str | None, update: Sequence[Mapping[str, Any]]) -> None:
@@ -275,25 +272,25 @@ class ArchiveSource:
             raise SourceError(msg)
         resource = _need(self.resource, "--resource ID")
         for _ in range(_MAX_COMMITS):
-            stored, revision = self.archive.load_record(resource)
-            if stored is None:
-                msg = f"the archive has no shared log of the resource {resource!r}"
-                raise SourceError(msg)
-            shared = complete_log(stored)
-            log, acts = shared["log"], shared.get("acts", [])
-            for event in update:
-                act: Steered = event  # type: ignore[assignment]
-                done = steer(log, [], acts, act, thread_id="")
-                log, acts = done.log, done.acts
-            ids = [*shared.get("steered", []), *(event["id"] for event in update)]
-            # Each turn of each thread reads them.
-            kept = [{**act, "is_new": False} for act in acts[-_MAX_UNDONE:]]
-            changed = {**shared, "log": log, "steered": ids[-MAX_ACTS:], "acts": kept}
+            form, stored, revision = self._load(resource)
+            changed = form.act(stored, cast("Sequence[Event]", update))
             now = datetime.now(UTC)
             if self.archive.commit_record(resource, changed, expected=revision, now=now):
                 return
         msg = f"the shared log of {resource!r} keeps changing; try again"
         raise SourceError(msg)
+
+    def _load(self, resource: str) -> tuple[ResourceForm, Mapping[str, Any], int]:
+        """Return the log of a resource with its revision, and the form that it has.
+
+        Raises:
+            SourceError: When there is none.
+        """
+        form, (stored, revision) = resource_form(), self.archive.load_record(resource)
+        if form is None or stored is None:
+            msg = f"the archive has no shared log of the resource {resource!r}"
+            raise SourceError(msg)
+        return form, stored, revision
 
 
 _GROUP: dict[str, Any] = {

@@ -6,26 +6,55 @@ process: a checkpoint that has a feature's keys and events outlives the options 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal, cast, get_type_hints
 
 from typing_extensions import ReadOnly, TypedDict
 
+from langgraph_om.core.content.message_keys import add_own_ids
 from langgraph_om.core.wire import Event, MemoryRecord
 
 Reducer = Callable[[MemoryRecord, Any], None]
 """Changes a record, which nobody else holds, by an event."""
 
-Moment = Literal["observed", "stepped", "opened", "deleted", "edited"]
+Moment = Literal["observed", "reflected", "changed", "stepped", "opened", "deleted", "edited"]
 """When the reducer of a feature runs beside one of the core.
 
-`observed`: observations took effect, with the event of the cycle or activation. `stepped`: the
-Actor goes on. `opened`: the record is about to get another thread or resource. `deleted`: what the
-record had of a deleted thread or resource is gone. `edited`: a person's edit, a mapping of record
-keys, is about to be merged.
+`observed`: observations took effect, with the event of the cycle or activation. `reflected`: a
+reflection did, with its event, of which `groups` are those that stand in the log now. `changed`:
+something else was changed that several threads may know of, with a mapping that has an `id` and a
+`kind`. `stepped`: the Actor goes on. `opened`: the record is about to get another thread or
+resource. `deleted`: what the record had of a deleted thread or resource is gone. `edited`: a
+person's edit, a mapping of record keys, is about to be merged.
 """
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddedOperation:
+    """A kind of work that a feature brings, beside observation and reflection."""
+
+    finish: Reducer
+    """Puts into the record the result of a cycle, of the turn or ahead of need."""
+    count: Callable[[MemoryRecord], int]
+    """Counts the tokens that it is about."""
+    shown_as: Literal["observation", "reflection"]
+    """The `operationType` of its parts of the stream."""
+    label: str
+    """What is done, in lists that people read, such as `observing messages`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResourceForm:
+    """How the record is read and changed that an archive keeps for a resource."""
+
+    read: Callable[[Mapping[str, Any], str, int], MemoryRecord]
+    """Returns it, with the resource's id and its revision, as the record of no thread."""
+    act: Callable[[Mapping[str, Any], Sequence[Event]], dict[str, Any]]
+    """Returns it after acts of a person within no thread."""
+    erase: Callable[[Mapping[str, Any], str], dict[str, Any]]
+    """Returns it without a thread of this id."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +69,18 @@ class Additions:
     """By the type of an event, the field of its part that each of its keys becomes."""
     beside: Mapping[Moment, Reducer] = field(default_factory=dict)
     """What it does when events of the core take effect."""
+    operations: Mapping[str, AddedOperation] = field(default_factory=dict)
+    """Its kinds of work, by name."""
+    own_ids: Collection[str] = ()
+    """Ids of the messages that it shows the Actor and nobody has said."""
+    waits: Callable[[MemoryRecord], bool] | None = None
+    """Tells of a record whether something of it is still to be sent, and may be refused."""
+    has_sent: Callable[[MemoryRecord], bool] | None = None
+    """Tells of a record whether something of it was sent to an archive."""
+    shown: Callable[[MemoryRecord], Mapping[str, str]] | None = None
+    """By what people call it, what of a record the Actor is shown beside the log."""
+    of_resource: ResourceForm | None = None
+    """Its form of the record that an archive keeps for a resource."""
 
 
 class FeatureEvent(TypedDict):
@@ -59,7 +100,8 @@ _TABLE: dict[str, Additions] = {}
 def add(name: str, additions: Additions) -> None:
     """Add a feature's row; called at import alone, before a record is read."""
     _TABLE[name] = additions
-    for known in (added_types, added_reducers, added_parts, _beside):
+    add_own_ids(additions.own_ids)
+    for known in (added_types, added_reducers, added_parts, added_operations, _beside):
         known.cache_clear()
 
 
@@ -83,6 +125,37 @@ def added_reducers() -> Mapping[str, Reducer | None]:
 def added_parts() -> Mapping[str, Mapping[str, str]]:
     """Return, by the type of each event that is streamed, the fields of its part."""
     return {kind: names for each in _TABLE.values() for kind, names in each.streamed.items()}
+
+
+@cache
+def added_operations() -> Mapping[str, AddedOperation]:
+    """Return the kinds of work that features bring, by name."""
+    return {name: work for each in _TABLE.values() for name, work in each.operations.items()}
+
+
+def waits_to_send(record: MemoryRecord) -> bool:
+    """Return whether something of a record is still to be sent elsewhere, and may be refused."""
+    return any(each.waits(record) for each in _TABLE.values() if each.waits is not None)
+
+
+def has_sent(record: MemoryRecord) -> bool:
+    """Return whether an archive has something of a record beside its messages and observations."""
+    return any(each.has_sent(record) for each in _TABLE.values() if each.has_sent is not None)
+
+
+def list_shown(record: MemoryRecord) -> dict[str, str]:
+    """Return, by what people call it, what of a record the Actor is shown beside the log."""
+    found: dict[str, str] = {}
+    for each in _TABLE.values():
+        if each.shown is not None:
+            found.update(each.shown(record))
+    return found
+
+
+def resource_form() -> ResourceForm | None:
+    """Return the form of the record that an archive keeps for a resource; `None`: it keeps none."""
+    forms = (each.of_resource for each in _TABLE.values() if each.of_resource is not None)
+    return next(forms, None)
 
 
 @cache

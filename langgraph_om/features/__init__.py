@@ -14,7 +14,7 @@ from langgraph_om.features.gaps import GapOptions, Gaps
 from langgraph_om.features.inject import Injecting
 from langgraph_om.features.pauses import PauseWork
 from langgraph_om.features.previews import PreviewOptions, Previews
-from langgraph_om.features.shared_log import SharedLogs
+from langgraph_om.features.shared_log import SharedLogs, SharingOptions
 from langgraph_om.features.steering import SteeringNotices
 from langgraph_om.features.titles import TitleOptions, Titles
 from langgraph_om.features.working_memory import KnownOfUser, WorkingOptions
@@ -40,6 +40,7 @@ class FeatureOptions(
     GapOptions,
     WorkingOptions,
     TitleOptions,
+    SharingOptions,
     total=False,
 ):
     """The options of all features, by name."""

@@ -18,16 +18,14 @@ from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.archive import MessageArchive, StoreUse
-from langgraph_om.archive.writer import ArchiveWriter, LogCache
+from langgraph_om.archive.writer import ArchiveWriter
 from langgraph_om.core.actor.head import find_day
 from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.actor.shown import FIXED_TOKENS
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import find_parent_thread, nest_thread_id
 from langgraph_om.core.cycles.carry_out import build_deferred, carry_out, describe_job
-from langgraph_om.core.cycles.cycle import Cycle
-from langgraph_om.core.cycles.other_threads import waive
-from langgraph_om.core.cycles.shared_log import release_log
+from langgraph_om.core.cycles.cycle import Cycle, waive
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.plan import Decision, plan, plan_the_rest
 from langgraph_om.core.record.fold import is_folded
@@ -123,7 +121,8 @@ class StepRunner:
     injecting: Injecting | None = field(init=False, default=None)
     """What finds earlier messages for those of the user; `None` where none are shown."""
     writer: ArchiveWriter | None = field(init=False, default=None)
-    log_cache: LogCache | None = field(init=False, default=None)
+    opened: tuple[Any, ...] = field(init=False, default=())
+    """What features have opened beside the archive."""
     runs: Runs = field(init=False)
     spans: Spans = field(init=False, default_factory=Spans)
     window: int | None = field(init=False, default=None)
@@ -136,7 +135,8 @@ class StepRunner:
             self.injecting = Injecting(self.recalling, self.settings.inject)
         if self.archive is not None:
             self.writer = ArchiveWriter(self.archive, self.store_uses)
-            self.log_cache = LogCache(self.archive)
+            openers = self.settings.features.having("open_archive")
+            self.opened = tuple(open_beside(self.archive) for open_beside in openers)
 
     def fit_window(self, tokens: int | None, tools: Sequence[Any] = (), system: Any = None) -> None:
         """Keep messages and observations to what the Actor's model can read.
@@ -275,7 +275,7 @@ class StepRunner:
             work: Has a decision carried out elsewhere.
         """
         calls = Calls(self.models, self.clock, self.deadline, self.settings.counter, config)
-        parts = (self.writer, self.log_cache, self.archive) if self.archive is not None else ()
+        parts = (self.writer, *self.opened, self.archive) if self.archive is not None else ()
         more = (part for part in (self.beside, self.injecting) if part is not None)
         storage = (*parts, *more)
         return RunContext(
@@ -340,8 +340,8 @@ class StepRunner:
 
     def decide(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
         """Decide what is next, from a record in which everything is counted already."""
-        window = self._window(record, messages)
-        return plan(record, window, self.settings_in_force.thresholds, self.clock())
+        window, settings = self._window(record, messages), self.settings_in_force
+        return plan(record, window, settings.thresholds, self.clock(), settings.features)
 
     def decide_rest(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
         """Decide what is next where all of a conversation shall be observed."""
@@ -374,8 +374,8 @@ class StepRunner:
             is_taken = yield from submit_job(
                 self.buffering, job, messages, decision, now=now, context=context
             )
-            if not is_taken and self.settings.scope == "resource":
-                yield from release_log(record, decision.operation)
+            for release in () if is_taken else self.settings.features.having("release"):
+                yield from release(record, decision.operation)
             started = job.start if is_taken else build_deferred(self.settings, record, window, job)
         yield Show([started])
         return started

@@ -10,12 +10,22 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from langgraph_om.core.config.settings import Features
 from langgraph_om.core.cycles.reflection import reflect_cycle
 from langgraph_om.core.effects import AskModel, Storage, StorageReply
 from langgraph_om.core.items import keep_protected, list_items
 from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.shared_log import apply_changes, diff_record, make_blank_log
-from langgraph_om.core.wire import Group, MemoryRecord, SharedLog
+from langgraph_om.core.wire import (
+    Group,
+    MemoryRecord,
+)
+from langgraph_om.features.shared_log import SharedLogs
+from langgraph_om.features.shared_log.log import (
+    apply_changes,
+    diff_record,
+    make_blank_log,
+)
+from langgraph_om.features.shared_log.wire import SharedLog
 from langgraph_om.memory import ObservationalMemory
 from langgraph_om.testing import ScriptedChatModel, drive
 from support.clock import Clock
@@ -109,7 +119,8 @@ def ranges(log: list[Group]) -> Counter[tuple[str, str]]:
 def test_no_reflection_changes_what_a_person_pinned_or_wrote(
     form: Literal["edits", "rewrite"], scope: Literal["thread", "resource"], data: st.DataObject
 ) -> None:
-    config = replace(setup(form=form), scope=scope)
+    features = Features((SharedLogs(),) if scope == "resource" else ())
+    config = replace(setup(form=form), features=features)
     record, window = conversation()
     log = data.draw(logs(threads="t" if scope == "thread" else "tu"))
     record = do(fold(record, [{"log": log, "scope": scope, "thread_id": "t"}]), data.draw(acts))

@@ -21,7 +21,12 @@ from typing import Any, Final, Literal, cast, get_args, get_origin, get_type_hin
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import is_typeddict
 
-from langgraph_om.core.additions import added_reducers, added_types, run_beside
+from langgraph_om.core.additions import (
+    added_operations,
+    added_reducers,
+    added_types,
+    run_beside,
+)
 from langgraph_om.core.record.record import check_version, complete_record
 from langgraph_om.core.record.reducers import (
     Draft,
@@ -39,16 +44,14 @@ from langgraph_om.core.record.reducers import (
     note_words,
     open_record,
     set_counts,
-    set_others,
     set_recalled,
     set_title,
     start_buffering,
     steer_log,
-    take_over_log,
     trip,
     waive,
 )
-from langgraph_om.core.wire import Event, Group, LogChange, MemoryRecord
+from langgraph_om.core.wire import Event, Group, MemoryRecord
 from langgraph_om.core.working import note_read
 from langgraph_om.errors import ConfigurationError
 
@@ -59,8 +62,8 @@ from langgraph_om.errors import ConfigurationError
 
 
 _FORMS: Final = {str: "a text", int: "a whole number", NoneType: "None", bool: "True or False"}
-_BRANCHES: Final = frozenset(change.__name__ for change in get_args(LogChange))
-"""What pydantic puts into an error's path for a type of a union: no place in the value."""
+_BY_OPERATION: Final = frozenset({"pending", "attempts", "usage"})
+"""Keys with a value for each kind of work."""
 
 
 def check_edit(edit: Mapping[Any, Any]) -> None:
@@ -82,6 +85,11 @@ def check_edit(edit: Mapping[Any, Any]) -> None:
             _adapter(key).validate_python(value, strict=True)
         except ValidationError as error:
             raise _explain(key, value, error) from None
+        operations = {"observation", "reflection", *added_operations()}
+        if key in _BY_OPERATION and not operations.issuperset(value):
+            wanted = ", ".join(sorted(operations))
+            msg = f"`om.{key}` has the keys {', '.join(sorted(value))}; those of it are {wanted}"
+            raise ConfigurationError(msg)
 
 
 def estimate_edited(former: Sequence[Group], edited: Sequence[Group]) -> list[Group]:
@@ -113,6 +121,13 @@ def _types() -> Mapping[str, Any]:
     return {**get_type_hints(MemoryRecord), **added_types()}
 
 
+def _branches() -> frozenset[str]:
+    """Return what pydantic puts into a path for types of a union: no places in the value."""
+    lists = (get_args(kind)[0] for kind in _types().values() if get_origin(kind) is list)
+    kinds = (kind for entry in lists for kind in get_args(entry) if is_typeddict(kind))
+    return frozenset(kind.__name__ for kind in kinds)
+
+
 @cache
 def _adapter(key: str) -> TypeAdapter[Any]:
     return TypeAdapter(_types()[key])
@@ -122,7 +137,7 @@ def _explain(key: str, value: object, error: ValidationError) -> ConfigurationEr
     """Return an error that names the part of the value that is wrong, and what to pass."""
     wanted = f"pass {_describe(_types()[key])}"
     problem = error.errors(include_url=False, include_context=False)[0]
-    path = "".join(f"[{step!r}]" for step in problem["loc"] if step not in _BRANCHES)
+    path = "".join(f"[{step!r}]" for step in problem["loc"] if step not in _branches())
     if not path:
         return ConfigurationError(f"`om.{key}` is {value!r}; {wanted}")
     if problem["type"] == "missing":
@@ -243,8 +258,6 @@ _REDUCERS: dict[str, Callable[[MemoryRecord, Any], None]] = {
     "title-asked": ask_title,
     "titled": set_title,
     "steering": _ignore,
-    "synced": take_over_log,
-    "others": set_others,
     "waived": waive,
 }
 

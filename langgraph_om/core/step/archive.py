@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from langchain_core.messages import BaseMessage
 
+from langgraph_om.core.additions import has_sent, waits_to_send
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import (
     Keyed,
@@ -68,7 +69,7 @@ def look_for_deletion(record: MemoryRecord, ask: Ask = call_storage) -> EffectFl
     number, seen = sum(found.values()), record.get("deletion", 0)
     if number == seen:
         return []
-    has_taken_part = record["archived"] is not None or record["revision"] > 0
+    has_taken_part = record["archived"] is not None or has_sent(record)
     floor: Floor | None = None
     if number > seen and has_taken_part:
         starts = [first for group in select_own_groups(record) for first, _ in group["ranges"]]
@@ -187,7 +188,7 @@ def find_evictable(
         messages: The whole conversation.
         request: The key of the live user request.
     """
-    if record["outbox"]:  # others may have observed these messages otherwise meanwhile
+    if waits_to_send(record):  # others may have observed these messages otherwise meanwhile
         return []
     observed = _drop_floor(record, messages, select_observed(record, messages)[:-CURSOR_TAIL])
     old = takewhile(lambda message: message.id == key_of(message) != request, observed)

@@ -14,16 +14,18 @@ from typing import Any, ClassVar
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.actor.head import choose_day
-from langgraph_om.core.actor.prompt import View, make_view
+from langgraph_om.core.actor.prompt import Framing, View, make_view
 from langgraph_om.core.additions import Additions
 from langgraph_om.core.config.settings import Identity, Settings, Setup
+from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.plan import PROCEED, Decision
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.span import Span
 from langgraph_om.core.record.window import Window, open_window
+from langgraph_om.core.reflect.edits import Division
 from langgraph_om.core.step.resent import list_removed, without_messages
-from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.core.wire import Event, Group, MemoryRecord, Operation
 
 
 @dataclass(slots=True)
@@ -162,6 +164,8 @@ class Feature:
     """The package beside whose code its prompts lie; empty where it has none."""
     has_last_step = False
     """Whether it has something to do after the Actor's answer; then a turn has one step more."""
+    operations: ClassVar[frozenset[str]] = frozenset()
+    """Kinds of work that it brings, of those in its `additions`."""
 
     @classmethod
     def build(cls, setup: Setup) -> Feature | None:
@@ -237,4 +241,106 @@ class Feature:
         self, settings: Settings, record: MemoryRecord, request: str | None, texts: Any
     ) -> BaseMessage | None:
         """Return what is shown before the live request; `None` for nothing."""
+        raise NotImplementedError
+
+    def frame(self, settings: Settings, record: MemoryRecord, groups: Sequence[Group]) -> Framing:
+        """Return what stands around the groups of a log that the Actor is shown."""
+        raise NotImplementedError
+
+    def excerpts(self, record: MemoryRecord) -> Mapping[str, str]:
+        """Return, by the id of another thread, what the Actor is shown of it as it was said."""
+        raise NotImplementedError
+
+    def find_due(self, record: MemoryRecord, window: Window) -> str | None:
+        """Return the name of one of its operations that is due; `None` for none."""
+        raise NotImplementedError
+
+    def work(
+        self, settings: Settings, record: MemoryRecord, window: Window, now: datetime
+    ) -> EffectFlow[None]:
+        """Do what is due of its operation while the turn waits; the events change memory."""
+        raise NotImplementedError
+
+    def begin(
+        self,
+        settings: Settings,
+        record: MemoryRecord,
+        window: Window,
+        now: datetime,
+        *,
+        cycle_id: str | None = None,
+    ) -> EffectFlow[Cycle | None]:
+        """Describe the cycle that does so ahead of need; `None` when nothing is left to do.
+
+        With a `cycle_id` it is one that was asked for, and is done with how things are by now.
+        """
+        raise NotImplementedError
+
+    def claim(
+        self,
+        settings: Settings,
+        record: MemoryRecord,
+        window: Window,
+        operation: Operation,
+        mode: Mode,
+    ) -> EffectFlow[bool]:
+        """Ask to be the one that does an operation; not where somebody else does it."""
+        raise NotImplementedError
+
+    def keep_claim(
+        self, record: MemoryRecord, operation: Operation, mode: Mode
+    ) -> EffectFlow[None]:
+        """Keep what was claimed for as long as the work takes."""
+        raise NotImplementedError
+
+    def release(self, record: MemoryRecord, operation: Operation) -> EffectFlow[None]:
+        """Let go of what was claimed, of which nothing has come."""
+        raise NotImplementedError
+
+    def divide(self, settings: Settings) -> Division:
+        """Return how the Reflector is shown a log that is about several threads."""
+        raise NotImplementedError
+
+    def rewrite(
+        self, cycle: CycleInfo, groups: Sequence[Group], shown: Sequence[str], questions: int
+    ) -> EffectFlow[tuple[list[Group], str]]:
+        """Have such a log written anew.
+
+        Args:
+            cycle: The cycle.
+            groups: The log.
+            shown: What the Reflector is shown of each group.
+            questions: How often it is asked at most.
+
+        Returns:
+            The groups that take the place of those that were read, and what was written.
+
+        Raises:
+            ObserverError: When there is no usable answer, or a hook failed.
+        """
+        raise NotImplementedError
+
+    def open_archive(self, archive: Any) -> object:
+        """Return what flows of the feature may call as storage, beside the archive's own."""
+        raise NotImplementedError
+
+    def read_history(
+        self, archive: Any, resource_id: str, limit: int, until: datetime | None = None
+    ) -> list[MemoryRecord]:
+        """Return the last record of each generation of what an archive keeps for a resource.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+        raise NotImplementedError
+
+    def restore(
+        self, archive: Any, resource_id: str, generation: int, now: datetime
+    ) -> MemoryRecord:
+        """Put an earlier one of these in force again, as a new one.
+
+        Raises:
+            ConfigurationError: When there is no such generation.
+            ArchiveError: When the storage fails.
+        """
         raise NotImplementedError

@@ -20,7 +20,6 @@ from langgraph_om.archive import MessageArchive
 from langgraph_om.core.content.message_keys import (
     CONTINUATION_ID,
     GAP_ID,
-    OTHERS_ID,
     WORKING_ID,
     content_digest,
     derive_id,
@@ -28,6 +27,7 @@ from langgraph_om.core.content.message_keys import (
 from langgraph_om.core.observe.parse_answer import Parsed, parse_output
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.core.working import find_known
+from langgraph_om.features.shared_log.reducers import OTHERS_ID
 from langgraph_om.testing import Provider, check_message_sequence
 from support.laws.cast import label_of, words_of
 from support.reasoning import misplaced, without_thoughts

@@ -11,26 +11,29 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om.archive.protocol import ArchivedMessage, MessageArchive, ThreadEnd
-from langgraph_om.archive.writer import ArchiveWriter, LogCache
-from langgraph_om.core.config.settings import Identity
+from langgraph_om.archive.writer import ArchiveWriter
+from langgraph_om.core.config.settings import Features, Identity
 from langgraph_om.core.cycles.results import FarEnd, judge_lease
-from langgraph_om.core.cycles.shared_log import (
-    read_other_threads,
-    read_other_threads_if_possible,
-)
 from langgraph_om.core.effects import EffectFlow, Storage, StorageReply, Warn
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.step.archive import ThreadMemory, archive_new, complete_thread
-from langgraph_om.core.wire import MemoryRecord, SharedLog
+from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
-from langgraph_om.features.shared_log import (
+from langgraph_om.features.shared_log import SharedLogs
+from langgraph_om.features.shared_log.archive import LogCache
+from langgraph_om.features.shared_log.exchange import (
     MAX_COMMITS,
     drop_deleted_threads,
     exchange,
     rewind_if_forked,
 )
+from langgraph_om.features.shared_log.reading import (
+    read_other_threads,
+    read_other_threads_if_possible,
+)
+from langgraph_om.features.shared_log.wire import SharedLog
 from langgraph_om.testing import FlowRun, drive
 from support.simulation import settings
 
@@ -250,7 +253,7 @@ def test_a_conversation_without_a_record_is_completed_from_its_end() -> None:
 
 # --- The shared log ------------------------------------------------------------------------------
 
-SHARING = replace(SETTINGS, scope="resource")
+SHARING = replace(SETTINGS, features=Features((SharedLogs(),)))
 
 
 def group_of(thread: str, key: str, *, first: str, last: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any, cast
 
 from langgraph_om.core.content.message_keys import derive_id, find_parent_thread
-from langgraph_om.core.items import MAX_ACTS, apply_steering
+from langgraph_om.core.items import MAX_ACTS, apply_steering, steer
 from langgraph_om.core.record.groups import replace_groups
 from langgraph_om.core.record.record import (
     HINTS,
@@ -28,17 +28,15 @@ from langgraph_om.core.record.record import (
     find_newest_observed,
     select_own_groups,
 )
-from langgraph_om.core.wire import (
+from langgraph_om.core.wire import Event, Group, MemoryRecord, Steered, SteeredItem, Steering
+from langgraph_om.features.shared_log.wire import (
     Extension,
-    Group,
     Joining,
     LogChange,
-    MemoryRecord,
     Replacement,
     SharedLog,
     SharedThread,
-    SteeredItem,
-    Steering,
+    SharingRecord,
     Synced,
     Titling,
 )
@@ -109,7 +107,7 @@ def without_thread(stored: Mapping[str, Any], thread_id: str) -> dict[str, Any]:
 
 
 def diff_record(
-    record: MemoryRecord, shared: SharedLog, revision: int, sent: Sequence[LogChange]
+    record: SharingRecord, shared: SharedLog, revision: int, sent: Sequence[LogChange]
 ) -> Synced:
     """Return the event that brings a thread's copy of the log up to date.
 
@@ -145,7 +143,7 @@ def _threads_of(act: SteeredItem) -> set[str | None]:
     return {item["thread_id"] for item in (act["before"], act["after"]) if item is not None}
 
 
-def lacks_groups(shared: SharedLog, revision: int, record: MemoryRecord) -> bool:
+def lacks_groups(shared: SharedLog, revision: int, record: SharingRecord) -> bool:
     """Return whether a log lost what a thread's copy of it had: it is another one, or an older one.
 
     Args:
@@ -166,7 +164,7 @@ def lacks_groups(shared: SharedLog, revision: int, record: MemoryRecord) -> bool
     return any(group["id"] not in present for group in record["log"])
 
 
-def join_again(record: MemoryRecord) -> list[LogChange]:
+def join_again(record: SharingRecord) -> list[LogChange]:
     """Return the changes with which a thread brings what it has to a log that lost it."""
     copy: Mapping[str, Any] = record
     own: Joining = {
@@ -186,7 +184,7 @@ def join_again(record: MemoryRecord) -> list[LogChange]:
     return [own, *others]
 
 
-def find_unsent(record: MemoryRecord, present: AbstractSet[str]) -> Extension | None:
+def find_unsent(record: SharingRecord, present: AbstractSet[str]) -> Extension | None:
     """Return the first of a thread's observations of its own messages that a log does not have.
 
     Args:
@@ -204,14 +202,34 @@ def find_unsent(record: MemoryRecord, present: AbstractSet[str]) -> Extension | 
 def to_record(stored: Mapping[str, Any], resource_id: str, revision: int) -> MemoryRecord:
     """Return a stored log as the record of a resource, without what belongs to one thread."""
     shared = complete_log(stored)
-    return {
+    record = {
         **blank_record(),
         "scope": "resource",
         "resource_id": resource_id,
         "generation": shared["generation"],
         "log": shared["log"],
         "revision": revision,
+        "outbox": [],
+        "others": [],
     }
+    return cast("MemoryRecord", record)
+
+
+_MAX_UNDONE = 20
+"""How many acts within no thread are kept to be undone."""
+
+
+def act_on(stored: Mapping[str, Any], acts: Sequence[Event]) -> dict[str, Any]:
+    """Return a stored log after what a person did to it within no thread."""
+    shared = complete_log(stored)
+    log, done = shared["log"], shared.get("acts", [])
+    for act in acts:
+        steered = steer(log, [], done, cast("Steered", act), thread_id="")
+        log, done = steered.log, steered.acts
+    ids = [*shared.get("steered", []), *(cast("Steered", act)["id"] for act in acts)]
+    # Each turn of each thread reads them.
+    kept = [{**act, "is_new": False} for act in done[-_MAX_UNDONE:]]
+    return {**shared, "log": log, "steered": ids[-MAX_ACTS:], "acts": kept}
 
 
 # --- Effects: one per kind of change -------------------------------------------------------------

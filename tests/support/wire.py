@@ -1,0 +1,51 @@
+"""Check that what is stored and streamed has the form that its types say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+from pydantic import TypeAdapter
+
+from langgraph_om import ObservationalMemory
+from langgraph_om.core.events import to_part
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.wire import Event, MemoryRecord, Part
+from langgraph_om.memory import runner_of
+from langgraph_om.runtime.drivers import drive
+from langgraph_om.runtime.runner import RunScope
+from langgraph_om.runtime.turn import Outcome, turn
+
+EVENT: TypeAdapter[Any] = TypeAdapter(Event)
+PART: TypeAdapter[Any] = TypeAdapter(Part)
+RECORD: TypeAdapter[Any] = TypeAdapter(MemoryRecord)
+
+
+def check(adapter: TypeAdapter[Any], value: Any) -> None:
+    """Nothing is missing, of another type, or there without being declared."""
+    assert adapter.validate_python(value, strict=True) == value
+
+
+def check_all(
+    events: list[Any],
+    record: MemoryRecord,
+    of_event: TypeAdapter[Any] = EVENT,
+    of_record: TypeAdapter[Any] = RECORD,
+) -> set[tuple[str, str | None]]:
+    """Check events, their parts, and the record after each; return which events there were."""
+    for event in events:
+        check(of_event, event)
+        record = fold(record, [event])
+        check(of_record, record)
+        part = to_part(event)
+        if part is not None:
+            check(PART, part)
+    return {(event["type"], event.get("operation")) for event in events}
+
+
+def take_turn(
+    memory: ObservationalMemory, record: Any, messages: list[BaseMessage], thread: str
+) -> Outcome:
+    runner = runner_of(memory)
+    who = runner.identity({"configurable": {"thread_id": thread, "resource_id": "ada"}})
+    return drive(turn(runner, record, messages, who, RunScope(runner)), runner.context()).result
