@@ -41,6 +41,7 @@ from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.integrations.worker_graph import worker_graph
 from langgraph_om.memory import ObservationalMemory
 from langgraph_om.models.model_value import ModelByInputTokens
+from langgraph_om.options import MemoryOptions
 from langgraph_om.recall.lookup import SearchHit
 from langgraph_om.runtime.executors import BackgroundBuffering, InlineBuffering, ParallelBuffering
 from langgraph_om.runtime.jobs.protocol import Executor
@@ -70,6 +71,7 @@ __all__ = [
     "ItemError",
     "JobRequest",
     "MemoryContext",
+    "MemoryOptions",
     "MemoryRecord",
     "MemoryTransformer",
     "MemoryView",

@@ -106,7 +106,7 @@ class Adoption:
 
     def has_changed(self, outcome: Outcome) -> bool:
         """Return whether there is something to write."""
-        return outcome.record != self._before or bool(outcome.evicted)
+        return outcome.record != self._before or bool(outcome.removed)
 
     def watch(self, event: Event) -> None:
         """Tell of a batch that was observed."""
@@ -381,8 +381,8 @@ def end_session(
 def build_update(outcome: Outcome, messages_key: str) -> dict[str, Any]:
     """Return the update of the state that keeps what an adoption came to."""
     update: dict[str, Any] = {"om": outcome.record}
-    if outcome.evicted:
-        update[messages_key] = [RemoveMessage(id=key) for key in outcome.evicted]
+    if outcome.removed:
+        update[messages_key] = [RemoveMessage(id=key) for key in outcome.removed]
     return update
 
 

@@ -71,7 +71,7 @@ class Deletable:
         Returns:
             The threads whose checkpoints are left and may hold words of it: itself without a
             `checkpointer`, and others of its resource where they share a log, or are shown what was
-            said in it (`inject`). Their newest checkpoint has these words until their next turn,
+            said in it. Their newest checkpoint has these words until their next turn,
             former ones for good.
 
         Raises:
@@ -187,7 +187,8 @@ class Deletable:
     def _is_shown_in_others(self, resource_id: str) -> bool:
         """Return whether what is known of a thread is shown in others of its resource, too."""
         has_log = self.archive is not None and self.archive.record_revision(resource_id) > 0
-        return has_log or self._runner.injecting is not None
+        features = self._runner.settings.features.all
+        return has_log or any(feature.shows_other_threads for feature in features)
 
     def _list_archived(self, resource_id: str) -> list[str]:
         """Return the threads of a resource that the archive knows."""

@@ -20,6 +20,7 @@ from pydantic import TypeAdapter
 
 from langgraph_om.adoption import Adoptable
 from langgraph_om.archive import StoreUse
+from langgraph_om.core.additions import find_removed
 from langgraph_om.core.config.checks import check_count
 from langgraph_om.core.config.options import (
     RetrievalConfig,
@@ -34,6 +35,7 @@ from langgraph_om.core.wire import MemoryRecord, StatusData
 from langgraph_om.core.working import WORKING_NAME
 from langgraph_om.deletion import Deletable
 from langgraph_om.errors import ConfigurationError
+from langgraph_om.features.extract import read_values
 from langgraph_om.inspection import (
     MemoryView,
     read_history,
@@ -307,7 +309,7 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
         return MemoryView(
             record=record,
             status=self._build_status(record, window),
-            conversation_tokens=record.get("evicted_tokens", 0)
+            conversation_tokens=find_removed(record).tokens
             + count_messages(self._runner.settings.counter, messages),
             prompt_tokens=window.tokens + log_tokens(record),
             is_closed=self._runner.is_closed,
@@ -338,7 +340,7 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
                 f"of `observation.extract`, which are: {known}"
             )
             raise ConfigurationError(msg)
-        kept = self._runner.record(state).get("extracted", {}).get(names[0])
+        kept = read_values(self._runner.record(state)).get(names[0])
         if kept is None or kept["value"] is None:
             return None
         return TypeAdapter(kind).validate_json(json.dumps(kept["value"]))

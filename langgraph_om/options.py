@@ -44,15 +44,14 @@ from langgraph_om.core.config.options import (
 from langgraph_om.core.config.settings import Settings, Setup
 from langgraph_om.core.config.thresholds import (
     as_config,
-    resolve_inject,
     resolve_retrieval,
     resolve_thresholds,
     resolve_titles,
     split_budget,
 )
+from langgraph_om.core.forms import Form
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
-from langgraph_om.core.working import WORKING_NAME, Form
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features import FeatureOptions, choose_features
 from langgraph_om.models.model_value import ModelValue
@@ -254,9 +253,6 @@ class CoreOptions(TypedDict, total=False):
     """Where messages and observations are kept beside the checkpointer: a URL such as
     `"sqlite:///memory.db"` or `"postgresql://..."`, an SQLAlchemy engine, or a
     `MessageArchive`."""
-    evict: Annotated[bool, Hint("True or False"), Preset(value=False)]
-    """Whether observed messages are removed from the conversation once the archive has them, so
-    that a thread's state stays small however long it gets."""
     resource_id: Annotated[
         str | Callable[[RunnableConfig], str | None] | None,
         Takes(Annotated[str, Field(min_length=1)] | Callable[..., Any] | None),
@@ -443,11 +439,12 @@ def _read_settings(
     if titles is not None:  # a title is made once, and kept up by the Observer
         observation = replace(observation, thread_title=True)
     counter = EstimatingCounter() if given["token_counter"] is None else given["token_counter"]
+    thresholds = resolve(observation, reflection)
     features = choose_features(Setup(given, observation, retrieval, counter))
     counter = features.count_as_shown(counter)
     hides_ids, working = given["obscure_thread_ids"], given["working_memory"]
     return Settings(
-        thresholds=resolve(observation, reflection),
+        thresholds=thresholds,
         counter=counter,
         timezone=read_zone(given["timezone"]),
         observation=observation,
@@ -461,12 +458,10 @@ def _read_settings(
         transforms=hooks.transforms,
         hides_ids=any(features.having("hides_ids")) if hides_ids is None else hides_ids,
         guide=build_guide(retrieval, counter) if retrieval and given["enabled"] else None,
-        inject=resolve_inject(retrieval),
         hidden_tools=frozenset() if working is None else frozenset({UPDATE_TOOL}),
-        working=_find_observed_form(working, observation),
+        working=_find_observed_form(working),
         working_scope="resource" if working is None else working.scope,
         archives=given["archive"] is not None,
-        evicts=given["evict"],
         features=features,
     )
 
@@ -484,18 +479,10 @@ def _shares_room(
     return given["token_budget"] is not None and all(map(is_default, limits))
 
 
-def _find_observed_form(
-    working: WorkingMemory | None, observation: ObservationConfig
-) -> Form | None:
+def _find_observed_form(working: WorkingMemory | None) -> Form | None:
     """Return the form of a working memory that the Observer keeps; `None` for any other."""
     if working is None or working.managed_by != "observer":
         return None
-    if WORKING_NAME in (observation.extract or {}):
-        msg = (
-            f"`observation.extract` has the name {WORKING_NAME!r}, which is that of the working "
-            f"memory where the Observer keeps it; call the value something else"
-        )
-        raise ConfigurationError(msg)
     return working.form
 
 
@@ -534,9 +521,6 @@ def _refuse_in_place(buffering: object, seconds: float) -> None:
 
 def _refuse_without_archive(given: Mapping[str, Any]) -> None:
     """Refuse options that need an archive; there is none."""
-    if given["evict"]:
-        msg = "`evict` is True and there is no `archive` to keep the messages; set `archive` too"
-        raise ConfigurationError(msg)
     if isinstance(given["buffering"], ServerBuffering):
         msg = (
             "`buffering` is ServerBuffering() and there is no `archive`, by which the agent and "

@@ -18,6 +18,7 @@ from langgraph_om import (
     BackgroundBuffering,
     EstimatingCounter,
     InlineBuffering,
+    MemoryOptions,
     MemoryRecord,
     MemoryView,
     ObservationalMemory,
@@ -54,6 +55,8 @@ def construct(model: BaseChatModel) -> None:
         buffering=BackgroundBuffering(2),
         clock=lambda: datetime.now(UTC),
     )
+    shared: MemoryOptions = {"timezone": "Europe/Berlin", "gap_markers": True}
+    ObservationalMemory(model, **shared)
     options: ObservationOptions = {"message_tokens": 20_000}
     ObservationalMemory(model, observation=options, retrieval={"scope": "thread"})
     ObservationalMemory(model, message_tokens=20_000)  # type: ignore[call-arg]

@@ -21,6 +21,7 @@ from langgraph_om.core.record.window import Window
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.core.working import find_unwritten
+from langgraph_om.features.extract import read_values
 
 _STALE: Final = timedelta(days=7)
 _MIN_CALLS: Final = 5
@@ -169,7 +170,7 @@ def _advise_on_overlooked(record: MemoryRecord) -> Iterator[Advice]:
 
 
 def _advise_on_values(record: MemoryRecord) -> Iterator[Advice]:
-    for name, found in record.get("extracted", {}).items():
+    for name, found in read_values(record).items():
         if found["error"]:
             yield Advice(
                 "extract",

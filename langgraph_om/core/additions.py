@@ -6,17 +6,18 @@ process: a checkpoint that has a feature's keys and events outlives the options 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal, cast, get_type_hints
+from typing import Any, Literal, NamedTuple, cast, get_type_hints
 
 from typing_extensions import ReadOnly, TypedDict
 
-from langgraph_om.core.content.message_keys import add_own_ids
+from langgraph_om.core.content.message_keys import OWN_IDS
+from langgraph_om.core.content.text import add_tags
 from langgraph_om.core.wire import Event, MemoryRecord
 
-Reducer = Callable[[MemoryRecord, Any], None]
+Reducer = Callable[[Any, Any], None]
 """Changes a record, which nobody else holds, by an event."""
 
 Moment = Literal["observed", "reflected", "changed", "stepped", "opened", "deleted", "edited"]
@@ -26,9 +27,18 @@ Moment = Literal["observed", "reflected", "changed", "stepped", "opened", "delet
 reflection did, with its event, of which `groups` are those that stand in the log now. `changed`:
 something else was changed that several threads may know of, with a mapping that has an `id` and a
 `kind`. `stepped`: the Actor goes on. `opened`: the record is about to get another thread or
-resource. `deleted`: what the record had of a deleted thread or resource is gone. `edited`: a
+resource. `deleted`: what the record has of a deleted thread or resource is about to go. `edited`: a
 person's edit, a mapping of record keys, is about to be merged.
 """
+
+
+class Removed(NamedTuple):
+    """The messages that a feature has taken out of the conversation, oldest first."""
+
+    last: str | None = None
+    """The newest of them; `None` where there are none."""
+    tokens: int = 0
+    """Of all of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,10 +79,14 @@ class Additions:
     """By the type of an event, the field of its part that each of its keys becomes."""
     beside: Mapping[Moment, Reducer] = field(default_factory=dict)
     """What it does when events of the core take effect."""
+    message_ids: tuple[str, ...] = ()
+    """Ids of the messages that it shows the Actor, which no conversation has."""
+    tags: tuple[str, ...] = ()
+    """Names of tags in its prompts; other text cannot open or close them."""
+    removed: Callable[[MemoryRecord], Removed] | None = None
+    """Reads which messages it has taken out of a record's conversation."""
     operations: Mapping[str, AddedOperation] = field(default_factory=dict)
     """Its kinds of work, by name."""
-    own_ids: Collection[str] = ()
-    """Ids of the messages that it shows the Actor and nobody has said."""
     waits: Callable[[MemoryRecord], bool] | None = None
     """Tells of a record whether something of it is still to be sent, and may be refused."""
     has_sent: Callable[[MemoryRecord], bool] | None = None
@@ -100,8 +114,10 @@ _TABLE: dict[str, Additions] = {}
 def add(name: str, additions: Additions) -> None:
     """Add a feature's row; called at import alone, before a record is read."""
     _TABLE[name] = additions
-    add_own_ids(additions.own_ids)
-    for known in (added_types, added_reducers, added_parts, added_operations, _beside):
+    OWN_IDS.update(additions.message_ids)
+    add_tags(*additions.tags)
+    tables = (added_types, added_reducers, added_parts, added_operations, _beside, _removals)
+    for known in tables:
         known.cache_clear()
 
 
@@ -161,6 +177,17 @@ def resource_form() -> ResourceForm | None:
 @cache
 def _beside(moment: Moment) -> tuple[Reducer, ...]:
     return tuple(each.beside[moment] for each in _TABLE.values() if moment in each.beside)
+
+
+@cache
+def _removals() -> tuple[Callable[[MemoryRecord], Removed], ...]:
+    return tuple(each.removed for each in _TABLE.values() if each.removed is not None)
+
+
+def find_removed(record: MemoryRecord) -> Removed:
+    """Return which messages were taken out of a record's conversation."""
+    found = (read(record) for read in _removals())
+    return next((removed for removed in found if removed.last is not None), Removed())
 
 
 def run_beside(moment: Moment, record: MemoryRecord, event: Any) -> None:

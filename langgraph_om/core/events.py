@@ -95,15 +95,6 @@ PART_FIELDS: dict[str, dict[str, str]] = {
         "record_id": "recordId",
         "thread_id": "threadId",
     },
-    "recalled": {
-        "request": "messageId",
-        "hits": "hits",
-        "tokens": "tokens",
-        "error": "error",
-        "record_id": "recordId",
-        "thread_id": "threadId",
-        "at": "timestamp",
-    },
     "view-trimmed": {
         "dropped_messages": "droppedMessages",
         "dropped_tokens": "droppedTokens",

@@ -59,31 +59,8 @@ class Group(TypedDict):
     """What a person did to its one item, which nobody else changes; missing for all others."""
 
 
-class Extraction(TypedDict):
-    """What a question found out about one of the values that the user wants.
-
-    With neither a patch nor an error nothing changes in it, and a former error is over.
-    """
-
-    name: str
-    patch: NotRequired[dict[str, Any]]
-    """The fields that change."""
-    error: NotRequired[str]
-    """Why it could not be told."""
-
-
-class ExtractedValue(TypedDict):
-    """A value by schema out of the conversation."""
-
-    value: Any
-    """The JSON object; `None` where nothing was found yet."""
-    previous: Any
-    """The one before."""
-    cycle_id: str
-    """The cycle that found it, or failed to."""
-    at: str
-    error: str | None
-    """Why the last question about it found nothing."""
+Found = dict[str, list[Any]]
+"""What an observation found beside its items: by feature, its entries, JSON values."""
 
 
 class WorkingUpdate(TypedDict):
@@ -136,10 +113,7 @@ class Chunk(TypedDict):
     thread_title: str | None
     created_at: str
     """When the model answered."""
-    extracted: NotRequired[list[Extraction]]
-    """Which values it changes."""
-    working: NotRequired[list[WorkingUpdate]]
-    """What it changes in the working memory."""
+    found: NotRequired[Found]
 
 
 class BufferedReflection(TypedDict):
@@ -261,28 +235,6 @@ class Head(TypedDict):
     last changed, or on which the conversation was resumed after a pause."""
     at: str
     """When the Actor was last called."""
-
-
-class RecalledHit(TypedDict):
-    """An earlier message that a search for the live request found."""
-
-    id: str
-    threadId: str
-    score: float
-    """How well it matches, from 0 to 1."""
-
-
-class RecalledBlock(TypedDict):
-    """What was found for the live request, the same in each call of its turn."""
-
-    request: str
-    """Id of the live request; for the next one memory searches anew."""
-    digest: str
-    """Of the request's content."""
-    text: str
-    """What the Actor is shown; empty where nothing was found."""
-    tokens: int
-    """Of the text."""
 
 
 class Trip(TypedDict):
@@ -425,8 +377,6 @@ class MemoryRecord(TypedDict, total=False):
     thread_title: str | None
     working: ObservedWorking
     """Only with a working memory that the Observer keeps: missing before the first step."""
-    extracted: dict[str, ExtractedValue]
-    """Values by schema, by their names; missing before the first."""
     stamps: dict[str, str]
     """First-seen ISO times of messages that carry no time themselves, by id; but for the newest,
     only of those that no archive has."""
@@ -434,8 +384,6 @@ class MemoryRecord(TypedDict, total=False):
     turn: Turn
     head: Head
     """Missing before the Actor's first call."""
-    recalled: RecalledBlock
-    """Only with `retrieval.inject`: missing before the first search."""
     attempts: dict[Operation, Attempt]
     usage: dict[Operation, Usage]
     """Per operation, all costs so far."""
@@ -446,10 +394,6 @@ class MemoryRecord(TypedDict, total=False):
     branch: str
     """The archive's name for the conversation as this record knows it, which no other branch
     changes; missing before something is archived."""
-    evicted: str | None
-    """The last message that was removed from the conversation because the archive has it."""
-    evicted_tokens: int
-    """The tokens of all messages that were removed; 0 if missing."""
     deletion: int
     """How often thread and resource had been deleted when the record last looked; 0 if missing."""
     floor: Floor
@@ -569,10 +513,7 @@ class ObservationEnd(CycleEnd, Observed, Stated, Moved):
     operation: Literal["observation"]
     groups: list[Group]
     """One for each day."""
-    extracted: NotRequired[list[Extraction]]
-    """Which values it changes."""
-    working: NotRequired[list[WorkingUpdate]]
-    """What it changes in the working memory."""
+    found: NotRequired[Found]
 
 
 class Edited(TypedDict, total=False):
@@ -711,10 +652,7 @@ class ObservationActivated(CycleEvent, Written, Stated, Moved):
     """How many."""
     messages: int
     """How many messages they cover."""
-    extracted: NotRequired[list[Extraction]]
-    """Which values they change."""
-    working: NotRequired[list[WorkingUpdate]]
-    """What they change in the working memory."""
+    found: NotRequired[Found]
     generation: int
     config: Limits
     triggered_by: Trigger
@@ -790,16 +728,6 @@ class Archived(TypedDict):
     last: str
     branch: str | None
     """The archive's name for the conversation up to there."""
-
-
-class Evicted(TypedDict):
-    """Messages are removed from the conversation, because they are observed and archived."""
-
-    type: Literal["evicted"]
-    last: str
-    ids: list[str]
-    tokens: int
-    """Of the messages."""
 
 
 class DeletionFound(TypedDict):
@@ -921,24 +849,6 @@ class ViewTrimmed(TypedDict):
     thread_id: str
 
 
-class Recalled(TypedDict):
-    """Memory searched for the live request, once in its turn."""
-
-    type: Literal["recalled"]
-    at: str
-    request: str
-    digest: str
-    """Of the request's content."""
-    hits: list[RecalledHit]
-    """What is shown of what was found, the best first."""
-    text: str
-    tokens: int
-    error: str | None
-    """Why the search failed; `None` where it did not."""
-    record_id: str
-    thread_id: str
-
-
 class SteeringNoted(TypedDict):
     """What a person did to the log, told with the next step."""
 
@@ -1050,7 +960,6 @@ Event = (
     | Stepped
     | Tripped
     | Archived
-    | Evicted
     | DeletionFound
     | Waived
     | Steered
@@ -1062,7 +971,6 @@ Event = (
     | Extracted
     | WorkingRead
     | ViewTrimmed
-    | Recalled
     | Tripwire
     | Status
 )
@@ -1195,19 +1103,6 @@ class ExtractedData(TypedDict):
     timestamp: str
 
 
-class RecalledData(TypedDict):
-    """What a search for the live request found."""
-
-    messageId: str
-    """Of the request."""
-    hits: list[RecalledHit]
-    tokens: int
-    error: NotRequired[str]
-    recordId: str
-    threadId: str
-    timestamp: str
-
-
 class SteeringData(TypedDict):
     """What a person did to the log."""
 
@@ -1277,13 +1172,6 @@ class TripwirePart(TypedDict):
     data: TripwireData
 
 
-class RecalledPart(TypedDict):
-    """Memory searched for the live request."""
-
-    type: Literal["data-om-recalled"]
-    data: RecalledData
-
-
 class SteeringPart(TypedDict):
     """A person changed what is remembered."""
 
@@ -1308,7 +1196,6 @@ Part = (
     | ExtractedPart
     | TripwirePart
     | TrimPart
-    | RecalledPart
     | SteeringPart
 )
 """A `data-om-*` part of the custom stream."""

@@ -9,9 +9,12 @@ from __future__ import annotations
 from langgraph_om.core import additions, prompts
 from langgraph_om.core.config.settings import Features, Setup
 from langgraph_om.core.step.step import Feature
+from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.archive import Archiving
+from langgraph_om.features.evict import Evicting, EvictOptions
+from langgraph_om.features.extract import Extract
 from langgraph_om.features.gaps import GapOptions, Gaps
-from langgraph_om.features.inject import Injecting
+from langgraph_om.features.inject.inject import Injecting
 from langgraph_om.features.pauses import PauseWork
 from langgraph_om.features.previews import PreviewOptions, Previews
 from langgraph_om.features.shared_log import SharedLogs, SharingOptions
@@ -24,9 +27,11 @@ FEATURES: tuple[type[Feature], ...] = (
     PauseWork,
     Titles,
     Archiving,
+    Evicting,
     SharedLogs,
     KnownOfUser,
     WorkingText,
+    Extract,
     Previews,
     Gaps,
     Injecting,
@@ -36,6 +41,7 @@ FEATURES: tuple[type[Feature], ...] = (
 
 
 class FeatureOptions(
+    EvictOptions,
     PreviewOptions,
     GapOptions,
     WorkingOptions,
@@ -60,4 +66,24 @@ def choose_features(setup: Setup) -> Features:
         ConfigurationError: When an option of a feature cannot be meant.
     """
     built = (feature.build(setup) for feature in FEATURES)
-    return Features(tuple(feature for feature in built if feature is not None))
+    features = Features(tuple(feature for feature in built if feature is not None))
+    check_value_names(features)
+    return features
+
+
+def check_value_names(features: Features) -> None:
+    """Refuse two values of the same name in the question beside an observation.
+
+    Raises:
+        ConfigurationError: When there are.
+    """
+    known: dict[str, str] = {}
+    for names in features.having("value_names"):
+        for name, words in names.items():
+            if name in known:
+                msg = (
+                    f"{words} has the name {name!r}, which is that of {known[name]}; call the "
+                    f"value something else"
+                )
+                raise ConfigurationError(msg)
+            known[name] = words

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, Any, Self
 
 from pydantic import InstanceOf
 from typing_extensions import TypedDict
 
+from langgraph_om.core.additions import Additions
 from langgraph_om.core.config.checks import Hint, Preset, Takes
 from langgraph_om.core.config.settings import Setup
+from langgraph_om.core.cycles.cycle import CycleInfo
+from langgraph_om.core.cycles.values import Answer, Wanted
 from langgraph_om.core.step.step import Feature, Step
-from langgraph_om.core.working import WORKING_NAME, find_unwritten
+from langgraph_om.core.wire import Chunk, Event, WorkingUpdate
+from langgraph_om.core.working import (
+    NAME,
+    WORKING_NAME,
+    add_updates,
+    find_known,
+    find_unwritten,
+    had_failed,
+    list_updates,
+)
 from langgraph_om.runtime.context import RunFlow
 from langgraph_om.working.memory import WorkingMemory
 from langgraph_om.working.runs import WorkingOfGraph
@@ -32,12 +46,17 @@ class WorkingOptions(TypedDict, total=False):
 class KnownOfUser(Feature):
     """Writes what the Observer finds for a working memory, and reads it where a turn begins."""
 
-    name = "known_of_user"
+    name = NAME
+    additions = Additions(beside={"observed": add_updates})
+
+    def __init__(self, memory: WorkingMemory) -> None:
+        self._memory = memory
 
     @classmethod
     def build(cls, setup: Setup) -> Self | None:
         """Read the option `working_memory`."""
-        return cls() if setup.options["working_memory"] is not None else None
+        memory = setup.options["working_memory"]
+        return cls(memory) if memory is not None else None
 
     def collect(self, step: Step) -> RunFlow[None]:
         """Write what observations found, and read the memory where a turn begins."""
@@ -68,8 +87,54 @@ class KnownOfUser(Feature):
         step.say(WORKING_NAME, source.block)
         step.scope.changes |= getattr(source, "changes", {})
 
+    @property
+    def value_names(self) -> Mapping[str, str]:
+        """Return the name of the memory, where it is asked for."""
+        if self._memory.managed_by != "observer":
+            return {}
+        return {WORKING_NAME: "the working memory where the Observer keeps it"}
+
+    def values(self, info: CycleInfo, chunks: Sequence[Chunk]) -> Sequence[Wanted]:
+        """Return the memory where the Observer keeps it; other threads change that of the user."""
+        form, is_own = info.settings.working, info.operation == "observation"
+        if form is None or not (is_own or info.settings.working_scope == "resource"):
+            return []
+        ahead = [update for chunk in chunks for update in list_updates(chunk)]
+        known = find_known(info.record, ahead)
+        has_failed = is_own and had_failed(info.record, ahead)
+        return [Wanted(WORKING_NAME, form, known, has_failed)]
+
+    def write_entries(self, info: CycleInfo, answers: Sequence[Answer]) -> list[WorkingUpdate]:
+        """Write the answer as an update."""
+        return [_write_update(info, answer) for answer in answers]
+
+    def announce(
+        self, info: CycleInfo, at: datetime, entries: Sequence[WorkingUpdate]
+    ) -> list[Event]:
+        """Return the event that says why it could not be told.
+
+        Changes are told by the step that writes them.
+        """
+        failed = [update["error"] for update in entries if "error" in update]
+        if not failed:
+            return []
+        return [info.event("extracted", at, name=WORKING_NAME, error=failed[-1])]
+
     def is_due(self, step: Step) -> bool:
         """Tell whether something waits to be written."""
         return step.settings.working is not None and bool(
             find_unwritten(step.record, step.record["resource_id"])
         )
+
+
+def _write_update(info: CycleInfo, answer: Answer) -> WorkingUpdate:
+    update: WorkingUpdate = {
+        "cycle_id": info.cycle_id,
+        "resource_id": info.record["resource_id"],
+        "known": answer.value.known,
+    }
+    if answer.error is not None:
+        return {**update, "error": answer.error}
+    if answer.patch is not None:
+        return {**update, "patch": answer.patch}
+    return {**update, "known": None}

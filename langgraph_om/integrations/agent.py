@@ -14,7 +14,6 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.base import BaseStore
 
-from langgraph_om.core.step.resent import without_messages
 from langgraph_om.core.step.step import Step
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.nodes import (
@@ -217,9 +216,7 @@ class IdleStep:
         after, step = {**state, **found.update, "om": state["om"]}, found.step
         if step is None:
             return after
-        runner = self._nodes.runner
-        left = without_messages(step.messages, step.evicted)
-        return {**after, "om": step.record, runner.messages_key: left}
+        return {**after, "om": step.record, self._nodes.runner.messages_key: step.left}
 
 
 def _add_answer(update: Update, answer: BaseMessage) -> Update:

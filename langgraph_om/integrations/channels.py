@@ -144,12 +144,13 @@ def _read_update(update: Any) -> list[BaseMessage]:
 # --- Channels of users ---------------------------------------------------------------------------
 
 
-def check_removal(channel: BaseChannel[Any, Any, Any], messages_key: str) -> None:
+def check_removal(channel: BaseChannel[Any, Any, Any], messages_key: str, option: str) -> None:
     """Check that messages can be removed from a channel; most reducers would append the request.
 
     Args:
         channel: The channel of the conversation; it is not changed.
         messages_key: The state's key of the conversation.
+        option: The option by which messages are removed.
 
     Raises:
         ConfigurationError: When they cannot.
@@ -164,10 +165,10 @@ def check_removal(channel: BaseChannel[Any, Any, Any], messages_key: str) -> Non
     if is_removed:
         return
     msg = (
-        f"`evict` is True, and {_name_reducer(channel)} of the state's `{messages_key}` does not "
-        f"know `RemoveMessage`, so that no message can leave the conversation; use "
+        f"`{option}` is True, and {_name_reducer(channel)} of the state's `{messages_key}` does "
+        f"not know `RemoveMessage`, so that no message can leave the conversation; use "
         f"`add_messages` of `langgraph.graph.message`, as in `Annotated[list, add_messages]`, or "
-        f"leave `evict` out"
+        f"leave `{option}` out"
     )
     raise ConfigurationError(msg)
 

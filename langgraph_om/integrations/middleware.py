@@ -14,7 +14,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, NotRequired, Self, cast, get_type_hints
+from typing import Annotated, Any, NotRequired, Unpack, cast, get_type_hints, overload
 
 from langchain.agents import AgentState
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse, hook_config
@@ -49,7 +49,9 @@ from langgraph_om.integrations.channels import (
 from langgraph_om.integrations.nodes import MemoryNodes, PlainNode, emit, make_searchable
 from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
+from langgraph_om.models.model_value import ModelValue
 from langgraph_om.models.providers import find_window
+from langgraph_om.options import MemoryOptions
 from langgraph_om.recall.tool import refuse_second_recall_tool
 from langgraph_om.runtime.context import RunFlow, Work
 from langgraph_om.runtime.drivers import adrive, drive
@@ -191,26 +193,20 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         ConfigurationError: When both are given, or the memory does not fit an agent's state.
     """
 
-    def __new__(cls, memory: ObservationalMemory | None = None, **options: Any) -> Self:
-        """Make the kind that has an `after_agent` hook only where it has work.
-
-        With an archive, titles, or `buffer_on_idle`. A hook is a superstep of every turn.
-        """
-        if isinstance(memory, ObservationalMemory):
-            has_more_to_do = runner_of(memory).has_last_step
-        else:
-            observation = options.get("observation") or {}
-            given = observation if isinstance(observation, Mapping) else vars(observation)
-            has_more_to_do = (
-                options.get("archive") is not None
-                or options.get("thread_title", False) is not False
-                or given.get("buffer_on_idle") is not None
-            )
-        is_plain = cls is ObservationalMemoryMiddleware and has_more_to_do
-        return cast("Self", super().__new__(_WithLastStep if is_plain else cls))
-
     state_schema = _AgentMemoryState
     transformers = (InternalCallTransformer, MemoryTransformer)
+
+    @overload
+    def __init__(self, memory: ObservationalMemory | None = None) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        memory: None = None,
+        *,
+        model: ModelValue | None = None,
+        **options: Unpack[MemoryOptions],
+    ) -> None: ...
 
     def __init__(self, memory: ObservationalMemory | None = None, **options: Any) -> None:
         super().__init__()
@@ -227,6 +223,8 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         # `create_agent` looks for hooks on the class and runs those of the instance; LangGraph
         # finds a graph within a node only where the node's function encloses it.
         self._runner = runner_of(self.memory)
+        if type(self) is ObservationalMemoryMiddleware and self._runner.has_last_step:
+            self.__class__ = _WithLastStep  # an `after_agent` hook is a superstep of every turn
         hook, ahook = _hooks(self._runner)
         self._hook, self._ahook = hook, ahook
         if type(self).before_model is ObservationalMemoryMiddleware.before_model:
@@ -288,10 +286,10 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
 
 class _WithLastStep(ObservationalMemoryMiddleware):
-    """The middleware of a memory with an archive, or with titles."""
+    """The middleware of a memory that has something to do after the Actor's answer."""
 
     def after_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002
-        """Archive the Actor's last answer, and have a title made after the first one."""
+        """Take the last step of a turn: no call of the Actor follows."""
         return self._nodes.finish(state) or None
 
     async def aafter_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002
@@ -413,19 +411,19 @@ def _prepare_model(
     if runner.is_read_only():
         yield from runner.read(scope, record, conversation, identity)
         return scope.changes or None
-    if runner.settings.evicts:
-        _check_removal(runner.messages_key)
+    if runner.removes_by:
+        _check_removal(runner.messages_key, runner.removes_by)
     index = partial(make_searchable, runner, identity)
     outcome = yield from turn(runner, record, conversation, identity, scope, index=index)
     update: _Update = {"om": only_folding(outcome.events), **scope.changes}
-    if outcome.evicted:
-        update["messages"] = [RemoveMessage(id=key) for key in outcome.evicted]
+    if outcome.removed:
+        update["messages"] = [RemoveMessage(id=key) for key in outcome.removed]
     if outcome.is_aborted:
         update["jump_to"] = "end"
     return update
 
 
-def _check_removal(messages_key: str) -> None:
+def _check_removal(messages_key: str, option: str) -> None:
     """Check that messages can leave the agent's conversation.
 
     Which reducer it has is known in a run only: `create_agent` joins the schemas of all middleware.
@@ -435,7 +433,7 @@ def _check_removal(messages_key: str) -> None:
     """
     channel = _read_channels().get(messages_key)
     if channel is not None:
-        check_removal(channel, messages_key)
+        check_removal(channel, messages_key, option)
 
 
 def _read_channels() -> Mapping[str, BaseChannel[Any, Any, Any]]:

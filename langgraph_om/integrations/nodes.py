@@ -177,7 +177,7 @@ class MemoryNodes:
             buffering_waits=self.buffering_waits,
         )
         make_searchable(runner, who, step, messages)
-        update = {**self._update(only_folding(step.events)), **self._removals(step.evicted)}
+        update = {**self._update(only_folding(step.events)), **self._removals(step.removed)}
         return Inspected({**update, **scope.changes}, step)
 
     def _told(self) -> Update:
@@ -192,7 +192,7 @@ class MemoryNodes:
         scope = RunScope(runner, state=state)
         seen = yield from runner.inspect(record, messages, who, scope=scope, is_final=True)
         make_searchable(runner, who, seen, messages)
-        return self._update(only_folding(seen.events)) | self._removals(seen.evicted)
+        return self._update(only_folding(seen.events)) | self._removals(seen.removed)
 
     def route(self, state: Mapping[str, Any]) -> str | list[str]:
         """Name what comes next, a key of `targets`; reads nothing but the state."""
@@ -261,8 +261,8 @@ class MemoryNodes:
     def _record(self, state: Mapping[str, Any]) -> MemoryRecord:
         return complete_record(state.get("om"))
 
-    def _removals(self, evicted: list[str]) -> Update:
-        removed = [RemoveMessage(id=key) for key in evicted]
+    def _removals(self, keys: list[str]) -> Update:
+        removed = [RemoveMessage(id=key) for key in keys]
         return {self.runner.messages_key: removed} if removed else {}
 
     def _update(self, events: list[Event]) -> Update:

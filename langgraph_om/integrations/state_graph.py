@@ -257,8 +257,8 @@ def _find_channel(
             f"{', '.join(sorted(builder.channels))}. Set `messages_key` on the memory"
         )
         raise ConfigurationError(msg)
-    if runner_of(memory).settings.evicts:
-        check_removal(channel, memory.messages_key)
+    if option := runner_of(memory).removes_by:
+        check_removal(channel, memory.messages_key, option)
     return channel
 
 

@@ -39,7 +39,6 @@ from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.models.ask import Calls
 from langgraph_om.models.pool import ModelPool
 from langgraph_om.models.providers import write_schema
-from langgraph_om.recall.inject import Injecting
 from langgraph_om.recall.meaning import StoreIndex, list_messages
 from langgraph_om.recall.tool import Recalling
 from langgraph_om.runtime.context import RunContext, RunFlow, Show, Work, discard
@@ -118,25 +117,22 @@ class StepRunner:
     """What answers recall; `None` without it."""
     beside: object | None = None
     """More that a flow may call as storage."""
-    injecting: Injecting | None = field(init=False, default=None)
-    """What finds earlier messages for those of the user; `None` where none are shown."""
     writer: ArchiveWriter | None = field(init=False, default=None)
-    opened: tuple[Any, ...] = field(init=False, default=())
-    """What features have opened beside the archive."""
     runs: Runs = field(init=False)
     spans: Spans = field(init=False, default_factory=Spans)
     window: int | None = field(init=False, default=None)
     """The most that the Actor's model reads, in tokens; `None` where nobody has said."""
+    _storage: list[object] = field(init=False, default_factory=list)
+    """What flows call: the archive, and what features bring."""
     _warned_closed: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         self.runs = Runs(self.resource_id)
-        if self.recalling is not None and self.settings.inject is not None:
-            self.injecting = Injecting(self.recalling, self.settings.inject)
         if self.archive is not None:
             self.writer = ArchiveWriter(self.archive, self.store_uses)
-            openers = self.settings.features.having("open_archive")
-            self.opened = tuple(open_beside(self.archive) for open_beside in openers)
+            self._storage += [self.writer, self.archive]
+        met = [connect(self) for connect in self.settings.features.having("connect")]
+        self._storage += [storage for storage in met if storage is not None]
 
     def fit_window(self, tokens: int | None, tools: Sequence[Any] = (), system: Any = None) -> None:
         """Keep messages and observations to what the Actor's model can read.
@@ -242,6 +238,12 @@ class StepRunner:
         return any(feature.has_last_step for feature in self.settings.features.all)
 
     @property
+    def removes_by(self) -> str:
+        """The option that has messages taken out of a graph's state; empty where none are."""
+        found = (feature.removes_by for feature in self.settings.features.all)
+        return next(filter(None, found), "")
+
+    @property
     def is_closed(self) -> bool:
         """Whether background jobs are not taken any more."""
         return bool(getattr(self.buffering, "is_closed", False))
@@ -275,9 +277,7 @@ class StepRunner:
             work: Has a decision carried out elsewhere.
         """
         calls = Calls(self.models, self.clock, self.deadline, self.settings.counter, config)
-        parts = (self.writer, *self.opened, self.archive) if self.archive is not None else ()
-        more = (part for part in (self.beside, self.injecting) if part is not None)
-        storage = (*parts, *more)
+        storage = (*self._storage, *([] if self.beside is None else [self.beside]))
         return RunContext(
             calls,
             self.hooks,

@@ -12,7 +12,6 @@ from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.events import to_part
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import complete_record
-from langgraph_om.core.step.resent import without_messages
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Event, MemoryRecord, Part
 from langgraph_om.runtime.context import RunFlow, Work
@@ -32,8 +31,8 @@ class Outcome:
     """The conversation without what was removed."""
     events: list[Event] = field(default_factory=list)
     """What happened, in order."""
-    evicted: list[str] = field(default_factory=list)
-    """Ids of the messages that were removed."""
+    removed: list[str] = field(default_factory=list)
+    """Their ids."""
     is_aborted: bool = False
     """Whether a failure ends the turn without an answer."""
     step: Step | None = None
@@ -43,8 +42,8 @@ class Outcome:
         """Take in what was found; its events are folded already."""
         self.step, self.record = step, step.record
         self.events += step.events
-        self.evicted += step.evicted
-        self.messages = list(without_messages(self.messages, step.evicted))
+        self.removed += step.removed
+        self.messages = list(step.left)
 
     def fold(self, events: Sequence[Event]) -> None:
         """Take in what a decision came to."""
@@ -166,7 +165,7 @@ def conclude(runner: StepRunner, outcome: Outcome, scope: RunScope | None = None
         parts,
         view,
         aborted=outcome.is_aborted,
-        evicted=outcome.evicted,
+        evicted=outcome.removed,
         **read_values(scope),
     )
 

@@ -13,15 +13,13 @@ from langchain_core.tools import BaseTool
 from langgraph.store.base import BaseStore
 
 from langgraph_om.core.config.checks import check_flag
+from langgraph_om.core.forms import InvalidError, Value, merge
 from langgraph_om.core.wire import WorkingUpdate
 from langgraph_om.core.working import (
     WORKING_NAME,
-    InvalidError,
     Joined,
-    Value,
     choose_form,
     join_updates,
-    merge,
     read_state_value,
     render_block,
     write_message,

@@ -21,19 +21,18 @@ from weakref import WeakValueDictionary
 
 from langgraph.store.base import BaseStore, Item, PutOp
 
-from langgraph_om.core.wire import WorkingUpdate
-from langgraph_om.core.working import (
+from langgraph_om.core.forms import (
     Form,
-    Joined,
     Path,
     TemplateForm,
     Value,
     find_conflicts,
-    join_updates,
     list_leaves,
     merge,
     write_path,
 )
+from langgraph_om.core.wire import WorkingUpdate
+from langgraph_om.core.working import Joined, join_updates
 from langgraph_om.errors import ConfigurationError
 
 ROOT: Final = "langgraph_om"

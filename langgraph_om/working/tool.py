@@ -14,7 +14,8 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.prebuilt import ToolRuntime
 from langgraph.types import Command
 
-from langgraph_om.core.working import PATCH, Form, TemplateForm, Value
+from langgraph_om.core.forms import Form, TemplateForm, Value
+from langgraph_om.core.working import PATCH
 from langgraph_om.recall.tool import part_runtime
 
 UPDATE_TOOL: Final = "update_working_memory"

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import re
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from langgraph_om import ObservationalMemory, ObservationConfig, ReflectionConfig
 from langgraph_om.core.events import PART_FIELDS
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 from support.pages import DOCS, ROOT, read_code, run_page
@@ -79,36 +75,6 @@ def table(page: Path, heading: str) -> dict[str, list[str]]:
     rows = re.findall(r"^\|(.*)\|$", rest[rest.index("\n|") :].split("\n\n")[0], re.MULTILINE)
     cells = [[cell.strip() for cell in row.split(" | ")] for row in rows[2:]]
     return {row[0].strip("`"): row[1:] for row in cells}
-
-
-def written(value: Any) -> str:
-    return f"`{value!r}`".replace("'", '"')
-
-
-@pytest.mark.parametrize(
-    ("heading", "config"),
-    [("`observation=`, an", ObservationConfig), ("`reflection=`, a", ReflectionConfig)],
-)
-def test_option_tables_name_every_option_with_its_default(heading: str, config: type[Any]) -> None:
-    options = table(OPTIONS, heading)
-    defaults = config()
-    assert set(options) == {entry.name for entry in fields(config)}
-    for name, (default, *_) in options.items():
-        assert default == written(getattr(defaults, name)), name
-
-
-def test_option_table_of_the_memory_is_complete_and_says_each_default() -> None:
-    parameters = inspect.signature(ObservationalMemory).parameters
-    said = {name: cells[0] for name, cells in table(OPTIONS, "`ObservationalMemory(model").items()}
-    assert set(said) == set(parameters) - {"observation", "reflection"}
-    made = {  # what stands in for `None`
-        "model": "`google/gemini-2.5-flash`",
-        "token_counter": "`EstimatingCounter()`",
-        "buffering": "`BackgroundBuffering()`",
-    }
-    for name, default in said.items():
-        wanted = made.get(name) or written(parameters[name].default).replace(".0`", "`")
-        assert default.replace(".0`", "`") == wanted, name
 
 
 def test_event_table_names_every_part_and_field() -> None:

@@ -283,6 +283,7 @@ def injecting(
     return runner_of(memory), frozenset(THREADS if request.param == "resource" else THREADS[:1])
 
 
+@pytest.mark.needs("inject")
 @examples(30)
 @given(
     st.sampled_from(QUERIES) | names | texts,
@@ -296,17 +297,18 @@ def test_nothing_is_found_for_a_message_that_somebody_else_said(
     injecting: tuple[StepRunner, frozenset[str]], text: str, thread: str
 ) -> None:
     runner, own = injecting
-    assert runner.injecting is not None
+    (finder,) = (each for each in runner.context().storage if hasattr(each, "find_earlier"))
     if len(own) == 1 and thread in HIDDEN_NAMES:
         return  # within one thread, that one is searched, whoever owns it: see docs/security.md
     who = Identity(thread, HERS)
-    found = runner.injecting.find_earlier(text, who, blank_record(), [], set())
+    found = finder.find_earlier(text, who, blank_record(), [], set())
     assert not any(HIDDEN in f"{each.text} {each.title}" for each in found)
     assert {each.thread_id for each in found} <= own
     if (text, thread) == (OWN, THREADS[0]):
         assert {each.thread_id for each in found} == own
 
 
+@pytest.mark.needs("inject")
 @pytest.mark.parametrize("resource", [HERS, *RESOURCES, "nobody"])
 def test_a_turn_is_shown_what_its_own_user_said(resource: str | None) -> None:
     with closing(SQLAlchemyArchive("sqlite:///:memory:")) as archive:
@@ -321,6 +323,7 @@ def test_a_turn_is_shown_what_its_own_user_said(resource: str | None) -> None:
         assert any(HIDDEN in message.text for message in shown) == (resource == HERS)
 
 
+@pytest.mark.needs("inject")
 def test_what_was_found_goes_when_the_conversation_is_somebody_elses() -> None:
     with closing(SQLAlchemyArchive("sqlite:///:memory:")) as archive:
         model = ScriptedChatModel(observer=ExtractiveObserver().reply)

@@ -144,7 +144,7 @@ def test_ahead_of_need_values_come_with_their_activation() -> None:
             seen.append(told[-1]["value"])
         else:
             assert run.kept == before
-        assert all("extracted" in chunk for chunk in chunks)
+        assert all("extract" in chunk["found"] for chunk in chunks)
     assert seen
     assert run.kept["profile"]["value"] == seen[-1]
 

@@ -79,7 +79,7 @@ def test_going_back_and_forth_between_forks_observes_nothing_twice(begin: Begin)
     for _ in range(3):
         world.talk(thread, worker, 40)
     early = thread.points[-1]
-    while thread.points[-1].values["om"]["evicted"] is None:
+    while thread.points[-1].values["om"].get("evicted") is None:
         world.talk(thread, worker, 40)
     head = thread.points[-1]
     assert head.values["om"]["evicted"] in early.values["om"]["cursor"]

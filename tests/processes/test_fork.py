@@ -62,7 +62,8 @@ def hold():
     runner = runner_of(memory)
     locks = [runner.buffering._lock]
     if archive:
-        locks += [*(opened._lock for opened in runner.opened), runner.archive._database._lock]
+        locks += [opened._lock for opened in runner._storage if hasattr(opened, "_lock")]
+        locks += [runner.archive._database._lock]
         locks += [runner.buffering._leases._lock]
     for lock in locks:
         lock.acquire()

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from langgraph_om.core.config.settings import Features
+from langgraph_om.features.evict import Evicting
 from langgraph_om.memory import runner_of
 from support.agents import Agent, values
 from support.processes import workers
@@ -23,7 +25,10 @@ def talk(agent: Agent, place: Place, first: int, stop: int) -> None:
 
 def set_evicts(agent: Agent, *, to: bool) -> None:
     runner = runner_of(agent.memory)
-    runner.settings = replace(runner.settings, evicts=to)
+    kept = [each for each in runner.settings.features.all if each.name != "evict"]
+    at = next(at for at, each in enumerate(kept) if each.name == "archive")
+    kept[at + 1 : at + 1] = [Evicting()] * to
+    runner.settings = replace(runner.settings, features=Features(tuple(kept)))
 
 
 def file_of(place: Place) -> Path:

@@ -2,20 +2,25 @@
 
     python -m support.without inject             # imports and type-checks
     python -m support.without inject --tests     # runs the tests of everything else too
+    python -m support.without --tests today      # of two features, another two each day
 
-A feature is a file or folder of `langgraph_om/features`, and the lines of the table there that name
-it. Tests of a feature are `tests/unit/features/test_NAME.py` (or a folder of this name), and those
-that are marked `needs("NAME")`.
+A feature is a file or folder of `langgraph_om/features`, and the lines that name it in the table
+there and among the public names of `langgraph_om/__init__.py`. Those that need it go with it. Tests
+of a feature are `tests/unit/features/test_NAME.py` (or a folder of this name), and those that are
+marked `needs("NAME")`.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +33,17 @@ def names() -> list[str]:
     """The features that can be taken out."""
     found = (path.stem for path in FEATURES.iterdir() if path.suffix == ".py" or path.is_dir())
     return sorted(name for name in found if not name.startswith("__"))
+
+
+def with_dependents(name: str) -> list[str]:
+    """A feature and those that need it, as `needs = ("archive",)` on a class says."""
+    chosen = [name]
+    for other in names():
+        files = [FEATURES / f"{other}.py", *sorted((FEATURES / other).rglob("*.py"))]
+        text = "".join(file.read_text(encoding="utf-8") for file in files if file.exists())
+        if re.search(rf"^    needs = \(.*\"{name}\".*\)$", text, re.MULTILINE):
+            chosen += [each for each in with_dependents(other) if each not in chosen]
+    return chosen
 
 
 def take_out(name: str, root: Path) -> None:
@@ -48,16 +64,19 @@ def take_out(name: str, root: Path) -> None:
         msg = f"the table of features has no import of {name!r}"
         raise ValueError(msg)
     table.write_text(rows, encoding="utf-8")
+    public = root / "langgraph_om" / "__init__.py"
+    text = public.read_text(encoding="utf-8")
+    public.write_text(remove_rows(text, f"langgraph_om.features.{name}"), encoding="utf-8")
 
 
 def remove_rows(text: str, module: str) -> str:
     """Return the table without a module's import and the lines that hold nothing but its names."""
     lines, gone, imported = text.splitlines(), set[int](), set[str]()
-    for node in ast.parse(text).body:
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{module}."):
             imported |= {alias.asname or alias.name for alias in node.names}
             gone |= set(range(node.lineno - 1, node.end_lineno or node.lineno))
-    gone |= {at for at, line in enumerate(lines) if line.strip(" ,") in imported}
+    gone |= {at for at, line in enumerate(lines) if line.strip(' ,"') in imported}
     return "\n".join(line for at, line in enumerate(lines) if at not in gone) + "\n"
 
 
@@ -69,10 +88,11 @@ def run(name: str, *, with_tests: bool) -> bool:
             source = ROOT / part
             copy = shutil.copytree if source.is_dir() else shutil.copy
             copy(source, root / part)
-        take_out(name, root)
+        for each in with_dependents(name):
+            take_out(each, root)
         # One cache for all copies, which differ in a few modules.
         cache = str(ROOT / ".mypy_cache" / "without")
-        env = {"PYTHONPATH": str(root), "MYPY_CACHE_DIR": cache}
+        env = {**os.environ, "PYTHONPATH": str(root), "MYPY_CACHE_DIR": cache}
         commands = [
             ["-c", "import langgraph_om, langgraph_om.memory, langgraph_om.integrations.agent"],
             ["-m", "mypy", "langgraph_om"],
@@ -88,12 +108,19 @@ def run(name: str, *, with_tests: bool) -> bool:
         )
 
 
+def two_of_today() -> list[str]:
+    """Two features, another two each day."""
+    known, day = names(), datetime.now(UTC).toordinal()
+    return [known[(2 * day + at) % len(known)] for at in range(2)]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", nargs="*", choices=[*names(), []], help="all without one")
-    parser.add_argument("--tests", action="store_true")
+    parser.add_argument("--tests", nargs="?", const="all", choices=["all", "today"])
     asked = parser.parse_args()
-    failed = [name for name in asked.name or names() if not run(name, with_tests=asked.tests)]
+    chosen = asked.name or (two_of_today() if asked.tests == "today" else names())
+    failed = [name for name in chosen if not run(name, with_tests=asked.tests is not None)]
     said = f"does not hold without: {', '.join(failed)}" if failed else "holds without each"
     sys.stdout.write(f"{said}\n")
     return bool(failed)

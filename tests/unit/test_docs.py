@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from support.option_tables import PAGE, fill_in
+
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "architecture.md").read_text()
 NAMED = sorted(set(re.findall(r"`([\w/]+\.py)(?::([\w.]+))?`", TEXT)))
@@ -45,3 +47,8 @@ def test_the_layers_are_those_that_are_tested() -> None:
     house, core = re.findall(r"^(?:HOUSE|CORE) = \((.*?)\n\)", layers, re.DOTALL | re.MULTILINE)
     for order in (house, core):
         assert "".join(re.findall(r'"(.*)"', order)) in TEXT
+
+
+def test_the_tables_of_options_say_what_the_options_say() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert fill_in(text) == text, "run `cd tests && python -m support.option_tables`"

@@ -21,8 +21,8 @@ HOUSE = (
     "<- __init__, __main__"
 )
 CORE = (
-    "content, wire, prompts <- additions <- events, tokens, effects, items, search, titles, "
-    "working <- record, config <- observe, plan <- actor, reflect, page <- cycles <- step"
+    "content, wire, prompts <- additions <- events, tokens, effects, forms, items, search, "
+    "titles <- working <- record, config <- observe, plan <- actor, reflect, page <- cycles <- step"
 )
 
 
@@ -64,14 +64,14 @@ SQLALCHEMY = (
     "Only archive.sql imports sqlalchemy; memory and options do for types and inside functions."
 )
 CORE_ONLY = {
-    "pydantic": ("core.config", "core.record.fold", "core.working"),
-    "jsonschema": ("core.working",),
+    "pydantic": ("core.config", "core.record.fold", "core.forms"),
+    "jsonschema": ("core.forms",),
     "tiktoken": ("core.tokens.counter",),
     "imagesize": ("core.tokens.images",),
 }
 CORE_LIBRARIES = (
     "`core` takes nothing but `langchain_core.messages`, typing_extensions, pydantic (config, "
-    "record.fold, working), jsonschema (working), tiktoken (tokens.counter) and imagesize "
+    "record.fold, forms), jsonschema (forms), tiktoken (tokens.counter) and imagesize "
     "(tokens.images)."
 )
 CORE_PURE = (

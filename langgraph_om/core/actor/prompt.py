@@ -26,7 +26,7 @@ from langgraph_om.core.content.message_keys import (
     find_others,
     is_instruction,
 )
-from langgraph_om.core.content.text import escape
+from langgraph_om.core.content.text import escape, tag_ends
 from langgraph_om.core.observe.transcript import format_weekday
 from langgraph_om.core.prompts import load
 from langgraph_om.core.record.record import Ends, list_ranges, log_tokens, write_ranges
@@ -53,12 +53,6 @@ def hide_low_marks(text: str) -> str:
         lines.append(f"{mark[1]}{line[mark.end() :]}" if mark else line)
     return "\n".join(lines)
 
-
-_TAG_ENDS = (
-    *("thread", "observations", "log", "conversation", "task", "response", "title", "reminder"),
-    *("memory", "messages"),
-)
-"""What completes one of our tags after a `<`, or after the first word of the tag's name."""
 
 _AS_OF = '["Today", "2 weeks ago" and the like are as of {}]'
 """What says which day the relative dates of a log are relative to."""
@@ -354,7 +348,7 @@ def _render_group(
         The block, and the day with which the group ends.
     """
     shown = escape(hide_low_marks(text))
-    for tag in _TAG_ENDS:  # the next group may begin with it
+    for tag in tag_ends():  # the next group may begin with it
         shown = escape(f"{shown}{tag}").removesuffix(tag)
     shown, last = annotate(shown, today, previous)
     first, _, rest = text.partition("\n")

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 from typing_extensions import TypedDict
 
 from langgraph_om.core.config.checks import Flag, Hint, Text, Tokens
-from langgraph_om.core.working import SchemaForm
+from langgraph_om.core.forms import SchemaForm
 
 # What holds where the user sets nothing, and how that is told from the same value set by hand.
 
@@ -192,17 +192,6 @@ class ReflectionOptions(TypedDict, total=False):
     the log anew (`"rewrite"`, for models that cannot do edits)."""
 
 
-class InjectOptions(TypedDict, total=False):
-    """The option `retrieval.inject` as a mapping; `InjectConfig` says what its keys mean."""
-
-    top_k: int
-    """How many messages at most."""
-    message_range: int
-    """How many messages before and after each of them are shown with it."""
-    min_score: float | None
-    """How well a message has to match; `None`: whatever is found."""
-
-
 class RetrievalOptions(TypedDict, total=False):
     """The option `retrieval` as a mapping; `RetrievalConfig` says what its keys mean."""
 
@@ -213,7 +202,7 @@ class RetrievalOptions(TypedDict, total=False):
     without an archive, it is its own thread."""
     instructions: str | None
     """Added to the guidance the Actor gets about recall."""
-    inject: bool | InjectOptions
+    inject: bool | Mapping[Any, Any]
     """Whether each new message of the user is searched for, and what is found shown before it: a
     flag, or a mapping with `top_k`, `message_range` and `min_score`, see `InjectConfig`."""
 
@@ -471,23 +460,6 @@ class ReflectionConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InjectConfig:
-    """What is found for a message of the user, and shown with it; `{}` means the defaults.
-
-    Args:
-        top_k: How many messages at most.
-        message_range: How many messages before and after each of them are shown with it.
-        min_score: How well a message has to match; `None`: whatever is found.
-    """
-
-    top_k: Annotated[int, Field(ge=1, le=50), Hint("a whole number from 1 to 50")] = 4
-    message_range: Annotated[int, Field(ge=0, le=20), Hint("a whole number from 0 to 20")] = 2
-    min_score: Annotated[
-        float | None, Field(ge=0, le=1, allow_inf_nan=False), Hint("a number from 0 to 1, or None")
-    ] = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class RetrievalConfig:
     """How the recall tool reaches back to raw messages; `{}` switches it on with defaults.
 
@@ -505,7 +477,7 @@ class RetrievalConfig:
     scope: Annotated[Scope, one_of(Scope)] = _WIDEST
     instructions: Text = None
     inject: Annotated[
-        bool | InjectOptions,
+        bool | Mapping[Any, Any],
         Hint(
             'True, False, or a mapping such as {"top_k": 4, "message_range": 2, "min_score": 0.2}'
         ),

@@ -11,7 +11,6 @@ from typing import Any, Literal
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.config.options import (
-    InjectConfig,
     ObservationConfig,
     ReflectionConfig,
     RetrievalConfig,
@@ -21,9 +20,9 @@ from langgraph_om.core.config.options import (
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.dates import message_time, times_of
 from langgraph_om.core.content.message_keys import Keyed, hidden_id, key_of
+from langgraph_om.core.forms import Form
 from langgraph_om.core.tokens.counter import TokenCounter, ViewCounter, base_of
 from langgraph_om.core.wire import Limits
-from langgraph_om.core.working import Form
 
 Texts = Mapping[str, str]
 """By the name of a feature, what it shows that no record holds."""
@@ -121,8 +120,6 @@ class Settings:
     """Whether models are shown thread ids in a hashed form only."""
     guide: RecallGuide | None = None
     """With recall, what the Actor is told about it."""
-    inject: InjectConfig | None = None
-    """What is found for a message of the user and shown before it; `None` where nothing is."""
     hidden_tools: frozenset[str] = frozenset()
     """Names of tools whose calls and results the Observer is not shown."""
     working: Form | None = None
@@ -133,8 +130,6 @@ class Settings:
     """Whether messages and observations are archived."""
     features: Features = field(default_factory=Features)
     """What takes part in steps beside the core."""
-    evicts: bool = False
-    """Whether observed messages leave the conversation once the archive has them."""
 
     def fit(self, room: int) -> Settings:
         """Return the settings for an Actor that has so many tokens for messages and observations.

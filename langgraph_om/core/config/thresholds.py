@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, TypeGuard, TypeVar
+from typing import Any, Literal, TypeGuard, TypeVar, cast
 
 from langgraph_om.core.config.checks import check_fields, rules_of
 from langgraph_om.core.config.options import (
-    InjectConfig,
     ModelSettings,
     ObservationConfig,
     ReflectionConfig,
@@ -24,9 +23,7 @@ from langgraph_om.errors import ConfigurationError
 # Settings read from what the user gave: a config class, a mapping, a flag, or nothing.
 
 
-ConfigT = TypeVar(
-    "ConfigT", ObservationConfig, ReflectionConfig, RetrievalConfig, InjectConfig, TitleConfig
-)
+ConfigT = TypeVar("ConfigT")
 
 
 def as_config(kind: type[ConfigT], option: str, value: Any) -> ConfigT:
@@ -38,7 +35,7 @@ def as_config(kind: type[ConfigT], option: str, value: Any) -> ConfigT:
     if isinstance(value, kind):
         return value
     given: Mapping[Any, Any] = {} if value is None else value
-    known = sorted(entry.name for entry in fields(kind))
+    known = sorted(entry.name for entry in fields(cast("Any", kind)))
     unknown = sorted(set(map(str, given)) - set(known))
     if unknown:
         msg = f"`{option}` has the unknown key {unknown[0]!r}; the keys are {', '.join(known)}"
@@ -46,10 +43,7 @@ def as_config(kind: type[ConfigT], option: str, value: Any) -> ConfigT:
     return kind(**given)
 
 
-def check_config(
-    option: str,
-    config: ObservationConfig | ReflectionConfig | RetrievalConfig | InjectConfig | TitleConfig,
-) -> None:
+def check_config(option: str, config: object) -> None:
     """Refuse a config with a value that cannot be meant.
 
     Raises:
@@ -84,7 +78,6 @@ def resolve_retrieval(
         return None
     config = as_config(RetrievalConfig, "retrieval", None if value is True else value)
     check_config("retrieval", config)
-    resolve_inject(config)
     if config.scope == "thread" or has_archive:
         return config
     if not is_default(config.scope):
@@ -94,20 +87,6 @@ def resolve_retrieval(
         )
         raise ConfigurationError(msg)
     return replace(config, scope="thread")
-
-
-def resolve_inject(config: RetrievalConfig | None) -> InjectConfig | None:
-    """Read the option `retrieval.inject`: nothing when it is off.
-
-    Raises:
-        ConfigurationError: When a setting of it cannot be meant.
-    """
-    if config is None or config.inject is False:
-        return None
-    value: Any = None if config.inject is True else config.inject
-    inject = as_config(InjectConfig, "retrieval.inject", value)
-    check_config("retrieval.inject", inject)
-    return inject
 
 
 def resolve_titles(value: bool | Mapping[Any, Any]) -> TitleConfig | None:  # noqa: FBT001 an option

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from langchain_core.messages import (
@@ -179,17 +179,8 @@ GAP_ID = "om-gap"
 WORKING_ID = "om-working-memory"
 """Id of what shows the Actor the working memory."""
 
-RECALLED_ID = "om-recalled"
-"""Id of what shows the Actor earlier messages that a search for its request has found."""
-
-OWN_IDS: Final = {CONTINUATION_ID, GAP_ID, WORKING_ID, RECALLED_ID}
-"""The ids of all that memory shows the Actor as messages; features add theirs at import."""
-
-
-def add_own_ids(ids: Collection[str]) -> None:
-    """Add ids of messages that a feature shows the Actor; called at import alone."""
-    OWN_IDS.update(ids)
-
+OWN_IDS: Final = {CONTINUATION_ID, GAP_ID, WORKING_ID}
+"""The ids of all that memory shows the Actor as messages; features add theirs."""
 
 _OPENING, _CLOSING = "<system-reminder>", "</system-reminder>"
 """What our reminders begin and end with."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from functools import cache
 from itertools import chain, islice
 from typing import Any, Final
 
@@ -410,7 +411,7 @@ def show_key(key: str) -> str:
 # nobody sees, spaces, an escaped slash.
 
 
-_OWN_TAGS: Final = (
+_own_tags = [
     "observations",
     "previous-observations",
     "observation-log",
@@ -422,8 +423,7 @@ _OWN_TAGS: Final = (
     "system-reminder",
     "thread",
     "working-memory",
-    "recalled-messages",
-)
+]
 
 _LOOKALIKES: Final[Mapping[str, str]] = {
     "a": "аαɑ",
@@ -487,12 +487,27 @@ def _letter(char: str) -> str:
     return f"[{re.escape(char + _LOOKALIKES.get(char, ''))}{styled}]"
 
 
-_TAG: Final = tag_pattern(*_OWN_TAGS)
+def add_tags(*names: str) -> None:
+    """Keep other text from posing as the tags of a feature's prompts, too."""
+    _own_tags.extend(name for name in names if name not in _own_tags)
+    _own_tag.cache_clear()
+    tag_ends.cache_clear()
+
+
+@cache
+def _own_tag() -> re.Pattern[str]:
+    return tag_pattern(*_own_tags)
+
+
+@cache
+def tag_ends() -> tuple[str, ...]:
+    """Return what completes one of our tags after a `<`, or after the words before its last."""
+    return tuple(dict.fromkeys(name.rpartition("-")[2] for name in _own_tags))
 
 
 def escape(text: str) -> str:
     """Make text unable to open or close one of our tags."""
-    return escape_tags(text, _TAG)
+    return escape_tags(text, _own_tag())
 
 
 def escape_tags(text: str, tags: re.Pattern[str]) -> str:

@@ -15,7 +15,6 @@ from langgraph_om.core.cycles.cycle import (
     run_ahead,
     waive,
 )
-from langgraph_om.core.cycles.extraction import announce_extracted, tell_extracted
 from langgraph_om.core.cycles.observation import (
     describe_move,
     describe_observation,
@@ -29,6 +28,7 @@ from langgraph_om.core.cycles.results import (
     size_of,
     take_in_results,
 )
+from langgraph_om.core.cycles.values import announce_found, join_found, tell_found
 from langgraph_om.core.effects import EffectFlow, JobState, Tally, WaitForJob
 from langgraph_om.core.plan import Decision, back_off
 from langgraph_om.core.record.fold import fold
@@ -145,10 +145,7 @@ def activate(
         settings, record, "observation", cycle_id, sum(part.tokens for part in live), now
     )
     title = next((c["thread_title"] for c in reversed(chunks) if c["thread_title"]), None)
-    values = tell_extracted(
-        [item for chunk in chunks for item in chunk.get("extracted", [])],
-        [update for chunk in chunks for update in chunk.get("working", [])],
-    )
+    found = join_found(chunk.get("found", {}) for chunk in chunks)
     yield cycle.event(
         "activation",
         now,
@@ -164,10 +161,10 @@ def activate(
         triggered_by=decision.why,
         thread_title=title,
         **merge_hints(record, chunks),
-        **values,
+        **tell_found(found),
     )
     yield from announce_title(cycle, now, title)
-    yield from announce_extracted(cycle, now, values)
+    yield from announce_found(cycle, now, found)
 
 
 def _activate_reflection(

@@ -23,8 +23,8 @@ from langgraph_om.core.cycles.cycle import (
     select_hints,
     tell_left_out,
 )
-from langgraph_om.core.cycles.extraction import announce_extracted, extract_values
 from langgraph_om.core.cycles.questions import merge_answers, rewrite_answer, show_messages
+from langgraph_om.core.cycles.values import announce_found, ask_for_values, tell_found
 from langgraph_om.core.effects import AskModel, EffectFlow, ReadTally, Tally
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.answer_tags import LOG
@@ -42,7 +42,15 @@ from langgraph_om.core.record.window import (
     digest_entries,
     select_live_chunks,
 )
-from langgraph_om.core.wire import Chunk, CycleEnded, Group, MemoryRecord, Moved, ObservationEnd
+from langgraph_om.core.wire import (
+    Chunk,
+    CycleEnded,
+    Found,
+    Group,
+    MemoryRecord,
+    Moved,
+    ObservationEnd,
+)
 from langgraph_om.errors import ObserverError
 
 # Split what was observed into days, each with the messages of that day.
@@ -228,7 +236,7 @@ def observe_cycle(
         tally: Tally = yield ReadTally()
         ended, at = cast("ObservationEnd", end), cycle.info.last_reply(tally)
         yield from announce_title(cycle.info, at, ended["thread_title"])
-        yield from announce_extracted(cycle.info, at, ended)
+        yield from announce_found(cycle.info, at, ended.get("found", {}))
 
 
 def describe_observation(
@@ -285,9 +293,9 @@ def _observe(
     parsed, left_out, asked = yield from ask_observer(
         info, entries, times, known=known, hints=merge_hints(record, chunks)
     )
-    values: dict[str, Any] = {}
+    found: Found = {}
     if asked is not None and parsed.status == "ok":
-        values = yield from extract_values(info, asked, parsed.observations, chunks)
+        found = yield from ask_for_values(info, asked, parsed.observations, chunks)
     tally: Tally = yield ReadTally()
     at = iso(info.last_reply(tally))
     noted = Noted(info.cycle_id, record["thread_id"], parsed.observations, at)
@@ -298,12 +306,12 @@ def _observe(
         "observation_tokens": tokens,
         "observations": parsed.observations,
         **tell_left_out(left_out),
-        **({} if is_ahead else values),
+        **({} if is_ahead else tell_found(found)),
     }
     if not is_ahead:
         return info.end(tally, groups=groups, **moved, **written, **hints)
-    chunk = {**_describe_chunk(info, entries, groups), **hints, "created_at": at, **values}
-    return info.end(tally, chunk=chunk, **written)
+    chunk = {**_describe_chunk(info, entries, groups), **hints, "created_at": at}
+    return info.end(tally, chunk={**chunk, **tell_found(found)}, **written)
 
 
 def _describe_chunk(

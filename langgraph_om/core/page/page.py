@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import unified_diff
 from itertools import groupby, pairwise
@@ -229,11 +229,16 @@ class ShownValue:
 def list_values(record: MemoryRecord) -> list[ShownValue]:
     """Return the working memory, then the values by schema in their order."""
     shown = [_show_working(record)] if "working" in record else []
-    for name, found in record.get("extracted", {}).items():
+    for name, found in _read_extracted(record).items():
         error = found["error"]
         notes = (f"the newest question about it found nothing: {error}",) if error else ()
         shown.append(ShownValue(name, _write(found["value"]), notes))
     return [value for value in shown if value.text or value.notes]
+
+
+def _read_extracted(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    values: Mapping[str, Any] = record.get("extracted", {})
+    return values
 
 
 def render_values(record: MemoryRecord) -> Html | None:

@@ -48,7 +48,6 @@ def blank_record() -> MemoryRecord:
         "version": RECORD_VERSION,
         "turn": {"request": None, "step": -1},
         "archived": None,
-        "evicted": None,
         "cursor": [],
         "observed": None,
         "stamps": {},
@@ -59,10 +58,7 @@ def blank_record() -> MemoryRecord:
 _FIRST_KEYS = frozenset(blank_record())
 """What each record has."""
 
-LATER_KEYS = frozenset(
-    {"evicted_tokens", "deletion", "floor", "head", "extracted", "steered", "recalled", "title"}
-    | {"working", "branch"}
-)
+LATER_KEYS = frozenset({"deletion", "floor", "head", "steered", "title"} | {"working", "branch"})
 """What a record has only once there is something to note."""
 
 RECORD_KEYS = _FIRST_KEYS | LATER_KEYS

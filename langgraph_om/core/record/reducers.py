@@ -23,7 +23,6 @@ from langgraph_om.core.wire import (
     Counted,
     CycleEnded,
     DeletionFound,
-    Evicted,
     Group,
     JobResult,
     MemoryRecord,
@@ -32,7 +31,6 @@ from langgraph_om.core.wire import (
     ObservationEnd,
     ObservationFailed,
     Opened,
-    Recalled,
     ReflectionActivated,
     ReflectionBuffered,
     ReflectionEnd,
@@ -47,7 +45,7 @@ from langgraph_om.core.wire import (
     Usage,
     Waived,
 )
-from langgraph_om.core.working import add_updates, forget_updates, merge
+from langgraph_om.core.working import forget_updates
 
 # The record while events are folded into it, and what several kinds of events do to it.
 
@@ -150,8 +148,7 @@ def _finish_observation(record: MemoryRecord, event: ObservationEnd) -> None:
     """Add observations to the log; the cursor moves only from where the Observer began."""
     if _extend_log(record, event, event["groups"]):
         set_hints(record, event)
-        _set_extracted(record, event)
-        add_updates(record, event.get("working", []))
+        run_beside("observed", record, event)
         note_success(record, event)
 
 
@@ -175,8 +172,7 @@ def activate(record: MemoryRecord, event: ObservationActivated | ReflectionActiv
     if _extend_log(record, event, event["groups"]):
         record["chunks"] = record["chunks"][len(ids) :]
         set_hints(record, event)
-        _set_extracted(record, event)
-        add_updates(record, event.get("working", []))
+        run_beside("observed", record, event)
 
 
 def _extend_log(
@@ -203,7 +199,6 @@ def _extend_log(
     added = [*before, *new] if is_shared else _join_empty(before, new, event["after"])
     record["log"] = [*added, *record["log"][at:]]
     record["cursor"] = list(event["cursor"])
-    run_beside("observed", record, event)
     return True
 
 
@@ -240,29 +235,7 @@ def _replace_groups(record: MemoryRecord, event: ReflectionEnd | ReflectionActiv
     return True
 
 
-def _set_extracted(record: MemoryRecord, event: ObservationEnd | ObservationActivated) -> None:
-    """Merge what was found into the values; a failure is noted, and leaves its value as it is."""
-    values = dict(record.get("extracted", {}))
-    for item in event.get("extracted", []):
-        former = values.get(item["name"])
-        value, previous = (former["value"], former["previous"]) if former else (None, None)
-        if former and "patch" not in item and "error" not in item:
-            values[item["name"]] = {**former, "error": None}
-            continue
-        if "patch" in item:
-            value, previous = merge(value, item["patch"]), value
-        values[item["name"]] = {
-            "value": value,
-            "previous": previous,
-            "cycle_id": event["cycle_id"],
-            "at": event["at"],
-            "error": item.get("error"),
-        }
-    if values:
-        record["extracted"] = values
-
-
-# Events of a step: counts, the Actor's turn, what is archived, removed or recalled.
+# Events of a step: counts, the Actor's turn, what is archived.
 
 
 def set_counts(record: MemoryRecord, event: Counted) -> None:
@@ -295,6 +268,7 @@ def note_step(record: MemoryRecord, event: Stepped) -> None:
         record["steered"] = told
     if record.get("title", {}).get("is_new"):
         record["title"] = {**record["title"], "is_new": False}
+    run_beside("stepped", record, event)
 
 
 def waive(record: MemoryRecord, event: Waived) -> None:
@@ -318,31 +292,6 @@ def note_archived(record: MemoryRecord, event: Archived) -> None:
     record["archived"] = event["last"]
     if event["branch"] is not None:
         record["branch"] = event["branch"]
-
-
-def note_evicted(record: MemoryRecord, event: Evicted) -> None:
-    """Note up to where observed messages were removed; what comes back changes nothing."""
-    ids, former = event["ids"], record["evicted"]
-    if former == event["last"]:
-        return
-    record["evicted"] = event["last"]
-    observed = record["observed"]
-    if observed is not None:
-        new = len(ids) - (ids.index(former) + 1 if former in ids else 0)
-        index, count = (observed[key] - new for key in ("index", "count"))
-        record["observed"] = {**observed, "index": index, "count": count}
-    if event["tokens"]:
-        record["evicted_tokens"] = record.get("evicted_tokens", 0) + event["tokens"]
-
-
-def set_recalled(record: MemoryRecord, event: Recalled) -> None:
-    """Keep what was found for the live request, in the place of what was found before."""
-    record["recalled"] = {
-        "request": event["request"],
-        "digest": event["digest"],
-        "text": event["text"],
-        "tokens": event["tokens"],
-    }
 
 
 # Events of background jobs: begun, ended, failed. What they made waits in the record.
@@ -409,13 +358,14 @@ def _take_pending(record: MemoryRecord, event: JobResult) -> bool:
 
 def open_record(record: MemoryRecord, event: Opened) -> None:
     """Start the record of a thread, or give it a new identity (a copied thread, another scope)."""
-    if record["thread_id"] != event["thread_id"]:
+    is_other_thread = record["thread_id"] != event["thread_id"]
+    is_other = is_other_thread or record["resource_id"] != event["resource_id"]
+    run_beside("opened", record, event)
+    if is_other_thread:
         record["archived"] = None  # nothing of it is archived under its new id yet
         cast("Draft", record).pop("branch", None)
-    if (record["thread_id"], record["resource_id"]) != (event["thread_id"], event["resource_id"]):
-        for key in ("deletion", "floor", "recalled"):
-            cast("Draft", record).pop(key, None)
-    run_beside("opened", record, event)
+    for key in ("deletion", "floor") if is_other else ():
+        cast("Draft", record).pop(key, None)
     record["id"], record["thread_id"] = event["id"], event["thread_id"]
     record["resource_id"], record["scope"] = event["resource_id"], event["scope"]
 
@@ -426,11 +376,10 @@ def note_deletion(record: MemoryRecord, event: DeletionFound) -> None:
     if event["floor"] is None:
         return
     record["floor"] = event["floor"]
-    for key in ("recalled", "working"):
-        cast("Draft", record).pop(key, None)
+    run_beside("deleted", record, event)
+    cast("Draft", record).pop("working", None)
     if event["of_resource"]:
         record["chunks"] = [forget_updates(chunk) for chunk in record["chunks"]]
-    run_beside("deleted", record, event)
 
 
 # The event by which a person changes the log.

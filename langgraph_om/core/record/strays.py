@@ -16,6 +16,7 @@ from operator import itemgetter
 
 from langchain_core.messages import BaseMessage
 
+from langgraph_om.core.additions import find_removed
 from langgraph_om.core.content.message_keys import (
     Keyed,
     is_conversation,
@@ -75,8 +76,9 @@ def check_observed(
         return {**old, "last": newest, "index": last, "count": old["count"] + moved}, 0
     keyed = keyed_conversation(messages[:start])
     before = [key for key, _ in keyed]
-    if record["evicted"] in before:  # the caller kept what may be removed
-        del before[: before.index(record["evicted"]) + 1]
+    removed = find_removed(record).last
+    if removed in before:  # the caller kept what may be removed
+        del before[: before.index(removed) + 1]
     count = len(before)
     grown = count - old["count"] - moved if at >= 0 else 0
     strays = [key for key in before if key in set(old["strays"])]
@@ -84,7 +86,7 @@ def check_observed(
         unread = {*_find_uncovered(record, before), *_find_among_named(record, keyed)} - {*strays}
         new = [key for key in before if key in unread]
         unnamed = [key for key in before if key not in {*record["cursor"], *strays}]
-        if record["evicted"] is not None and len(unnamed) == grown:
+        if removed is not None and len(unnamed) == grown:
             # Most ends of ranges are gone, but the cursor names what is left.
             ends = {end for group in record["log"] for ends in group["ranges"] for end in ends}
             new = [key for key in unnamed if key not in ends]

@@ -11,16 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import takewhile
 from typing import Any, cast
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.additions import has_sent, waits_to_send
+from langgraph_om.core.additions import find_removed, has_sent
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import (
     Keyed,
-    content_digest,
     is_conversation,
     key_of,
     keyed_conversation,
@@ -34,11 +32,8 @@ from langgraph_om.core.effects import (
     warn_once_an_outage,
 )
 from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.record import CURSOR_TAIL, select_own_groups
-from langgraph_om.core.record.window import select_observed
-from langgraph_om.core.step.resent import build_removal, find_arrival, find_resent
+from langgraph_om.core.record.record import select_own_groups
 from langgraph_om.core.titles import find_shown_title
-from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Event, Floor, Group, MemoryRecord
 from langgraph_om.errors import ArchiveError
 
@@ -139,7 +134,7 @@ def find_unarchived(
             found[key] = message
     # From the start: the archive knows what it has already.
     entries = keyed_conversation(messages)
-    return record["evicted"], drop_deleted(record, _drop_kept(record, entries))
+    return find_removed(record).last, drop_deleted(record, _drop_kept(record, entries))
 
 
 def _drop_kept(record: MemoryRecord, entries: Keyed) -> Keyed:
@@ -147,12 +142,13 @@ def _drop_kept(record: MemoryRecord, entries: Keyed) -> Keyed:
 
     Where it came back while nobody could tell, behind that, the last one keeps its place.
     """
+    removed = find_removed(record).last
     for at, (key, _) in enumerate(entries):
-        if key == record["evicted"]:
+        if key == removed:
             return entries[at + 1 :]
         if key in record["cursor"]:
             break
-    return [entry for entry in entries if entry[0] != record["evicted"]]
+    return [entry for entry in entries if entry[0] != removed]
 
 
 def find_all_unarchived(
@@ -160,39 +156,6 @@ def find_all_unarchived(
 ) -> tuple[str | None, Keyed]:
     """Return the whole conversation, and the key of the message that was removed before it."""
     return find_unarchived(cast("MemoryRecord", {**record, "archived": None}), messages)
-
-
-def _drop_floor(
-    record: MemoryRecord, messages: Sequence[BaseMessage], observed: Sequence[BaseMessage]
-) -> Sequence[BaseMessage]:
-    """Leave out the messages that the thread had when it was deleted, which stay."""
-    floor = record.get("floor")
-    last = floor.get("message") if floor else None
-    if last is None or all(key_of(message) != last for message in messages):
-        return observed
-    places = [at for at, message in enumerate(observed) if key_of(message) == last]
-    return observed[places[-1] + 1 :] if places else []
-
-
-def find_evictable(
-    record: MemoryRecord, messages: Sequence[BaseMessage], request: str | None
-) -> list[str]:
-    """Return the ids of the messages that memory does not need any more, in order.
-
-    These are the observed ones before the live user request, but for as many as the cursor names,
-    by which the window is found: always the conversation's beginning, so that what stays is in one
-    piece. System messages stay, and so does a message whose id does not name it in the archive.
-
-    Args:
-        record: The memory of the thread.
-        messages: The whole conversation.
-        request: The key of the live user request.
-    """
-    if waits_to_send(record):  # others may have observed these messages otherwise meanwhile
-        return []
-    observed = _drop_floor(record, messages, select_observed(record, messages)[:-CURSOR_TAIL])
-    old = takewhile(lambda message: message.id == key_of(message) != request, observed)
-    return [str(message.id) for message in old]
 
 
 LONG_SECONDS = 1.0
@@ -220,43 +183,6 @@ class ThreadMemory:
         return self.is_known and not self.missed and self.waited_for is None
 
 
-def take_out_resent(
-    settings: Settings,
-    record: MemoryRecord,
-    messages: Sequence[BaseMessage],
-    thread_id: str,
-    now: datetime,
-) -> EffectFlow[list[Event]]:
-    """Return the events that take out what was removed before and has come back with a request.
-
-    The archive is asked only in a turn that begins with more than its request. While it is away,
-    nobody can tell.
-
-    Args:
-        settings: The settings in force.
-        record: The memory of the thread, as the last step left it.
-        messages: The whole conversation.
-        thread_id: The thread of the run.
-        now: The current time.
-    """
-    if not settings.evicts or not thread_id or record["thread_id"] != thread_id:
-        return []
-    arrival = find_arrival(record, messages)
-    if arrival is None:
-        return []
-    memory: ThreadMemory = yield from call_storage("recall_thread", thread_id, [])
-    if memory.waited_for == arrival.request:
-        return []
-    archive = _Archive.of(settings, record, now)
-    try:
-        resent = yield from find_resent(record, arrival, archive.call, archive.append)
-    except ArchiveError as error:
-        yield from archive.note_failure(error, memory.missed, arrival.request)
-        return []
-    noted = archive.note_branch(record, record["archived"])
-    return [build_removal(record, resent), *noted] if resent else noted
-
-
 def archive_new(
     settings: Settings,
     record: MemoryRecord,
@@ -265,7 +191,7 @@ def archive_new(
     *,
     changed: Collection[str] = (),
     request: str | None = None,
-) -> EffectFlow[tuple[MemoryRecord, list[Event]]]:
+) -> EffectFlow[tuple[StepArchive | None, list[Event]]]:
     """Archive what is new, and say so; nothing of a conversation without a thread id.
 
     Args:
@@ -277,41 +203,35 @@ def archive_new(
         request: The key of the live user request.
 
     Returns:
-        The memory, and the events that are folded in it; `evicted` names the messages that may be
-        removed now.
+        The archive for what else this step asks of it, `None` where it is to be left alone; and
+        what to note.
 
     Raises:
         ConfigurationError: When the thread belongs to another resource in the archive.
     """
     thread = record["thread_id"]
     if not thread:  # nobody could tell such conversations apart
-        return record, []
-    archive = _Archive.of(settings, record, now)
+        return None, []
+    archive = StepArchive.of(settings, record, now)
     memory: ThreadMemory = yield from archive.call(
         "recall_thread", thread, drop_deleted_groups(record, select_own_groups(record))
     )
     missed = {*changed, *memory.missed}
     if request is not None and memory.waited_for == request:
         yield Storage("note_missed", (thread, missed))
-        return record, []
+        return None, []
     try:
         events = yield from _append_new(archive, record, messages, missed, memory)
-        archived = fold(record, [events]) if events else record
-        if settings.evicts:
-            evicted = yield from _find_removable(
-                archive, archived, messages, request, settings.counter
-            )
-            archived, events = fold(archived, [evicted]), [*events, *evicted]
     except ArchiveError as error:
         yield from archive.note_failure(error, missed, request)
-        return record, []
+        return None, []
     if not memory.is_settled:
         yield Storage("note_archived", (thread,))
-    return archived, events
+    return archive, events
 
 
 @dataclass(slots=True)
-class _Archive:
+class StepArchive:
     """The archive as one step calls it for its thread."""
 
     settings: Settings
@@ -326,11 +246,17 @@ class _Archive:
     """How long its calls have taken."""
 
     @classmethod
-    def of(cls, settings: Settings, record: MemoryRecord, now: datetime) -> _Archive:
+    def of(cls, settings: Settings, record: MemoryRecord, now: datetime) -> StepArchive:
+        """Return the archive for the thread of a record."""
         whose = (record["thread_id"], record["resource_id"])
         return cls(settings, *whose, now, record["stamps"], record.get("branch"))
 
     def call(self, method: str, *arguments: Any, **options: Any) -> EffectFlow[Any]:
+        """Call a method of the storage, and return what it returns.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
         reply: StorageReply = yield Storage(method, arguments, options)
         self.seconds += reply.seconds
         if reply.error is not None:
@@ -340,6 +266,11 @@ class _Archive:
     def append(
         self, entries: Keyed, *, after: str | None, title: str | None = None
     ) -> EffectFlow[None]:
+        """Archive messages behind one; `None`: at the start.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
         whose = (self.thread_id, self.resource_id)
         times = {
             key: time
@@ -387,7 +318,7 @@ class _Archive:
 
 
 def _append_new(
-    archive: _Archive,
+    archive: StepArchive,
     record: MemoryRecord,
     messages: Sequence[BaseMessage],
     changed: Collection[str],
@@ -422,50 +353,6 @@ def _append_new(
     return [*noted, *(archive.note_branch(record, new[-1][0]) if new else ())]
 
 
-def _find_removable(
-    archive: _Archive,
-    record: MemoryRecord,
-    messages: Sequence[BaseMessage],
-    request: str | None,
-    counter: TokenCounter,
-) -> EffectFlow[list[Event]]:
-    """Tell what may be removed; what was edited since it was archived is archived anew."""
-    keys = find_evictable(record, messages, request)
-    kept = yield from archive.archived_keys(keys)
-    if len(kept) < len(keys):
-        noted = yield from look_for_deletion(record, archive.call)
-        if is_survivor(noted):  # what it had then stays
-            return noted
-        yield from warn_of_loss(record)
-        yield from archive.append_all(record, messages)
-        kept = yield from archive.archived_keys(keys)
-    ids = list(takewhile(kept.__contains__, keys))
-    if not ids:
-        return []
-    known = {message.id: message for message in messages}
-    stored = yield from _read_branch(archive, ids)
-    if stored != [content_digest(known[key]) for key in ids]:
-        yield from archive.append_all(record, messages)
-    former = record["evicted"]
-    new = ids[ids.index(former) + 1 :] if former in ids else ids
-    tokens = sum(counter.count_message(known[key]) for key in new)
-    evicted: Event = {"type": "evicted", "last": ids[-1], "ids": ids, "tokens": tokens}
-    return [evicted, *archive.note_branch(record, keyed_conversation(messages)[-1][0])]
-
-
-def _read_branch(archive: _Archive, ids: Sequence[str]) -> EffectFlow[list[str] | None]:
-    """Read what messages say that follow each other on the branch; `None` where they do not."""
-    whose = {"thread_id": archive.thread_id, "branch": archive.branch}
-    last = yield from archive.call("find", ids[-1], **whose)
-    if last is None or not last.is_current:
-        return None
-    options = {"stop": last.position + 1, "newest_first": True, "visible_only": False}
-    read: Sequence[Any] = yield from archive.call("messages", limit=len(ids), **whose, **options)
-    if [each.key for each in read] != [*ids]:
-        return None
-    return [content_digest(each.message) for each in read]
-
-
 def complete_thread(
     settings: Settings,
     identity: Identity,
@@ -493,7 +380,7 @@ def complete_thread(
     branch = record.get("branch") if record["thread_id"] == thread_id else None
     if not entries or not thread_id:
         return branch
-    archive = _Archive(settings, thread_id, resource_id, now, record["stamps"], branch)
+    archive = StepArchive(settings, thread_id, resource_id, now, record["stamps"], branch)
     keys, archived = [key for key, _ in entries], record["archived"]
     # With a branch, the last message that it has is known; others may have the rest as well.
     is_told = branch is not None and archived in keys

@@ -18,14 +18,14 @@ from langgraph_om.core.actor.prompt import Framing, View, make_view
 from langgraph_om.core.additions import Additions
 from langgraph_om.core.config.settings import Identity, Settings, Setup
 from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode
+from langgraph_om.core.cycles.values import Answer, Wanted
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.plan import PROCEED, Decision
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.span import Span
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.reflect.edits import Division
-from langgraph_om.core.step.resent import list_removed, without_messages
-from langgraph_om.core.wire import Event, Group, MemoryRecord, Operation
+from langgraph_om.core.wire import Chunk, Event, Group, MemoryRecord, Operation
 
 
 @dataclass(slots=True)
@@ -56,6 +56,8 @@ class Step:
     kept: dict[str, Any] = field(default_factory=dict)
     """By feature, what one of its hooks leaves to a later one."""
     decision: Decision = PROCEED
+    removed: list[str] = field(default_factory=list)
+    """Ids of the messages that leave the graph's state with this step."""
     overlooked: int = 0
     """How many messages were put among the observed ones, where they can be neither shown nor
     observed."""
@@ -134,13 +136,14 @@ class Step:
 
     def take_out(self, keys: Collection[str]) -> None:
         """Go on without messages that leave the conversation."""
-        if keys:
-            self.messages = without_messages(self.messages, keys)
+        self.removed += keys
+        self.messages = self.left
 
     @property
-    def evicted(self) -> list[str]:
-        """Ids of the messages that may be removed, because they are archived and observed."""
-        return list_removed(self.events)
+    def left(self) -> Sequence[BaseMessage]:
+        """The conversation without what leaves it."""
+        gone = set(self.removed)
+        return [each for each in self.messages if each.id not in gone] if gone else self.messages
 
     @property
     def changed(self) -> set[str]:
@@ -158,14 +161,20 @@ class Feature:
 
     is_base = True
     name = ""
+    needs: ClassVar[tuple[str, ...]] = ()
+    """Names of the features without which it is not there."""
     additions: ClassVar[Additions | None] = None
     """What it adds to records, events and the stream."""
     prompts: ClassVar[str] = ""
     """The package beside whose code its prompts lie; empty where it has none."""
+    removes_by = ""
+    """The option that has it take messages out of a graph's state; empty where nothing does."""
     has_last_step = False
     """Whether it has something to do after the Actor's answer; then a turn has one step more."""
     operations: ClassVar[frozenset[str]] = frozenset()
     """Kinds of work that it brings, of those in its `additions`."""
+    shows_other_threads = False
+    """Whether the record of a thread may keep words of other threads of its resource."""
 
     @classmethod
     def build(cls, setup: Setup) -> Feature | None:
@@ -173,6 +182,14 @@ class Feature:
 
         Raises:
             ConfigurationError: When an option of it cannot be meant.
+        """
+        raise NotImplementedError
+
+    def connect(self, runner: Any) -> object | None:
+        """Take what the memory runs its steps with, once, when the memory is made.
+
+        Returns:
+            What flows of the feature call as storage; `None` for nothing.
         """
         raise NotImplementedError
 
@@ -226,6 +243,31 @@ class Feature:
 
     def shorten(self, message: BaseMessage, key: str) -> BaseMessage:
         """Return what stands for a message in the Actor's view, by the message alone."""
+        raise NotImplementedError
+
+    @property
+    def value_names(self) -> Mapping[str, str]:
+        """Names of values that `values` may ask for, each with the words for it in an error."""
+        raise NotImplementedError
+
+    def values(self, info: CycleInfo, chunks: Sequence[Chunk]) -> Sequence[Wanted]:
+        """Return the values to ask the Observer for, beside an observation.
+
+        Args:
+            info: The cycle, which observes the own thread or others.
+            chunks: Observations ahead of these messages that are not activated yet.
+        """
+        raise NotImplementedError
+
+    def write_entries(self, info: CycleInfo, answers: Sequence[Answer]) -> list[Any]:
+        """Return answers about the values as entries, JSON values, of `found` in an event.
+
+        They reach the reducer beside the moment `observed` when the observation takes effect.
+        """
+        raise NotImplementedError
+
+    def announce(self, info: CycleInfo, at: datetime, entries: Sequence[Any]) -> list[Event]:
+        """Return events that tell users of entries that have taken effect."""
         raise NotImplementedError
 
     def lines_before(
@@ -318,10 +360,6 @@ class Feature:
         Raises:
             ObserverError: When there is no usable answer, or a hook failed.
         """
-        raise NotImplementedError
-
-    def open_archive(self, archive: Any) -> object:
-        """Return what flows of the feature may call as storage, beside the archive's own."""
         raise NotImplementedError
 
     def read_history(

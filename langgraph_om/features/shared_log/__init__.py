@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from langchain_core.messages import BaseMessage, HumanMessage
 from typing_extensions import TypedDict
@@ -61,6 +61,7 @@ class SharedLogs(Feature):
     """Has the threads of a resource share one log."""
 
     name = "shared_log"
+    needs = ("archive",)
     additions = ADDITIONS
     prompts = __name__
     operations: ClassVar[frozenset[str]] = frozenset({OTHERS})
@@ -204,9 +205,9 @@ class SharedLogs(Feature):
 
     # --- The archive -----------------------------------------------------------------------------
 
-    def open_archive(self, archive: MessageArchive) -> LogCache:
-        """Remember what was read of the logs of an archive."""
-        return LogCache(archive)
+    def connect(self, runner: Any) -> object:
+        """Remember what is read of the logs of the archive."""
+        return LogCache(runner.archive)
 
     def read_history(
         self,

@@ -15,7 +15,7 @@ from typing import NamedTuple, cast
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.additions import as_event
+from langgraph_om.core.additions import as_event, find_removed
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import keyed_conversation, keyed_messages
 from langgraph_om.core.effects import (
@@ -320,7 +320,9 @@ def rewind_if_forked(
         max((places[key] + 1 for key in known["cursor"] if key in places), default=0),
         _find_covered_end(own, places),
     )
-    if (stop and keys[stop - 1] == newest) or (not stop and record["evicted"] in known["cursor"]):
+    if (stop and keys[stop - 1] == newest) or (
+        not stop and find_removed(record).last in known["cursor"]
+    ):
         return shared
     return rewind(shared, thread_id, keys[:stop][-CURSOR_TAIL:])
 

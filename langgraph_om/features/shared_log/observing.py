@@ -23,11 +23,6 @@ from langgraph_om.core.cycles.cycle import (
     tell_left_out,
     waive,
 )
-from langgraph_om.core.cycles.extraction import (
-    announce_extracted,
-    extract_working_of_user,
-    tell_extracted,
-)
 from langgraph_om.core.cycles.observation import Noted, build_groups, merge_hints
 from langgraph_om.core.cycles.questions import (
     merge_answers,
@@ -36,6 +31,12 @@ from langgraph_om.core.cycles.questions import (
     show_messages,
 )
 from langgraph_om.core.cycles.reflection import check_left, find_target
+from langgraph_om.core.cycles.values import (
+    announce_found,
+    ask_for_values,
+    join_found,
+    tell_found,
+)
 from langgraph_om.core.effects import AskModel, EffectFlow, ReadTally, Tally, Together
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.parse_answer import Parsed
@@ -50,11 +51,11 @@ from langgraph_om.core.record.record import (
 from langgraph_om.core.record.window import Window, digest_entries
 from langgraph_om.core.wire import (
     CycleEnded,
+    Found,
     Group,
     Hints,
     MemoryRecord,
     ThreadUpdate,
-    WorkingUpdate,
 )
 from langgraph_om.errors import ObserverError
 from langgraph_om.features.shared_log.questions import (
@@ -233,9 +234,10 @@ class _Answered(NamedTuple):
 
     answers: dict[str, Parsed]
     tally: Tally
+    found: Found
+    """The entries of features."""
     error: ObserverError | None = None
     left_out_tokens: int = 0
-    working: Sequence[WorkingUpdate] = ()
 
 
 class _Observed(NamedTuple):
@@ -246,8 +248,8 @@ class _Observed(NamedTuple):
     error: ObserverError | None
     """The first, if a batch failed."""
     left_out_tokens: int
-    working: list[WorkingUpdate]
-    """What they change in the user's working memory, where the Observer keeps it."""
+    found: Found
+    """The entries of features."""
 
 
 def observe_others_cycle(
@@ -270,7 +272,8 @@ def observe_others_cycle(
             tally: Tally = yield ReadTally()
             sections = cast("OthersEnd", cast("object", end))["sections"]
             yield from _announce_titles(cycle.info, tally, threads, sections)
-            yield from announce_extracted(cycle.info, cycle.info.last_reply(tally), end)
+            entries = cast("OthersEnd", cast("object", end)).get("found", {})
+            yield from announce_found(cycle.info, cycle.info.last_reply(tally), entries)
     yield waive(window, OTHERS)
 
 
@@ -364,7 +367,7 @@ def _describe(
 def _observe_others(info: CycleInfo, batches: Sequence[_Batch]) -> EffectFlow[CycleEnded]:
     """Have messages of other threads observed; what is written goes to the shared log."""
     yield from keep_log(info.record, OTHERS, info.mode)
-    sections, error, left_out, updates = yield from _observe_batches(info, batches)
+    sections, error, left_out, found = yield from _observe_batches(info, batches)
     if not sections:
         yield from release_log(info.record, OTHERS)
     if not sections and error is not None:
@@ -377,7 +380,7 @@ def _observe_others(info: CycleInfo, batches: Sequence[_Batch]) -> EffectFlow[Cy
         observation_tokens=sum(group["tokens"] for group in groups),
         observations=write_log(groups),
         **tell_left_out(left_out),
-        **tell_extracted([], updates),
+        **tell_found(found),
     )
 
 
@@ -394,21 +397,20 @@ def _observe_batches(cycle: CycleInfo, batches: Sequence[_Batch]) -> EffectFlow[
             if thread.thread_id in answered.answers
         ]
     left_out = sum(answered.left_out_tokens for answered in asked)
-    updates = [update for answered in asked for update in answered.working]
-    return _Observed(sections, error, left_out, updates)
+    found = join_found(answered.found for answered in asked)
+    return _Observed(sections, error, left_out, found)
 
 
 def _observe_batch(cycle: CycleInfo, batch: _Batch) -> EffectFlow[_Answered]:
     try:
         answers, left_out, asked = yield from ask_observer_of_threads(cycle, batch)
     except ObserverError as error:
-        return _Answered({}, (yield ReadTally()), error)
-    updates: Sequence[WorkingUpdate] = ()
-    if asked is not None:
-        noted = "\n\n".join(parsed.observations for parsed in answers.values())
-        values = yield from extract_working_of_user(cycle, asked, noted.strip())
-        updates = values.get("working", ())
-    return _Answered(answers, (yield ReadTally()), left_out_tokens=left_out, working=updates)
+        return _Answered({}, (yield ReadTally()), {}, error)
+    noted = "\n\n".join(parsed.observations for parsed in answers.values()).strip()
+    found: Found = {}
+    if asked is not None and noted:
+        found = yield from ask_for_values(cycle, asked, noted)
+    return _Answered(answers, (yield ReadTally()), found, left_out_tokens=left_out)
 
 
 def _build_section(

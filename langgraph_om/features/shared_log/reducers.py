@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from langgraph_om.core.additions import AddedOperation, Additions, ResourceForm
+from langgraph_om.core.additions import AddedOperation, Additions, ResourceForm, run_beside
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.groups import drop_misfits
 from langgraph_om.core.record.record import HINTS, blank_record, select_own_groups
@@ -26,7 +26,6 @@ from langgraph_om.core.wire import (
     ReflectionActivated,
     ReflectionEnd,
 )
-from langgraph_om.core.working import add_updates
 from langgraph_om.features.shared_log.log import act_on, to_record, without_thread
 from langgraph_om.features.shared_log.wire import (
     LogChange,
@@ -83,7 +82,8 @@ def _add_to_outbox(record: MemoryRecord, change_id: str, **change: Any) -> None:
 
 
 def _note_observation(record: MemoryRecord, event: ObservationEnd | ObservationActivated) -> None:
-    if record["scope"] == "resource":
+    is_own: bool = event["operation"] == "observation"
+    if record["scope"] == "resource" and is_own:
         _add_to_outbox(
             record,
             event["cycle_id"],
@@ -119,7 +119,7 @@ def _finish_others(record: MemoryRecord, event: OthersEnd | OthersBuffered) -> N
     for section in sections:
         _add_to_outbox(record, section["groups"][0]["id"], kind="extend", **section)
     if sections:
-        add_updates(record, event.get("working", []))
+        run_beside("observed", record, event)
         note_success(record, cast("CycleEnded", event))
 
 
@@ -239,7 +239,7 @@ ADDITIONS = Additions(
             label="observing other threads",
         )
     },
-    own_ids=[OTHERS_ID],
+    message_ids=(OTHERS_ID,),
     waits=lambda record: bool(read_sharing(record)["outbox"]),
     shown=lambda record: {"other threads": write_others(record)},
     has_sent=lambda record: read_sharing(record)["revision"] > 0,

@@ -13,13 +13,13 @@ from typing_extensions import TypedDict
 from langgraph_om.core.wire import (
     Attempt,
     CycleEnd,
+    Found,
     Group,
     Hints,
     MemoryRecord,
     Observed,
     SteeredItem,
     Steering,
-    WorkingUpdate,
 )
 
 # --- What a record has ---------------------------------------------------------------------------
@@ -169,8 +169,7 @@ class OthersEnd(CycleEnd, Observed):
     type: Literal["observation-end"]
     operation: Literal["others"]
     sections: list[Section]
-    working: NotRequired[list[WorkingUpdate]]
-    """What they change in the working memory."""
+    found: NotRequired[Found]
 
 
 class OthersBuffered(CycleEnd, Observed):
@@ -179,8 +178,7 @@ class OthersBuffered(CycleEnd, Observed):
     type: Literal["buffering-end"]
     operation: Literal["others"]
     sections: list[Section]
-    working: NotRequired[list[WorkingUpdate]]
-    """What they change in the working memory."""
+    found: NotRequired[Found]
 
 
 class Synced(TypedDict):

@@ -240,7 +240,7 @@ SILENT = ("nothing", "two days")
 """The moods in which no value is told."""
 UNUSABLE = ("empty", "prose", "loop", "cut")
 """The moods in which an answer about one thread is thrown away as a whole."""
-EXTRACTS = load("observer_extract").split("{")[0]
+EXTRACTS = load("observer_values").split("{")[0]
 """How the question about values begins."""
 CONDENSES = "condenses"
 """The Reflector's good mood."""

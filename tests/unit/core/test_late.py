@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field
 
-from langgraph_om.core.working import SchemaForm, TemplateForm, merge_late
+from langgraph_om.core.forms import SchemaForm, TemplateForm
+from langgraph_om.core.working import merge_late
 
 
 class Inner(BaseModel):

@@ -9,15 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_om.core.working import (
-    PATCH,
-    find_at,
-    find_conflicts,
-    fold_state_value,
-    list_leaves,
-    merge,
-    read_state_value,
-)
+from langgraph_om.core.forms import find_at, find_conflicts, list_leaves, merge
+from langgraph_om.core.working import PATCH, fold_state_value, read_state_value
 
 KEYS = st.sampled_from("abc")
 LEAVES = st.integers(0, 3) | st.text("xy", max_size=2) | st.lists(st.integers(0, 2), max_size=2)

@@ -52,7 +52,7 @@ def test_what_is_another_users_is_neither_written_nor_shown() -> None:
 
 def test_what_waits_goes_with_the_user() -> None:
     state = {"resource_id": "ana", "value": None, "updates": [update(1, city="Cork")]}
-    chunk = {"id": "k", "groups": [], "working": [update(2, city="Oslo")]}
+    chunk = {"id": "k", "groups": [], "found": {"working": [update(2, city="Oslo")]}}
     floor = {"message": "m", "starts": []}
     gone = {"type": "deletion", "number": 1, "floor": floor, "of_resource": True}
     left = fold(record(working={**state, "error": None}, chunks=[chunk]), [[gone]])

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langgraph_om.archive.protocol import ArchivedMessage, MessageArchive, ThreadEnd
+from langgraph_om.archive.protocol import MessageArchive, ThreadEnd
 from langgraph_om.archive.writer import ArchiveWriter
 from langgraph_om.core.config.settings import Features, Identity
 from langgraph_om.core.cycles.results import FarEnd, judge_lease
@@ -62,6 +62,18 @@ def opened(scope: str = "thread", **fields: Any) -> MemoryRecord:
     return cast("MemoryRecord", {**fold(blank_record(), [opening]), **fields})
 
 
+def archive(
+    record: MemoryRecord, messages: list[BaseMessage], answers: Sequence[Any] = (), **more: Any
+) -> FlowRun[Any]:
+    """Archive what is new; the result is the memory then, and the events."""
+
+    def flow() -> EffectFlow[Any]:
+        _, events = yield from archive_new(SETTINGS, record, messages, NOW, **more)
+        return fold(record, [events]), events
+
+    return drive(flow(), answers)
+
+
 def complete(messages: list[BaseMessage], thread_id: str) -> EffectFlow[None]:
     return complete_thread(SETTINGS, Identity(thread_id, "ana"), blank_record(), messages, NOW)
 
@@ -79,16 +91,14 @@ def warnings(run: FlowRun[Any]) -> list[str]:
 
 def test_nothing_is_archived_without_a_thread_id() -> None:
     record = blank_record()
-    run = drive(archive_new(SETTINGS, record, said("h1"), NOW))
+    run = archive(record, said("h1"))
     assert run.result == (record, [])
     assert run.effects == []
 
 
 def test_what_is_new_is_appended_and_the_record_says_so() -> None:
     record = opened()
-    run = drive(
-        archive_new(SETTINGS, record, said("h1", "a1"), NOW), [ThreadMemory(), {}, "to a1", None]
-    )
+    run = archive(record, said("h1", "a1"), [ThreadMemory(), {}, "to a1", None])
     archived, events = run.result
     assert calls(run) == ["recall_thread", "deletions", "append_messages", "note_archived"]
     assert [key for key, _ in run.effects[2].arguments[2]] == ["h1", "a1"]
@@ -100,7 +110,7 @@ def test_what_is_new_is_appended_and_the_record_says_so() -> None:
 def test_an_idle_step_of_a_known_thread_makes_one_call() -> None:
     record = opened(archived="a1")
     memory = ThreadMemory(is_known=True)
-    run = drive(archive_new(SETTINGS, record, said("h1", "a1"), NOW), [memory])
+    run = archive(record, said("h1", "a1"), [memory])
     assert run.result == (record, [])
     assert calls(run) == ["recall_thread"]
 
@@ -108,7 +118,7 @@ def test_an_idle_step_of_a_known_thread_makes_one_call() -> None:
 def test_an_archive_without_what_the_record_says_is_given_everything() -> None:
     record = opened(archived="a1")
     answers = [ThreadMemory(), set(), {}, True, None, None]
-    run = drive(archive_new(SETTINGS, record, said("h1", "a1", "h2"), NOW), answers)
+    run = archive(record, said("h1", "a1", "h2"), answers)
     asked = ["recall_thread", "contains", "deletions", "note_loss"]
     assert calls(run) == [*asked, "append_messages", "note_archived"]
     [appended] = [each for each in run.effects if getattr(each, "method", "") == "append_messages"]
@@ -126,8 +136,7 @@ def test_a_failure_is_noted_and_said_and_tried_again(
 ) -> None:
     record = opened()
     answers = [ThreadMemory(), StorageReply(error=DOWN, seconds=seconds), None, PLACE]
-    flow = archive_new(SETTINGS, record, said("h1"), NOW, changed={"h1"}, request=request_key)
-    run = drive(flow, answers)
+    run = archive(record, said("h1"), answers, changed={"h1"}, request=request_key)
     assert run.result == (record, [])
     assert calls(run)[-1] == "note_outage"
     note = [each for each in run.effects if isinstance(each, Storage)][-2]
@@ -146,8 +155,8 @@ def test_a_failure_is_not_said_again_before_the_archive_answers() -> None:
 def test_a_turn_that_waited_long_in_vain_does_not_wait_again() -> None:
     record = opened()
     memory = ThreadMemory(missed=frozenset({"h1"}), waited_for="h2")
-    flow = archive_new(SETTINGS, record, said("h1", "h2"), NOW, changed={"h2"}, request="h2")
-    run = drive(flow, [memory, None])
+    messages = said("h1", "h2")
+    run = archive(record, messages, [memory, None], changed={"h2"}, request="h2")
     assert run.result == (record, [])
     assert run.effects[1] == Storage("note_missed", ("t", {"h1", "h2"}))
 
@@ -156,89 +165,6 @@ def test_what_the_archive_refuses_is_raised() -> None:
     flow = archive_new(SETTINGS, opened(), said("h1"), NOW)
     with pytest.raises(ConfigurationError, match="another resource"):
         drive(flow, [ThreadMemory(), ConfigurationError("the thread is another resource's")])
-
-
-def observed(count: int) -> tuple[MemoryRecord, list[BaseMessage]]:
-    """A conversation of which all but the last exchange is observed."""
-    messages = said(*(f"{kind}{at}" for at in range(count) for kind in "ha"))
-    keys = [str(message.id) for message in messages[:-2]]
-    group = {
-        "id": "g1",
-        "kind": "observation",
-        "ranges": [[keys[0], keys[-1]]],
-        "thread_id": "t",
-        "observed_at": "2026-03-02T09:00:00.000+00:00",
-        "text": "noted",
-        "tokens": 1,
-    }
-    last = messages[-1].id
-    return opened(archived=last, cursor=keys[-16:], log=[group]), messages
-
-
-def on_branch(messages: Sequence[BaseMessage]) -> list[ArchivedMessage]:
-    """Messages as the archive has them on its current branch."""
-    return [
-        ArchivedMessage(
-            key=str(message.id),
-            thread_id="t",
-            position=at,
-            message=message,
-            is_visible=True,
-            is_current=True,
-            at=None,
-        )
-        for at, message in enumerate(messages)
-    ]
-
-
-def test_what_is_observed_and_archived_may_be_removed() -> None:
-    record, messages = observed(20)
-    evicting = replace(SETTINGS, evicts=True)
-    first = [str(message.id) for message in messages[:22]]
-    memory = ThreadMemory(is_known=True)
-    stored = on_branch(messages[:22])
-    answers = [memory, set(first), stored[-1], stored]
-    run = drive(archive_new(evicting, record, messages, NOW, request="h19"), answers)
-    archived, events = run.result
-    assert calls(run) == ["recall_thread", "contains", "find", "messages"]
-    [evicted] = events
-    assert (evicted["type"], evicted["last"], evicted["ids"]) == ("evicted", first[-1], first)
-    assert evicted["tokens"] > 0
-    assert archived["evicted"] == first[-1]
-
-
-def test_what_the_archive_lacks_or_has_otherwise_is_archived_before_it_is_removed() -> None:
-    record, messages = observed(20)
-    evicting = replace(SETTINGS, evicts=True)
-    first = [str(message.id) for message in messages[:22]]
-    edited = HumanMessage("before the edit", id=first[3])
-    stored = [*messages[:3], edited, *messages[4:22]]
-    known = ThreadMemory(is_known=True)
-    there = on_branch(stored)
-    answers = [known, set(first[:5]), {}, False, None, set(first), there[-1], there, None]
-    run = drive(archive_new(evicting, record, messages, NOW, request="h19"), answers)
-    asked = ["recall_thread", "contains", "deletions", "note_loss"]
-    looked = ["contains", "find", "messages"]
-    assert calls(run) == [*asked, "append_messages", *looked, "append_messages"]
-    assert [key for key, _ in run.effects[-1].arguments[2]] == [m.id for m in messages]
-    assert run.result[1][0]["ids"] == first
-
-
-@pytest.mark.parametrize("is_current", [True, False])
-def test_what_another_branch_lacks_is_archived_whole_before_it_is_removed(
-    *, is_current: bool
-) -> None:
-    record, messages = observed(20)
-    evicting = replace(SETTINGS, evicts=True)
-    first = [str(message.id) for message in messages[:22]]
-    there = on_branch([*messages[:3], *messages[5:22]])
-    last = replace(there[-1], is_current=is_current)
-    looked: list[Any] = [last, there] if is_current else [last]
-    answers = [ThreadMemory(is_known=True), set(first), *looked, None]
-    run = drive(archive_new(evicting, record, messages, NOW, request="h19"), answers)
-    assert calls(run)[-1] == "append_messages"
-    assert [key for key, _ in run.effects[-1].arguments[2]] == [m.id for m in messages]
-    assert run.result[1][0]["ids"] == first
 
 
 def test_a_conversation_without_a_record_is_completed_from_its_end() -> None:

@@ -12,15 +12,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from typing import Final
 
-from langchain_core.messages import HumanMessage
-
-from langgraph_om.core.content.message_keys import RECALLED_ID
 from langgraph_om.core.content.text import as_label, escape, escape_attribute, sanitize, show_key
 from langgraph_om.core.observe.transcript import format_weekday, to_local
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.search import cut_excerpt
 from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.core.wire import MemoryRecord
+
+TAG: Final = "recalled-messages"
 
 MAX_TOKENS: Final = 2000
 """No block is larger; this is as much as `recall` answers at most."""
@@ -95,18 +93,6 @@ def write_recalled(
     return text, shown
 
 
-def write_recalled_message(record: MemoryRecord, request: str | None) -> HumanMessage | None:
-    """Return the message that shows what was found for a live request; `None` without any."""
-    text = find_recalled(record, request)
-    return HumanMessage(text, id=RECALLED_ID) if text else None
-
-
-def find_recalled(record: MemoryRecord, request: str | None) -> str:
-    """Return the block for a live request; empty without one."""
-    block = record.get("recalled")
-    return block["text"] if block is not None and block["request"] == request else ""
-
-
 def _write(messages: Sequence[EarlierMessage], style: BlockStyle) -> str:
     threads: dict[str, list[EarlierMessage]] = {}
     for message in messages:
@@ -139,4 +125,4 @@ def _write_thread(thread_id: str, messages: Sequence[EarlierMessage], style: Blo
     mark = ' current="yes"' if thread_id == style.current_thread else ""
     shown_id = escape_attribute(style.show_id(thread_id))
     text = escape("\n".join(lines))
-    return f'<recalled-messages thread="{shown_id}"{named}{mark}>\n{text}\n</recalled-messages>'
+    return f'<{TAG} thread="{shown_id}"{named}{mark}>\n{text}\n</{TAG}>'

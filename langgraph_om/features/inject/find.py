@@ -12,13 +12,13 @@ from typing import Final
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.actor.recalled import EarlierMessage
-from langgraph_om.core.config.options import InjectConfig
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import escape, sanitize
 from langgraph_om.core.search import read_text
 from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.features.inject.block import EarlierMessage
+from langgraph_om.features.inject.config import InjectConfig
 from langgraph_om.recall.meaning import find_store
 from langgraph_om.recall.source import RecallHit, RecallMessage, RecallSource, SearchRequest
 from langgraph_om.recall.tool import Recalling
@@ -35,7 +35,7 @@ HEAD_CHARACTERS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Injecting:
+class Finder:
     """Finds what is shown before messages of the user; called by flows as storage."""
 
     recalling: Recalling

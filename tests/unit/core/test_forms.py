@@ -12,7 +12,8 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from langgraph_om import ConfigurationError, WorkingMemory
-from langgraph_om.core.working import MAX_CHARACTERS, InvalidError, SchemaForm, choose_form
+from langgraph_om.core.forms import MAX_CHARACTERS, InvalidError, SchemaForm
+from langgraph_om.core.working import choose_form
 
 
 class Task(BaseModel):

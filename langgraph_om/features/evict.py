@@ -1,0 +1,360 @@
+"""Let observed messages leave the conversation once the archive has them.
+
+What is removed is always the conversation's beginning, and nothing that the archive does not have.
+
+A client that knows nothing of eviction sends the whole history in each turn. What was removed would
+come back behind what stayed, as if it was said now: shown, and observed once more. It is taken out
+before anything else looks at the conversation, because each other rule takes the messages that the
+record names for marks of how far things are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Annotated, Any, Literal, Self, cast
+
+from langchain_core.messages import BaseMessage
+from typing_extensions import TypedDict
+
+from langgraph_om.core.additions import Additions, Removed, as_event, waits_to_send
+from langgraph_om.core.config.checks import Hint, Preset
+from langgraph_om.core.config.settings import Setup
+from langgraph_om.core.content.message_keys import (
+    Keyed,
+    content_digest,
+    is_conversation,
+    key_of,
+    keyed_conversation,
+)
+from langgraph_om.core.effects import EffectFlow, call_storage
+from langgraph_om.core.record.record import CURSOR_TAIL
+from langgraph_om.core.record.window import find_newest_human, select_observed
+from langgraph_om.core.step.archive import (
+    StepArchive,
+    ThreadMemory,
+    is_survivor,
+    look_for_deletion,
+    warn_of_loss,
+)
+from langgraph_om.core.step.step import Feature, Step
+from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.errors import ArchiveError, ConfigurationError
+
+
+class EvictOptions(TypedDict, total=False):
+    """The option of eviction."""
+
+    evict: Annotated[bool, Hint("True or False"), Preset(value=False)]
+    """Whether observed messages are removed from the conversation once the archive has them, so
+    that a thread's state stays small however long it gets."""
+
+
+class EvictKeys(TypedDict, total=False):
+    """The keys that eviction adds to a record."""
+
+    evicted: str | None
+    """The last message that was removed from the conversation because the archive has it."""
+    evicted_tokens: int
+    """The tokens of all messages that were removed; 0 if missing."""
+
+
+class EvictRecord(MemoryRecord, EvictKeys):
+    """A record with the keys that eviction adds."""
+
+
+class Evicted(TypedDict):
+    """Messages are removed from the conversation, because they are observed and archived."""
+
+    type: Literal["evicted"]
+    last: str
+    ids: list[str]
+    tokens: int
+    """Of the messages."""
+
+
+def note_evicted(record: MemoryRecord, event: Evicted) -> None:
+    """Note up to where observed messages were removed; what comes back changes nothing."""
+    own, ids, former = cast("EvictRecord", record), event["ids"], read_removed(record)
+    if former.last == event["last"]:
+        return
+    own["evicted"] = event["last"]
+    observed = record["observed"]
+    if observed is not None:
+        new = len(ids) - (ids.index(former.last) + 1 if former.last in ids else 0)
+        index, count = (observed[key] - new for key in ("index", "count"))
+        record["observed"] = {**observed, "index": index, "count": count}
+    if event["tokens"]:
+        own["evicted_tokens"] = former.tokens + event["tokens"]
+
+
+def read_removed(record: MemoryRecord) -> Removed:
+    """Return which messages of a conversation were removed."""
+    own = cast("EvictRecord", record)
+    return Removed(own.get("evicted"), own.get("evicted_tokens", 0))
+
+
+class Evicting(Feature):
+    """Removes observed messages that the archive has."""
+
+    name = "evict"
+    needs = ("archive",)
+    removes_by = "evict"
+    additions = Additions(keys=EvictKeys, reducers={"evicted": note_evicted}, removed=read_removed)
+
+    @classmethod
+    def build(cls, setup: Setup) -> Self | None:
+        """Read the option `evict`.
+
+        Raises:
+            ConfigurationError: When there is no archive to keep what is removed.
+        """
+        if setup.options["evict"] and setup.options["archive"] is None:
+            msg = (
+                "`evict` is True and there is no `archive` to keep the messages; set `archive` too"
+            )
+            raise ConfigurationError(msg)
+        return cls() if setup.options["evict"] else None
+
+    def enter(self, step: Step) -> EffectFlow[None]:
+        """Take out what was removed before and has come back with a request."""
+        step.apply((yield from take_out_resent(step)))
+
+    def collect(self, step: Step) -> EffectFlow[None]:
+        """Find what may be removed; nothing in a step in which archiving failed."""
+        archive: StepArchive | None = step.kept.pop("archive", None)
+        if archive is None:
+            return
+        request, cursor = step.window.request, step.record["cursor"]
+        try:
+            events = yield from find_removable(
+                archive, step.record, step.messages, request, step.settings.counter
+            )
+        except ArchiveError as error:
+            yield from archive.note_failure(error, step.changed, request)
+            return
+        step.apply(events)
+        step.removed += list_ids(events)
+        if step.record["cursor"] != cursor:
+            step.open()
+
+
+# --- What came back ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What has come into a conversation with a request."""
+
+    request: str
+    """The key of the live user request."""
+    standing: Keyed
+    """What the conversation held before."""
+    dubious: Keyed
+    """What may have been removed before: all that came in, but for a request at the end."""
+
+
+def take_out_resent(step: Step) -> EffectFlow[list[Event]]:
+    """Take out what was removed before and has come back with a request; return what to note.
+
+    The archive is asked only in a turn that begins with more than its request. While it is away,
+    nobody can tell.
+    """
+    record, thread_id = step.record, step.identity.thread_id
+    if not thread_id or record["thread_id"] != thread_id:
+        return []
+    arrival = find_arrival(record, step.messages)
+    if arrival is None:
+        return []
+    memory: ThreadMemory = yield from call_storage("recall_thread", thread_id, [])
+    if memory.waited_for == arrival.request:
+        return []
+    archive = StepArchive.of(step.settings, record, step.now)
+    try:
+        resent = yield from find_resent(record, arrival, archive)
+    except ArchiveError as error:
+        yield from archive.note_failure(error, memory.missed, arrival.request)
+        return []
+    step.take_out(resent)
+    noted = archive.note_branch(record, record["archived"])
+    return [build_removal(record, resent), *noted] if resent else noted
+
+
+def find_arrival(record: MemoryRecord, messages: Sequence[BaseMessage]) -> Arrival | None:
+    """Return what came in with a request; `None` where that can be nothing that was removed.
+
+    It stands behind all that the record knows to have been there.
+    """
+    if read_removed(record).last is None or not messages:
+        return None
+    # The newest observed messages, and all that followed them at the last step.
+    known = {*record["cursor"], *record["token_cache"]["counts"]}
+    start = len(messages)
+    while start and key_of(messages[start - 1]) not in known:
+        start -= 1
+    at = find_newest_human(messages)
+    if at is None or at < start:
+        return None
+    stop = len(messages) - (at == len(messages) - 1)
+    dubious = [(key_of(message), message) for message in messages[start:stop]]
+    dubious = [entry for entry in dubious if entry[1].id == entry[0] and is_conversation(entry[1])]
+    if not dubious:
+        return None
+    return Arrival(key_of(messages[at]), keyed_conversation(messages[:start]), dubious)
+
+
+def find_resent(
+    record: MemoryRecord, arrival: Arrival, archive: StepArchive
+) -> EffectFlow[list[str]]:
+    """Return which messages that came in were removed from this branch before.
+
+    What has other words than before was edited: the archive takes these, as it does when an
+    observed message is edited that was not removed yet, and what was observed of it stays.
+
+    Args:
+        record: The memory of the thread.
+        arrival: What came in.
+        archive: What calls the archive.
+
+    Raises:
+        ArchiveError: When the storage fails.
+    """
+    words = dict(arrival.dubious)
+    known = yield from archive.archived_keys([*words])
+    if not known:
+        return []
+    removed = yield from _read_removed(record, known, archive)
+    edited = [
+        at
+        for at, each in enumerate(removed)
+        if each.key in known
+        and (at or each.position == 0)
+        and content_digest(each.message) != content_digest(words[each.key])
+    ]
+    if edited:
+        first, last = edited[0], edited[-1] + 1
+        before = removed[first - 1].key if first else None
+        # What stands between them as it is, so that all of it is one change.
+        said = [
+            (each.key, words[each.key] if at in edited else each.message)
+            for at, each in enumerate(removed[first:last], start=first)
+        ]
+        yield from archive.append(said, after=before)
+    there = {each.key for each in removed}
+    return [key for key in words if key in there]
+
+
+def build_removal(record: MemoryRecord, resent: Sequence[str]) -> Event:
+    """Say that messages are removed once more, which changes nothing of the record."""
+    last = str(read_removed(record).last)
+    removal: Evicted = {"type": "evicted", "last": last, "ids": [*resent], "tokens": 0}
+    return as_event(removal)
+
+
+def _read_removed(
+    record: MemoryRecord, known: set[str], archive: StepArchive
+) -> EffectFlow[Sequence[Any]]:
+    """Read what was removed from this branch, from the oldest known message on if not before.
+
+    A client sends the end of what was removed, or all of it.
+    """
+    whose = {"thread_id": record["thread_id"], "branch": record.get("branch")}
+    place = yield from archive.call("find", read_removed(record).last, **whose)
+    if place is None or not place.is_current:
+        return []
+    options = {**whose, "newest_first": True, "visible_only": False}
+    size, stop = len(known) + 1, place.position + 1
+    read: Sequence[Any] = yield from archive.call("messages", stop=stop, limit=size, **options)
+    if read and not known <= {each.key for each in read}:
+        stop = read[0].position
+        whole = yield from archive.call("messages", stop=stop, limit=stop + 1, **options)
+        read = [*whole, *read]
+    return read
+
+
+def list_ids(events: Sequence[Event]) -> list[str]:
+    """Return the ids of the messages that events say are removed, in order."""
+    said = (cast("Evicted", event) for event in events)
+    return [key for event in said if event["type"] == "evicted" for key in event["ids"]]
+
+
+# --- What memory needs no more -------------------------------------------------------------------
+
+
+def _drop_floor(
+    record: MemoryRecord, messages: Sequence[BaseMessage], observed: Sequence[BaseMessage]
+) -> Sequence[BaseMessage]:
+    """Leave out the messages that the thread had when it was deleted, which stay."""
+    floor = record.get("floor")
+    last = floor.get("message") if floor else None
+    if last is None or all(key_of(message) != last for message in messages):
+        return observed
+    places = [at for at, message in enumerate(observed) if key_of(message) == last]
+    return observed[places[-1] + 1 :] if places else []
+
+
+def find_evictable(
+    record: MemoryRecord, messages: Sequence[BaseMessage], request: str | None
+) -> list[str]:
+    """Return the ids of the messages that memory does not need any more, in order.
+
+    These are the observed ones before the live user request, but for as many as the cursor names,
+    by which the window is found: always the conversation's beginning, so that what stays is in one
+    piece. System messages stay, and so does a message whose id does not name it in the archive.
+
+    Args:
+        record: The memory of the thread.
+        messages: The whole conversation.
+        request: The key of the live user request.
+    """
+    if waits_to_send(record):  # others may have observed these messages otherwise meanwhile
+        return []
+    observed = _drop_floor(record, messages, select_observed(record, messages)[:-CURSOR_TAIL])
+    old = takewhile(lambda message: message.id == key_of(message) != request, observed)
+    return [str(message.id) for message in old]
+
+
+def find_removable(
+    archive: StepArchive,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    request: str | None,
+    counter: TokenCounter,
+) -> EffectFlow[list[Event]]:
+    """Tell what may be removed; what was edited since it was archived is archived anew."""
+    keys = find_evictable(record, messages, request)
+    kept = yield from archive.archived_keys(keys)
+    if len(kept) < len(keys):
+        noted = yield from look_for_deletion(record, archive.call)
+        if is_survivor(noted):  # what it had then stays
+            return noted
+        yield from warn_of_loss(record)
+        yield from archive.append_all(record, messages)
+        kept = yield from archive.archived_keys(keys)
+    ids = list(takewhile(kept.__contains__, keys))
+    if not ids:
+        return []
+    known = {message.id: message for message in messages}
+    stored = yield from _read_branch(archive, ids)
+    if stored != [content_digest(known[key]) for key in ids]:
+        yield from archive.append_all(record, messages)
+    former = read_removed(record).last
+    new = ids[ids.index(former) + 1 :] if former in ids else ids
+    tokens = sum(counter.count_message(known[key]) for key in new)
+    evicted: Evicted = {"type": "evicted", "last": ids[-1], "ids": ids, "tokens": tokens}
+    return [as_event(evicted), *archive.note_branch(record, keyed_conversation(messages)[-1][0])]
+
+
+def _read_branch(archive: StepArchive, ids: Sequence[str]) -> EffectFlow[list[str] | None]:
+    """Read what messages say that follow each other on the branch; `None` where they do not."""
+    whose = {"thread_id": archive.thread_id, "branch": archive.branch}
+    last = yield from archive.call("find", ids[-1], **whose)
+    if last is None or not last.is_current:
+        return None
+    options = {"stop": last.position + 1, "newest_first": True, "visible_only": False}
+    read: Sequence[Any] = yield from archive.call("messages", limit=len(ids), **whose, **options)
+    if [each.key for each in read] != [*ids]:
+        return None
+    return [content_digest(each.message) for each in read]
