@@ -11,8 +11,6 @@ from importlib.util import find_spec as _find_spec
 from langgraph_om.adoption import AdoptProgress, AdoptReport
 from langgraph_om.archive import ArchivedThread, MessageArchive
 from langgraph_om.core.config.options import (
-    ObservationConfig,
-    ObservationOptions,
     ReflectionConfig,
     ReflectionOptions,
     RetrievalConfig,
@@ -30,6 +28,7 @@ from langgraph_om.errors import (
     ObservationalMemoryError,
     ObserverError,
 )
+from langgraph_om.features import ObservationConfig, ObservationOptions
 from langgraph_om.inspection import MemoryView
 from langgraph_om.integrations.agent import create_memory_agent
 from langgraph_om.integrations.state_graph import (

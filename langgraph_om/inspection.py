@@ -14,6 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, cast
 
+from langgraph_om.core.additions import ShownValue
 from langgraph_om.core.content.text import for_terminal, show_key
 from langgraph_om.core.page.html import (
     Html,
@@ -27,7 +28,6 @@ from langgraph_om.core.page.html import (
     list_windows,
 )
 from langgraph_om.core.page.page import (
-    ShownValue,
     list_values,
     render_memory_view,
     render_page,
@@ -204,6 +204,8 @@ class MemoryView:
     """Whether the memory was closed, so that nothing is buffered any more."""
     history: Sequence[MemoryRecord] = ()
     """The last record of each generation, newest first, where they were asked for."""
+    sections: Sequence[str] = ()
+    """What features say of it on its page, as HTML."""
 
     @property
     def compression_ratio(self) -> float:
@@ -247,7 +249,12 @@ class MemoryView:
 
     def _render(self) -> Html:
         return render_memory_view(
-            self.record, self._status, self.history, sizes=self._sizes, is_closed=self.is_closed
+            self.record,
+            self._status,
+            self.history,
+            sizes=self._sizes,
+            is_closed=self.is_closed,
+            sections=self.sections,
         )
 
     @property
@@ -266,7 +273,7 @@ class MemoryView:
 
 def _write_value(value: ShownValue) -> str:
     notes = [f"({note})" for note in value.notes]
-    return "\n".join(["", f"{value.name}:", *filter(None, [value.text]), *notes])
+    return "\n".join(["", f"{value.name}:", *filter(None, [value.value]), *notes])
 
 
 def _render_bar_line(window: Window) -> str:

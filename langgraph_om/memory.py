@@ -7,16 +7,14 @@ its runner.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Self, TypeVar, Unpack, cast
+from typing import Any, Self, Unpack, cast
 
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
-from pydantic import TypeAdapter
 
 from langgraph_om.adoption import Adoptable
 from langgraph_om.archive import StoreUse
@@ -35,7 +33,7 @@ from langgraph_om.core.wire import MemoryRecord, StatusData
 from langgraph_om.core.working import WORKING_NAME
 from langgraph_om.deletion import Deletable
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features.extract import read_values
+from langgraph_om.features import FeatureMethods
 from langgraph_om.inspection import (
     MemoryView,
     read_history,
@@ -62,11 +60,8 @@ from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.turn import StepResult, take_step
 from langgraph_om.searching import Searchable
-from langgraph_om.steering import Steerable
 from langgraph_om.working.memory import Working, WorkingMemory
 from langgraph_om.working.runs import WorkingOfStep
-
-KindT = TypeVar("KindT")
 
 _NO_STATUS = (
     "the node `om_status` did not run before this call, so the model is given the conversation "
@@ -76,7 +71,7 @@ _NO_STATUS = (
 )
 
 
-class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass=NoMiddleware):
+class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, metaclass=NoMiddleware):
     """Long-term memory for an agent's conversation.
 
     Args:
@@ -314,36 +309,12 @@ class ObservationalMemory(Searchable, Adoptable, Steerable, Deletable, metaclass
             prompt_tokens=window.tokens + log_tokens(record),
             is_closed=self._runner.is_closed,
             history=self.history(history) if history is not None else (),
+            sections=[
+                written
+                for write in self._runner.settings.features.having("section")
+                if (written := write(record)) is not None
+            ],
         )
-
-    def extracted(self, state: Any, kind: type[KindT], name: str | None = None) -> KindT | None:
-        """Return a value by schema out of a state's memory; asks no model.
-
-        Args:
-            state: As for `llm_input_messages`; blank for a thread that never ran.
-            kind: The schema of the value, as in `observation={"extract": {name: kind}}`.
-            name: Its name, where several have this schema.
-
-        Returns:
-            The value, an object of the schema; `None` where nothing was found yet.
-
-        Raises:
-            ConfigurationError: When no value, or several, have this schema.
-        """
-        wanted = self._runner.settings.observation.extract or {}
-        names = [each for each in wanted if wanted[each] is kind and name in (None, each)]
-        if len(names) != 1:
-            known = ", ".join(sorted(wanted)) or "none"
-            asked = f"{kind!r}" if name is None else f"{kind!r} and the name {name!r}"
-            msg = (
-                f"{len(names)} values have the schema {asked}; pass the schema and `name` of one "
-                f"of `observation.extract`, which are: {known}"
-            )
-            raise ConfigurationError(msg)
-        kept = read_values(self._runner.record(state)).get(names[0])
-        if kept is None or kept["value"] is None:
-            return None
-        return TypeAdapter(kind).validate_json(json.dumps(kept["value"]))
 
     def recall(
         self,

@@ -20,6 +20,7 @@ from pydantic import AfterValidator, Field, InstanceOf
 from typing_extensions import TypedDict
 
 from langgraph_om.archive import MessageArchive
+from langgraph_om.core.config import options as core
 from langgraph_om.core.config.checks import (
     Hint,
     Preset,
@@ -31,8 +32,6 @@ from langgraph_om.core.config.checks import (
     presets_of,
 )
 from langgraph_om.core.config.options import (
-    ObservationConfig,
-    ObservationOptions,
     ReflectionConfig,
     ReflectionOptions,
     RetrievalConfig,
@@ -53,7 +52,12 @@ from langgraph_om.core.forms import Form
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features import FeatureOptions, choose_features
+from langgraph_om.features import (
+    FeatureOptions,
+    ObservationConfig,
+    ObservationOptions,
+    choose_features,
+)
 from langgraph_om.models.model_value import ModelValue
 from langgraph_om.models.pool import ModelPool, choose_models
 from langgraph_om.recall.tool import build_guide
@@ -423,6 +427,7 @@ def _read_settings(
     given: Mapping[str, Any], retrieval: RetrievalConfig | None, hooks: Hooks
 ) -> Settings:
     """Resolve what a turn and its cycles need to know."""
+    observation: core.ObservationConfig
     observation = as_config(ObservationConfig, "observation", given["observation"])
     reflection = as_config(ReflectionConfig, "reflection", given["reflection"])
     resolve = partial(
@@ -467,7 +472,7 @@ def _read_settings(
 
 
 def _shares_room(
-    given: Mapping[str, Any], observation: ObservationConfig, reflection: ReflectionConfig
+    given: Mapping[str, Any], observation: core.ObservationConfig, reflection: ReflectionConfig
 ) -> bool:
     """Return whether log and window share their room: where said so, or else with one budget.
 

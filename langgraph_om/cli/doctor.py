@@ -11,7 +11,7 @@ from typing import Any, Final
 from langchain_core.messages import AIMessage, BaseMessage
 
 from langgraph_om.core.actor.prompt import choose_reminder, render_memory
-from langgraph_om.core.additions import list_shown
+from langgraph_om.core.additions import Advice, list_advice, list_texts
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.parts import role_of
@@ -20,8 +20,6 @@ from langgraph_om.core.page.html import describe_overlooked, describe_unread, li
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.core.working import find_unwritten
-from langgraph_om.features.extract import read_values
 
 _STALE: Final = timedelta(days=7)
 _MIN_CALLS: Final = 5
@@ -31,17 +29,6 @@ _MIN_PROMPT: Final = 2000
 _MANY_PINNED: Final = 0.5
 _MANY_UNDATED: Final = 0.3
 _LARGE_MESSAGE: Final = 0.5
-_MANY_WAITING: Final = 5
-"""Changes of the working memory that no turn has written."""
-
-
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """Something to do."""
-
-    kind: str
-    """One word, for programs."""
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +65,7 @@ def diagnose(
     hits = _measure_cache(messages)
     advice = [
         *_advise_on_failures(record),
-        *_advise_on_values(record),
+        *list_advice(record),
         *_advise_on_duplicates(record),
         *_advise_on_hints(record, now),
         *_advise_on_cache(hits),
@@ -110,7 +97,7 @@ def _measure_sections(
         "observations": sum(map(count, pieces[1:])),
         "hints": sum(count(str(hint)) for hint in hints),
         "reminder": count(choose_reminder(record, 0)),
-        **{name: count(text) for name, text in list_shown(record).items()},
+        **{name: count(text) for name, text in list_texts(record).items()},
         "messages": window.tokens,
     }
     return {name: tokens for name, tokens in sections.items() if tokens}
@@ -166,32 +153,6 @@ def _advise_on_overlooked(record: MemoryRecord) -> Iterator[Advice]:
             "overlooked",
             f"{overlooked}; say what matters of them in a new message, or note it with "
             f"`memory.remember`",
-        )
-
-
-def _advise_on_values(record: MemoryRecord) -> Iterator[Advice]:
-    for name, found in read_values(record).items():
-        if found["error"]:
-            yield Advice(
-                "extract",
-                f"the value {name!r} is as it was: {found['error']}. It is asked for again with "
-                f"the next observation; a schema with descriptions and fewer required fields helps",
-            )
-    working = record.get("working")
-    if working is None:
-        return
-    if working["error"]:
-        yield Advice(
-            "working-memory",
-            f"the newest change of the working memory was not taken, or not all of it: "
-            f"{working['error']}",
-        )
-    waiting = len(find_unwritten(record, record["resource_id"]))
-    if waiting >= _MANY_WAITING:
-        yield Advice(
-            "working-memory",
-            f"{waiting} changes of the working memory wait to be written. Each turn writes them: "
-            f"see that turns run with this memory, and that the store answers",
         )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 from urllib.parse import unquote
 
 from langchain_core import messages
@@ -23,11 +23,10 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from langgraph_om.archive import MessageArchive
-from langgraph_om.core.additions import ResourceForm, resource_form
+from langgraph_om.core.additions import ResourceForm, resource_form, write_into_log
 from langgraph_om.core.record.fold import check_record, fold
 from langgraph_om.core.record.record import blank_record, complete_record
 from langgraph_om.core.titles import find_shown_title
-from langgraph_om.core.wire import Event
 from langgraph_om.errors import ConfigurationError, ObservationalMemoryError
 from langgraph_om.inspection import SERVER_TITLES, read_server_title, read_stored_title
 from langgraph_om.integrations.state_graph import ObservationalMemoryState
@@ -267,15 +266,21 @@ class ArchiveSource:
                 "checkpointer, or with a shared log `--resource ID`"
             )
             raise SourceError(msg)
-        if any(event["type"] == "titled" for event in update):
-            msg = "a title is a thread's; name the checkpointer or the server, and `--thread ID`"
-            raise SourceError(msg)
         resource = _need(self.resource, "--resource ID")
         for _ in range(_MAX_COMMITS):
             form, stored, revision = self._load(resource)
-            changed = form.act(stored, cast("Sequence[Event]", update))
+            log: Mapping[str, Any] = form.complete(stored)
+            for event in update:
+                changed = write_into_log(log, event)
+                if changed is None:
+                    msg = (
+                        "what you change is a thread's; name the checkpointer or the server, and "
+                        "`--thread ID`"
+                    )
+                    raise SourceError(msg)
+                log = changed
             now = datetime.now(UTC)
-            if self.archive.commit_record(resource, changed, expected=revision, now=now):
+            if self.archive.commit_record(resource, log, expected=revision, now=now):
                 return
         msg = f"the shared log of {resource!r} keeps changing; try again"
         raise SourceError(msg)

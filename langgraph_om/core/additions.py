@@ -6,7 +6,7 @@ process: a checkpoint that has a feature's keys and events outlives the options 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal, NamedTuple, cast, get_type_hints
@@ -20,6 +20,9 @@ from langgraph_om.core.wire import Event, MemoryRecord
 Reducer = Callable[[Any, Any], None]
 """Changes a record, which nobody else holds, by an event."""
 
+Log = Mapping[str, Any]
+"""The log that the threads of a resource share, as an archive keeps it."""
+
 Moment = Literal["observed", "reflected", "changed", "stepped", "opened", "deleted", "edited"]
 """When the reducer of a feature runs beside one of the core.
 
@@ -30,6 +33,37 @@ something else was changed that several threads may know of, with a mapping that
 resource. `deleted`: what the record has of a deleted thread or resource is about to go. `edited`: a
 person's edit, a mapping of record keys, is about to be merged.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class AddedChange:
+    """A kind of change that a feature makes in the log that threads share."""
+
+    form: type
+    """A `TypedDict` of it, as a thread keeps it until the log has it."""
+    apply: Callable[[Log, Any], Log]
+    """Returns the log with such a change, or as it is where the change does not fit any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownValue:
+    """A value that a record holds beside the log, as a person is shown it."""
+
+    name: str
+    value: Any
+    """A text or a JSON value; `None` where there is none yet."""
+    notes: tuple[str, ...] = ()
+    """What is to be said of it, such as a failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Something that a person should do about a memory."""
+
+    kind: str
+    """One word, for programs."""
+    text: str
+    """What is the case, and what to do."""
 
 
 class Removed(NamedTuple):
@@ -61,8 +95,8 @@ class ResourceForm:
 
     read: Callable[[Mapping[str, Any], str, int], MemoryRecord]
     """Returns it, with the resource's id and its revision, as the record of no thread."""
-    act: Callable[[Mapping[str, Any], Sequence[Event]], dict[str, Any]]
-    """Returns it after acts of a person within no thread."""
+    complete: Callable[[Mapping[str, Any]], Log]
+    """Returns it with all of its fields."""
     erase: Callable[[Mapping[str, Any], str], dict[str, Any]]
     """Returns it without a thread of this id."""
 
@@ -73,12 +107,25 @@ class Additions:
 
     keys: type | None = None
     """A `TypedDict` of keys; a record has each only once there is something to note."""
+    types: Callable[[], Mapping[str, Any]] | None = None
+    """Returns types of keys that follow from what other features add."""
     reducers: Mapping[str, Reducer] = field(default_factory=dict)
     """By the type of an event of the feature, what it changes."""
     streamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By the type of an event, the field of its part that each of its keys becomes."""
     beside: Mapping[Moment, Reducer] = field(default_factory=dict)
     """What it does when events of the core take effect."""
+    changes: Mapping[str, AddedChange] = field(default_factory=dict)
+    """By its `kind`, a change of the log that threads share."""
+    written: Mapping[str, Callable[[Log, Any], Log]] = field(default_factory=dict)
+    """By the type of an event that a person writes into that log itself, within no thread, what
+    returns the log with it."""
+    erase: Callable[[Log, str], dict[str, Any]] | None = None
+    """Returns that log without a thread of this id, and without what runs within it."""
+    shown: Callable[[MemoryRecord], Iterable[ShownValue]] | None = None
+    """Returns the values that a record holds, for its page."""
+    advice: Callable[[MemoryRecord], Iterable[Advice]] | None = None
+    """Returns what to do about the state of a record."""
     message_ids: tuple[str, ...] = ()
     """Ids of the messages that it shows the Actor, which no conversation has."""
     tags: tuple[str, ...] = ()
@@ -91,7 +138,7 @@ class Additions:
     """Tells of a record whether something of it is still to be sent, and may be refused."""
     has_sent: Callable[[MemoryRecord], bool] | None = None
     """Tells of a record whether something of it was sent to an archive."""
-    shown: Callable[[MemoryRecord], Mapping[str, str]] | None = None
+    texts: Callable[[MemoryRecord], Mapping[str, str]] | None = None
     """By what people call it, what of a record the Actor is shown beside the log."""
     of_resource: ResourceForm | None = None
     """Its form of the record that an archive keeps for a resource."""
@@ -116,16 +163,26 @@ def add(name: str, additions: Additions) -> None:
     _TABLE[name] = additions
     OWN_IDS.update(additions.message_ids)
     add_tags(*additions.tags)
-    tables = (added_types, added_reducers, added_parts, added_operations, _beside, _removals)
-    for known in tables:
+    for known in (
+        added_types,
+        added_reducers,
+        added_parts,
+        added_changes,
+        added_operations,
+        _beside,
+        _removals,
+    ):
         known.cache_clear()
 
 
 @cache
 def added_types() -> Mapping[str, Any]:
     """Return the type of each key that features add."""
-    hints = (get_type_hints(each.keys) for each in _TABLE.values() if each.keys is not None)
-    return {name: kind for keys in hints for name, kind in keys.items()}
+    found: dict[str, Any] = {}
+    for each in _TABLE.values():
+        found |= get_type_hints(each.keys) if each.keys is not None else {}
+        found |= each.types() if each.types is not None else {}
+    return found
 
 
 @cache
@@ -149,6 +206,32 @@ def added_operations() -> Mapping[str, AddedOperation]:
     return {name: work for each in _TABLE.values() for name, work in each.operations.items()}
 
 
+@cache
+def added_changes() -> Mapping[str, AddedChange]:
+    """Return, by its kind, each change that features make in the log that threads share."""
+    return {kind: change for each in _TABLE.values() for kind, change in each.changes.items()}
+
+
+def write_into_log(log: Log, event: Mapping[str, Any]) -> Log | None:
+    """Return the log that threads share after a person's event, written within no thread.
+
+    Returns:
+        `None` for an event that is about a thread.
+    """
+    kind = event["type"]
+    write = next((each.written[kind] for each in _TABLE.values() if kind in each.written), None)
+    return None if write is None else write(log, event)
+
+
+def erase_thread(log: Log, thread_id: str) -> dict[str, Any]:
+    """Return the log that threads share without what features have of one thread there."""
+    left = dict(log)
+    for each in _TABLE.values():
+        if each.erase is not None:
+            left = each.erase(left, thread_id)
+    return left
+
+
 def waits_to_send(record: MemoryRecord) -> bool:
     """Return whether something of a record is still to be sent elsewhere, and may be refused."""
     return any(each.waits(record) for each in _TABLE.values() if each.waits is not None)
@@ -159,12 +242,12 @@ def has_sent(record: MemoryRecord) -> bool:
     return any(each.has_sent(record) for each in _TABLE.values() if each.has_sent is not None)
 
 
-def list_shown(record: MemoryRecord) -> dict[str, str]:
+def list_texts(record: MemoryRecord) -> dict[str, str]:
     """Return, by what people call it, what of a record the Actor is shown beside the log."""
     found: dict[str, str] = {}
     for each in _TABLE.values():
-        if each.shown is not None:
-            found.update(each.shown(record))
+        if each.texts is not None:
+            found.update(each.texts(record))
     return found
 
 
@@ -194,3 +277,17 @@ def run_beside(moment: Moment, record: MemoryRecord, event: Any) -> None:
     """Let features change a record at a moment of the core."""
     for reduce in _beside(moment):
         reduce(record, event)
+
+
+def list_shown(record: MemoryRecord) -> Iterator[ShownValue]:
+    """Yield the values that a record holds beside the log, in the order of the features."""
+    for each in _TABLE.values():
+        if each.shown is not None:
+            yield from each.shown(record)
+
+
+def list_advice(record: MemoryRecord) -> Iterator[Advice]:
+    """Yield what features advise to do about the state of a record."""
+    for each in _TABLE.values():
+        if each.advice is not None:
+            yield from each.advice(record)

@@ -6,22 +6,27 @@ is off is never entered. To remove one, delete its folder and the lines here tha
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from langgraph_om.core import additions, prompts
+from langgraph_om.core.config import options as core
 from langgraph_om.core.config.settings import Features, Setup
 from langgraph_om.core.step.step import Feature
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.archive import Archiving
 from langgraph_om.features.evict import Evicting, EvictOptions
-from langgraph_om.features.extract import Extract
+from langgraph_om.features.extract import Extract, Extractable, ExtractConfig, ExtractOptions
 from langgraph_om.features.gaps import GapOptions, Gaps
 from langgraph_om.features.inject.inject import Injecting
 from langgraph_om.features.pauses import PauseWork
 from langgraph_om.features.previews import PreviewOptions, Previews
 from langgraph_om.features.shared_log import SharedLogs, SharingOptions
-from langgraph_om.features.steering import SteeringNotices
+from langgraph_om.features.steering.feature import Steering
+from langgraph_om.features.steering.updates import Steerable, SteeringUpdates
 from langgraph_om.features.titles import TitleOptions, Titles
 from langgraph_om.features.working_memory import KnownOfUser, WorkingOptions
 from langgraph_om.features.working_text import WorkingText
+from langgraph_om.runtime.acting import Acting, Updates
 
 FEATURES: tuple[type[Feature], ...] = (
     PauseWork,
@@ -35,7 +40,7 @@ FEATURES: tuple[type[Feature], ...] = (
     Previews,
     Gaps,
     Injecting,
-    SteeringNotices,
+    Steering,
 )
 """In the order in which they take part in a step."""
 
@@ -50,6 +55,49 @@ class FeatureOptions(
     total=False,
 ):
     """The options of all features, by name."""
+
+
+class ObservationOptions(
+    core.ObservationOptions,
+    ExtractOptions,
+    total=False,
+):
+    """The option `observation` as a mapping; `ObservationConfig` is the same as a class."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObservationConfig(
+    ExtractConfig,
+    core.ObservationConfig,
+):
+    """When the Observer runs and what it is asked; a mapping with the same keys does as well.
+
+    `ObservationOptions` says what each of them means.
+    """
+
+
+class FeatureUpdates(
+    SteeringUpdates,
+    Updates,
+):
+    """The updates of `om` that features bring."""
+
+
+class FeatureMethods(
+    Extractable,
+    Steerable,
+    Acting,
+):
+    """The methods of a memory that features bring."""
+
+    @property
+    def updates(self) -> FeatureUpdates:
+        """What a person changes, as values, for a tool, a node, or an update of your own."""
+        return FeatureUpdates(self._runner)
+
+
+ACTS = tuple(act for feature in FEATURES for act in feature.acts)
+"""What features let a person do, on the command line and on the page of a memory."""
 
 
 for feature in FEATURES:

@@ -5,22 +5,63 @@ A value is kept with its former one. A failure is noted there, and leaves the va
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NotRequired, Self, cast
+from typing import Annotated, Any, NotRequired, Self, TypeVar, cast
 
+from pydantic import AfterValidator, TypeAdapter
 from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import Additions
+from langgraph_om.core.additions import Additions, Advice, ShownValue
+from langgraph_om.core.config.checks import Hint
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.cycles.values import Answer, Wanted
 from langgraph_om.core.forms import SchemaForm, merge
 from langgraph_om.core.step.step import Feature
 from langgraph_om.core.wire import Chunk, Event, MemoryRecord, ObservationActivated, ObservationEnd
+from langgraph_om.errors import ConfigurationError
+from langgraph_om.runtime.runner import StepRunner
+
+KindT = TypeVar("KindT")
 
 NAME = "extract"
 """The feature's name, under which an observation has its entries."""
+
+
+def _refuse_odd_schemas(value: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    for name, schema in (value or {}).items():
+        if not isinstance(name, str) or not name.isidentifier():
+            msg = f"in which {name!r} is no name"
+            raise ValueError(msg)
+        SchemaForm(schema)
+    return value
+
+
+class ExtractOptions(TypedDict, total=False):
+    """The key of the option `observation` for values by schema."""
+
+    extract: Mapping[str, Any] | None
+    """Values by schema, which a second question takes out of what is observed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtractConfig:
+    """The same as a field of `ObservationConfig`.
+
+    Args:
+        extract: Values by schema, which a second question takes out of what is observed.
+    """
+
+    extract: Annotated[
+        Mapping[str, Any] | None,
+        AfterValidator(_refuse_odd_schemas),
+        Hint(
+            "a mapping from names to schemas (pydantic models, TypedDicts, JSON Schemas), or None"
+        ),
+    ] = None
 
 
 class Extraction(TypedDict):
@@ -103,20 +144,41 @@ def merge_entries(record: MemoryRecord, entries: Sequence[Extraction]) -> dict[s
     return values
 
 
+def list_shown(record: MemoryRecord) -> Iterator[ShownValue]:
+    """Yield the values for the page of a memory."""
+    for name, kept in read_values(record).items():
+        error = kept["error"]
+        notes = (f"the newest question about it found nothing: {error}",) if error else ()
+        yield ShownValue(name, kept["value"], notes)
+
+
+def list_advice(record: MemoryRecord) -> Iterator[Advice]:
+    """Yield what to do about values that could not be told."""
+    for name, kept in read_values(record).items():
+        if kept["error"]:
+            yield Advice(
+                NAME,
+                f"the value {name!r} is as it was: {kept['error']}. It is asked for again with "
+                f"the next observation; a schema with descriptions and fewer required fields helps",
+            )
+
+
 class Extract(Feature):
     """Asks for values by schema with each observation of the own thread."""
 
     name = NAME
-    additions = Additions(keys=ExtractKeys, beside={"observed": set_values})
+    additions = Additions(
+        keys=ExtractKeys, beside={"observed": set_values}, shown=list_shown, advice=list_advice
+    )
 
     def __init__(self, schemas: Mapping[str, Any]) -> None:
-        self._schemas = schemas
         self._forms = {name: SchemaForm(schema) for name, schema in schemas.items()}
 
     @classmethod
     def build(cls, setup: Setup) -> Self | None:
         """Read the option `observation.extract`."""
-        return cls(setup.observation.extract) if setup.observation.extract else None
+        wanted = _read_schemas(setup.observation)
+        return cls(wanted) if wanted else None
 
     @property
     def value_names(self) -> Mapping[str, str]:
@@ -155,9 +217,50 @@ class Extract(Feature):
         return events
 
 
+def _read_schemas(observation: Any) -> Mapping[str, Any]:
+    """Return the schemas of the values by name, from the settings of the Observer."""
+    schemas: Mapping[str, Any] | None = observation.extract
+    return schemas or {}
+
+
 def _write_entry(answer: Answer) -> Extraction:
     if answer.error is not None:
         return {"name": answer.value.name, "error": answer.error}
     if answer.patch is not None:
         return {"name": answer.value.name, "patch": answer.patch}
     return {"name": answer.value.name}
+
+
+class Extractable:
+    """The method of a memory that reads values by schema."""
+
+    _runner: StepRunner
+
+    def extracted(self, state: Any, kind: type[KindT], name: str | None = None) -> KindT | None:
+        """Return a value by schema out of a state's memory; asks no model.
+
+        Args:
+            state: As for `llm_input_messages`; blank for a thread that never ran.
+            kind: The schema of the value, as in `observation={"extract": {name: kind}}`.
+            name: Its name, where several have this schema.
+
+        Returns:
+            The value, an object of the schema; `None` where nothing was found yet.
+
+        Raises:
+            ConfigurationError: When no value, or several, have this schema.
+        """
+        wanted = _read_schemas(self._runner.settings.observation)
+        names = [each for each in wanted if wanted[each] is kind and name in (None, each)]
+        if len(names) != 1:
+            known = ", ".join(sorted(wanted)) or "none"
+            asked = f"{kind!r}" if name is None else f"{kind!r} and the name {name!r}"
+            msg = (
+                f"{len(names)} values have the schema {asked}; pass the schema and `name` of one "
+                f"of `observation.extract`, which are: {known}"
+            )
+            raise ConfigurationError(msg)
+        kept = read_values(self._runner.record(state)).get(names[0])
+        if kept is None or kept["value"] is None:
+            return None
+        return TypeAdapter(kind).validate_json(json.dumps(kept["value"]))

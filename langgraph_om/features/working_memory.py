@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import InstanceOf
 from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import Additions
+from langgraph_om.core.additions import Additions, Advice, ShownValue
 from langgraph_om.core.config.checks import Hint, Preset, Takes
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.cycles.values import Answer, Wanted
+from langgraph_om.core.page.html import count
 from langgraph_om.core.step.step import Feature, Step
-from langgraph_om.core.wire import Chunk, Event, WorkingUpdate
+from langgraph_om.core.wire import Chunk, Event, MemoryRecord, WorkingUpdate
 from langgraph_om.core.working import (
     NAME,
     WORKING_NAME,
@@ -28,6 +29,9 @@ from langgraph_om.core.working import (
 from langgraph_om.runtime.context import RunFlow
 from langgraph_om.working.memory import WorkingMemory
 from langgraph_om.working.runs import WorkingOfGraph
+
+_MANY_WAITING: Final = 5
+"""Changes that no turn has written."""
 
 
 class WorkingOptions(TypedDict, total=False):
@@ -43,11 +47,41 @@ class WorkingOptions(TypedDict, total=False):
     or the Observer with what it observes."""
 
 
+def list_shown(record: MemoryRecord) -> Iterator[ShownValue]:
+    """Yield the value for the page of a memory, as it is once all that was found is written."""
+    if "working" not in record:
+        return
+    waiting, error = len(find_unwritten(record, record["resource_id"])), record["working"]["error"]
+    notes = [f"{count(waiting, 'change')} found, written by the next turn"] if waiting else []
+    notes += [f"not all of the newest change was taken: {error}"] if error else []
+    yield ShownValue("working memory", find_known(record), tuple(notes))
+
+
+def list_advice(record: MemoryRecord) -> Iterator[Advice]:
+    """Yield what to do about changes that were not written."""
+    kept = record.get("working")
+    if kept is None:
+        return
+    if kept["error"]:
+        yield Advice(
+            "working-memory",
+            f"the newest change of the working memory was not taken, or not all of it: "
+            f"{kept['error']}",
+        )
+    waiting = len(find_unwritten(record, record["resource_id"]))
+    if waiting >= _MANY_WAITING:
+        yield Advice(
+            "working-memory",
+            f"{waiting} changes of the working memory wait to be written. Each turn writes them: "
+            f"see that turns run with this memory, and that the store answers",
+        )
+
+
 class KnownOfUser(Feature):
     """Writes what the Observer finds for a working memory, and reads it where a turn begins."""
 
     name = NAME
-    additions = Additions(beside={"observed": add_updates})
+    additions = Additions(beside={"observed": add_updates}, shown=list_shown, advice=list_advice)
 
     def __init__(self, memory: WorkingMemory) -> None:
         self._memory = memory

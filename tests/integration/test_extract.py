@@ -19,6 +19,8 @@ from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.agents import on_thread, turn
 from support.schemas import Profile, Trip
 
+pytestmark = pytest.mark.needs("extract")
+
 BLOCKING = {"message_tokens": 60, "buffer_tokens": False}
 
 

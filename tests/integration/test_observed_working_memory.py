@@ -193,6 +193,7 @@ def test_a_threads_own_is_in_the_state_and_follows_a_fork(door: str) -> None:
     assert json.loads(run.seen()[-1]) == {"city": "Cork", "name": "Ana"}
 
 
+@pytest.mark.needs("extract")
 def test_values_and_working_memory_are_one_question() -> None:
     run = Observed(
         json.dumps({"trip": {"goal": "Oslo"}, "working_memory": {"name": "Ana"}}),
@@ -415,7 +416,13 @@ def test_options_that_contradict_each_other_are_named() -> None:
         WorkingMemory(read_only=True, managed_by="observer")
     with pytest.raises(ConfigurationError, match="`managed_by` is 'observer'"):
         WorkingMemoryMiddleware(observed)
-    with pytest.raises(ConfigurationError, match="'working_memory'"):
+
+
+@pytest.mark.needs("extract")
+def test_no_value_by_schema_has_the_name_of_the_working_memory() -> None:
+    observed = WorkingMemory(schema=Profile, managed_by="observer")
+    named = "`observation.extract` has the name 'working_memory', which is that of the working"
+    with pytest.raises(ConfigurationError, match=named):
         ObservationalMemory(
             ScriptedChatModel(),
             working_memory=observed,

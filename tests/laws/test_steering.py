@@ -33,6 +33,8 @@ from support.flows import NOW, conversation, setup, texts
 from support.groups import day_log, group
 from support.words import Words
 
+pytestmark = pytest.mark.needs("steering")
+
 PERSON = ObservationalMemory(ScriptedChatModel(), clock=Clock(), token_counter=Words())
 WORDS = ("user", "lives", "in", "Ghent", "tea", "3", "cats", "Rex", "because", '"quoted"', "咖啡")
 
@@ -186,7 +188,8 @@ def test_a_shared_log_takes_in_what_a_person_did_though_another_thread_was_faste
     threads: Any = {key: {"cursor": [f"{key}9"], "hints": {}} for key in "tu"}
     shared: SharedLog = {**make_blank_log(), "log": log, "threads": threads}
     record, _ = conversation()
-    mine = {"log": log, "scope": "resource", "resource_id": "r", "thread_id": "t", "revision": 1}
+    mine = {"log": log, "scope": "resource", "resource_id": "r", "thread_id": "t"}
+    mine |= {"outbox": [], "others": [], "revision": 1}
     record = fold(record, [mine])
     done = do(record, data.draw(acts))
     if data.draw(st.booleans()):  # another thread has had the log rewritten meanwhile

@@ -17,12 +17,13 @@ ROOT = Path(__file__).parents[2] / PACKAGE
 
 HOUSE = (
     "errors <- core <- models, archive <- recall <- runtime <- working <- features <- options, "
-    "inspection, adoption, searching, deletion <- steering <- memory <- integrations <- cli, web "
+    "inspection, adoption, searching, deletion <- memory <- integrations <- cli, web "
     "<- __init__, __main__"
 )
 CORE = (
     "content, wire, prompts <- additions <- events, tokens, effects, forms, items, search, "
-    "titles <- working <- record, config <- observe, plan <- actor, reflect, page <- cycles <- step"
+    "titles <- working <- record, config, acts <- observe, plan <- actor, reflect, page <- cycles "
+    "<- step"
 )
 
 

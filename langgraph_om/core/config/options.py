@@ -14,7 +14,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 from typing_extensions import TypedDict
 
 from langgraph_om.core.config.checks import Flag, Hint, Text, Tokens
-from langgraph_om.core.forms import SchemaForm
 
 # What holds where the user sets nothing, and how that is told from the same value set by hand.
 
@@ -160,8 +159,6 @@ class ObservationOptions(TypedDict, total=False):
     """Whether the same is done once another provider answers, whose cache is empty."""
     keep_turns: int
     """How many of the newest user turns stay verbatim, however many tokens they have."""
-    extract: Mapping[str, Any] | None
-    """Values by schema, which a second question takes out of what is observed."""
     observe_reasoning: bool
     """Whether the Observer is shown the reasoning of answers, which the user does not see."""
     observe_attachments: bool | Literal["auto"] | Sequence[str]
@@ -316,15 +313,6 @@ def _refuse_other_patterns(pattern: str) -> str:
     return pattern
 
 
-def _refuse_odd_schemas(value: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    for name, schema in (value or {}).items():
-        if not isinstance(name, str) or not name.isidentifier():
-            msg = f"in which {name!r} is no name"
-            raise ValueError(msg)
-        SchemaForm(schema)
-    return value
-
-
 _MimePattern = Annotated[str, AfterValidator(_refuse_other_patterns)]
 _Settings = Annotated[Mapping[str, Any], Hint("a mapping such as {'temperature': 0.3}")]
 
@@ -364,7 +352,6 @@ class ObservationConfig:
         activate_on_provider_change: Whether the same is done once another provider answers, whose
             cache is empty.
         keep_turns: How many of the newest user turns stay verbatim, however many tokens they have.
-        extract: Values by schema, which a second question takes out of what is observed.
         observe_reasoning: Whether the Observer is shown the reasoning of answers, which the user
             does not see.
         observe_attachments: Whether the Observer is shown what is attached to messages: all of it,
@@ -411,13 +398,6 @@ class ObservationConfig:
     ] = None
     activate_on_provider_change: Flag = False
     keep_turns: Annotated[int, Field(ge=0), Hint("a whole number of user turns, 0 or more")] = 0
-    extract: Annotated[
-        Mapping[str, Any] | None,
-        AfterValidator(_refuse_odd_schemas),
-        Hint(
-            "a mapping from names to schemas (pydantic models, TypedDicts, JSON Schemas), or None"
-        ),
-    ] = None
     observe_reasoning: Flag = False
     observe_attachments: Annotated[
         bool | Literal["auto"] | Sequence[_MimePattern],

@@ -240,16 +240,6 @@ def name_operation(operation: str) -> str:
     return added.label if added is not None else OPERATIONS[operation]
 
 
-ACTIONS: Final = {
-    "remember": "remembered",
-    "forget": "forgot",
-    "correct": "corrected",
-    "pin": "pinned",
-    "unpin": "unpinned",
-    "undo": "took back",
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Window:
     """How full a window is."""

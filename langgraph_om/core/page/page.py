@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import unified_diff
 from itertools import groupby, pairwise
 from typing import Any, Final
 
+from langgraph_om.core.additions import ShownValue, list_shown
 from langgraph_om.core.content.text import show_key
-from langgraph_om.core.items import CORRECTED, NOTED, LogItem, list_items, read_head
+from langgraph_om.core.items import LogItem, is_protected, list_items, read_head
 from langgraph_om.core.page.html import (
-    ACTIONS,
     BODY_STYLE,
     STYLE,
     Child,
@@ -35,8 +35,7 @@ from langgraph_om.core.page.html import (
 )
 from langgraph_om.core.record.record import log_tokens, write_log, write_range
 from langgraph_om.core.titles import find_shown_title
-from langgraph_om.core.wire import Group, MemoryRecord, StatusData, SteeredItem
-from langgraph_om.core.working import find_known, find_unwritten
+from langgraph_om.core.wire import Group, MemoryRecord, StatusData
 
 # What changed in a log: from generation to generation, or between any two records.
 
@@ -89,11 +88,8 @@ _DOTS: Final = {
     "✅": ("done", "done"),
     "": ("", "no mark"),
 }
-_BADGES: Final = {
-    "pinned": "pinned",
-    "remembered": "noted by a person",
-    "corrected": "corrected by a person",
-}
+_BY_PERSON: Final = re.compile(r" \((?P<said>[a-z]+ by a person)\)$")
+"""How the first line of an item ends that a person wrote."""
 
 _BULLET: Final = re.compile(r"^(\s*)(?:[-*+•][ \t]+(?:->[ \t]*)?|->[ \t]*)")
 
@@ -171,11 +167,12 @@ def _render_item(item: LogItem, extra: Extra | None) -> Html:
     head = item.head
     kind, meaning = _DOTS.get(head.mark, _DOTS[""])
     first, _, below = item.words.partition("\n")
-    origin = item.group.get("person")
+    by_person = _BY_PERSON.search(first)
+    badge = by_person["said"] if by_person else "pinned"
     said = [
         write_words(first),
         " ",
-        element("span", _BADGES[origin], class_="badge") if origin in _BADGES else None,
+        element("span", badge, class_="badge") if is_protected(item.group) else None,
         " ",
         element("span", f"#{item.id}", class_="id", title="names this item"),
         *[element("div", line, class_="below") for line in _list_below(below)],
@@ -200,10 +197,7 @@ def _render_item(item: LogItem, extra: Extra | None) -> Html:
 
 def write_words(line: str) -> str:
     """Return an item's first line without bullet, mark and time, and what says who wrote it."""
-    words = line[read_head(line).end :].lstrip("*-+• ")
-    for origin in (NOTED, CORRECTED):
-        words = words.removesuffix(f" {origin}")
-    return words
+    return _BY_PERSON.sub("", line[read_head(line).end :].lstrip("*-+• "))
 
 
 def _list_below(text: str) -> list[str]:
@@ -213,32 +207,13 @@ def _list_below(text: str) -> list[str]:
     return [_BULLET.sub(r"\1→ ", line[depth:]) for line in lines]
 
 
-# Say what stands beside the log: the working memory that the Observer keeps, values by schema.
-
-
-@dataclass(frozen=True, slots=True)
-class ShownValue:
-    """A value, and what there is to say of it."""
-
-    name: str
-    text: str
-    """Empty where nothing was found yet."""
-    notes: tuple[str, ...] = ()
+# Say what stands beside the log: the values that features keep.
 
 
 def list_values(record: MemoryRecord) -> list[ShownValue]:
-    """Return the working memory, then the values by schema in their order."""
-    shown = [_show_working(record)] if "working" in record else []
-    for name, found in _read_extracted(record).items():
-        error = found["error"]
-        notes = (f"the newest question about it found nothing: {error}",) if error else ()
-        shown.append(ShownValue(name, _write(found["value"]), notes))
-    return [value for value in shown if value.text or value.notes]
-
-
-def _read_extracted(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    values: Mapping[str, Any] = record.get("extracted", {})
-    return values
+    """Return the values as texts, those of which there is something to say."""
+    shown = [replace(value, value=_write(value.value)) for value in list_shown(record)]
+    return [value for value in shown if value.value or value.notes]
 
 
 def render_values(record: MemoryRecord) -> Html | None:
@@ -246,21 +221,12 @@ def render_values(record: MemoryRecord) -> Html | None:
     rows: list[Child] = []
     for value in list_values(record):
         notes = [element("p", note, class_="note") for note in value.notes]
-        text = element("div", value.text, dir="auto", class_="value") if value.text else None
+        text = element("div", value.value, dir="auto", class_="value") if value.value else None
         rows += [element("dt", value.name), element("dd", text, *notes)]
     if not rows:
         return None
     card = element("div", element("dl", *rows), class_="card")
     return element("section", element("h2", "Beside the observations"), card)
-
-
-def _show_working(record: MemoryRecord) -> ShownValue:
-    """Show the value as it is once all that was found is written."""
-    waiting = len(find_unwritten(record, record["resource_id"]))
-    error = record["working"]["error"]
-    notes = [f"{count(waiting, 'change')} found, written by the next turn"] if waiting else []
-    notes += [f"not all of the newest change was taken: {error}"] if error else []
-    return ShownValue("working memory", _write(find_known(record)), tuple(notes))
 
 
 def _write(value: Any) -> str:
@@ -269,7 +235,6 @@ def _write(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2) if value else ""
 
 
-_MAX_ACTS: Final = 20
 _POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'"
 )
@@ -318,6 +283,7 @@ def render_memory_view(
     is_closed: bool = False,
     extra: Extra | None = None,
     lead: Child = None,
+    sections: Sequence[Child] = (),
 ) -> Html:
     """Render a memory.
 
@@ -329,6 +295,7 @@ def render_memory_view(
         is_closed: Whether nothing is made ahead of need any more.
         extra: What stands below each item, such as a form.
         lead: What stands before the log.
+        sections: What features say of it.
     """
     windows = [_render_window(window) for window in list_windows(status)]
     return frame(
@@ -340,7 +307,7 @@ def render_memory_view(
         element("section", element("h2", "Observations"), render_log(record, extra)),
         render_values(record),
         _render_ahead(record, status, is_closed=is_closed),
-        _render_acts(record.get("steered", [])),
+        *sections,
         _render_usage(record),
         render_generations(history),
     )
@@ -428,42 +395,6 @@ def _render_ahead(record: MemoryRecord, status: StatusData, *, is_closed: bool) 
         line = describe_ahead(record, status, is_closed=is_closed).capitalize()
         parts.insert(0, element("p", f"{line}.", class_="note"))
     return element("section", element("h2", "Ahead of need"), *parts)
-
-
-def _render_acts(acts: Sequence[SteeredItem]) -> Html | None:
-    """Say what a person did to the log, newest first."""
-    if not acts:
-        return None
-    rows = [
-        element(
-            "li",
-            element("div", _describe_act(act), dir="auto"),
-            element("div", f"{write_moment(act['at'])} · {act['id']}", class_="id"),
-        )
-        for act in reversed(acts[-_MAX_ACTS:])
-    ]
-    return element(
-        "section", element("h2", "Changed by a person"), element("ul", *rows, class_="acts-done")
-    )
-
-
-def _describe_act(act: SteeredItem) -> Html:
-    words = [
-        element("b", ACTIONS[act["action"]].capitalize()),
-        " (undone)" if act["undone"] else "",
-        ": ",
-    ]
-    before, after = (_first_line(act["before"]), _first_line(act["after"]))
-    if before and after and before != after:
-        return join([*words, element("s", before), " → ", after])
-    return join([*words, after or before])
-
-
-def _first_line(group: object) -> str:
-    if not isinstance(group, dict):
-        return ""
-    lines = str(group["text"]).split("\n")
-    return write_words(lines[1] if len(lines) > 1 else lines[0])
 
 
 def _render_usage(record: MemoryRecord) -> Html | None:

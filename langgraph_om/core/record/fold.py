@@ -45,7 +45,6 @@ from langgraph_om.core.record.reducers import (
     set_counts,
     set_title,
     start_buffering,
-    steer_log,
     trip,
     waive,
 )
@@ -249,11 +248,9 @@ _REDUCERS: dict[str, Callable[[MemoryRecord, Any], None]] = {
     "archived": note_archived,
     "deletion": note_deletion,
     "tripwire": _ignore,
-    "steered": steer_log,
     "title-words": note_words,
     "title-asked": ask_title,
     "titled": set_title,
-    "steering": _ignore,
     "waived": waive,
 }
 

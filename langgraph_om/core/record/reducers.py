@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 from langgraph_om.core.additions import added_operations, run_beside
-from langgraph_om.core.items import steer
 from langgraph_om.core.record.groups import replace_groups
 from langgraph_om.core.record.record import (
     HINTS,
@@ -34,8 +33,6 @@ from langgraph_om.core.wire import (
     ReflectionActivated,
     ReflectionBuffered,
     ReflectionEnd,
-    Steered,
-    SteeredItem,
     Stepped,
     TitleAsked,
     Titled,
@@ -263,9 +260,6 @@ def note_step(record: MemoryRecord, event: Stepped) -> None:
     record["turn"] = {**record["turn"], "request": event["request"], "step": event["step"]}
     record["head"] = event["head"]
     record["tripwire"] = None
-    if any(act["is_new"] for act in record.get("steered", ())):  # the step has told of them
-        told = [cast("SteeredItem", {**act, "is_new": False}) for act in record["steered"]]
-        record["steered"] = told
     if record.get("title", {}).get("is_new"):
         record["title"] = {**record["title"], "is_new": False}
     run_beside("stepped", record, event)
@@ -380,22 +374,6 @@ def note_deletion(record: MemoryRecord, event: DeletionFound) -> None:
     cast("Draft", record).pop("working", None)
     if event["of_resource"]:
         record["chunks"] = [forget_updates(chunk) for chunk in record["chunks"]]
-
-
-# The event by which a person changes the log.
-
-
-def steer_log(record: MemoryRecord, event: Steered) -> None:
-    """Do to the log what a person wants."""
-    acts = record.get("steered", [])
-    if any(act["id"] == event["id"] for act in acts):
-        return
-    thread_id = record["thread_id"]
-    done = steer(record["log"], record["chunks"], acts, event, thread_id=thread_id)
-    record["log"], record["chunks"], record["steered"] = done.log, done.chunks, done.acts
-    act = done.acts[-1]
-    change = {"id": event["id"], "kind": "steer", "replaced": done.replaced, "groups": done.groups}
-    run_beside("changed", record, {**change, "before": act["before"], "after": act["after"]})
 
 
 # Events of the thread's title: asked for, answered, or given by a person.

@@ -15,11 +15,13 @@ from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.actor.head import choose_day
 from langgraph_om.core.actor.prompt import Framing, View, make_view
-from langgraph_om.core.additions import Additions
+from langgraph_om.core.acts import Act
+from langgraph_om.core.additions import Additions, Log
 from langgraph_om.core.config.settings import Identity, Settings, Setup
 from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode
 from langgraph_om.core.cycles.values import Answer, Wanted
 from langgraph_om.core.effects import EffectFlow
+from langgraph_om.core.page.html import Html
 from langgraph_om.core.plan import PROCEED, Decision
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.span import Span
@@ -167,6 +169,8 @@ class Feature:
     """What it adds to records, events and the stream."""
     prompts: ClassVar[str] = ""
     """The package beside whose code its prompts lie; empty where it has none."""
+    acts: ClassVar[tuple[Act, ...]] = ()
+    """What it lets a person do, on the command line and on the page of a memory."""
     removes_by = ""
     """The option that has it take messages out of a graph's state; empty where nothing does."""
     has_last_step = False
@@ -203,6 +207,10 @@ class Feature:
 
     def before_actor(self, step: Step) -> EffectFlow[None]:
         """Prepare what the Actor is shown; it is called next."""
+        raise NotImplementedError
+
+    def sync(self, record: MemoryRecord, log: Log) -> Sequence[Event]:
+        """Return events that bring a thread up to date with the log that it shares."""
         raise NotImplementedError
 
     def after(self, step: Step) -> EffectFlow[None]:
@@ -283,6 +291,14 @@ class Feature:
         self, settings: Settings, record: MemoryRecord, request: str | None, texts: Any
     ) -> BaseMessage | None:
         """Return what is shown before the live request; `None` for nothing."""
+        raise NotImplementedError
+
+    def section(self, record: MemoryRecord) -> Html | None:
+        """Return what the page of a memory says of it; `None` for nothing."""
+        raise NotImplementedError
+
+    def find_left(self, record: MemoryRecord, act: str) -> Sequence[str]:
+        """Return the ids of the groups of the log that hold what an act of this id left."""
         raise NotImplementedError
 
     def frame(self, settings: Settings, record: MemoryRecord, groups: Sequence[Group]) -> Framing:

@@ -197,6 +197,7 @@ def _exchange_log(
     yield from _archive_groups(resource, kept, shared, now)
     yield from release_after(record, changes)
     events = [*noted, as_event(diff_record(kept, shared, revision, changes))]
+    events += [own for sync in settings.features.having("sync") for own in sync(kept, shared)]
     synced = read_sharing(fold(record, [events]))
     return Exchanged(synced, events, named) if synced != record else Exchanged(record, [])
 

@@ -7,9 +7,15 @@ shared log. Rules are those of `core/record/fold.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Union, cast
 
-from langgraph_om.core.additions import AddedOperation, Additions, ResourceForm, run_beside
+from langgraph_om.core.additions import (
+    AddedOperation,
+    Additions,
+    ResourceForm,
+    added_changes,
+    run_beside,
+)
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.groups import drop_misfits
 from langgraph_om.core.record.record import HINTS, blank_record, select_own_groups
@@ -26,7 +32,7 @@ from langgraph_om.core.wire import (
     ReflectionActivated,
     ReflectionEnd,
 )
-from langgraph_om.features.shared_log.log import act_on, to_record, without_thread
+from langgraph_om.features.shared_log.log import complete_log, to_record, without_thread
 from langgraph_om.features.shared_log.wire import (
     LogChange,
     OthersBuffered,
@@ -147,7 +153,7 @@ def _join(record: SharingRecord, event: Opened) -> None:
         blank: Mapping[str, Any] = {**blank_record(), **{key: former[key] for key in kept}}
         record.update(cast("SharingRecord", blank))
         record["others"] = []
-        for key in ("steered", "title", "working"):
+        for key in ("title", "working"):
             cast("dict[str, Any]", record).pop(key, None)
     elif record["cursor"]:
         groups = select_own_groups(record)
@@ -173,9 +179,6 @@ def _take_over_log(record: MemoryRecord, event: Synced) -> None:
     copy = cast("SharingRecord", record)
     bodies = {group["id"]: group for group in [*record["log"], *event["groups"]]}
     record["log"] = [bodies[key] for key in event["order"] if key in bodies]
-    gone = event.get("gone_acts")
-    if gone:
-        record["steered"] = [act for act in record.get("steered", ()) if act["id"] not in gone]
     if record["reflection"] is not None:  # what it says of a deleted thread is not kept
         record["reflection"] = drop_misfits(record["log"], record["reflection"])
     outbox = read_sharing(record)["outbox"]
@@ -216,13 +219,19 @@ def _drop_deleted(record: MemoryRecord, event: DeletionFound) -> None:
             if not is_all and item.get("thread_id") not in (None, own)
         ]
     draft.update(cursor=[], chunks=[], reflection=None, pending={}, revision=0)
-    for key in ("steered", "title"):
-        draft.pop(key, None)
+    draft.pop("title", None)
     draft.update(dict.fromkeys(HINTS))
+
+
+def _list_types() -> dict[str, Any]:
+    """Return the type of the outbox, with the changes that other features make in the log."""
+    changes: Any = Union[(LogChange, *(change.form for change in added_changes().values()))]
+    return {"outbox": list[changes]}
 
 
 ADDITIONS = Additions(
     keys=SharingKeys,
+    types=_list_types,
     reducers={"synced": _take_over_log, "others": _set_others},
     beside={
         "observed": _note_observation,
@@ -241,7 +250,7 @@ ADDITIONS = Additions(
     },
     message_ids=(OTHERS_ID,),
     waits=lambda record: bool(read_sharing(record)["outbox"]),
-    shown=lambda record: {"other threads": write_others(record)},
+    texts=lambda record: {"other threads": write_others(record)},
     has_sent=lambda record: read_sharing(record)["revision"] > 0,
-    of_resource=ResourceForm(read=to_record, act=act_on, erase=without_thread),
+    of_resource=ResourceForm(read=to_record, complete=complete_log, erase=without_thread),
 )

@@ -18,8 +18,6 @@ from langgraph_om.core.wire import (
     Hints,
     MemoryRecord,
     Observed,
-    SteeredItem,
-    Steering,
 )
 
 # --- What a record has ---------------------------------------------------------------------------
@@ -106,7 +104,7 @@ class Titling(TypedDict):
     hints: Hints
 
 
-LogChange = Extension | Joining | Replacement | Steering | Titling
+LogChange = Extension | Joining | Replacement | Titling
 """A change of the log that the shared one does not have yet."""
 
 
@@ -150,10 +148,6 @@ class SharedLog(TypedDict):
     log: list[Group]
     threads: dict[str, SharedThread]
     """By thread id."""
-    steered: NotRequired[list[str]]
-    """Ids of what persons did to it, the newest last; missing where nobody did anything."""
-    acts: NotRequired[list[SteeredItem]]
-    """What persons did to it within no thread, the newest last, so that it can be undone."""
     titles: NotRequired[dict[str, str]]
     """Titles that persons set, by thread id; missing where nobody set one."""
     rest: NotRequired[Attempt]
@@ -196,8 +190,6 @@ class Synced(TypedDict):
     """Ids of the changes in the outbox that the log took in or refused."""
     rest: Attempt | None
     """What the log's next reflection waits for."""
-    gone_acts: NotRequired[list[str]]
-    """Ids of what persons did here to items of threads that the log has no more."""
     current_task: NotRequired[str | None]
     """This and what follows only where another thread observed messages of this one."""
     suggested_response: NotRequired[str | None]

@@ -189,6 +189,7 @@ async def test_no_byte_of_a_deleted_user_is_left(home: Home, *, is_async: bool) 
     assert {each.config["configurable"]["thread_id"] for each in home.saver.list(None)} == {"ben"}
 
 
+@pytest.mark.needs("steering")
 def test_what_a_person_did_elsewhere_to_an_item_of_a_deleted_thread_goes_too(
     archive: SQLAlchemyArchive,
 ) -> None:

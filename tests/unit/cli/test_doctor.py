@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om.cli.doctor import Diagnosis, diagnose
-from langgraph_om.core.items import list_items, steer
+from langgraph_om.core.items import list_items
+from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
 from langgraph_om.memory import ObservationalMemory
@@ -88,22 +90,15 @@ def test_duplicates() -> None:
     assert "2 times: 'Tea'" in found.advice[0].text
 
 
+@pytest.mark.needs("steering")
 def test_items_that_stand_twice_can_be_forgotten_as_they_are_listed() -> None:
     log = [group("g", day_log(0, *["* 🔴 Tea"] * 4))]
     listed = ask(log=log).advice[0].text.partition("in this order: ")[2].split(", ")
-    acts: Any = []
-    held, chunks = log, acts
+    record: Any = {**blank_record(), "id": "om", "thread_id": "t", "log": log}
     for at, item in enumerate(listed):
-        act: Any = {
-            "type": "steered",
-            "id": f"act-{at}",
-            "action": "forget",
-            "item": item,
-            "at": "",
-        }
-        done = steer(held, chunks, acts, act, thread_id="t")
-        acts, held, chunks = done.acts, done.log, done.chunks
-    assert [item.words for item in list_items(held)] == ["Tea"]
+        act = {"type": "steered", "id": f"act-{at}", "action": "forget", "item": item, "at": ""}
+        record = fold(record, [act])
+    assert [item.words for item in list_items(record["log"])] == ["Tea"]
 
 
 def test_a_task_that_nobody_spoke_of_for_a_week() -> None:
@@ -142,17 +137,6 @@ def test_items_without_a_day() -> None:
 def test_a_message_that_fills_the_window() -> None:
     large: list[BaseMessage] = [HumanMessage("word " * 150, id="m1")]
     assert kinds(ask(large)) == ["large-message"]
-
-
-def found(**fields: Any) -> dict[str, Any]:
-    return {"value": None, "previous": None, "cycle_id": "c", "at": "2026-03-01", **fields}
-
-
-def test_a_value_by_schema_that_could_not_be_told() -> None:
-    diagnosis = ask(extracted={"Trip": found(error="no JSON"), "Profile": found(error=None)})
-    assert kinds(diagnosis) == ["extract"]
-    assert "'Trip'" in diagnosis.advice[0].text
-    assert "no JSON" in diagnosis.advice[0].text
 
 
 def test_changes_of_the_working_memory_that_nothing_writes() -> None:

@@ -1,0 +1,69 @@
+"""Values by schema in a record: what becomes of entries, and what a person is shown of them."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from langgraph_om.core.additions import list_advice, list_shown
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import blank_record
+from langgraph_om.features.extract import ExtractConfig, ExtractOptions
+
+
+def found(**fields: Any) -> dict[str, Any]:
+    return {"value": None, "previous": None, "cycle_id": "c", "at": "2026-03-01", **fields}
+
+
+def record(**values: Any) -> Any:
+    return {**blank_record(), "id": "om", "extracted": values}
+
+
+def observe(before: Any, *entries: dict[str, Any], after: str | None = None) -> Any:
+    group = {"id": "g", "text": "* Tea", "tokens": 2, "ranges": [["m1", "m1"]], "thread_id": "t"}
+    end = {
+        "type": "observation-end",
+        "operation": "observation",
+        "cycle_id": "c2",
+        "at": "2026-03-02",
+        "after": after,
+        "cursor": ["m1"],
+        "groups": [group],
+        "usage": {},
+        "found": {"extract": [*entries]},
+    }
+    return fold(before, [end])
+
+
+def test_a_failure_leaves_a_value_as_it_is_and_an_answer_ends_it() -> None:
+    before = record(Trip=found(value={"to": "Oslo"}))
+    failed = observe(before, {"name": "Trip", "error": "no JSON"})
+    kept = failed["extracted"]["Trip"]
+    assert (kept["value"], kept["error"]) == ({"to": "Oslo"}, "no JSON")
+    again = observe({**failed, "cursor": []}, {"name": "Trip"})
+    assert again["extracted"]["Trip"]["error"] is None
+    assert again["extracted"]["Trip"]["value"] == {"to": "Oslo"}
+
+
+def test_nothing_changes_where_the_observation_takes_no_effect() -> None:
+    before = record(Trip=found(value={"to": "Oslo"}))
+    late = observe(before, {"name": "Trip", "patch": {"to": "Cork"}}, after="m0")
+    assert late["extracted"] == before["extracted"]
+
+
+def test_a_value_that_could_not_be_told_is_advised_on() -> None:
+    failing = record(Trip=found(error="no JSON"), Profile=found(error=None))
+    (advice,) = list_advice(failing)
+    assert advice.kind == "extract"
+    assert "'Trip'" in advice.text
+    assert "no JSON" in advice.text
+
+
+def test_values_are_shown_with_what_went_wrong() -> None:
+    (shown,) = list_shown(record(Trip=found(value={"to": "Oslo"}, error="no JSON")))
+    assert (shown.name, shown.value) == ("Trip", {"to": "Oslo"})
+    assert "no JSON" in shown.notes[0]
+
+
+def test_the_option_is_the_same_in_both_forms() -> None:
+    assert [each.name for each in fields(ExtractConfig)] == [*ExtractOptions.__annotations__]
