@@ -20,9 +20,6 @@ from langgraph_om.adoption import Adoptable
 from langgraph_om.archive import StoreUse
 from langgraph_om.core.additions import find_removed
 from langgraph_om.core.config.checks import check_count
-from langgraph_om.core.config.options import (
-    RetrievalConfig,
-)
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.record.fold import check_record
 from langgraph_om.core.record.record import log_tokens
@@ -50,7 +47,7 @@ from langgraph_om.options import (
     with_defaults,
 )
 from langgraph_om.recall.arguments import refuse_unknown_arguments
-from langgraph_om.recall.meaning import StoreIndex
+from langgraph_om.recall.source import find_near_search
 from langgraph_om.recall.tool import Recalling, build_recall_tool
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import BackgroundBuffering
@@ -99,7 +96,7 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
         ):
             self.buffering.share(self.archive)
         retrieving, settings = chosen.retrieval, chosen.settings
-        index = StoreIndex(self.archive) if retrieving and retrieving.vector else None
+        near = find_near_search(settings.features)
         self._runner = StepRunner(
             settings,
             chosen.models,
@@ -111,10 +108,9 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
             resource_id=chosen.resource_id,
             enabled=chosen.enabled,
             archive=chosen.archive,
-            index=index,
-            store_uses=_list_store_uses(retrieving, chosen.working_memory),
+            store_uses=_list_store_uses(chosen.working_memory),
             recalling=(
-                Recalling(retrieving, settings, chosen.archive, settings.hides_ids, index)
+                Recalling(retrieving, settings, chosen.archive, settings.hides_ids, near)
                 if retrieving
                 else None
             ),
@@ -161,7 +157,7 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
         return build_recall_tool(
             self._runner.answer_recall,
             reaches_others=config.scope == "resource",
-            by_meaning=config.vector,
+            near=recalling.near,
         )
 
     @property
@@ -568,12 +564,5 @@ def check_memory(value: object) -> ObservationalMemory:
     raise ConfigurationError(msg)
 
 
-def _list_store_uses(
-    retrieving: RetrievalConfig | None, working: WorkingMemory | None
-) -> frozenset[StoreUse]:
-    uses: set[StoreUse] = set()
-    if retrieving is not None and retrieving.vector:
-        uses.add("index")
-    if working is not None and working.scope == "resource":
-        uses.add("working")
-    return frozenset(uses)
+def _list_store_uses(working: WorkingMemory | None) -> frozenset[StoreUse]:
+    return frozenset({"working"} if working is not None and working.scope == "resource" else ())

@@ -18,7 +18,8 @@ from langgraph_om.features.evict import Evicting, EvictOptions
 from langgraph_om.features.extract import Extract, Extractable, ExtractConfig, ExtractOptions
 from langgraph_om.features.gaps import GapOptions, Gaps
 from langgraph_om.features.inject.inject import Injecting
-from langgraph_om.features.pauses import PauseWork
+from langgraph_om.features.meaning.meaning import Meaning
+from langgraph_om.features.pauses import PauseConfig, PauseOptions, PauseWork
 from langgraph_om.features.previews import PreviewOptions, Previews
 from langgraph_om.features.shared_log import SharedLogs, SharingOptions
 from langgraph_om.features.steering.feature import Steering
@@ -40,6 +41,7 @@ FEATURES: tuple[type[Feature], ...] = (
     Previews,
     Gaps,
     Injecting,
+    Meaning,
     Steering,
 )
 """In the order in which they take part in a step."""
@@ -59,6 +61,7 @@ class FeatureOptions(
 
 class ObservationOptions(
     core.ObservationOptions,
+    PauseOptions,
     ExtractOptions,
     total=False,
 ):
@@ -68,6 +71,7 @@ class ObservationOptions(
 @dataclass(frozen=True, kw_only=True)
 class ObservationConfig(
     ExtractConfig,
+    PauseConfig,
     core.ObservationConfig,
 ):
     """When the Observer runs and what it is asked; a mapping with the same keys does as well.
@@ -135,3 +139,9 @@ def check_value_names(features: Features) -> None:
                 )
                 raise ConfigurationError(msg)
             known[name] = words
+
+
+def list_keepers(features: Features) -> list[Feature]:
+    """Return the features that may have put something into the graph's store, on or off."""
+    kinds = [kind for kind in FEATURES if kind.store_use]
+    return [features.find(kind.name) or kind() for kind in kinds]

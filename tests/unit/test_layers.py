@@ -55,8 +55,8 @@ TESTING_APART = (
     "`testing` imports itself, `errors`, `core.effects`, the standard library and langchain_core "
     "alone, and no other module imports it."
 )
-LANGGRAPH = "Only integrations, working, cli, recall.meaning and recall.tool import langgraph."
-RECALL_WITH_LANGGRAPH = ("recall.tool", "recall.meaning")
+LANGGRAPH = "Only integrations, working, cli, recall.tool and features.meaning import langgraph."
+RECALL_WITH_LANGGRAPH = ("recall.tool", "features.meaning")
 LANGCHAIN = (
     "Only integrations.middleware and, inside functions, models.providers import "
     "langchain, which is optional."

@@ -63,13 +63,15 @@ class Step:
     overlooked: int = 0
     """How many messages were put among the observed ones, where they can be neither shown nor
     observed."""
+    given: Sequence[BaseMessage] = field(init=False)
+    """The conversation as it came, before anything was removed from it."""
     former: MemoryRecord = field(init=False)
     """The memory as the last step left it."""
     _window: Window | None = field(init=False, default=None)
     _view: View | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        self.former = self.record
+        self.former, self.given = self.record, self.messages
 
     @property
     def window(self) -> Window:
@@ -177,6 +179,11 @@ class Feature:
     """Whether it has something to do after the Actor's answer; then a turn has one step more."""
     operations: ClassVar[frozenset[str]] = frozenset()
     """Kinds of work that it brings, of those in its `additions`."""
+    store_use: ClassVar[str] = ""
+    """The archive's name for what it keeps in the graph's store; empty where it keeps nothing. What
+    other processes have put there is deleted also where it is off: it takes no arguments then."""
+    kept_in_store: ClassVar[str] = ""
+    """What that is, for an error."""
     shows_other_threads = False
     """Whether the record of a thread may keep words of other threads of its resource."""
 
@@ -227,6 +234,37 @@ class Feature:
 
     def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
         """Let go of what is kept in this process of a thread or a resource that is deleted."""
+        raise NotImplementedError
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Wait until what the feature does beside the runs is done.
+
+        Args:
+            timeout: Seconds to wait at most; `None`: as long as it takes.
+
+        Returns:
+            Whether nothing is left.
+        """
+        raise NotImplementedError
+
+    def delete_thread(self, thread_id: str, resource_id: str | None, store: Any) -> None:
+        """Delete what is kept of a thread in the graph's store.
+
+        Args:
+            thread_id: The thread.
+            resource_id: Whose it is; `None` where nobody knows: anybody's.
+            store: The graph's store.
+        """
+        raise NotImplementedError
+
+    def delete_resource(self, resource_id: str, thread_ids: Sequence[str], store: Any) -> None:
+        """Delete what is kept of a resource in the graph's store.
+
+        Args:
+            resource_id: The resource.
+            thread_ids: Its threads, which may have begun before it was known whose they are.
+            store: The graph's store.
+        """
         raise NotImplementedError
 
     def close(self) -> None:

@@ -331,7 +331,7 @@ def cursor_moved_back(before: Moment, now: Moment) -> list[str]:
         return []
     if now.is_shared and before.record["cursor"][-1] in now.told.taken_back:
         return []  # to a shared log this is as a fork
-    if now.is_shared and before.record["outbox"]:
+    if now.is_shared and before.record.get("outbox"):
         return []  # what could not be sent may be observed otherwise in another thread meanwhile
     if not now.record["cursor"]:
         return ["the cursor is gone"]
@@ -377,7 +377,7 @@ def prefix_moved(before: Moment, now: Moment) -> list[str]:
     old, new = ([group["id"] for group in each.record["log"]] for each in (before, now))
     if before.today != now.today:
         return []
-    if now.is_shared and before.record["outbox"]:
+    if now.is_shared and before.record.get("outbox"):
         return []  # what could not be sent was perhaps observed in other words meanwhile
     # The hints behind the log may move with what another branch observed before.
     read = _head if before.record["cursor"] == now.record["cursor"] else _prefix

@@ -25,6 +25,7 @@ SNAPSHOTS = Path(__file__).parent / "snapshots" / "prompts"
 SLOT = re.compile(r"\{\{(\w+)\}\}")
 OF_FEATURES = {
     "recalled_messages": "inject",
+    "recall_search_meaning": "meaning",
     "actor_threads": "shared_log",
     "observer_threads_hints": "shared_log",
     "observer_threads_hints_first": "shared_log",
