@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 from langchain_core.messages import BaseMessage
 from pydantic import TypeAdapter
 
 from langgraph_om import ObservationalMemory
+from langgraph_om.core.additions import added_reducers, added_types
 from langgraph_om.core.events import to_part
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.wire import Event, MemoryRecord, Part
@@ -19,6 +21,7 @@ from langgraph_om.runtime.turn import Outcome, turn
 EVENT: TypeAdapter[Any] = TypeAdapter(Event)
 PART: TypeAdapter[Any] = TypeAdapter(Part)
 RECORD: TypeAdapter[Any] = TypeAdapter(MemoryRecord)
+NO_FORMS: Mapping[tuple[str, str | None], Any] = {}
 
 
 def check(adapter: TypeAdapter[Any], value: Any) -> None:
@@ -26,19 +29,36 @@ def check(adapter: TypeAdapter[Any], value: Any) -> None:
     assert adapter.validate_python(value, strict=True) == value
 
 
+def check_record(record: MemoryRecord) -> None:
+    """Check the keys of the core and those that features add."""
+    added = added_types()
+    check(RECORD, {key: value for key, value in record.items() if key not in added})
+    for key in record.keys() & added.keys():
+        check(TypeAdapter(added[key]), cast("dict[str, Any]", record)[key])
+
+
 def check_all(
-    events: list[Any],
-    record: MemoryRecord,
-    of_event: TypeAdapter[Any] = EVENT,
-    of_record: TypeAdapter[Any] = RECORD,
+    events: list[Any], record: MemoryRecord, forms: Mapping[tuple[str, str | None], Any] = NO_FORMS
 ) -> set[tuple[str, str | None]]:
-    """Check events, their parts, and the record after each; return which events there were."""
+    """Check events, their parts, and the record after each; return which events there were.
+
+    Args:
+        events: The events.
+        record: The memory before them.
+        forms: By type and operation, the form of events of features.
+    """
     for event in events:
-        check(of_event, event)
+        kind = (event["type"], event.get("operation"))
+        form = forms.get(kind)
+        is_of_core = form is None and event["type"] not in added_reducers()
+        if form is not None:
+            check(TypeAdapter(form), event)
+        elif is_of_core:
+            check(EVENT, event)
         record = fold(record, [event])
-        check(of_record, record)
+        check_record(record)
         part = to_part(event)
-        if part is not None:
+        if part is not None and event["type"] not in added_reducers():
             check(PART, part)
     return {(event["type"], event.get("operation")) for event in events}
 

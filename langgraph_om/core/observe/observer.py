@@ -6,17 +6,19 @@ whose status is `ok` or `none`; anything else is an `ObserverError`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from langgraph_om.core.content.attachments import Attachment
 from langgraph_om.core.content.text import escape, omit_middle, sanitize
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
+from langgraph_om.core.observe.answer_tags import tag_of
 from langgraph_om.core.observe.parse_answer import Parsed, parse_output
 from langgraph_om.core.prompts import fill
+from langgraph_om.core.record.record import HINTS
 from langgraph_om.errors import ObserverError
 
 MAX_ERROR_CHARACTERS = 1000
@@ -24,6 +26,8 @@ MAX_ERROR_CHARACTERS = 1000
 
 MAX_QUOTED_CHARACTERS = 20_000
 """Kept of an answer that is shown to the model again."""
+
+NO_HINTS: Final[Mapping[str, str]] = {}
 
 
 class Answer(Protocol):
@@ -53,10 +57,11 @@ class ObserverInput:
     previous: str = ""
     """Earlier observations, already cut to their budget."""
     hints: Mapping[str, str | None] = field(default_factory=dict)
-    """The current `current_task`, `suggested_response` and `thread_title`."""
+    """The current ones, by name."""
     instruction: str | None = None
     prompt: str = "default"
-    thread_title: bool = False
+    asked: Mapping[str, str] = field(default_factory=dict)
+    """Hints of features that are asked for, by name, each with the section that says so."""
     states_hints: bool = True
     """Whether the current task and a suggested response are asked for."""
     attachments: Sequence[Attachment] = ()
@@ -129,12 +134,17 @@ def build_failure(error: Exception, model: str) -> ObserverError:
     return ObserverError(f"the {model} failed: {type(error).__name__}: {reason}")
 
 
-def render_output_format(*, thread_title: bool, states_hints: bool = True) -> str:
-    """Return the description of an answer's form, for the Observer and for the Reflector."""
+def render_output_format(asked: Mapping[str, str] = NO_HINTS, *, states_hints: bool = True) -> str:
+    """Return the description of an answer's form, for the Observer and for the Reflector.
+
+    Args:
+        asked: Hints of features that are asked for, by name, each with the section that says so.
+        states_hints: Whether the current task and a suggested response are asked for.
+    """
     return fill(
         "observer_output",
         hints_section=fill("observer_hints") if states_hints else "",
-        thread_title_section=fill("observer_title") if thread_title else "",
+        more_sections="\n\n".join(asked.values()),
         hints_example=fill("observer_hints_example") if states_hints else "",
     )
 
@@ -151,15 +161,15 @@ def build_question(request: ObserverInput) -> AskModel:
     """Return the question to the Observer about one thread."""
     system = fill(
         f"observer_{request.prompt}",
-        output_format=render_output_format(
-            thread_title=request.thread_title, states_hints=request.states_hints
-        ),
+        output_format=render_output_format(request.asked, states_hints=request.states_hints),
         custom=request.instruction or "",
     )
     task = fill(
         "observer_task",
         previous_observations=_build_previous(request.previous),
-        hints=_build_hints(request.hints, states_hints=request.states_hints),
+        hints="\n".join(
+            list_hints(request.hints, request.asked, states_hints=request.states_hints)
+        ),
         conversation=request.transcript,
     )
     return AskModel(
@@ -176,13 +186,22 @@ def _build_previous(previous: str) -> str:
     return f"<previous-observations>\n{escape(previous)}\n</previous-observations>"
 
 
-def _build_hints(hints: Mapping[str, str | None], *, states_hints: bool) -> str:
-    """Return the current hints, each in its tag; only the title where no others are asked for."""
-    tags = {"current_task": "current-task", "suggested_response": "suggested-response"}
-    tags = {**(tags if states_hints else {}), "thread_title": "thread-title"}
-    return "\n".join(
-        f"<{tag}>{escape(text)}</{tag}>" for name, tag in tags.items() if (text := hints.get(name))
-    )
+def list_hints(
+    hints: Mapping[str, str | None], asked: Collection[str], *, states_hints: bool
+) -> list[str]:
+    """Return the current hints that are asked for, each in its tag.
+
+    Args:
+        hints: The current ones, by name.
+        asked: Names of hints of features that are asked for.
+        states_hints: Whether the current task and a suggested response are asked for.
+    """
+    names = [*(HINTS if states_hints else ()), *asked]
+    return [
+        f"<{tag_of(name)}>{escape(text)}</{tag_of(name)}>"
+        for name in names
+        if (text := hints.get(name))
+    ]
 
 
 def _read_answer(reply: ModelReply) -> Parsed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from langgraph_om.core.additions import added_operations, run_beside
 from langgraph_om.core.record.groups import replace_groups
@@ -13,7 +13,6 @@ from langgraph_om.core.record.record import (
     find_newest_observed,
     forget_wait,
 )
-from langgraph_om.core.titles import is_named, read_title_state
 from langgraph_om.core.wire import (
     Archived,
     Attempt,
@@ -34,10 +33,6 @@ from langgraph_om.core.wire import (
     ReflectionBuffered,
     ReflectionEnd,
     Stepped,
-    TitleAsked,
-    Titled,
-    TitleState,
-    TitleWords,
     Tripped,
     Usage,
     Waived,
@@ -55,9 +50,9 @@ class Draft(dict[str, Any]):
 
 
 def set_hints(record: MemoryRecord, event: Mapping[str, Any]) -> None:
-    """Take over the hints that the event has; the others stay, and so does a person's title."""
+    """Take over the hints that the event has; the others stay."""
     for hint in HINTS:
-        if event.get(hint) is not None and not (hint == "thread_title" and is_named(record)):
+        if event.get(hint) is not None:
             record[hint] = event[hint]
 
 
@@ -260,8 +255,6 @@ def note_step(record: MemoryRecord, event: Stepped) -> None:
     record["turn"] = {**record["turn"], "request": event["request"], "step": event["step"]}
     record["head"] = event["head"]
     record["tripwire"] = None
-    if record.get("title", {}).get("is_new"):
-        record["title"] = {**record["title"], "is_new": False}
     run_beside("stepped", record, event)
 
 
@@ -317,7 +310,7 @@ def end_buffering(record: MemoryRecord, event: ObservationBuffered | ReflectionB
         return
     if event["operation"] == "observation":
         record["chunks"] = [*record["chunks"], event["chunk"]]
-        set_hints(record, {"thread_title": event["chunk"]["thread_title"]})
+        run_beside("buffered", record, event)
     else:
         record["reflection"] = event["reflection"]
     note_success(record, event)
@@ -374,63 +367,3 @@ def note_deletion(record: MemoryRecord, event: DeletionFound) -> None:
     cast("Draft", record).pop("working", None)
     if event["of_resource"]:
         record["chunks"] = [forget_updates(chunk) for chunk in record["chunks"]]
-
-
-# Events of the thread's title: asked for, answered, or given by a person.
-
-
-def note_words(record: MemoryRecord, event: TitleWords) -> None:
-    """Note what lists show until there is a title."""
-    record["title"] = {**read_title_state(record), "words": event["words"]}
-
-
-def ask_title(record: MemoryRecord, event: TitleAsked) -> None:
-    """Note that a title is asked for."""
-    state = read_title_state(record)
-    tries = state.get("tries", 0) + (state.get("cycle_id") != event["cycle_id"])
-    record["title"] = {**state, "cycle_id": event["cycle_id"], "tries": tries}
-
-
-def set_title(record: MemoryRecord, event: Titled) -> None:
-    """Set the title, which a model's answer never does over one that is there."""
-    state = read_title_state(record)
-    if event["by"] == "person":
-        if state.get("id") != event["id"]:
-            _set_by_person(record, state, event)
-        return
-    if state.get("cycle_id") != event["id"]:
-        return
-    state = {**state, "cycle_id": None}
-    if "usage" in event:
-        before = cast("Mapping[str, int]", state.get("usage", {}))
-        spent = cast("Mapping[str, int]", event["usage"])
-        total = {key: before.get(key, 0) + value for key, value in spent.items()}
-        state["usage"] = cast("Usage", total)
-    if event["title"] is not None and record["thread_title"] is None and not is_named(record):
-        record["thread_title"] = event["title"]
-        state = {**state, "by": "memory", "at": event["at"]}
-    record["title"] = state
-
-
-def name_by_hand(record: MemoryRecord, title: str | None) -> None:
-    """Take an edited title for a person's, which memory never changes; `None` gives it back."""
-    if title != record["thread_title"]:
-        by: Literal["person"] | None = "person" if title is not None else None
-        record["title"] = {**read_title_state(record), "by": by, "cycle_id": None, "tries": 0}
-
-
-def _set_by_person(record: MemoryRecord, state: TitleState, event: Titled) -> None:
-    before, title = record["thread_title"], event["title"]
-    record["thread_title"] = title
-    record["title"] = {
-        **state,
-        "by": "person" if title is not None else None,
-        "id": event["id"],
-        "at": event["at"],
-        "before": before,
-        "is_new": title != before,
-        "cycle_id": None,
-        "tries": 0,
-    }
-    named: dict[str, Any] = {"thread_id": record["thread_id"], "title": title, "groups": []}
-    run_beside("changed", record, {"id": event["id"], "kind": "title", **named})

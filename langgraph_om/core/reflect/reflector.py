@@ -301,7 +301,7 @@ def build_question(request: Wanted, task: str, log: str, tokens: int) -> list[Ba
     """
     system = fill(
         "reflector",
-        output_format=render_output_format(thread_title=False),
+        output_format=render_output_format(),
         observer_rules=render_rules(request.prompt),
         custom=request.instruction or "",
     )

@@ -17,6 +17,7 @@ from langgraph_om.core.actor.head import choose_day
 from langgraph_om.core.actor.prompt import Framing, View, make_view
 from langgraph_om.core.acts import Act
 from langgraph_om.core.additions import Additions, Log
+from langgraph_om.core.config.options import Role
 from langgraph_om.core.config.settings import Identity, Settings, Setup
 from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode
 from langgraph_om.core.cycles.values import Answer, Wanted
@@ -171,6 +172,8 @@ class Feature:
     """What it adds to records, events and the stream."""
     prompts: ClassVar[str] = ""
     """The package beside whose code its prompts lie; empty where it has none."""
+    configs: ClassVar[Mapping[str, type]] = {}
+    """The dataclasses of its options that are mappings, by the options' names."""
     acts: ClassVar[tuple[Act, ...]] = ()
     """What it lets a person do, on the command line and on the page of a memory."""
     removes_by = ""
@@ -322,6 +325,45 @@ class Feature:
         """Return, by the key of a message of the window, a line that is shown before it.
 
         A message has the same line in each call.
+        """
+        raise NotImplementedError
+
+    @property
+    def role(self) -> Role:
+        """A model that the feature asks."""
+        raise NotImplementedError
+
+    def hints(self) -> Mapping[str, str]:
+        """Return the hints that the Observer is asked for, each with what it is told of it.
+
+        A name is one of the additions' `hints`. What the Observer states are entries of the
+        feature in `found`; of another thread, they are told by `announce_of_other`.
+        """
+        raise NotImplementedError
+
+    def announce_buffered(
+        self, info: CycleInfo, at: datetime, entries: Sequence[Any]
+    ) -> list[Event]:
+        """Return events that tell users of entries whose observation waits in a chunk."""
+        raise NotImplementedError
+
+    def announce_of_other(
+        self,
+        info: CycleInfo,
+        at: datetime,
+        entries: Sequence[Any],
+        *,
+        label: str | None,
+        fixed: Collection[str],
+    ) -> list[Event]:
+        """Return events that tell users of hints of another thread.
+
+        Args:
+            info: The cycle, with the record of that thread.
+            at: When the hints were stated.
+            entries: The hints.
+            label: What lists call the thread; `None` for nothing.
+            fixed: Names of hints of it that a person set.
         """
         raise NotImplementedError
 

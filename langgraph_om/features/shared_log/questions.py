@@ -16,7 +16,7 @@ from langgraph_om.core.content.attachments import Attachment
 from langgraph_om.core.content.message_keys import ShowId, derive_id
 from langgraph_om.core.content.text import escape, escape_attribute
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
-from langgraph_om.core.observe.observer import ask_until_usable, render_output_format
+from langgraph_om.core.observe.observer import ask_until_usable, list_hints, render_output_format
 from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.record import group_by_thread
@@ -45,10 +45,8 @@ class ThreadInput:
     shown_id: str
     """The id that the Observer is shown: the same, or a hash of it."""
     transcript: str
-    title: str | None = None
-    """The current title, where titles are asked for."""
     hints: Mapping[str, str | None] = field(default_factory=dict)
-    """The current `current_task` and `suggested_response`."""
+    """The current ones, by name."""
     attachments: Sequence[Attachment] = ()
     """Those named in the transcript that may be shown."""
 
@@ -62,7 +60,8 @@ class ThreadsInput:
     """Shown id and earlier observations of these or other threads, already cut to their budget."""
     instruction: str | None = None
     prompt: str = "default"
-    thread_title: bool = False
+    asked: Mapping[str, str] = field(default_factory=dict)
+    """Hints of features that are asked for, by name, each with the section that says so."""
     states_hints: bool = True
     """Whether the current task and a suggested response are asked for."""
     by_profile: bool = True
@@ -116,9 +115,7 @@ def build_threads_question(request: ThreadsInput) -> AskModel:
         hints_rule=fill("observer_threads_hints") if has_hints else "",
         first_hints=fill("observer_threads_hints_first") if has_hints else "",
         second_hints=fill("observer_threads_hints_second") if has_hints else "",
-        section_form=render_output_format(
-            thread_title=request.thread_title, states_hints=has_hints
-        ),
+        section_form=render_output_format(request.asked, states_hints=has_hints),
     )
     system = fill(
         f"observer_{request.prompt}", output_format=form, custom=request.instruction or ""
@@ -139,14 +136,8 @@ def build_threads_question(request: ThreadsInput) -> AskModel:
 
 def _build_thread_section(thread: ThreadInput, request: ThreadsInput) -> str:
     """Return the section of a thread: its current hints, each in its tag, and its transcript."""
-    states = request.states_hints
-    hints = {
-        "current-task": thread.hints.get("current_task") if states else None,
-        "suggested-response": thread.hints.get("suggested_response") if states else None,
-        "thread-title": thread.title if request.thread_title else None,
-    }
-    tagged = [f"<{tag}>{escape(text)}</{tag}>" for tag, text in hints.items() if text]
-    lines = [*tagged, escape(thread.transcript)]
+    hints = list_hints(thread.hints, request.asked, states_hints=request.states_hints)
+    lines = [*hints, escape(thread.transcript)]
     return wrap_section(thread.shown_id, "\n".join(lines))
 
 

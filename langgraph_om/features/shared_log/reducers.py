@@ -18,7 +18,7 @@ from langgraph_om.core.additions import (
 )
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.groups import drop_misfits
-from langgraph_om.core.record.record import HINTS, blank_record, select_own_groups
+from langgraph_om.core.record.record import HINTS, blank_record, hint_names, select_own_groups
 from langgraph_om.core.record.reducers import find_rest, note_success, set_hints
 from langgraph_om.core.wire import (
     Attempt,
@@ -81,10 +81,10 @@ def _add_to_outbox(record: MemoryRecord, change_id: str, **change: Any) -> None:
     """Note a change that the shared log does not have yet; without a thread id there is none."""
     if not record["thread_id"]:
         return
-    copy, known = cast("SharingRecord", record), read_sharing(record)
-    hints = {name: known[name] for name in HINTS}
+    known: Mapping[str, Any] = read_sharing(record)
+    hints = {name: known.get(name) for name in hint_names()}
     item = {"id": change_id, "cursor": known["cursor"], "hints": hints, **change}
-    copy["outbox"] = [*known["outbox"], cast("LogChange", item)]
+    cast("SharingRecord", record)["outbox"] = [*known["outbox"], cast("LogChange", item)]
 
 
 def _note_observation(record: MemoryRecord, event: ObservationEnd | ObservationActivated) -> None:
@@ -97,7 +97,7 @@ def _note_observation(record: MemoryRecord, event: ObservationEnd | ObservationA
             thread_id=record["thread_id"],
             after=event["after"],
             groups=list(event["groups"]),
-            hints={name: event.get(name) for name in HINTS},
+            hints={name: event.get(name) for name in hint_names()},
         )
 
 
@@ -153,8 +153,7 @@ def _join(record: SharingRecord, event: Opened) -> None:
         blank: Mapping[str, Any] = {**blank_record(), **{key: former[key] for key in kept}}
         record.update(cast("SharingRecord", blank))
         record["others"] = []
-        for key in ("title", "working"):
-            cast("dict[str, Any]", record).pop(key, None)
+        cast("dict[str, Any]", record).pop("working", None)
     elif record["cursor"]:
         groups = select_own_groups(record)
         own: list[Group] = [{**group, "thread_id": event["thread_id"]} for group in groups]
@@ -185,7 +184,8 @@ def _take_over_log(record: MemoryRecord, event: Synced) -> None:
     copy["outbox"] = [change for change in outbox if change["id"] not in event["sent"]]
     copy["generation"], copy["revision"] = event["generation"], event["revision"]
     record["cursor"] = event["cursor"]
-    set_hints(record, cast("Mapping[str, Any]", event))
+    set_hints(record, event.get("hints", {}))
+    run_beside("synced", record, event)
     _set_rest(record, event["rest"])
 
 
@@ -219,7 +219,6 @@ def _drop_deleted(record: MemoryRecord, event: DeletionFound) -> None:
             if not is_all and item.get("thread_id") not in (None, own)
         ]
     draft.update(cursor=[], chunks=[], reflection=None, pending={}, revision=0)
-    draft.pop("title", None)
     draft.update(dict.fromkeys(HINTS))
 
 

@@ -7,7 +7,7 @@ complete exchanges.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from typing import Final
@@ -48,8 +48,8 @@ class OtherThread:
     newest: Sequence[Entry] = ()
     """The last messages of the rest."""
     newest_times: Sequence[datetime | None] = ()
-    is_named: bool = False
-    """Whether a person set its title."""
+    fixed: Collection[str] = ()
+    """Names of the hints that a person set."""
     is_behind: bool = False
     """Whether so many threads are newer that nobody is shown what it said last."""
 

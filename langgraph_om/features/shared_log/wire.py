@@ -90,21 +90,7 @@ class Replacement(TypedDict):
     """What the next reflection waits for, where this one left the log as large as it was."""
 
 
-class Titling(TypedDict):
-    """A change of the shared log: a person set the title of a thread, or gave it back."""
-
-    id: str
-    """The act."""
-    kind: Literal["title"]
-    thread_id: str
-    title: str | None
-    groups: list[Group]
-    """None."""
-    cursor: list[str]
-    hints: Hints
-
-
-LogChange = Extension | Joining | Replacement | Titling
+LogChange = Extension | Joining | Replacement
 """A change of the log that the shared one does not have yet."""
 
 
@@ -148,8 +134,9 @@ class SharedLog(TypedDict):
     log: list[Group]
     threads: dict[str, SharedThread]
     """By thread id."""
-    titles: NotRequired[dict[str, str]]
-    """Titles that persons set, by thread id; missing where nobody set one."""
+    fixed: NotRequired[dict[str, Hints]]
+    """Hints that persons set, by thread id, which no observation replaces; missing where nobody set
+    one."""
     rest: NotRequired[Attempt]
     """What the next reflection waits for, in any thread; missing where it waits for nothing."""
 
@@ -190,10 +177,8 @@ class Synced(TypedDict):
     """Ids of the changes in the outbox that the log took in or refused."""
     rest: Attempt | None
     """What the log's next reflection waits for."""
-    current_task: NotRequired[str | None]
-    """This and what follows only where another thread observed messages of this one."""
-    suggested_response: NotRequired[str | None]
-    thread_title: NotRequired[str | None]
+    hints: NotRequired[Hints]
+    """Only where another thread observed messages of this one."""
 
 
 class OthersDescribed(TypedDict):

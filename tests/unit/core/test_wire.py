@@ -22,7 +22,7 @@ from langgraph_om.core.wire import (
 from langgraph_om.testing import ScriptedChatModel
 from support.clock import Clock
 from support.simulation import GOOD, Simulation, settings
-from support.wire import RECORD, check, check_all, take_turn
+from support.wire import check_all, check_record, take_turn
 
 
 def kinds(union: Any) -> set[str]:
@@ -56,7 +56,7 @@ def test_fields_of_parts_are_declared(kind: str) -> None:
 
 def test_keys_of_the_record_are_declared() -> None:
     assert set(get_type_hints(MemoryRecord)) == RECORD_KEYS
-    check(RECORD, blank_record())
+    check_record(blank_record())
 
 
 def test_which_keys_are_required_is_known_at_run_time() -> None:
@@ -99,12 +99,12 @@ def test_blocking_cycles(on_error: Any) -> None:
         if asked % 5 == 4:
             msg = "no answer"
             raise ValueError(msg)
-        return f"{GOOD}\n<thread-title>Title {asked}</thread-title>"
+        return GOOD
 
     model = ScriptedChatModel(observer=observer, reflector=lambda messages: GOOD)
     memory = ObservationalMemory(
         model,
-        observation={"message_tokens": 200, "buffer_tokens": False, "thread_title": True},
+        observation={"message_tokens": 200, "buffer_tokens": False},
         reflection={"observation_tokens": 60},
         max_input_tokens=200,
         on_error=on_error,
@@ -120,7 +120,6 @@ def test_blocking_cycles(on_error: Any) -> None:
     for kind in ("observation-start", "observation-end"):
         assert {(kind, "observation"), (kind, "reflection")} <= seen
     assert ("observation-failed", "observation") in seen
-    assert ("thread-update", "observation") in seen
     assert (("tripwire", "observation") in seen) == (on_error == "abort")
 
 

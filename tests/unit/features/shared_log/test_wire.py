@@ -9,21 +9,24 @@ from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import TypeAdapter
 
 from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.wire import Event
+from langgraph_om.features.shared_log.reducers import OTHERS
 from langgraph_om.features.shared_log.wire import (
     OthersBuffered,
     OthersDescribed,
     OthersEnd,
     SharedLog,
-    SharingRecord,
     Synced,
 )
 from support.clock import Clock
 from support.shared_world import said, sharing
 from support.wire import check, check_all, take_turn
 
-EVENT: TypeAdapter[Any] = TypeAdapter(Event | OthersEnd | OthersBuffered | Synced | OthersDescribed)
-RECORD: TypeAdapter[Any] = TypeAdapter(SharingRecord)
+FORMS = {
+    ("observation-end", OTHERS): OthersEnd,
+    ("buffering-end", OTHERS): OthersBuffered,
+    ("synced", None): Synced,
+    ("others", None): OthersDescribed,
+}
 LOG: TypeAdapter[Any] = TypeAdapter(SharedLog)
 
 
@@ -42,7 +45,7 @@ def test_shared_log(*, buffers: bool) -> None:
         clock.advance(hours=1)
         talks[thread].append(said(thread, at))
         outcome = take_turn(memory, records[thread], talks[thread], thread)
-        seen |= check_all(outcome.events, records[thread], EVENT, RECORD)
+        seen |= check_all(outcome.events, records[thread], FORMS)
         records[thread] = outcome.record
         talks[thread].append(AIMessage("Noted.", id=f"{thread}.a{at}"))
     assert memory.archive is not None
