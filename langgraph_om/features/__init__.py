@@ -22,6 +22,8 @@ from langgraph_om.features.meaning.meaning import Meaning
 from langgraph_om.features.pauses import PauseConfig, PauseOptions, PauseWork
 from langgraph_om.features.previews import PreviewOptions, Previews
 from langgraph_om.features.shared_log import SharedLogs, SharingOptions
+from langgraph_om.features.show_state import ShowState, StateOptions
+from langgraph_om.features.standing import Standing, StandingOptions, WithRules
 from langgraph_om.features.steering.feature import Steering
 from langgraph_om.features.steering.updates import Steerable, SteeringUpdates
 from langgraph_om.features.titles import (
@@ -46,8 +48,10 @@ FEATURES: tuple[type[Feature], ...] = (
     KnownOfUser,
     WorkingText,
     Extract,
+    Standing,
     Previews,
     Gaps,
+    ShowState,
     Injecting,
     Meaning,
     Steering,
@@ -59,6 +63,8 @@ FEATURES: tuple[type[Feature], ...] = (
 
 class FeatureOptions(
     EvictOptions,
+    StandingOptions,
+    StateOptions,
     PreviewOptions,
     GapOptions,
     WorkingOptions,
@@ -101,6 +107,7 @@ class FeatureUpdates(
 
 
 class FeatureMethods(
+    WithRules,
     Extractable,
     Steerable,
     Nameable,

@@ -116,7 +116,7 @@ def make_view(
         limit: Tokens above which the oldest messages of the window are left out; `None`: as
             configured.
     """
-    asides = list_asides(settings, record, window.request, texts)
+    asides = list_asides(settings, record, window, texts)
     limit = settings.max_input_tokens if limit is None else limit
     dropped = 0
     if limit is not None:
@@ -177,17 +177,17 @@ def assemble(
 
 
 def list_asides(
-    settings: Settings, record: MemoryRecord, request: str | None, texts: Texts
+    settings: Settings, record: MemoryRecord, window: Window, texts: Texts
 ) -> list[BaseMessage]:
     """List what features show before the live request, what changes most often last.
 
     Args:
         settings: The settings in force.
         record: The memory of the thread.
-        request: Key of the live request, for which earlier messages may have been found.
+        window: Its unobserved messages.
         texts: By feature, what it shows that no record holds.
     """
-    found = (show(settings, record, request, texts) for show in settings.features.having("aside"))
+    found = (show(settings, record, window, texts) for show in settings.features.having("aside"))
     return [aside for aside in found if aside is not None]
 
 
@@ -259,19 +259,22 @@ def render_memory(
 
     The span of a window keeps the log as it was rendered, which a turn needs in each step.
     """
-    guide, groups = settings.guide, _select_groups(record)
+    guide = settings.guide
+    writers = settings.features.having("memory_block")
+    apart = [block for write in writers if (block := write(record))]
+    log = settings.features.select_log(record["log"])
+    groups = _select_groups(log)
     frame = settings.features.first("frame")
     framing: Framing = frame(settings, record, groups) if frame is not None else _UNFRAMED
-    if not record["log"] and not framing.is_needed:
+    if not log and not apart and not framing.is_needed:
         return [guide.text] if guide is not None and _reaches_others(record, guide) else []
     instructions = [load("actor_instructions")]
     if framing.instruction:
         instructions.append(framing.instruction)
     if guide is not None:
         instructions.append(guide.text)
-    text = "\n\n".join(instructions)
-    blocks = [text]
-    if record["log"]:
+    blocks = ["\n\n".join([*instructions, *apart])]
+    if log:
         blocks = [
             f"{blocks[0]}\n\n<observations>\n",
             *_build_log_blocks(groups, framing, today, guide, span),
@@ -316,9 +319,9 @@ def _build_log_blocks(
     return blocks
 
 
-def _select_groups(record: MemoryRecord) -> list[Group]:
+def _select_groups(log: Sequence[Group]) -> list[Group]:
     """Return the groups with a text; the messages of the others held nothing worth noting."""
-    return [group for group in record["log"] if group["text"]]
+    return [group for group in log if group["text"]]
 
 
 def _escape_range(group: Group) -> str:
@@ -373,4 +376,5 @@ def _count_recall(record: MemoryRecord, guide: RecallGuide | None) -> int:
     if guide is None or not (record["log"] or _reaches_others(record, guide)):
         return 0
     # A token of an id has two characters or more.
-    return guide.tokens + sum(len(_escape_range(group)) // 2 for group in _select_groups(record))
+    groups = _select_groups(record["log"])
+    return guide.tokens + sum(len(_escape_range(group)) // 2 for group in groups)

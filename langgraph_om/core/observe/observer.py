@@ -68,6 +68,10 @@ class ObserverInput:
     """Those named in the transcript that may be shown."""
     by_profile: bool = True
     """Whether a model is sent only what its profile says that it takes."""
+    marks: str = ""
+    """Lines about marks of features."""
+    held: str = ""
+    """Earlier notes that are always shown."""
 
 
 def observe(request: ObserverInput) -> Flow[Parsed]:
@@ -134,18 +138,22 @@ def build_failure(error: Exception, model: str) -> ObserverError:
     return ObserverError(f"the {model} failed: {type(error).__name__}: {reason}")
 
 
-def render_output_format(asked: Mapping[str, str] = NO_HINTS, *, states_hints: bool = True) -> str:
+def render_output_format(
+    asked: Mapping[str, str] = NO_HINTS, *, states_hints: bool = True, marks: str = ""
+) -> str:
     """Return the description of an answer's form, for the Observer and for the Reflector.
 
     Args:
         asked: Hints of features that are asked for, by name, each with the section that says so.
         states_hints: Whether the current task and a suggested response are asked for.
+        marks: Lines about marks of features.
     """
     return fill(
         "observer_output",
         hints_section=fill("observer_hints") if states_hints else "",
         more_sections="\n\n".join(asked.values()),
         hints_example=fill("observer_hints_example") if states_hints else "",
+        marks=marks,
     )
 
 
@@ -161,12 +169,14 @@ def build_question(request: ObserverInput) -> AskModel:
     """Return the question to the Observer about one thread."""
     system = fill(
         f"observer_{request.prompt}",
-        output_format=render_output_format(request.asked, states_hints=request.states_hints),
+        output_format=render_output_format(
+            request.asked, states_hints=request.states_hints, marks=request.marks
+        ),
         custom=request.instruction or "",
     )
     task = fill(
         "observer_task",
-        previous_observations=_build_previous(request.previous),
+        previous_observations=_build_previous(request.previous, request.held),
         hints="\n".join(
             list_hints(request.hints, request.asked, states_hints=request.states_hints)
         ),
@@ -180,7 +190,8 @@ def build_question(request: ObserverInput) -> AskModel:
     )
 
 
-def _build_previous(previous: str) -> str:
+def _build_previous(previous: str, held: str) -> str:
+    previous = "\n\n".join(filter(None, (held, previous)))
     if not previous:
         return "There are no earlier observations."
     return f"<previous-observations>\n{escape(previous)}\n</previous-observations>"

@@ -120,10 +120,10 @@ class SharedLogs(Feature):
         return Framing(load("actor_threads"), frames, bool(read_sharing(record)["others"]))
 
     def aside(
-        self, settings: Settings, record: MemoryRecord, request: str | None, texts: Texts
+        self, settings: Settings, record: MemoryRecord, window: Window, texts: Texts
     ) -> BaseMessage | None:
         """Show the recent messages of other threads, with a line on those that have no room."""
-        del settings, request, texts
+        del settings, window, texts
         text = write_others(record)
         return HumanMessage(text, id=OTHERS_ID) if text else None
 

@@ -66,6 +66,10 @@ class ThreadsInput:
     """Whether the current task and a suggested response are asked for."""
     by_profile: bool = True
     """Whether a model is sent only what its profile says that it takes."""
+    marks: str = ""
+    """Lines about marks of features."""
+    held: str = ""
+    """Earlier notes that are always shown."""
 
 
 def observe_threads(request: ThreadsInput) -> Flow[dict[str, Parsed]]:
@@ -115,7 +119,9 @@ def build_threads_question(request: ThreadsInput) -> AskModel:
         hints_rule=fill("observer_threads_hints") if has_hints else "",
         first_hints=fill("observer_threads_hints_first") if has_hints else "",
         second_hints=fill("observer_threads_hints_second") if has_hints else "",
-        section_form=render_output_format(request.asked, states_hints=has_hints),
+        section_form=render_output_format(
+            request.asked, states_hints=has_hints, marks=request.marks
+        ),
     )
     system = fill(
         f"observer_{request.prompt}", output_format=form, custom=request.instruction or ""
@@ -123,7 +129,7 @@ def build_threads_question(request: ThreadsInput) -> AskModel:
     shown = [_build_thread_section(thread, request) for thread in request.threads]
     task = fill(
         "observer_threads_task",
-        previous_observations=_build_previous_sections(request.previous),
+        previous_observations=_build_previous_sections(request.previous, request.held),
         threads="\n\n".join(shown),
     )
     return AskModel(
@@ -141,8 +147,9 @@ def _build_thread_section(thread: ThreadInput, request: ThreadsInput) -> str:
     return wrap_section(thread.shown_id, "\n".join(lines))
 
 
-def _build_previous_sections(previous: Sequence[tuple[str, str]]) -> str:
-    shown = [wrap_section(shown_id, escape(text)) for shown_id, text in previous if text]
+def _build_previous_sections(previous: Sequence[tuple[str, str]], held: str) -> str:
+    shown = [escape(held)] if held else []
+    shown += [wrap_section(shown_id, escape(text)) for shown_id, text in previous if text]
     if not shown:
         return "There are no earlier observations."
     sections = "\n\n".join(shown)
