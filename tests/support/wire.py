@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, cast, get_type_hints
 
 from langchain_core.messages import BaseMessage
 from pydantic import TypeAdapter
@@ -48,17 +48,19 @@ def check_all(
         forms: By type and operation, the form of events of features.
     """
     for event in events:
-        kind = (event["type"], event.get("operation"))
-        form = forms.get(kind)
-        is_of_core = form is None and event["type"] not in added_reducers()
+        form = forms.get((event["type"], event.get("operation")))
+        reducer = added_reducers().get(event["type"])
+        is_of_core = event["type"] not in added_reducers()
         if form is not None:
             check(TypeAdapter(form), event)
         elif is_of_core:
             check(EVENT, event)
+        elif reducer is not None:
+            check(TypeAdapter(get_type_hints(reducer)["event"]), event)
         record = fold(record, [event])
         check_record(record)
         part = to_part(event)
-        if part is not None and event["type"] not in added_reducers():
+        if part is not None and is_of_core:
             check(PART, part)
     return {(event["type"], event.get("operation")) for event in events}
 

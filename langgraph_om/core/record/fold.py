@@ -34,8 +34,6 @@ from langgraph_om.core.record.reducers import (
     end_buffering,
     fail_buffering,
     finish_cycle,
-    note_archived,
-    note_deletion,
     note_failure,
     note_step,
     open_record,
@@ -238,8 +236,6 @@ _REDUCERS: dict[str, Callable[[MemoryRecord, Any], None]] = {
     "status": _ignore,
     "view-trimmed": _ignore,
     "tripped": trip,
-    "archived": note_archived,
-    "deletion": note_deletion,
     "tripwire": _ignore,
     "waived": waive,
 }

@@ -14,13 +14,11 @@ from langgraph_om.core.record.record import (
     forget_wait,
 )
 from langgraph_om.core.wire import (
-    Archived,
     Attempt,
     BufferingFailed,
     BufferingStart,
     Counted,
     CycleEnded,
-    DeletionFound,
     Group,
     JobResult,
     MemoryRecord,
@@ -33,6 +31,7 @@ from langgraph_om.core.wire import (
     ReflectionBuffered,
     ReflectionEnd,
     Stepped,
+    ThreadDeleted,
     Tripped,
     Usage,
     Waived,
@@ -227,7 +226,7 @@ def _replace_groups(record: MemoryRecord, event: ReflectionEnd | ReflectionActiv
     return True
 
 
-# Events of a step: counts, the Actor's turn, what is archived.
+# Events of a step: counts, the Actor's turn, what ends it without an answer.
 
 
 def set_counts(record: MemoryRecord, event: Counted) -> None:
@@ -272,13 +271,6 @@ def trip(record: MemoryRecord, event: Tripped) -> None:
         "reason": event["reason"],
         "last_message": event["last_message"],
     }
-
-
-def note_archived(record: MemoryRecord, event: Archived) -> None:
-    """Note up to where the archive has the conversation."""
-    record["archived"] = event["last"]
-    if event["branch"] is not None:
-        record["branch"] = event["branch"]
 
 
 # Events of background jobs: begun, ended, failed. What they made waits in the record.
@@ -345,24 +337,13 @@ def _take_pending(record: MemoryRecord, event: JobResult) -> bool:
 
 def open_record(record: MemoryRecord, event: Opened) -> None:
     """Start the record of a thread, or give it a new identity (a copied thread, another scope)."""
-    is_other_thread = record["thread_id"] != event["thread_id"]
-    is_other = is_other_thread or record["resource_id"] != event["resource_id"]
     run_beside("opened", record, event)
-    if is_other_thread:
-        record["archived"] = None  # nothing of it is archived under its new id yet
-        cast("Draft", record).pop("branch", None)
-    for key in ("deletion", "floor") if is_other else ():
-        cast("Draft", record).pop(key, None)
     record["id"], record["thread_id"] = event["id"], event["thread_id"]
     record["resource_id"], record["scope"] = event["resource_id"], event["scope"]
 
 
-def note_deletion(record: MemoryRecord, event: DeletionFound) -> None:
-    """Note how often the thread was deleted, and what the record had then."""
-    record["deletion"] = event["number"]
-    if event["floor"] is None:
-        return
-    record["floor"] = event["floor"]
+def forget_deleted(record: MemoryRecord, event: ThreadDeleted) -> None:
+    """Forget what the thread had when it was deleted."""
     run_beside("deleted", record, event)
     cast("Draft", record).pop("working", None)
     if event["of_resource"]:

@@ -205,9 +205,9 @@ class SharedLogs(Feature):
 
     # --- The archive -----------------------------------------------------------------------------
 
-    def connect(self, runner: Any) -> object:
+    def connect(self, runner: Any) -> Sequence[object]:
         """Remember what is read of the logs of the archive."""
-        return LogCache(runner.archive)
+        return [LogCache(runner.settings.features.storage)]
 
     def read_history(
         self,

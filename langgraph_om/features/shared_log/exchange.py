@@ -30,10 +30,10 @@ from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import CURSOR_TAIL, find_newest_observed
 from langgraph_om.core.record.strays import check_observed, find_left_behind
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.archive import look_for_deletion, warn_of_loss
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Counted, Event, Group
 from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.features.archive.archiving import look_for_deletion, warn_of_loss
 from langgraph_om.features.shared_log.log import (
     apply_changes,
     complete_log,

@@ -23,7 +23,6 @@ from langgraph_om.core.record.reducers import find_rest, note_success, set_hints
 from langgraph_om.core.wire import (
     Attempt,
     CycleEnded,
-    DeletionFound,
     Group,
     MemoryRecord,
     ObservationActivated,
@@ -31,6 +30,7 @@ from langgraph_om.core.wire import (
     Opened,
     ReflectionActivated,
     ReflectionEnd,
+    ThreadDeleted,
 )
 from langgraph_om.features.shared_log.log import complete_log, to_record, without_thread
 from langgraph_om.features.shared_log.wire import (
@@ -79,7 +79,7 @@ def write_others(record: MemoryRecord) -> str:
 
 def _add_to_outbox(record: MemoryRecord, change_id: str, **change: Any) -> None:
     """Note a change that the shared log does not have yet; without a thread id there is none."""
-    if not record["thread_id"]:
+    if not (change["thread_id"] if change["kind"] == "join" else record["thread_id"]):
         return
     known: Mapping[str, Any] = read_sharing(record)
     hints = {name: known.get(name) for name in hint_names()}
@@ -157,7 +157,7 @@ def _join(record: SharingRecord, event: Opened) -> None:
     elif record["cursor"]:
         groups = select_own_groups(record)
         own: list[Group] = [{**group, "thread_id": event["thread_id"]} for group in groups]
-        thread_id = record["thread_id"] = event["thread_id"]
+        thread_id = event["thread_id"]  # which the record does not have yet
         _add_to_outbox(record, event["id"], kind="join", groups=own, thread_id=thread_id)
 
 
@@ -206,7 +206,7 @@ def _set_others(record: MemoryRecord, event: OthersDescribed) -> None:
     cast("SharingRecord", record)["others"] = event["others"]
 
 
-def _drop_deleted(record: MemoryRecord, event: DeletionFound) -> None:
+def _drop_deleted(record: MemoryRecord, event: ThreadDeleted) -> None:
     """Drop what the thread had in the shared log when it was deleted."""
     if record["scope"] != "resource":
         return

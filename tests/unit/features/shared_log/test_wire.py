@@ -12,10 +12,8 @@ from langgraph_om.core.record.record import blank_record
 from langgraph_om.features.shared_log.reducers import OTHERS
 from langgraph_om.features.shared_log.wire import (
     OthersBuffered,
-    OthersDescribed,
     OthersEnd,
     SharedLog,
-    Synced,
 )
 from support.clock import Clock
 from support.shared_world import said, sharing
@@ -24,8 +22,6 @@ from support.wire import check, check_all, take_turn
 FORMS = {
     ("observation-end", OTHERS): OthersEnd,
     ("buffering-end", OTHERS): OthersBuffered,
-    ("synced", None): Synced,
-    ("others", None): OthersDescribed,
 }
 LOG: TypeAdapter[Any] = TypeAdapter(SharedLog)
 
