@@ -7,11 +7,12 @@ that the same call can be made again: checkpoints go first, as the archive knows
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from langgraph_om.archive import MessageArchive, StoreNotingArchive, StoreUse
+from langgraph_om.core.additions import list_stored
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.recall.meaning import StoreIndex
 from langgraph_om.runtime.jobs.protocol import ForgettingExecutor
@@ -20,10 +21,8 @@ from langgraph_om.runtime.runner import StepRunner
 PAGE: Final = 200
 """How many threads, or checkpoints, are asked for at once."""
 
-_KEPT: Final[dict[StoreUse, str]] = {
-    "index": "the texts that search by meaning has put into the graph's store",
-    "working": "the working memory in the graph's store",
-}
+_INDEX: Final = {"index": "the texts that search by meaning has put into the graph's store"}
+"""What the graph's store has of threads; of their resources it has what features keep there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +131,7 @@ class Deletable:
         self, thread_id: str, resource_id: str | None, store: Any, checkpointer: Any
     ) -> _Flow:
         runner, owner = self._runner, resource_id
-        self._check_reach(store, checkpointer, {"index"})
+        self._check_reach(store, checkpointer, _INDEX)
         if checkpointer is not None:
             yield _Ask("delete", thread_id)
         runner.spans.clear()
@@ -146,7 +145,7 @@ class Deletable:
 
     def _delete_resource(self, resource_id: str, store: Any, checkpointer: Any) -> _Flow:
         runner = self._runner
-        self._check_reach(store, checkpointer, {"index", "working"})
+        self._check_reach(store, checkpointer, _INDEX | list_stored())
         threads, left = self._list_archived(resource_id), list[str]()
         if checkpointer is not None:
             for thread_id in threads:
@@ -203,7 +202,7 @@ class Deletable:
     def _index(self) -> StoreIndex:
         return self._runner.index or StoreIndex()
 
-    def _check_reach(self, store: Any, checkpointer: Any, wanted: set[StoreUse]) -> None:
+    def _check_reach(self, store: Any, checkpointer: Any, wanted: Mapping[StoreUse, str]) -> None:
         """Check that a deletion reaches what there is.
 
         Raises:
@@ -213,7 +212,7 @@ class Deletable:
         used = set(runner.store_uses)
         if archive is not None and isinstance(archive, StoreNotingArchive):
             used |= archive.noted_stores()
-        kept = [_KEPT[use] for use in sorted(used & wanted)]
+        kept = [wanted[use] for use in sorted(used & wanted.keys())]
         if store is None and kept:
             msg = (
                 f"`store` is missing, and {' and '.join(kept)} would be left; nothing is deleted "

@@ -33,8 +33,8 @@ Deleted: TypeAlias = Literal["thread", "resource"]
 """What can be deleted."""
 
 
-StoreUse: TypeAlias = Literal["index", "working"]
-"""What a LangGraph store has of threads: their texts, for search by meaning, or working memory."""
+StoreUse: TypeAlias = str
+"""Names what a LangGraph store has of threads: "index", their texts, or what a feature keeps."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,8 @@ class Additions:
     """Ids of the messages that it shows the Actor, which no conversation has."""
     tags: tuple[str, ...] = ()
     """Names of tags in its prompts; other text cannot open or close them."""
+    stored: Mapping[str, str] = field(default_factory=dict)
+    """By the name that an archive notes, what it keeps of a resource in a graph's store."""
     removed: Callable[[MemoryRecord], Removed] | None = None
     """Reads which messages it has taken out of a record's conversation."""
 
@@ -149,6 +151,11 @@ def run_beside(moment: Moment, record: MemoryRecord, event: Any) -> None:
     """Let features change a record at a moment of the core."""
     for reduce in _beside(moment):
         reduce(record, event)
+
+
+def list_stored() -> dict[str, str]:
+    """Return, by the name that an archive notes, what features keep in a graph's store."""
+    return {name: words for each in _TABLE.values() for name, words in each.stored.items()}
 
 
 def list_shown(record: MemoryRecord) -> Iterator[ShownValue]:

@@ -23,8 +23,12 @@ from langgraph_om.features.previews import PreviewOptions, Previews
 from langgraph_om.features.shared_log import SharedLogs
 from langgraph_om.features.steering import SteeringNotices
 from langgraph_om.features.titles import TitleOptions, Titles
-from langgraph_om.features.working_memory import KnownOfUser, WorkingOptions
-from langgraph_om.features.working_text import WorkingText
+from langgraph_om.features.working.feature import (
+    HasWorkingMemory,
+    KnownOfUser,
+    WorkingOptions,
+    WorkingText,
+)
 
 FEATURES: tuple[type[Feature], ...] = (
     PauseWork,
@@ -74,6 +78,7 @@ class ObservationConfig(
 
 
 class FeatureMethods(
+    HasWorkingMemory,
     Extractable,
 ):
     """The methods of a memory that features bring."""

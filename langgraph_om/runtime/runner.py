@@ -94,6 +94,8 @@ class RunScope:
     """What features change in the graph's state, beside the conversation and the record."""
     kept: dict[str, Any] = field(default_factory=dict)
     """By feature, what it keeps for the turn."""
+    given: dict[str, Any] = field(default_factory=dict)
+    """By name, what the caller of a step hands in for features."""
 
 
 @dataclass
@@ -117,8 +119,6 @@ class StepRunner:
     """For what the graph's store is used."""
     recalling: Recalling | None = None
     """What answers recall; `None` without it."""
-    beside: object | None = None
-    """More that a flow may call as storage."""
     writer: ArchiveWriter | None = field(init=False, default=None)
     log_cache: LogCache | None = field(init=False, default=None)
     runs: Runs = field(init=False)
@@ -281,13 +281,12 @@ class StepRunner:
             work: Has a decision carried out elsewhere.
         """
         calls = Calls(self.models, self.clock, self.deadline, self.settings.counter, config)
-        storage = (*self._storage, *([] if self.beside is None else [self.beside]))
         return RunContext(
             calls,
             self.hooks,
             self.buffering,
             self.carry_out,
-            storage,
+            tuple(self._storage),
             emit,
             work,
             jobs_are_here=self.jobs_are_here,

@@ -422,7 +422,6 @@ _own_tags = [
     "thread-title",
     "system-reminder",
     "thread",
-    "working-memory",
 ]
 
 _LOOKALIKES: Final[Mapping[str, str]] = {

@@ -52,7 +52,6 @@ from langgraph_om.core.wire import (
     Usage,
     Waived,
 )
-from langgraph_om.core.working import forget_updates
 
 # The record while events are folded into it, and what several kinds of events do to it.
 
@@ -429,7 +428,7 @@ def _join(record: MemoryRecord, event: Opened) -> None:
         former: Mapping[str, Any] = record
         blank: Mapping[str, Any] = {**blank_record(), **{key: former[key] for key in kept}}
         record.update(cast("MemoryRecord", blank))
-        for key in ("steered", "title", "working"):
+        for key in ("steered", "title"):
             cast("Draft", record).pop(key, None)
     elif record["cursor"]:
         groups = select_own_groups(record)
@@ -486,9 +485,6 @@ def note_deletion(record: MemoryRecord, event: DeletionFound) -> None:
         return
     record["floor"] = event["floor"]
     run_beside("deleted", record, event)
-    cast("Draft", record).pop("working", None)
-    if event["of_resource"]:
-        record["chunks"] = [forget_updates(chunk) for chunk in record["chunks"]]
     if record["scope"] != "resource":
         return
     own, is_all = record["thread_id"], event["of_resource"]

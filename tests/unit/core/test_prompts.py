@@ -23,7 +23,13 @@ from support.examples import examples
 
 SNAPSHOTS = Path(__file__).parent / "snapshots" / "prompts"
 SLOT = re.compile(r"\{\{(\w+)\}\}")
-OF_FEATURES = {"recalled_messages": "inject"}
+OF_FEATURES = {
+    "recalled_messages": "inject",
+    "working_memory": "working",
+    "working_memory_json": "working",
+    "working_memory_template": "working",
+    "working_memory_text": "working",
+}
 """Prompts that go with a feature."""
 SIZES = {"log_tokens": "40100", "target_tokens": "30000"}
 PROGRESS = {
@@ -105,7 +111,7 @@ SAMPLES: dict[str, dict[str, str]] = {
     "recall_search_meaning": {},
     "recall_threads": {},
     "working_memory": {
-        "purpose": load("working_memory_text"),
+        "purpose": load("working_memory_text") if "working_memory_text" in names() else "",
         "content": "# About the user\n\n- Name: Mirela",
     },
     "working_memory_json": {},

@@ -31,9 +31,8 @@ from langgraph_om.core.forms import (
     merge,
     write_path,
 )
-from langgraph_om.core.wire import WorkingUpdate
-from langgraph_om.core.working import Joined, join_updates
 from langgraph_om.errors import ConfigurationError
+from langgraph_om.features.working.record import Joined, WorkingUpdate, join_updates
 
 ROOT: Final = "langgraph_om"
 """What everything of this package in a store stands under, and then the resource."""
