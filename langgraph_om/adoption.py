@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from langgraph_om.core.record.record import complete_record, forget_wait, log_to
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ConfigurationError
+from langgraph_om.runtime.acting import check_graph, choose_node
 from langgraph_om.runtime.context import RunFlow, Work
 from langgraph_om.runtime.drivers import adrive, afulfil, drive, fulfil
 from langgraph_om.runtime.flows import call_graph, supervise
@@ -243,27 +244,6 @@ class Adoptable:
         return (await adrive(flow, runner.context(config))).result
 
 
-def check_graph(graph: Any, messages_key: str, config: RunnableConfig) -> None:
-    """Refuse a graph whose state has no place for a memory, or for the conversation.
-
-    Only the outermost graph of this process is looked at: a namespace names a graph inside of it.
-
-    Raises:
-        ConfigurationError: When it has none; it says which channel is missing.
-    """
-    channels = getattr(graph, "channels", None)
-    if channels is None or config.get("configurable", {}).get("checkpoint_ns"):
-        return
-    missing = [name for name in ("om", messages_key) if name not in channels]
-    if missing:
-        msg = (
-            f"`graph` is {graph.name!r}, whose state has no {missing[0]!r}, so memory cannot be "
-            f"kept there; pass a graph with this memory: from `create_memory_agent`, from "
-            f"`create_agent` with the middleware, or built with `add_observational_memory`"
-        )
-        raise ConfigurationError(msg)
-
-
 def check_idle(state: Any) -> None:
     """Refuse a thread that is in the middle of a run: an update would end its step.
 
@@ -376,20 +356,6 @@ def is_kept(state: Any, outcome: Outcome) -> bool:
     values = state.values
     record = values.get("om") if isinstance(values, Mapping) else getattr(values, "om", None)
     return bool(record and record["id"] == outcome.record["id"] and not state.next)
-
-
-def choose_node(nodes: Iterable[str]) -> str:
-    """Return the node that answers, for a thread that was imported and has run none.
-
-    Raises:
-        ConfigurationError: When it cannot be told.
-    """
-    names = [name for name in nodes if not name.startswith(("__", "om_")) and "." not in name]
-    answering = [name for name in names if name != "tools"]
-    if len(answering) == 1:
-        return str(answering[0])
-    msg = f"the thread ran no node yet; pass `as_node`, the node that answers, one of {names}"
-    raise ConfigurationError(msg)
 
 
 def _error(outcome: Outcome) -> str | None:

@@ -7,22 +7,19 @@ that the same call can be made again: checkpoints go first, as the archive knows
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from langgraph_om.archive import MessageArchive, StoreNotingArchive, StoreUse
-from langgraph_om.core.additions import list_stored
+from langgraph_om.core.step.step import Feature
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.recall.meaning import StoreIndex
+from langgraph_om.features import list_keepers
 from langgraph_om.runtime.jobs.protocol import ForgettingExecutor
 from langgraph_om.runtime.runner import StepRunner
 
 PAGE: Final = 200
 """How many threads, or checkpoints, are asked for at once."""
-
-_INDEX: Final = {"index": "the texts that search by meaning has put into the graph's store"}
-"""What the graph's store has of threads; of their resources it has what features keep there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,21 +128,24 @@ class Deletable:
         self, thread_id: str, resource_id: str | None, store: Any, checkpointer: Any
     ) -> _Flow:
         runner, owner = self._runner, resource_id
-        self._check_reach(store, checkpointer, _INDEX)
+        keepers = self._list_keepers("delete_thread")
+        self._check_reach(store, checkpointer, _name_uses(keepers))
         if checkpointer is not None:
             yield _Ask("delete", thread_id)
         runner.spans.clear()
         if runner.writer is not None:
             owner = runner.writer.delete_thread(thread_id, resource_id, runner.clock)
         if store is not None:
-            self._index.delete_thread(thread_id, owner, store)
+            for keeper in keepers:
+                keeper.delete_thread(thread_id, owner, store)
         runner.forget(thread_id=thread_id)
         others = self._list_archived(owner) if owner and self._is_shown_in_others(owner) else []
         return others if checkpointer is not None else [thread_id, *others]
 
     def _delete_resource(self, resource_id: str, store: Any, checkpointer: Any) -> _Flow:
         runner = self._runner
-        self._check_reach(store, checkpointer, _INDEX | list_stored())
+        keepers = self._list_keepers("delete_resource")
+        self._check_reach(store, checkpointer, _name_uses(keepers))
         threads, left = self._list_archived(resource_id), list[str]()
         if checkpointer is not None:
             for thread_id in threads:
@@ -158,7 +158,8 @@ class Deletable:
         if runner.writer is not None:
             runner.writer.delete_resource(resource_id)
         if store is not None:
-            self._index.delete_resource(resource_id, threads, store)
+            for keeper in keepers:
+                keeper.delete_resource(resource_id, threads, store)
         runner.forget(resource_id=resource_id)
         return left
 
@@ -198,12 +199,18 @@ class Deletable:
             page += 1
         return threads
 
-    @property
-    def _index(self) -> StoreIndex:
-        return self._runner.index or StoreIndex()
+    def _list_keepers(self, hook: str) -> list[Feature]:
+        """Return the features that have a hook to delete what they keep in the graph's store."""
+        keepers = list_keepers(self._runner.settings.features)
+        return [keeper for keeper in keepers if hook in vars(type(keeper))]
 
     def _check_reach(self, store: Any, checkpointer: Any, wanted: Mapping[StoreUse, str]) -> None:
         """Check that a deletion reaches what there is.
+
+        Args:
+            store: The graph's store, where it is passed.
+            checkpointer: The graph's checkpointer, where it is passed.
+            wanted: What would be left in a store, by its use.
 
         Raises:
             ConfigurationError: When something would be left, or nothing can be reached at all.
@@ -219,17 +226,20 @@ class Deletable:
                 f"yet: pass the graph's store, `store=...`"
             )
             raise ConfigurationError(msg)
-        has_jobs = (
-            isinstance(runner.buffering, ForgettingExecutor)
-            or runner.settings.observation.buffer_on_idle is not None
+        is_kept_here = isinstance(runner.buffering, ForgettingExecutor) or bool(
+            runner.settings.features.having("forget")
         )
-        if archive is None and store is None and checkpointer is None and not has_jobs:
+        if archive is None and store is None and checkpointer is None and not is_kept_here:
             msg = (
                 "there is nothing that this call can reach: without an `archive`, all that memory "
                 "knows is in the threads' checkpoints; pass the graph's checkpointer, "
                 "`checkpointer=...`"
             )
             raise ConfigurationError(msg)
+
+
+def _name_uses(keepers: Sequence[Feature]) -> dict[StoreUse, str]:
+    return {keeper.store_use: keeper.kept_in_store for keeper in keepers}
 
 
 def _drive(flow: _Flow, checkpointer: Any) -> list[str]:

@@ -255,6 +255,8 @@ class MemoryView:
     """Whether the memory was closed, so that nothing is buffered any more."""
     history: Sequence[MemoryRecord] = ()
     """The last record of each generation, newest first, where they were asked for."""
+    sections: Sequence[str] = ()
+    """What features say of it on its page, as HTML."""
 
     @property
     def compression_ratio(self) -> float:
@@ -298,7 +300,12 @@ class MemoryView:
 
     def _render(self) -> Html:
         return render_memory_view(
-            self.record, self._status, self.history, sizes=self._sizes, is_closed=self.is_closed
+            self.record,
+            self._status,
+            self.history,
+            sizes=self._sizes,
+            is_closed=self.is_closed,
+            sections=self.sections,
         )
 
     @property

@@ -17,13 +17,9 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 
 from langgraph_om.adoption import Adoptable
-from langgraph_om.archive import MessageArchive, StoreUse
+from langgraph_om.archive import MessageArchive
 from langgraph_om.core.additions import find_removed
 from langgraph_om.core.config.checks import check_count
-from langgraph_om.core.config.options import (
-    RetrievalConfig,
-)
-from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.record.fold import check_record
 from langgraph_om.core.record.record import log_tokens
@@ -51,7 +47,7 @@ from langgraph_om.options import (
     with_defaults,
 )
 from langgraph_om.recall.arguments import refuse_unknown_arguments
-from langgraph_om.recall.meaning import StoreIndex
+from langgraph_om.recall.source import find_near_search
 from langgraph_om.recall.tool import Recalling, build_recall_tool
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import BackgroundBuffering
@@ -61,7 +57,6 @@ from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.turn import StepResult, take_step
 from langgraph_om.searching import Searchable
-from langgraph_om.steering import Steerable
 
 _NO_STATUS = (
     "the node `om_status` did not run before this call, so the model is given the conversation "
@@ -71,9 +66,7 @@ _NO_STATUS = (
 )
 
 
-class ObservationalMemory(
-    FeatureMethods, Searchable, Adoptable, Steerable, Deletable, metaclass=NoMiddleware
-):
+class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, metaclass=NoMiddleware):
     """Long-term memory for an agent's conversation.
 
     Args:
@@ -100,7 +93,7 @@ class ObservationalMemory(
         ):
             self.buffering.share(self.archive)
         retrieving, settings = chosen.retrieval, chosen.settings
-        index = StoreIndex(self.archive) if retrieving and retrieving.vector else None
+        near = find_near_search(settings.features)
         self._runner = StepRunner(
             settings,
             chosen.models,
@@ -112,10 +105,8 @@ class ObservationalMemory(
             resource_id=chosen.resource_id,
             enabled=chosen.enabled,
             archive=chosen.archive,
-            index=index,
-            store_uses=_list_store_uses(retrieving, settings),
             recalling=(
-                Recalling(retrieving, settings, chosen.archive, settings.hides_ids, index)
+                Recalling(retrieving, settings, chosen.archive, settings.hides_ids, near)
                 if retrieving
                 else None
             ),
@@ -158,7 +149,7 @@ class ObservationalMemory(
         return build_recall_tool(
             self._runner.answer_recall,
             reaches_others=config.scope == "resource",
-            by_meaning=config.vector,
+            near=recalling.near,
         )
 
     @property
@@ -303,6 +294,11 @@ class ObservationalMemory(
             prompt_tokens=window.tokens + log_tokens(record),
             is_closed=self._runner.is_closed,
             history=self.history(history) if history is not None else (),
+            sections=[
+                written
+                for write in self._runner.settings.features.having("section")
+                if (written := write(record)) is not None
+            ],
         )
 
     def recall(
@@ -553,10 +549,3 @@ def check_memory(value: object) -> ObservationalMemory:
         return value
     msg = f"`memory` is {value!r}; pass an ObservationalMemory(...)"
     raise ConfigurationError(msg)
-
-
-def _list_store_uses(retrieving: RetrievalConfig | None, settings: Settings) -> frozenset[StoreUse]:
-    uses = {use for uses in settings.features.having("store_uses") for use in uses}
-    if retrieving is not None and retrieving.vector:
-        uses.add("index")
-    return frozenset(uses)

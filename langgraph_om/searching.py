@@ -9,6 +9,7 @@ from typing import Any
 from langgraph_om.archive import ArchivedThread, MessageArchive
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.recall.lookup import Lookup, SearchHit, build_filter, read_time
+from langgraph_om.recall.source import find_near_search
 from langgraph_om.runtime.runner import StepRunner
 
 
@@ -60,7 +61,7 @@ class Searchable:
         """
         runner, timezone = self._runner, self._runner.settings.timezone
         wanted = build_filter(before, after, role, tool_name, timezone)
-        lookup = Lookup(runner.settings, runner.archive, runner.index)
+        lookup = Lookup(runner.settings, runner.archive, find_near_search(runner.settings.features))
         if state is None:
             return lookup.search_archive(
                 query, thread_id, resource_id, wanted, limit=limit, store=store

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from langgraph_om.core.acts import Act
 from langgraph_om.core.content.text import LABEL_CHARACTERS
 from langgraph_om.core.items import LogItem, list_items
 from langgraph_om.core.page.html import Child, Html, Sizes, element, join
@@ -26,8 +27,9 @@ from langgraph_om.core.page.page import frame, render_memory_view, render_page, 
 from langgraph_om.core.titles import is_named
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
+from langgraph_om.features import ACTS
 from langgraph_om.inspection import SERVER_TITLES, read_server_title, read_stored_title
-from langgraph_om.memory import ObservationalMemory, check_memory
+from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 
 __all__ = ["memory_app"]
 
@@ -176,12 +178,7 @@ def _config_of(thread: str) -> Any:
 
 
 DONE: Final = {
-    "remember": "It is remembered.",
-    "forget": "An item that stood here is forgotten.",
-    "correct": "It is corrected.",
-    "pin": "It is pinned: no reflection changes it.",
-    "unpin": "It is not pinned any more.",
-    "undo": "The last change is undone.",
+    **{act.name: act.done for act in ACTS},
     "title": "The thread has its title.",
     "untitle": "Memory names the thread.",
 }
@@ -190,10 +187,18 @@ MAX_BODY: Final = 64 * 1024
 """Bytes of a form that is read."""
 
 
-def render_remember() -> Html:
-    """Render what adds an item."""
-    field = _render_field("What to remember", placeholder="Remember that ...")
-    return _render_form("remember", "Remember", field)
+def render_act(act: Act, item: LogItem | None = None, at: int | None = None) -> Html:
+    """Render what does an act.
+
+    Args:
+        act: The act.
+        item: The item that it is about; `None` for one that is about the thread.
+        at: The number of that item.
+    """
+    text = act.find("text")
+    label = f"{text.help[0].upper()}{text.help[1:]}" if text else ""
+    field = _render_field(label, placeholder=text.placeholder) if text else None
+    return _render_form(act.name, act.label, field, item=item, at=at)
 
 
 def render_name(title: str | None, *, is_named: bool) -> Html:
@@ -232,14 +237,11 @@ class ItemForms:
         """Render the forms of the next item."""
         self._number += 1
         told = render_done(self._done) if self._done and self._number == self._at else None
-        pin = "unpin" if item.group.get("person") else "pin"
-        render = partial(_render_form, item=item, at=self._number)
+        acts = [act for act in ACTS if act.find("item") and act.is_offered(item)]
+        if not acts:
+            return join([told])
         forms = element(
-            "div",
-            render(pin, pin.capitalize()),
-            render("forget", "Forget"),
-            render("correct", "Correct", _render_field("What is right")),
-            class_="acts",
+            "div", *[render_act(act, item, self._number) for act in acts], class_="acts"
         )
         summary = element("summary", element("span", "Change"))
         return join([told, element("details", summary, forms, class_="change")])
@@ -251,24 +253,17 @@ def read_act(memory: ObservationalMemory, form: Mapping[str, str], state: Any) -
     Raises:
         ConfigurationError: When it cannot be meant.
     """
-    action, item, text = (form.get(name, "") for name in ("action", "item", "text"))
-    if action == "remember":
-        return memory.updates.remember(text)
-    if action == "undo":
-        return memory.updates.undo()
+    action, given = form.get("action", ""), {name: form.get(name, "") for name in ("item", "text")}
     if action == "title":
-        return memory.updates.set_title(text)
+        return memory.updates.set_title(given["text"])
     if action == "untitle":
         return memory.updates.set_title(None)
-    if action == "correct":
-        return memory.updates.correct(item, text, state=state)
-    updates = memory.updates
-    acts = {"forget": updates.forget, "pin": updates.pin, "unpin": updates.unpin}
-    if action not in acts:
-        known = "remember, forget, correct, pin, unpin, undo, title or untitle"
-        msg = f"`action` is {action!r}; pass {known}"
+    act = next((act for act in ACTS if act.name == action), None)
+    if act is None:
+        *known, last = DONE
+        msg = f"`action` is {action!r}; pass {', '.join(known)} or {last}"
         raise ConfigurationError(msg)
-    return acts[action](item, state=state)
+    return act.build(memory.updates, given, state)
 
 
 def is_from_our_page(headers: Mapping[str, str]) -> bool:
@@ -499,7 +494,7 @@ class _Pages:
         history = await self._threads.history(thread) if "history" in request.query_params else None
         view = self._memory.view(state, history=history)
         done = DONE.get(request.query_params.get("done", ""))
-        at = _find_place(request, view.record)
+        at = _find_place(self._memory, request, view.record)
         content = render_memory_view(
             view.record,
             view.status,  # type: ignore[arg-type]
@@ -507,6 +502,7 @@ class _Pages:
             sizes=Sizes(view.conversation_tokens, view.prompt_tokens),
             is_closed=view.is_closed,
             extra=ItemForms(done, at) if self._edit else None,
+            sections=view.sections,
             lead=self._render_lead(view.record, done if at is None else None),
         )
         return _answer(content, write_title(view.record))
@@ -532,15 +528,10 @@ class _Pages:
         past = element("p", element("a", "What each generation changed", href="?history"))
         if not self._edit:
             return past
-        undo = element(
-            "form",
-            element("input", type="hidden", name="action", value="undo"),
-            element("button", "Undo the last change"),
-            method="post",
-        )
+        acts = [element("p", render_act(act)) for act in ACTS if not act.find("item")]
         name = render_name(record["thread_title"], is_named=is_named(record))
         told = render_done(done) if done else None
-        return element("div", told, render_remember(), element("p", undo), name, past)
+        return element("div", told, *acts, name, past)
 
     async def _may(self, request: Request, thread: str | None) -> bool:
         if self._authorize is None:
@@ -561,14 +552,17 @@ def _read_number(request: Request, name: str) -> int | None:
     return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else None
 
 
-def _find_place(request: Request, record: MemoryRecord) -> int | None:
+def _find_place(memory: ObservationalMemory, request: Request, record: MemoryRecord) -> int | None:
     """Return the number of the item at which a change is told; `None` for the head of the page."""
     at, items = _read_number(request, "at"), list_items(record["log"])
     if at is None or not items:
         return None
-    act = request.query_params.get("act")
-    after = [own["after"] for own in record.get("steered", []) if own["id"] == act]
-    left = [group["id"] for group in after if group is not None]
+    act = request.query_params.get("act", "")
+    left = [
+        key
+        for find in runner_of(memory).settings.features.having("find_left")
+        for key in find(record, act)
+    ]
     # A change may move an item, behind the rest of its group. One that is gone has no number.
     moved = [number for number, item in enumerate(items) if item.group["id"] in left]
     return moved[0] if moved else min(at, len(items) - 1)

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from langgraph_om.cli.doctor import diagnose
 from langgraph_om.cli.sources import ArchiveSource, Source, SourceError, hide_password
+from langgraph_om.core.acts import Act
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import CONTROL, DIRECTION, SURROGATE, for_terminal, sanitize
 from langgraph_om.core.items import LogItem, list_items
@@ -281,16 +282,17 @@ def doctor(source: Source, args: Namespace, memory: ObservationalMemory, out: Ou
     return FOUND_SOMETHING if found.advice else DONE
 
 
-def steer(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
+def change(
+    act: Act, source: Source, args: Namespace, memory: ObservationalMemory, out: Output
+) -> int:
     """Change what is remembered, as a person."""
-    state = source.state(args.thread)
-    update = _ACTS[args.command](memory, args, state)
+    update = act.build(memory.updates, vars(args), source.state(args.thread))
     source.write(args.thread, update)
-    act = {"id": update[0]["id"], "action": args.command}
+    done = {"id": update[0]["id"], "action": act.name}
     if out.as_json:
-        out.value(act)
+        out.value(done)
     else:
-        out.text(f"done; `langgraph-om undo --act {act['id']}` takes it back")
+        out.text(act.told.format(**done))
     return DONE
 
 
@@ -309,20 +311,6 @@ def name_thread(source: Source, args: Namespace, memory: ObservationalMemory, ou
             "done; memory makes titles again" if args.clear else "done; `--clear` takes it back"
         )
     return DONE
-
-
-_ACTS: Final[
-    Mapping[str, Callable[[ObservationalMemory, Namespace, Any], list[dict[str, Any]]]]
-] = {
-    "remember": lambda memory, args, _: memory.updates.remember(args.text, date=args.date),
-    "forget": lambda memory, args, state: memory.updates.forget(args.item, state=state),
-    "correct": lambda memory, args, state: memory.updates.correct(
-        args.item, args.text, state=state
-    ),
-    "pin": lambda memory, args, state: memory.updates.pin(args.item, state=state),
-    "unpin": lambda memory, args, state: memory.updates.unpin(args.item, state=state),
-    "undo": lambda memory, args, _: memory.updates.undo(args.act),
-}
 
 
 def _pick(

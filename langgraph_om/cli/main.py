@@ -10,6 +10,7 @@ from argparse import (
     RawDescriptionHelpFormatter,
 )
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +21,7 @@ from langgraph_om.cli import commands
 from langgraph_om.cli.commands import Output
 from langgraph_om.cli.sources import SourceError, open_source
 from langgraph_om.errors import ConfigurationError, ItemError, ObservationalMemoryError
+from langgraph_om.features import ACTS
 from langgraph_om.memory import ObservationalMemory
 
 BAD_USE: Final = 2
@@ -167,23 +169,15 @@ def _add_source(parser: ArgumentParser) -> None:
 
 
 def _add_acts(add: Any) -> None:
-    steer = commands.steer
-    noted = add("remember", steer, "add an item that no reflection changes")
-    noted.add_argument("text")
-    noted.add_argument("--date", help="the day it is about, such as 2026-03-02; default: today")
-    gone = add("forget", steer, "take an item out of the log; its messages stay")
-    wanted = "an item's id, or words of it"
-    gone.add_argument("item", help=wanted)
-    right = add("correct", steer, "put another text in the place of an item")
-    right.add_argument("item", help=wanted)
-    right.add_argument("text", help="what is right")
-    add("pin", steer, "let no reflection change an item").add_argument("item", help=wanted)
-    add("unpin", steer, "let reflections change an item again").add_argument("item", help=wanted)
+    for act in ACTS:
+        own = add(act.name, partial(commands.change, act), act.help)
+        for argument in act.arguments:
+            name = f"--{argument.name}" if argument.is_option else argument.name
+            options = {"metavar": argument.metavar} if argument.metavar else {}
+            own.add_argument(name, help=argument.help, **options)
     named = add("title", commands.name_thread, "give a thread a title, which memory never changes")
     named.add_argument("text", nargs="?", help="the title, of at most 120 characters")
     named.add_argument("--clear", action="store_true", help="let memory make titles again")
-    undone = add("undo", steer, "take back what a person did")
-    undone.add_argument("--act", metavar="ID", help="which; default: the newest that stands")
 
 
 def _build_memory(args: Namespace) -> ObservationalMemory:

@@ -23,20 +23,17 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from langgraph_om.archive import MessageArchive
-from langgraph_om.core.items import MAX_ACTS, steer
+from langgraph_om.core.additions import write_into_log
 from langgraph_om.core.record.fold import check_record, fold
 from langgraph_om.core.record.record import blank_record, complete_record
 from langgraph_om.core.record.shared_log import complete_log, to_record
 from langgraph_om.core.titles import find_shown_title
-from langgraph_om.core.wire import Steered
 from langgraph_om.errors import ConfigurationError, ObservationalMemoryError
 from langgraph_om.inspection import SERVER_TITLES, read_server_title, read_stored_title
 from langgraph_om.integrations.state_graph import ObservationalMemoryState
 from langgraph_om.runtime.state import values_of
 
 _MAX_COMMITS = 20
-_MAX_UNDONE = 20
-"""How many acts a shared log keeps to be undone."""
 
 
 class SourceError(ObservationalMemoryError):
@@ -270,27 +267,24 @@ class ArchiveSource:
                 "checkpointer, or with a shared log `--resource ID`"
             )
             raise SourceError(msg)
-        if any(event["type"] == "titled" for event in update):
-            msg = "a title is a thread's; name the checkpointer or the server, and `--thread ID`"
-            raise SourceError(msg)
         resource = _need(self.resource, "--resource ID")
         for _ in range(_MAX_COMMITS):
             stored, revision = self.archive.load_record(resource)
             if stored is None:
                 msg = f"the archive has no shared log of the resource {resource!r}"
                 raise SourceError(msg)
-            shared = complete_log(stored)
-            log, acts = shared["log"], shared.get("acts", [])
+            log: Mapping[str, Any] = complete_log(stored)
             for event in update:
-                act: Steered = event  # type: ignore[assignment]
-                done = steer(log, [], acts, act, thread_id="")
-                log, acts = done.log, done.acts
-            ids = [*shared.get("steered", []), *(event["id"] for event in update)]
-            # Each turn of each thread reads them.
-            kept = [{**act, "is_new": False} for act in acts[-_MAX_UNDONE:]]
-            changed = {**shared, "log": log, "steered": ids[-MAX_ACTS:], "acts": kept}
+                changed = write_into_log(log, event)
+                if changed is None:
+                    msg = (
+                        "what you change is a thread's; name the checkpointer or the server, and "
+                        "`--thread ID`"
+                    )
+                    raise SourceError(msg)
+                log = changed
             now = datetime.now(UTC)
-            if self.archive.commit_record(resource, changed, expected=revision, now=now):
+            if self.archive.commit_record(resource, log, expected=revision, now=now):
                 return
         msg = f"the shared log of {resource!r} keeps changing; try again"
         raise SourceError(msg)

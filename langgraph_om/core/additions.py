@@ -20,6 +20,9 @@ from langgraph_om.core.wire import Event, MemoryRecord
 Reducer = Callable[[Any, Any], None]
 """Changes a record, which nobody else holds, by an event."""
 
+Log = Mapping[str, Any]
+"""The log that the threads of a resource share, as an archive keeps it."""
+
 Moment = Literal["observed", "stepped", "opened", "deleted", "edited"]
 """When the reducer of a feature runs beside one of the core.
 
@@ -28,6 +31,16 @@ Actor goes on. `opened`: the record is about to get another thread or resource. 
 record has of a deleted thread or resource is about to go. `edited`: a person's edit, a mapping of
 record keys, is about to be merged.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class AddedChange:
+    """A kind of change that a feature makes in the log that threads share."""
+
+    form: type
+    """A `TypedDict` of it, as a thread keeps it until the log has it."""
+    apply: Callable[[Log, Any], Log]
+    """Returns the log with such a change, or as it is where the change does not fit any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +85,13 @@ class Additions:
     """By the type of an event, the field of its part that each of its keys becomes."""
     beside: Mapping[Moment, Reducer] = field(default_factory=dict)
     """What it does when events of the core take effect."""
+    changes: Mapping[str, AddedChange] = field(default_factory=dict)
+    """By its `kind`, a change of the log that threads share."""
+    written: Mapping[str, Callable[[Log, Any], Log]] = field(default_factory=dict)
+    """By the type of an event that a person writes into that log itself, within no thread, what
+    returns the log with it."""
+    erase: Callable[[Log, str], dict[str, Any]] | None = None
+    """Returns that log without a thread of this id, and without what runs within it."""
     shown: Callable[[MemoryRecord], Iterable[ShownValue]] | None = None
     """Returns the values that a record holds, for its page."""
     advice: Callable[[MemoryRecord], Iterable[Advice]] | None = None
@@ -80,8 +100,6 @@ class Additions:
     """Ids of the messages that it shows the Actor, which no conversation has."""
     tags: tuple[str, ...] = ()
     """Names of tags in its prompts; other text cannot open or close them."""
-    stored: Mapping[str, str] = field(default_factory=dict)
-    """By the name that an archive notes, what it keeps of a resource in a graph's store."""
     removed: Callable[[MemoryRecord], Removed] | None = None
     """Reads which messages it has taken out of a record's conversation."""
 
@@ -105,7 +123,14 @@ def add(name: str, additions: Additions) -> None:
     _TABLE[name] = additions
     OWN_IDS.update(additions.message_ids)
     add_tags(*additions.tags)
-    for known in (added_types, added_reducers, added_parts, _beside, _removals):
+    for known in (
+        added_types,
+        added_reducers,
+        added_parts,
+        added_changes,
+        _beside,
+        _removals,
+    ):
         known.cache_clear()
 
 
@@ -132,6 +157,32 @@ def added_parts() -> Mapping[str, Mapping[str, str]]:
 
 
 @cache
+def added_changes() -> Mapping[str, AddedChange]:
+    """Return, by its kind, each change that features make in the log that threads share."""
+    return {kind: change for each in _TABLE.values() for kind, change in each.changes.items()}
+
+
+def write_into_log(log: Log, event: Mapping[str, Any]) -> Log | None:
+    """Return the log that threads share after a person's event, written within no thread.
+
+    Returns:
+        `None` for an event that is about a thread.
+    """
+    kind = event["type"]
+    write = next((each.written[kind] for each in _TABLE.values() if kind in each.written), None)
+    return None if write is None else write(log, event)
+
+
+def erase_thread(log: Log, thread_id: str) -> dict[str, Any]:
+    """Return the log that threads share without what features have of one thread there."""
+    left = dict(log)
+    for each in _TABLE.values():
+        if each.erase is not None:
+            left = each.erase(left, thread_id)
+    return left
+
+
+@cache
 def _beside(moment: Moment) -> tuple[Reducer, ...]:
     return tuple(each.beside[moment] for each in _TABLE.values() if moment in each.beside)
 
@@ -151,11 +202,6 @@ def run_beside(moment: Moment, record: MemoryRecord, event: Any) -> None:
     """Let features change a record at a moment of the core."""
     for reduce in _beside(moment):
         reduce(record, event)
-
-
-def list_stored() -> dict[str, str]:
-    """Return, by the name that an archive notes, what features keep in a graph's store."""
-    return {name: words for each in _TABLE.values() for name, words in each.stored.items()}
 
 
 def list_shown(record: MemoryRecord) -> Iterator[ShownValue]:

@@ -86,15 +86,6 @@ PART_FIELDS: dict[str, dict[str, str]] = {
         "thread_id": "threadId",
         "at": "timestamp",
     },
-    "steering": {
-        "id": "id",
-        "action": "action",
-        "at": "timestamp",
-        "before": "before",
-        "after": "after",
-        "record_id": "recordId",
-        "thread_id": "threadId",
-    },
     "view-trimmed": {
         "dropped_messages": "droppedMessages",
         "dropped_tokens": "droppedTokens",

@@ -214,42 +214,6 @@ class Trip(TypedDict):
     """The conversation's last message then; memory stays tripped until there is a newer one."""
 
 
-SteeringAction = Literal["remember", "forget", "correct", "pin", "unpin", "undo"]
-"""What a person does to an item of the log."""
-
-
-class ItemPlace(TypedDict):
-    """Where an item stood that was forgotten."""
-
-    group: str
-    """The id of its group."""
-    rest: str
-    """The id of what was left of that."""
-    line: int
-    """How many lines of what is left stand before it."""
-    text: str
-    """Its lines, with the heading that went with it."""
-
-
-class SteeredItem(TypedDict):
-    """What a person did to an item, and how it is undone."""
-
-    id: str
-    """Of the act."""
-    action: SteeringAction
-    at: str
-    """When."""
-    before: Group | None
-    """The item, alone in a group; `None` where there was none."""
-    after: Group | None
-    """The item as it was then; `None` where it was forgotten."""
-    place: NotRequired[ItemPlace]
-    """Where it stood, if it was forgotten and its group is there without it."""
-    undone: bool
-    is_new: bool
-    """Whether no part of the stream has told of it yet."""
-
-
 class TitleState(TypedDict, total=False):
     """Where the thread's title comes from."""
 
@@ -364,24 +328,6 @@ class Replacement(TypedDict):
     """What the next reflection waits for, where this one left the log as large as it was."""
 
 
-class Steering(TypedDict):
-    """A change of the shared log: what a person did to an item."""
-
-    id: str
-    """The act."""
-    kind: Literal["steer"]
-    replaced: str | None
-    """The group that held the item; `None` for a new item."""
-    groups: list[Group]
-    """What takes its place."""
-    before: Group | None
-    """The item, alone in a group; `None` where there was none."""
-    after: Group | None
-    """The item as it is since; `None` where there is none."""
-    cursor: list[str]
-    hints: Hints
-
-
 class Titling(TypedDict):
     """A change of the shared log: a person set the title of a thread, or gave it back."""
 
@@ -396,7 +342,7 @@ class Titling(TypedDict):
     hints: Hints
 
 
-LogChange = Extension | Joining | Replacement | Steering | Titling
+LogChange = Extension | Joining | Replacement | Titling
 """A change of the log that the shared one does not have yet."""
 
 
@@ -455,8 +401,6 @@ class MemoryRecord(TypedDict, total=False):
     """How often thread and resource had been deleted when the record last looked; 0 if missing."""
     floor: Floor
     """Missing but after a deletion that the record survived."""
-    steered: list[SteeredItem]
-    """What a person did to the log, oldest first; missing where nobody did anything."""
     title: TitleState
     """Where `thread_title` comes from; missing where nobody asked for one or set one."""
 
@@ -486,10 +430,6 @@ class SharedLog(TypedDict):
     log: list[Group]
     threads: dict[str, SharedThread]
     """By thread id."""
-    steered: NotRequired[list[str]]
-    """Ids of what persons did to it, the newest last; missing where nobody did anything."""
-    acts: NotRequired[list[SteeredItem]]
-    """What persons did to it within no thread, the newest last, so that it can be undone."""
     titles: NotRequired[dict[str, str]]
     """Titles that persons set, by thread id; missing where nobody set one."""
     rest: NotRequired[Attempt]
@@ -867,8 +807,6 @@ class Synced(TypedDict):
     """Ids of the changes in the outbox that the log took in or refused."""
     rest: Attempt | None
     """What the log's next reflection waits for."""
-    gone_acts: NotRequired[list[str]]
-    """Ids of what persons did here to items of threads that the log has no more."""
     current_task: NotRequired[str | None]
     """This and what follows only where another thread observed messages of this one."""
     suggested_response: NotRequired[str | None]
@@ -889,24 +827,6 @@ class Waived(TypedDict):
     operation: Operation
     turn: str | None
     """The turn's request."""
-
-
-class Steered(TypedDict):
-    """A person changes what is remembered."""
-
-    type: Literal["steered"]
-    id: str
-    """Of the act; one that was folded already changes nothing."""
-    action: SteeringAction
-    at: str
-    item: NotRequired[str | None]
-    """An item's id, or words of it; of `undo`, the id of an act. `None`: the newest one."""
-    text: NotRequired[str]
-    """Of a new item: its lines."""
-    day: NotRequired[str]
-    """Of a new item: its date heading."""
-    tokens: NotRequired[int]
-    """Of the new item, with its heading where it has one."""
 
 
 class TitleWords(TypedDict):
@@ -973,20 +893,6 @@ class ViewTrimmed(TypedDict):
     """Of the oldest observations."""
     limit: int
     """In tokens."""
-    record_id: str
-    thread_id: str
-
-
-class SteeringNoted(TypedDict):
-    """What a person did to the log, told with the next step."""
-
-    type: Literal["steering"]
-    id: str
-    action: SteeringAction
-    at: str
-    before: str | None
-    """The item's lines; `None` where there was none."""
-    after: str | None
     record_id: str
     thread_id: str
 
@@ -1092,11 +998,9 @@ Event = (
     | Synced
     | OthersDescribed
     | Waived
-    | Steered
     | TitleWords
     | TitleAsked
     | Titled
-    | SteeringNoted
     | ThreadUpdate
     | Extracted
     | ViewTrimmed
@@ -1232,19 +1136,6 @@ class ExtractedData(TypedDict):
     timestamp: str
 
 
-class SteeringData(TypedDict):
-    """What a person did to the log."""
-
-    id: str
-    action: SteeringAction
-    timestamp: str
-    before: NotRequired[str]
-    """The item's lines."""
-    after: NotRequired[str]
-    recordId: str
-    threadId: str
-
-
 class StatusPart(TypedDict):
     """Once before each call of the Actor's model."""
 
@@ -1301,13 +1192,6 @@ class TripwirePart(TypedDict):
     data: TripwireData
 
 
-class SteeringPart(TypedDict):
-    """A person changed what is remembered."""
-
-    type: Literal["data-om-steering"]
-    data: SteeringData
-
-
 class TrimPart(TypedDict):
     """The Actor's view leaves messages out."""
 
@@ -1325,6 +1209,5 @@ Part = (
     | ExtractedPart
     | TripwirePart
     | TrimPart
-    | SteeringPart
 )
 """A `data-om-*` part of the custom stream."""

@@ -18,10 +18,12 @@ from langgraph_om.features.evict import Evicting, EvictOptions
 from langgraph_om.features.extract import Extract, Extractable, ExtractConfig, ExtractOptions
 from langgraph_om.features.gaps import GapOptions, Gaps
 from langgraph_om.features.inject.inject import Injecting
-from langgraph_om.features.pauses import PauseWork
+from langgraph_om.features.meaning.meaning import Meaning
+from langgraph_om.features.pauses import PauseConfig, PauseOptions, PauseWork
 from langgraph_om.features.previews import PreviewOptions, Previews
 from langgraph_om.features.shared_log import SharedLogs
-from langgraph_om.features.steering import SteeringNotices
+from langgraph_om.features.steering.feature import Steering
+from langgraph_om.features.steering.updates import Steerable, SteeringUpdates
 from langgraph_om.features.titles import TitleOptions, Titles
 from langgraph_om.features.working.feature import (
     HasWorkingMemory,
@@ -29,6 +31,7 @@ from langgraph_om.features.working.feature import (
     WorkingOptions,
     WorkingText,
 )
+from langgraph_om.runtime.acting import Acting, Updates
 
 FEATURES: tuple[type[Feature], ...] = (
     PauseWork,
@@ -42,7 +45,8 @@ FEATURES: tuple[type[Feature], ...] = (
     Previews,
     Gaps,
     Injecting,
-    SteeringNotices,
+    Meaning,
+    Steering,
 )
 """In the order in which they take part in a step."""
 
@@ -60,6 +64,7 @@ class FeatureOptions(
 
 class ObservationOptions(
     core.ObservationOptions,
+    PauseOptions,
     ExtractOptions,
     total=False,
 ):
@@ -69,6 +74,7 @@ class ObservationOptions(
 @dataclass(frozen=True, kw_only=True)
 class ObservationConfig(
     ExtractConfig,
+    PauseConfig,
     core.ObservationConfig,
 ):
     """When the Observer runs and what it is asked; a mapping with the same keys does as well.
@@ -77,11 +83,29 @@ class ObservationConfig(
     """
 
 
+class FeatureUpdates(
+    SteeringUpdates,
+    Updates,
+):
+    """The updates of `om` that features bring."""
+
+
 class FeatureMethods(
     HasWorkingMemory,
     Extractable,
+    Steerable,
+    Acting,
 ):
     """The methods of a memory that features bring."""
+
+    @property
+    def updates(self) -> FeatureUpdates:
+        """What a person changes, as values, for a tool, a node, or an update of your own."""
+        return FeatureUpdates(self._runner)
+
+
+ACTS = tuple(act for feature in FEATURES for act in feature.acts)
+"""What features let a person do, on the command line and on the page of a memory."""
 
 
 for feature in FEATURES:
@@ -119,3 +143,9 @@ def check_value_names(features: Features) -> None:
                 )
                 raise ConfigurationError(msg)
             known[name] = words
+
+
+def list_keepers(features: Features) -> list[Feature]:
+    """Return the features that may have put something into the graph's store, on or off."""
+    kinds = [kind for kind in FEATURES if kind.store_use]
+    return [features.find(kind.name) or kind() for kind in kinds]

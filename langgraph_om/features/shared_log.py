@@ -211,6 +211,7 @@ def _exchange_log(
     yield from _archive_groups(resource, kept, shared, now)
     yield from release_after(record, changes)
     events = [*noted, diff_record(kept, shared, revision, changes)]
+    events += [own for sync in settings.features.having("sync") for own in sync(kept, shared)]
     synced = fold(record, [events])
     return Exchanged(synced, events, named) if synced != record else Exchanged(record, [])
 

@@ -41,7 +41,7 @@ from langgraph_om.integrations.channels import (
     check_removal,
     messages_reducer,
 )
-from langgraph_om.integrations.nodes import MemoryNodes, PlainNode, emit, make_searchable
+from langgraph_om.integrations.nodes import MemoryNodes, PlainNode, emit
 from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.models.model_value import ModelValue
@@ -338,8 +338,7 @@ def _prepare_model(
         return scope.changes or None
     if runner.removes_by:
         _check_removal(runner.messages_key, runner.removes_by)
-    index = partial(make_searchable, runner, identity)
-    outcome = yield from turn(runner, record, conversation, identity, scope, index=index)
+    outcome = yield from turn(runner, record, conversation, identity, scope)
     update: _Update = {"om": only_folding(outcome.events), **scope.changes}
     if outcome.removed:
         update["messages"] = [RemoveMessage(id=key) for key in outcome.removed]

@@ -8,21 +8,20 @@ node may inspect by itself, see `IdleStep` of the ready agent.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from langchain_core.messages import BaseMessage, RemoveMessage
+from langchain_core.messages import RemoveMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import (
     ensure_config,
     set_config_context,
     var_child_runnable_config,
 )
-from langgraph.config import get_store, get_stream_writer
+from langgraph.config import get_stream_writer
 
-from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.events import to_part
 from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.record import complete_record
@@ -176,7 +175,6 @@ class MemoryNodes:
             must_proceed=must_proceed,
             buffering_waits=self.buffering_waits,
         )
-        make_searchable(runner, who, step, messages)
         update = {**self._update(only_folding(step.events)), **self._removals(step.removed)}
         return Inspected({**update, **scope.changes}, step)
 
@@ -191,7 +189,6 @@ class MemoryNodes:
         who = runner.identity()
         scope = RunScope(runner, state=state)
         seen = yield from runner.inspect(record, messages, who, scope=scope, is_final=True)
-        make_searchable(runner, who, seen, messages)
         return self._update(only_folding(seen.events)) | self._removals(seen.removed)
 
     def route(self, state: Mapping[str, Any]) -> str | list[str]:
@@ -272,17 +269,6 @@ class MemoryNodes:
 def _must_proceed(state: Mapping[str, Any]) -> bool:
     remaining = state.get("remaining_steps")
     return remaining is not None and remaining <= RESERVED_STEPS
-
-
-def make_searchable(
-    runner: StepRunner,
-    identity: Identity,
-    seen: Step,
-    messages: Sequence[BaseMessage],
-) -> None:
-    """Hand what is new to the run's store, when recall searches it."""
-    if runner.index is not None:
-        runner.make_searchable(seen, messages, get_store(), identity)
 
 
 def emit(event: Event) -> None:

@@ -242,20 +242,20 @@ def recall(
 
 def write_guidance(
     scope: Literal["thread", "resource"],
-    by_meaning: bool,  # noqa: FBT001
+    search: str,
     instructions: str | None,
 ) -> str:
     """Return the text that tells the Actor when and how to use recall.
 
     Args:
         scope: Whether other conversations can be read.
-        by_meaning: Whether a search is by meaning too.
+        search: The prompt that says how to search.
         instructions: Text of the application, which is appended.
     """
     return fill(
         "recall",
         threads=load("recall_threads") if scope == "resource" else "",
-        search=load("recall_search_meaning" if by_meaning else "recall_search"),
+        search=load(search),
         custom=instructions or "",
     )
 

@@ -18,7 +18,6 @@ from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import Keyed, hidden_id
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.search import Filter, tools_of
-from langgraph_om.recall.meaning import is_said
 from langgraph_om.recall.source import (
     RecallHit,
     RecallMessage,
@@ -28,6 +27,7 @@ from langgraph_om.recall.source import (
     drop_unlike,
     is_created_within,
     is_hidden,
+    is_said,
     join_hits,
     to_hit,
 )

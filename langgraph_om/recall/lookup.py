@@ -18,8 +18,7 @@ from langgraph_om.core.titles import find_shown_title
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.recall.archive_source import ArchiveSource, FindGroups, IndexedStateSource
-from langgraph_om.recall.meaning import StoreIndex
-from langgraph_om.recall.source import RecallHit, SearchRequest
+from langgraph_om.recall.source import NearSearch, RecallHit, SearchRequest
 
 MAX_LIMIT: Final = 1_000
 
@@ -50,7 +49,8 @@ class Lookup:
 
     settings: Settings
     archive: MessageArchive | None
-    index: StoreIndex | None
+    near: NearSearch | None
+    """What searches beside the words; `None` for nothing."""
 
     def search_archive(
         self,
@@ -122,12 +122,12 @@ class Lookup:
         return found
 
     def _find_near(self, who: Identity, store: Any, *, in_resource: bool) -> FindGroups | None:
-        index = self.index
-        if index is None or store is None:
+        near = self.near
+        if near is None or store is None:
             return None
 
         def find(query: str, limit: int) -> list[RecallHit]:
-            return index.search(store, query, limit, who, in_resource=in_resource)
+            return near.find_near(query, limit, who, store, in_resource=in_resource)
 
         return find
 

@@ -10,13 +10,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
-from typing import Final, Literal, Protocol
+from typing import Any, ClassVar, Final, Literal, Protocol
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.content.parts import is_visible
-from langgraph_om.core.search import Filter, Found, Kind, fuse, search_texts
-from langgraph_om.core.wire import Group
+from langgraph_om.core.config.settings import Features, Identity
+from langgraph_om.core.content.parts import is_visible, part_text, parts_of
+from langgraph_om.core.content.text import sanitize
+from langgraph_om.core.search import RECALL, Filter, Found, Kind, fuse, search_texts
+from langgraph_om.core.step.archive import drop_deleted_groups
+from langgraph_om.core.step.step import Feature
+from langgraph_om.core.wire import Group, MemoryRecord
+from langgraph_om.errors import ObservationalMemoryError
 
 LEAST_LIKENESS: Final = 0.1
 """Texts less alike, by the cosine of their vectors, are about something else."""
@@ -301,3 +306,91 @@ class StateSource:
         times = [at for _, _, at in self.entries if at is not None]
         created, updated = (times[0], times[-1]) if times else (None, None)
         return RecallThread(self.thread_id, self.title, created, updated)
+
+
+class SearchError(ObservationalMemoryError):
+    """A store or its embedding failed in a search."""
+
+
+class NearSearch(Feature):
+    """A search that finds more than the one by words; recall joins what both find."""
+
+    is_base = True
+    search_prompt: ClassVar[str]
+    """The prompt that says how to search with it, in the place of `recall_search`."""
+    told: ClassVar[str]
+    """What the tool's description says of it, behind "by the words of a `query`"."""
+
+    def find_near(
+        self,
+        query: str,
+        limit: int,
+        who: Identity,
+        store: Any,
+        *,
+        in_resource: bool,
+        finds_messages: bool = False,
+    ) -> list[RecallHit]:
+        """Return the best match of each text that is near to a query, the best first.
+
+        Args:
+            query: What to look for.
+            limit: How many texts at most.
+            who: The current thread and its user.
+            store: The run's store; `None` without one.
+            in_resource: Whether all threads of the resource are searched instead of the current
+                one; without a resource it is the current one.
+            finds_messages: Whether observations are left out.
+
+        Raises:
+            ConfigurationError: When there is nothing that can be searched.
+            SearchError: When the search fails.
+        """
+        raise NotImplementedError
+
+
+def find_near_search(features: Features) -> NearSearch | None:
+    """Return what searches beside the words; `None` where nothing does."""
+    return next((each for each in features.all if isinstance(each, NearSearch)), None)
+
+
+# What is searched beside the words.
+
+
+FOUND_KINDS: Final = frozenset({"text", "tool-result", "tool-error"})
+
+
+def list_groups(record: MemoryRecord) -> list[Group]:
+    """Return the observations of a thread's log, and those that are buffered for it."""
+    buffered = [group for chunk in record["chunks"] for group in chunk["groups"]]
+    groups = drop_deleted_groups(record, [*record["log"], *buffered])
+    return [group for group in groups if group["text"]]
+
+
+def find_thread(group: Group, record: MemoryRecord) -> str:
+    """Return the thread that a group is about; with a shared log it may be another one."""
+    is_shared = record["scope"] == "resource"
+    return (group["thread_id"] if is_shared else None) or record["thread_id"]
+
+
+def list_searched(record: MemoryRecord) -> dict[str, set[str]]:
+    """Return the ids of a record's observations, by the thread that they are about."""
+    found: dict[str, set[str]] = {record["thread_id"]: set()}
+    for group in list_groups(record):
+        found.setdefault(find_thread(group, record), set()).add(group["id"])
+    return found
+
+
+def is_said(text: str, message: BaseMessage) -> bool:
+    """Return whether a text that was indexed is of a message as it is now."""
+    return text in sanitize(read_said(message))
+
+
+def read_said(message: BaseMessage) -> str:
+    """Return the texts and tool results of a message, without attachments, reasoning or calls.
+
+    What `recall` has answered is left out, which would be found in the place of what it repeats.
+    """
+    parts = (part for part in parts_of(message) if part.kind in FOUND_KINDS)
+    is_recall = ((part, part.kind != "text" and part.name == RECALL) for part in parts)
+    return "\n".join(part_text(part) for part, is_its in is_recall if not is_its)

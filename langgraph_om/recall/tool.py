@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
+from langgraph.config import get_store
 from langgraph.prebuilt import ToolRuntime
 from langgraph.store.base import BaseStore
 
@@ -30,8 +31,14 @@ from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.recall.answer import recall, write_guidance
 from langgraph_om.recall.archive_source import ArchiveSource, IndexedStateSource, read_hidden_id
 from langgraph_om.recall.arguments import RECALL_ARGUMENTS, RecallArgument
-from langgraph_om.recall.meaning import SearchError, StoreIndex, list_groups, list_searched
-from langgraph_om.recall.source import RecallHit, RecallScope
+from langgraph_om.recall.source import (
+    NearSearch,
+    RecallHit,
+    RecallScope,
+    SearchError,
+    list_groups,
+    list_searched,
+)
 
 # Part what a graph injects into the call of a tool from what a model wrote.
 
@@ -66,10 +73,9 @@ _THREADS: Final = (
     "`thread_id` opens one."
 )
 _SEARCH: Final = (
-    'Mode "search" finds messages and observations by the words of a `query`{meaning}, and says '
+    'Mode "search" finds messages and observations by the words of a `query`{near}, and says '
     "where to read on."
 )
-_MEANING: Final = " and by its meaning"
 _MODES: Final = {
     "messages": "reads messages page by page (the default)",
     "threads": "lists conversations",
@@ -131,14 +137,16 @@ class _RecallTool(StructuredTool):
         return {"runtime": runtime, "arguments": arguments}
 
 
-def build_recall_tool(answer: AnswerCall, *, reaches_others: bool, by_meaning: bool) -> BaseTool:
+def build_recall_tool(
+    answer: AnswerCall, *, reaches_others: bool, near: NearSearch | None
+) -> BaseTool:
     """Make the tool of a memory.
 
     Args:
         answer: Answers a call, given the state, what the model wrote, and the run's `config` and
             `store`.
         reaches_others: Whether other conversations of the user can be read.
-        by_meaning: Whether a search is by meaning too.
+        near: What searches beside the words; `None` for nothing.
     """
 
     def recall(runtime: ToolRuntime, arguments: dict[str, Any]) -> str:
@@ -149,7 +157,7 @@ def build_recall_tool(answer: AnswerCall, *, reaches_others: bool, by_meaning: b
         # It reads a database, and for a search it asks for an embedding.
         return await asyncio.to_thread(recall, runtime, arguments)
 
-    search = _SEARCH.format(meaning=_MEANING if by_meaning else "")
+    search = _SEARCH.format(near="" if near is None else near.told)
     parts = (_WHAT, search, _THREADS if reaches_others else "", _WHEN)
     return _RecallTool(
         name=RECALL,
@@ -194,10 +202,21 @@ def _build_property(argument: RecallArgument) -> dict[str, Any]:
 _UNREADABLE = "Earlier messages can not be read at the moment; go on without them, or try again."
 
 
-def build_guide(config: RetrievalConfig, counter: TokenCounter) -> RecallGuide:
+def build_guide(
+    config: RetrievalConfig, counter: TokenCounter, near: NearSearch | None
+) -> RecallGuide:
     """Write what the Actor is told about recall."""
-    text = write_guidance(config.scope, config.vector, config.instructions)
+    search = "recall_search" if near is None else near.search_prompt
+    text = write_guidance(config.scope, search, config.instructions)
     return RecallGuide(text, counter.count_text(text), config.scope == "resource")
+
+
+def find_store() -> BaseStore | None:
+    """Return the store of the run around this call; `None` outside of one."""
+    try:
+        return get_store()
+    except (RuntimeError, KeyError):
+        return None
 
 
 def _is_being_answered(messages: Sequence[BaseMessage]) -> bool:
@@ -215,8 +234,8 @@ class Recalling:
     archive: MessageArchive | None
     hides_ids: bool
     """Whether a model is shown no thread id as it is."""
-    index: StoreIndex | None
-    """What is searched; `None` without search."""
+    near: NearSearch | None
+    """What searches beside the words; `None` for nothing."""
 
     def answer(
         self,
@@ -279,12 +298,12 @@ class Recalling:
             record: The memory of the thread.
             messages: Its conversation, which the archive has too.
             store: The run's store.
-            finds_messages: Whether only messages are searched by meaning, and by words alone where
-                there is no store.
+            finds_messages: Whether only messages are searched beside the words, and by words alone
+                where there is no store.
         """
         find_groups = None
-        if self.index is not None and not (finds_messages and store is None):
-            find_groups = self._make_search(self.index, who, store, finds_messages=finds_messages)
+        if self.near is not None and not (finds_messages and store is None):
+            find_groups = self._make_search(self.near, who, store, finds_messages=finds_messages)
 
         # Without a thread id nothing is archived.
         if self.archive is not None and who.thread_id:
@@ -312,18 +331,18 @@ class Recalling:
         return IndexedStateSource(who.thread_id, entries, title, groups, find_groups)
 
     def _make_search(
-        self, index: StoreIndex, who: Identity, store: BaseStore | None, *, finds_messages: bool
+        self, near: NearSearch, who: Identity, store: BaseStore | None, *, finds_messages: bool
     ) -> Callable[[str, int], list[RecallHit]]:
-        """Return what searches by meaning; a search that fails finds nothing."""
+        """Return what searches beside the words; a search that fails finds nothing."""
 
         def find_near(query: str, limit: int) -> list[RecallHit]:
             in_resource = self.config.scope == "resource"
             try:
-                return index.search(
-                    store,
+                return near.find_near(
                     query,
                     limit,
                     who,
+                    store,
                     in_resource=in_resource,
                     finds_messages=finds_messages,
                 )

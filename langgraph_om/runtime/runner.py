@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
 from typing import Any, cast
 
 from langchain_core.messages import BaseMessage, SystemMessage
@@ -41,7 +40,6 @@ from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.models.ask import Calls
 from langgraph_om.models.pool import ModelPool
 from langgraph_om.models.providers import write_schema
-from langgraph_om.recall.meaning import StoreIndex, list_messages
 from langgraph_om.recall.tool import Recalling
 from langgraph_om.runtime.context import RunContext, RunFlow, Show, Work, discard
 from langgraph_om.runtime.drivers import POLL_SECONDS, drive
@@ -113,12 +111,10 @@ class StepRunner:
     resource_id: ResourceId = None
     enabled: bool = True
     archive: MessageArchive | None = None
-    index: StoreIndex | None = None
-    """What recall searches; `None` without search."""
-    store_uses: frozenset[StoreUse] = frozenset()
-    """For what the graph's store is used."""
     recalling: Recalling | None = None
     """What answers recall; `None` without it."""
+    store_uses: frozenset[StoreUse] = field(init=False, default=frozenset())
+    """For what the graph's store is used."""
     writer: ArchiveWriter | None = field(init=False, default=None)
     log_cache: LogCache | None = field(init=False, default=None)
     runs: Runs = field(init=False)
@@ -131,6 +127,9 @@ class StepRunner:
 
     def __post_init__(self) -> None:
         self.runs = Runs(self.resource_id)
+        features = self.settings.features.all
+        kept = (feature.store_use for feature in features if feature.uses_store)
+        self.store_uses = frozenset(filter(None, kept))
         if self.archive is not None:
             self.writer = ArchiveWriter(self.archive, self.store_uses)
             self.log_cache = LogCache(self.archive)
@@ -510,25 +509,6 @@ class StepRunner:
             return self.recalling.unreadable(who, error)
         return self.recalling.answer(arguments, who, record, self.conversation(values), store)
 
-    def make_searchable(
-        self,
-        seen: Step,
-        messages: Sequence[BaseMessage],
-        store: Any,
-        identity: Identity,
-    ) -> None:
-        """Make what an inspection found new searchable by meaning, beside the run.
-
-        Raises:
-            ConfigurationError: When the run has no store that can be searched.
-        """
-        if self.index is None:
-            return
-        record, archives = seen.record, self.archive is not None and bool(identity.thread_id)
-        said = list_messages(record, messages, archives=archives)
-        time_of = partial(self.settings.time_of, stamps=record["stamps"])
-        self.index.add(record, said, store, identity, edited=seen.changed, time_of=time_of)
-
     # --- Background work -------------------------------------------------------------------------
 
     def flush(self, timeout: float | None = None) -> bool:
@@ -542,7 +522,7 @@ class StepRunner:
         """
         begun = time.monotonic()
         is_done = self.buffering.flush(timeout)
-        return self._flush_index(timeout, begun) and is_done
+        return self._flush_features(timeout, begun) and is_done
 
     async def aflush(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 same as `flush`
         """Do the same as `flush` without blocking the event loop, or a thread when cancelled."""
@@ -578,14 +558,15 @@ class StepRunner:
         for close in self.settings.features.having("close"):
             close()
         is_done = self.buffering.close(timeout)
-        return self._flush_index(timeout, begun) and is_done
+        return self._flush_features(timeout, begun) and is_done
 
-    def _flush_index(self, timeout: float | None, begun: float) -> bool:
-        """Wait, as long as is left of a timeout, until what was observed is searchable."""
-        if self.index is None:
-            return True
-        left = None if timeout is None else max(0.0, timeout - (time.monotonic() - begun))
-        return self.index.flush(left)
+    def _flush_features(self, timeout: float | None, begun: float) -> bool:
+        """Wait, as long as is left of a timeout, for what features do beside the runs."""
+        is_done = True
+        for flush in self.settings.features.having("flush"):
+            left = None if timeout is None else max(0.0, timeout - (time.monotonic() - begun))
+            is_done = flush(left) and is_done
+        return is_done
 
 
 def only_folding(events: Sequence[Event]) -> list[Event]:

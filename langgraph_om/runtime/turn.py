@@ -59,7 +59,6 @@ def turn(
     scope: RunScope,
     *,
     is_final: bool = False,
-    index: Index | None = None,
 ) -> RunFlow[Outcome]:
     """Inspect the conversation and have carried out what is due, until the Actor may go on.
 
@@ -70,7 +69,6 @@ def turn(
         identity: Whose conversation it is.
         scope: The run around it.
         is_final: Whether the Actor has answered; nothing is carried out then.
-        index: Called after each inspection, with what it found and the conversation.
     """
     outcome, is_stuck = Outcome(record, list(messages)), False
     while True:
@@ -82,8 +80,6 @@ def turn(
             must_proceed=is_stuck,
             is_final=is_final,
         )
-        if index is not None:
-            index(step, outcome.messages)
         outcome.take_inspection(step)
         decision = step.decision
         if decision.kind in ("proceed", "abort"):

@@ -42,7 +42,7 @@ from langgraph_om.archive.sql.values import encode_message
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.wire import Group
-from langgraph_om.recall.meaning import StoreIndex
+from langgraph_om.features.meaning.index import StoreIndex
 
 BUDGET = 0.010
 """Seconds that a page or a list may take."""

@@ -689,6 +689,7 @@ async def test_cancelled_while_the_turn_waits(server: Server) -> None:
 # --- The command ---------------------------------------------------------------------------------
 
 
+@pytest.mark.needs("steering")
 async def test_the_command_shows_and_changes_what_a_server_remembers(
     server: Server, talks: dict[str, Talk], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -97,6 +97,7 @@ def test_a_checkpointer_is_read_without_the_agents_graph(
     assert "of 'user' fill more than half of the window" in advised
 
 
+@pytest.mark.needs("steering")
 @pytest.mark.parametrize("talked", ["agent"], indirect=True)
 def test_a_checkpointer_is_written_to_by_the_agents_graph(
     talked: tuple[Agent, str],
@@ -123,6 +124,7 @@ def test_a_checkpointer_is_written_to_by_the_agents_graph(
     assert "Likes tea" not in run(capsys, "show", *where)
 
 
+@pytest.mark.needs("steering")
 @pytest.mark.slow
 def test_postgresql(
     postgres_database: str,
@@ -155,6 +157,7 @@ def test_postgresql(
 # --- A file --------------------------------------------------------------------------------------
 
 
+@pytest.mark.needs("steering")
 def test_a_file_is_shown_and_changed(record_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     where = ("--record", str(record_file))
     assert "User lives in Lyon" in run(capsys, "show", *where)
@@ -186,6 +189,7 @@ def test_a_thread_is_named_and_given_back(
     assert json.loads(record_file.read_text(encoding="utf-8"))["thread_title"] is None
 
 
+@pytest.mark.needs("steering")
 def test_a_state_in_a_file_keeps_what_else_it_has(
     record_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -203,6 +207,7 @@ def test_a_state_in_a_file_keeps_what_else_it_has(
 # --- An archive ----------------------------------------------------------------------------------
 
 
+@pytest.mark.needs("steering")
 def test_the_log_of_a_resource_in_an_archive(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -284,6 +289,7 @@ def test_a_limit_is_a_number_of_things(
     assert "is no whole number from 1 on" in capsys.readouterr().err
 
 
+@pytest.mark.needs("steering")
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -373,6 +379,7 @@ def test_text_cannot_steer_the_terminal(
     assert "\x1b" not in run(capsys, "show", "--record", str(record_file), "--ids")
 
 
+@pytest.mark.needs("steering")
 @pytest.mark.parametrize("is_rich", [True, False])
 def test_a_terminal_has_colours_where_rich_is_installed(
     is_rich: bool,  # noqa: FBT001 a variant
@@ -393,6 +400,7 @@ def test_a_terminal_has_colours_where_rich_is_installed(
     assert "[red]x[/red] and a long line that no terminal breaks" in text
 
 
+@pytest.mark.needs("steering")
 def test_the_help_names_all_commands_and_codes(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         build_parser().parse_args(["--help"])
@@ -408,6 +416,7 @@ def test_it_runs_as_a_module(record_file: Path) -> None:
     assert "User lives in Lyon" in done.stdout
 
 
+@pytest.mark.needs("steering")
 def test_a_server_is_asked_by_its_client(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -446,6 +455,7 @@ STEERING = "\x1b]0;x\x07 \x9b31m \x90d\x9c \u202ertl\u2066 \x00"
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
+@pytest.mark.needs("steering")
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_nothing_that_was_stored_steers_the_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], form: list[str]

@@ -388,6 +388,7 @@ def test_a_job_that_began_before_the_model_failed_is_not_begun_again(ready: Read
         assert len(record_of(agent.graph, CONFIG)["chunks"]) == 1
 
 
+@pytest.mark.needs("steering")
 def test_what_a_person_did_is_told_once_also_where_the_model_fails(ready: Ready) -> None:
     agent = ready(model=scripted(actor=failing(ConnectionError("down"))), **IDLE)
     talk(agent.graph, CONFIG, turns(2))

@@ -382,6 +382,7 @@ def test_the_reasoning_of_answers_is_not_shown(archive: SQLAlchemyArchive) -> No
 # --- By meaning ----------------------------------------------------------------------------------
 
 
+@pytest.mark.needs("meaning")
 def test_messages_are_found_by_meaning_too() -> None:
     same = {"nuts": "allergic walnuts"}
 
@@ -397,6 +398,7 @@ def test_messages_are_found_by_meaning_too() -> None:
     assert "walnuts" in ids_in(block(agent.prompts()[-1]))
 
 
+@pytest.mark.needs("meaning")
 def test_without_a_store_words_are_enough(archive: SQLAlchemyArchive) -> None:
     memory = stepping(archive=archive, retrieval={"inject": True, "vector": True})
     memory.step(None, [GATE], config=on_thread("old", **ANA))

@@ -32,7 +32,6 @@ from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.content.message_keys import hidden_id
 from langgraph_om.errors import ArchiveError
 from langgraph_om.recall.answer import write_guidance
-from langgraph_om.recall.meaning import StoreIndex
 from support.agents import (
     DOORS,
     SCHEMAS,
@@ -59,6 +58,7 @@ from support.recalling import (
     asking,
     embed,
     index_of,
+    meaning_index,
     recalled,
     recalling,
     system_text,
@@ -206,7 +206,7 @@ def test_the_prompt_explains_recall_only_when_it_is_on(door: str) -> None:
         talk(agent.graph, on_thread(), turns(6))
         told[retrieval] = system_text(agent.prompts()[-1])
         assert [tool.name for tool in agent.memory.tools] == ["recall"] * retrieval
-    guide = write_guidance("thread", by_meaning=False, instructions=None)
+    guide = write_guidance("thread", "recall_search", instructions=None)
     assert guide in told[True]
     assert told[True].index(guide) < told[True].index("\n<observations>\n")
     assert RANGE.search(told[True])
@@ -325,6 +325,7 @@ def test_recall_of_a_memory_without_it_names_the_option() -> None:
         ObservationalMemory(scripted()).recall({"messages": []})
 
 
+@pytest.mark.needs("meaning")
 def test_a_model_is_offered_what_can_be_used() -> None:
     memory = ObservationalMemory(scripted(), archive="sqlite://", retrieval={"vector": True})
     assert memory.recall_tool is not None
@@ -385,6 +386,7 @@ FORBIDDEN: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.needs("meaning")
 @pytest.mark.parametrize("hides_ids", [False, True])
 def test_nobody_reaches_another_resource(hides_ids: bool, tmp_path: Path) -> None:  # noqa: FBT001
     store = InMemoryStore(index=index_of())
@@ -453,6 +455,7 @@ def test_an_archive_that_fails_is_answered(caplog: pytest.LogCaptureFixture) -> 
 # --- Search --------------------------------------------------------------------------------------
 
 
+@pytest.mark.needs("meaning")
 def test_each_text_is_embedded_once() -> None:
     seen: list[str] = []
 
@@ -472,6 +475,7 @@ def test_each_text_is_embedded_once() -> None:
     assert len(seen) == len(items)
 
 
+@pytest.mark.needs("meaning")
 def test_a_turn_does_not_wait_for_a_failing_embedding_which_is_tried_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -496,6 +500,7 @@ def test_a_turn_does_not_wait_for_a_failing_embedding_which_is_tried_again(
     assert "walnuts" in recalled(agent, mode="search", query="walnuts")["results"]
 
 
+@pytest.mark.needs("meaning")
 @pytest.mark.parametrize("door", ["plain", "agent", "middleware"])
 @pytest.mark.parametrize(
     ("store", "named"),
@@ -507,6 +512,7 @@ def test_a_missing_index_is_an_error(door: str, store: BaseStore | None, named: 
         say(agent.graph, on_thread(), turn(0))
 
 
+@pytest.mark.needs("meaning")
 def test_what_was_deleted_is_not_found() -> None:
     store = InMemoryStore(index=index_of())
     agent = recalling(store=store, retrieval={"vector": True})
@@ -518,7 +524,7 @@ def test_what_was_deleted_is_not_found() -> None:
     def threads_left() -> set[str]:
         return {item.value["thread_id"] for item in store.search(("langgraph_om",), limit=1000)}
 
-    index = StoreIndex()
+    index = meaning_index()
     assert threads_left() == {"a1", "a2", "b1", "n1"}
     index.delete_thread("a1", "ana", store)
     assert threads_left() == {"a2", "b1", "n1"}

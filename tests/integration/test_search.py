@@ -111,6 +111,7 @@ def test_a_search_looks_in_one_conversation_where_one_is_named() -> None:
 # --- What a person forgot ------------------------------------------------------------------------
 
 
+@pytest.mark.needs("meaning")
 @pytest.mark.parametrize("act", ["forget", "correct"])
 @pytest.mark.parametrize("where", ["state", "archive", "shared log"])
 def test_a_search_finds_no_observation_that_a_person_took_out(where: str, act: str) -> None:
@@ -185,6 +186,8 @@ class Counting:
         return [item.value["text"] for item in items if item.namespace[-1] == kind]
 
 
+@pytest.mark.needs("inject")
+@pytest.mark.needs("meaning")
 @pytest.mark.parametrize("door", ["agent", "middleware"])
 def test_short_chats_are_found_by_meaning_before_anything_is_observed(door: str) -> None:
     found, wide = Counting(), {"messages": 30_000, "log": 40_000}
@@ -210,6 +213,7 @@ def test_short_chats_are_found_by_meaning_before_anything_is_observed(door: str)
         assert agent.memory.flush(60)
 
 
+@pytest.mark.needs("meaning")
 def test_observations_are_searchable_while_they_are_buffered() -> None:
     found = Counting()
     agent = recalling(
@@ -230,6 +234,7 @@ def test_observations_are_searchable_while_they_are_buffered() -> None:
     assert {found.seen[text] for text in buffered} == {1}
 
 
+@pytest.mark.needs("meaning")
 def test_forks_and_other_processes_embed_nothing_twice() -> None:
     found, saver = Counting(), InMemorySaver()
     for start in (0, 4):
@@ -243,6 +248,7 @@ def test_forks_and_other_processes_embed_nothing_twice() -> None:
     assert len(found.seen) == len(found.texts("messages")) + len(found.texts("groups"))
 
 
+@pytest.mark.needs("meaning")
 def test_an_edited_message_is_found_by_its_new_words_alone() -> None:
     found = Counting()
     agent = recalling(store=found.store, retrieval={"vector": True}, messages=30_000)
@@ -260,6 +266,7 @@ def test_an_edited_message_is_found_by_its_new_words_alone() -> None:
     assert "scratches" not in str(texts)
 
 
+@pytest.mark.needs("meaning")
 def test_a_message_that_was_removed_is_not_found_by_meaning() -> None:
     found = Counting()
     agent = recalling(store=found.store, retrieval={"vector": True}, messages=30_000)
@@ -271,6 +278,7 @@ def test_a_message_that_was_removed_is_not_found_by_meaning() -> None:
     assert "cursor car" not in answer["results"]
 
 
+@pytest.mark.needs("meaning")
 def test_words_and_meaning_are_joined_and_what_is_unlike_is_left_out() -> None:
     store = InMemoryStore(index=index_of())
     agent = recalling(store=store, retrieval={"vector": True})

@@ -35,6 +35,8 @@ from support.agents import (
 from support.clock import Clock
 from support.groups import day_log, group
 
+pytestmark = pytest.mark.needs("steering")
+
 DOORS = ("plain", "delta", "agent")
 
 

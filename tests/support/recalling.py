@@ -50,6 +50,13 @@ RANGE = re.compile(r"^_range: `(.+):(.+)`_$", re.MULTILINE)
 ASKED = re.compile(r"\[recall (\{.*\})\]")
 
 
+def meaning_index(archive: MessageArchive | None = None) -> Any:
+    """The index of a search by meaning."""
+    from langgraph_om.features.meaning.index import StoreIndex  # noqa: PLC0415 it may be taken out
+
+    return StoreIndex(archive)
+
+
 # --- Agents that recall --------------------------------------------------------------------------
 
 

@@ -17,12 +17,12 @@ ROOT = Path(__file__).parents[2] / PACKAGE
 
 HOUSE = (
     "errors <- core <- models, archive <- recall <- runtime <- features <- options, "
-    "inspection, adoption, searching, deletion <- steering <- memory <- integrations <- cli, web "
+    "inspection, adoption, searching, deletion <- memory <- integrations <- cli, web "
     "<- __init__, __main__"
 )
 CORE = (
     "content, wire, prompts <- additions <- events, tokens, effects, forms, items, search, "
-    "titles <- record, config <- observe, plan <- actor, reflect, page <- cycles <- step"
+    "titles <- record, config, acts <- observe, plan <- actor, reflect, page <- cycles <- step"
 )
 
 
@@ -55,9 +55,9 @@ TESTING_APART = (
     "alone, and no other module imports it."
 )
 LANGGRAPH = (
-    "Only integrations, features.working, cli, recall.meaning and recall.tool import langgraph."
+    "Only integrations, features.working, features.meaning, cli and recall.tool import langgraph."
 )
-WITH_LANGGRAPH = ("recall.tool", "recall.meaning", "features.working")
+WITH_LANGGRAPH = ("recall.tool", "features.meaning", "features.working")
 LANGCHAIN = (
     "Only integrations.middleware, integrations.working_middleware and, inside functions, "
     "models.providers import langchain, which is optional."

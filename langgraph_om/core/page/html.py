@@ -233,15 +233,6 @@ OPERATIONS: Final = {
     "others": "observing other threads",
 }
 
-ACTIONS: Final = {
-    "remember": "remembered",
-    "forget": "forgot",
-    "correct": "corrected",
-    "pin": "pinned",
-    "unpin": "unpinned",
-    "undo": "took back",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Window:

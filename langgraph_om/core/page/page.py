@@ -12,9 +12,8 @@ from typing import Any, Final
 
 from langgraph_om.core.additions import ShownValue, list_shown
 from langgraph_om.core.content.text import show_key
-from langgraph_om.core.items import CORRECTED, NOTED, LogItem, list_items, read_head
+from langgraph_om.core.items import LogItem, is_protected, list_items, read_head
 from langgraph_om.core.page.html import (
-    ACTIONS,
     BODY_STYLE,
     STYLE,
     Child,
@@ -36,7 +35,7 @@ from langgraph_om.core.page.html import (
 )
 from langgraph_om.core.record.record import log_tokens, write_log, write_range
 from langgraph_om.core.titles import find_shown_title
-from langgraph_om.core.wire import Group, MemoryRecord, StatusData, SteeredItem
+from langgraph_om.core.wire import Group, MemoryRecord, StatusData
 
 # What changed in a log: from generation to generation, or between any two records.
 
@@ -89,11 +88,8 @@ _DOTS: Final = {
     "✅": ("done", "done"),
     "": ("", "no mark"),
 }
-_BADGES: Final = {
-    "pinned": "pinned",
-    "remembered": "noted by a person",
-    "corrected": "corrected by a person",
-}
+_BY_PERSON: Final = re.compile(r" \((?P<said>[a-z]+ by a person)\)$")
+"""How the first line of an item ends that a person wrote."""
 
 _BULLET: Final = re.compile(r"^(\s*)(?:[-*+•][ \t]+(?:->[ \t]*)?|->[ \t]*)")
 
@@ -171,11 +167,12 @@ def _render_item(item: LogItem, extra: Extra | None) -> Html:
     head = item.head
     kind, meaning = _DOTS.get(head.mark, _DOTS[""])
     first, _, below = item.words.partition("\n")
-    origin = item.group.get("person")
+    by_person = _BY_PERSON.search(first)
+    badge = by_person["said"] if by_person else "pinned"
     said = [
         write_words(first),
         " ",
-        element("span", _BADGES[origin], class_="badge") if origin in _BADGES else None,
+        element("span", badge, class_="badge") if is_protected(item.group) else None,
         " ",
         element("span", f"#{item.id}", class_="id", title="names this item"),
         *[element("div", line, class_="below") for line in _list_below(below)],
@@ -200,10 +197,7 @@ def _render_item(item: LogItem, extra: Extra | None) -> Html:
 
 def write_words(line: str) -> str:
     """Return an item's first line without bullet, mark and time, and what says who wrote it."""
-    words = line[read_head(line).end :].lstrip("*-+• ")
-    for origin in (NOTED, CORRECTED):
-        words = words.removesuffix(f" {origin}")
-    return words
+    return _BY_PERSON.sub("", line[read_head(line).end :].lstrip("*-+• "))
 
 
 def _list_below(text: str) -> list[str]:
@@ -241,7 +235,6 @@ def _write(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2) if value else ""
 
 
-_MAX_ACTS: Final = 20
 _POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'"
 )
@@ -290,6 +283,7 @@ def render_memory_view(
     is_closed: bool = False,
     extra: Extra | None = None,
     lead: Child = None,
+    sections: Sequence[Child] = (),
 ) -> Html:
     """Render a memory.
 
@@ -301,6 +295,7 @@ def render_memory_view(
         is_closed: Whether nothing is made ahead of need any more.
         extra: What stands below each item, such as a form.
         lead: What stands before the log.
+        sections: What features say of it.
     """
     windows = [_render_window(window) for window in list_windows(status)]
     return frame(
@@ -312,7 +307,7 @@ def render_memory_view(
         element("section", element("h2", "Observations"), render_log(record, extra)),
         render_values(record),
         _render_ahead(record, status, is_closed=is_closed),
-        _render_acts(record.get("steered", [])),
+        *sections,
         _render_usage(record),
         render_generations(history),
     )
@@ -400,42 +395,6 @@ def _render_ahead(record: MemoryRecord, status: StatusData, *, is_closed: bool) 
         line = describe_ahead(record, status, is_closed=is_closed).capitalize()
         parts.insert(0, element("p", f"{line}.", class_="note"))
     return element("section", element("h2", "Ahead of need"), *parts)
-
-
-def _render_acts(acts: Sequence[SteeredItem]) -> Html | None:
-    """Say what a person did to the log, newest first."""
-    if not acts:
-        return None
-    rows = [
-        element(
-            "li",
-            element("div", _describe_act(act), dir="auto"),
-            element("div", f"{write_moment(act['at'])} · {act['id']}", class_="id"),
-        )
-        for act in reversed(acts[-_MAX_ACTS:])
-    ]
-    return element(
-        "section", element("h2", "Changed by a person"), element("ul", *rows, class_="acts-done")
-    )
-
-
-def _describe_act(act: SteeredItem) -> Html:
-    words = [
-        element("b", ACTIONS[act["action"]].capitalize()),
-        " (undone)" if act["undone"] else "",
-        ": ",
-    ]
-    before, after = (_first_line(act["before"]), _first_line(act["after"]))
-    if before and after and before != after:
-        return join([*words, element("s", before), " → ", after])
-    return join([*words, after or before])
-
-
-def _first_line(group: object) -> str:
-    if not isinstance(group, dict):
-        return ""
-    lines = str(group["text"]).split("\n")
-    return write_words(lines[1] if len(lines) > 1 else lines[0])
 
 
 def _render_usage(record: MemoryRecord) -> Html | None:

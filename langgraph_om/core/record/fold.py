@@ -16,12 +16,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Final, Literal, cast, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import is_typeddict
 
-from langgraph_om.core.additions import added_reducers, added_types, run_beside
+from langgraph_om.core.additions import (
+    added_changes,
+    added_reducers,
+    added_types,
+    run_beside,
+)
 from langgraph_om.core.record.record import check_version, complete_record
 from langgraph_om.core.record.reducers import (
     Draft,
@@ -41,7 +46,6 @@ from langgraph_om.core.record.reducers import (
     set_others,
     set_title,
     start_buffering,
-    steer_log,
     take_over_log,
     trip,
     waive,
@@ -56,8 +60,6 @@ from langgraph_om.errors import ConfigurationError
 
 
 _FORMS: Final = {str: "a text", int: "a whole number", NoneType: "None", bool: "True or False"}
-_BRANCHES: Final = frozenset(change.__name__ for change in get_args(LogChange))
-"""What pydantic puts into an error's path for a type of a union: no place in the value."""
 
 
 def check_edit(edit: Mapping[Any, Any]) -> None:
@@ -107,7 +109,14 @@ def check_record(record: Mapping[Any, Any]) -> None:
 @cache
 def _types() -> Mapping[str, Any]:
     """Return the type of each key of the record."""
-    return {**get_type_hints(MemoryRecord), **added_types()}
+    changes: Any = _changes()
+    return {**get_type_hints(MemoryRecord), "outbox": list[changes], **added_types()}
+
+
+@cache
+def _changes() -> Any:
+    """Return the type of a change that the log that threads share does not have yet."""
+    return Union[(LogChange, *(change.form for change in added_changes().values()))]
 
 
 @cache
@@ -119,7 +128,9 @@ def _explain(key: str, value: object, error: ValidationError) -> ConfigurationEr
     """Return an error that names the part of the value that is wrong, and what to pass."""
     wanted = f"pass {_describe(_types()[key])}"
     problem = error.errors(include_url=False, include_context=False)[0]
-    path = "".join(f"[{step!r}]" for step in problem["loc"] if step not in _BRANCHES)
+    # For a type of a union pydantic puts its name there, which is no place in the value.
+    branches = {change.__name__ for change in get_args(_changes())}
+    path = "".join(f"[{step!r}]" for step in problem["loc"] if step not in branches)
     if not path:
         return ConfigurationError(f"`om.{key}` is {value!r}; {wanted}")
     if problem["type"] == "missing":
@@ -232,11 +243,9 @@ _REDUCERS: dict[str, Callable[[MemoryRecord, Any], None]] = {
     "archived": note_archived,
     "deletion": note_deletion,
     "tripwire": _ignore,
-    "steered": steer_log,
     "title-words": note_words,
     "title-asked": ask_title,
     "titled": set_title,
-    "steering": _ignore,
     "synced": take_over_log,
     "others": set_others,
     "waived": waive,

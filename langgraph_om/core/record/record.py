@@ -61,7 +61,7 @@ def blank_record() -> MemoryRecord:
 _FIRST_KEYS = frozenset(blank_record())
 """What each record has."""
 
-LATER_KEYS = frozenset({"deletion", "floor", "head", "steered", "title", "branch"})
+LATER_KEYS = frozenset({"deletion", "floor", "head", "title", "branch"})
 """What a record has only once there is something to note."""
 
 RECORD_KEYS = _FIRST_KEYS | LATER_KEYS

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 from langgraph_om.core.additions import run_beside
-from langgraph_om.core.items import steer
 from langgraph_om.core.record.groups import drop_misfits, replace_groups
 from langgraph_om.core.record.record import (
     HINTS,
@@ -40,8 +39,6 @@ from langgraph_om.core.wire import (
     ReflectionActivated,
     ReflectionBuffered,
     ReflectionEnd,
-    Steered,
-    SteeredItem,
     Stepped,
     Synced,
     TitleAsked,
@@ -305,9 +302,6 @@ def note_step(record: MemoryRecord, event: Stepped) -> None:
     record["turn"] = {**record["turn"], "request": event["request"], "step": event["step"]}
     record["head"] = event["head"]
     record["tripwire"] = None
-    if any(act["is_new"] for act in record.get("steered", ())):  # the step has told of them
-        told = [cast("SteeredItem", {**act, "is_new": False}) for act in record["steered"]]
-        record["steered"] = told
     if record.get("title", {}).get("is_new"):
         record["title"] = {**record["title"], "is_new": False}
     run_beside("stepped", record, event)
@@ -428,7 +422,7 @@ def _join(record: MemoryRecord, event: Opened) -> None:
         former: Mapping[str, Any] = record
         blank: Mapping[str, Any] = {**blank_record(), **{key: former[key] for key in kept}}
         record.update(cast("MemoryRecord", blank))
-        for key in ("steered", "title"):
+        for key in ("title",):
             cast("Draft", record).pop(key, None)
     elif record["cursor"]:
         groups = select_own_groups(record)
@@ -449,9 +443,6 @@ def take_over_log(record: MemoryRecord, event: Synced) -> None:
     """Take over the shared log; the changes that it has taken in or refused are done."""
     bodies = {group["id"]: group for group in [*record["log"], *event["groups"]]}
     record["log"] = [bodies[key] for key in event["order"] if key in bodies]
-    gone = event.get("gone_acts")
-    if gone:
-        record["steered"] = [act for act in record.get("steered", ()) if act["id"] not in gone]
     if record["reflection"] is not None:  # what it says of a deleted thread is not kept
         record["reflection"] = drop_misfits(record["log"], record["reflection"])
     record["outbox"] = [change for change in record["outbox"] if change["id"] not in event["sent"]]
@@ -494,26 +485,8 @@ def note_deletion(record: MemoryRecord, event: DeletionFound) -> None:
             item for item in draft[key] if not is_all and item.get("thread_id") not in (None, own)
         ]
     draft.update(cursor=[], chunks=[], reflection=None, pending={}, revision=0)
-    record.pop("steered", None)
     record.pop("title", None)
     draft.update(dict.fromkeys(HINTS))
-
-
-# The event by which a person changes the log.
-
-
-def steer_log(record: MemoryRecord, event: Steered) -> None:
-    """Do to the log what a person wants."""
-    acts = record.get("steered", [])
-    if any(act["id"] == event["id"] for act in acts):
-        return
-    thread_id = record["thread_id"]
-    done = steer(record["log"], record["chunks"], acts, event, thread_id=thread_id)
-    record["log"], record["chunks"], record["steered"] = done.log, done.chunks, done.acts
-    if record["scope"] == "resource":
-        act, replaced, groups = done.acts[-1], done.replaced, done.groups
-        whole = {"before": act["before"], "after": act["after"]}
-        add_to_outbox(record, event["id"], kind="steer", replaced=replaced, groups=groups, **whole)
 
 
 # Events of the thread's title: asked for, answered, or given by a person.

@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, cast
 
+from langgraph_om.core.additions import added_changes, erase_thread
 from langgraph_om.core.content.message_keys import derive_id, find_parent_thread
-from langgraph_om.core.items import MAX_ACTS, apply_steering
 from langgraph_om.core.record.groups import replace_groups
 from langgraph_om.core.record.record import (
     HINTS,
@@ -37,8 +37,6 @@ from langgraph_om.core.wire import (
     Replacement,
     SharedLog,
     SharedThread,
-    SteeredItem,
-    Steering,
     Synced,
     Titling,
 )
@@ -63,15 +61,16 @@ def complete_log(stored: Mapping[str, Any] | None) -> SharedLog:
 def apply_changes(shared: SharedLog, changes: Sequence[LogChange]) -> SharedLog:
     """Apply changes to a log in order, leaving out those that do not fit any more."""
     for change in changes:
-        if change["kind"] == "extend":
+        added = added_changes().get(change["kind"])
+        if added is not None:
+            shared = cast("SharedLog", added.apply(shared, change))
+        elif change["kind"] == "extend":
             shared = _extend(shared, change)
         elif change["kind"] == "join":
             shared = _join(shared, change)
-        elif change["kind"] == "steer":
-            shared = _steer(shared, change)
         elif change["kind"] == "title":
             shared = _title(shared, change)
-        else:
+        elif change["kind"] == "replace":
             shared = _replace(shared, change)
     return shared
 
@@ -97,15 +96,9 @@ def without_thread(stored: Mapping[str, Any], thread_id: str) -> dict[str, Any]:
         "log": [group for group in shared["log"] if not is_it(group["thread_id"])],
         "threads": {key: value for key, value in shared["threads"].items() if not is_it(key)},
     }
-    if "acts" in shared:
-        kept["acts"] = [
-            act
-            for act in shared["acts"]
-            if not any(is_it(own["thread_id"]) for own in (act["before"], act["after"]) if own)
-        ]
     if "titles" in shared:
         kept["titles"] = {key: name for key, name in shared["titles"].items() if not is_it(key)}
-    return kept
+    return erase_thread(kept, thread_id)
 
 
 def diff_record(
@@ -132,17 +125,9 @@ def diff_record(
         "sent": [change["id"] for change in sent],
         "rest": shared.get("rest"),
     }
-    known = {None, record["thread_id"], *shared["threads"]}
-    acts = [act for act in record.get("steered", ()) if not known.issuperset(_threads_of(act))]
-    if acts:
-        event["gone_acts"] = [act["id"] for act in acts]
     if own and cursor != record["cursor"]:  # another thread observed messages of this one
         event.update(cast("Synced", own["hints"]))
     return event
-
-
-def _threads_of(act: SteeredItem) -> set[str | None]:
-    return {item["thread_id"] for item in (act["before"], act["after"]) if item is not None}
 
 
 def lacks_groups(shared: SharedLog, revision: int, record: MemoryRecord) -> bool:
@@ -278,15 +263,6 @@ def _shorten_cursors(threads: Mapping[str, SharedThread]) -> dict[str, SharedThr
         key: {**each, "cursor": each["cursor"][-1:]} if at < quiet else each
         for at, (key, each) in enumerate(threads.items())
     }
-
-
-def _steer(shared: SharedLog, change: Steering) -> SharedLog:
-    """Do what a person did to a thread's copy; once, though the thread may send it again."""
-    done = shared.get("steered", [])
-    if change["id"] in done:
-        return shared
-    log = apply_steering(shared["log"], change)
-    return {**shared, "log": log, "steered": [*done, change["id"]][-MAX_ACTS:]}
 
 
 def _title(shared: SharedLog, change: Titling) -> SharedLog:

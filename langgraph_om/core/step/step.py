@@ -15,11 +15,13 @@ from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.actor.head import choose_day
 from langgraph_om.core.actor.prompt import View, make_view
-from langgraph_om.core.additions import Additions
+from langgraph_om.core.acts import Act
+from langgraph_om.core.additions import Additions, Log
 from langgraph_om.core.config.settings import Identity, Settings, Setup
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.cycles.values import Answer, Wanted
 from langgraph_om.core.effects import EffectFlow
+from langgraph_om.core.page.html import Html
 from langgraph_om.core.plan import PROCEED, Decision
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.span import Span
@@ -60,13 +62,15 @@ class Step:
     overlooked: int = 0
     """How many messages were put among the observed ones, where they can be neither shown nor
     observed."""
+    given: Sequence[BaseMessage] = field(init=False)
+    """The conversation as it came, before anything was removed from it."""
     former: MemoryRecord = field(init=False)
     """The memory as the last step left it."""
     _window: Window | None = field(init=False, default=None)
     _view: View | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        self.former = self.record
+        self.former, self.given = self.record, self.messages
 
     @property
     def window(self) -> Window:
@@ -185,12 +189,21 @@ class Feature:
     """What it adds to records, events and the stream."""
     prompts: ClassVar[str] = ""
     """The package beside whose code its prompts lie; empty where it has none."""
+    acts: ClassVar[tuple[Act, ...]] = ()
+    """What it lets a person do, on the command line and on the page of a memory."""
     removes_by = ""
     """The option that has it take messages out of a graph's state; empty where nothing does."""
     writing_tools: tuple[str, ...] = ()
     """Names of tools by which the Actor changes what the feature keeps."""
     has_last_step = False
     """Whether it has something to do after the Actor's answer; then a turn has one step more."""
+    store_use: ClassVar[str] = ""
+    """The archive's name for what it keeps in the graph's store; empty where it keeps nothing. What
+    other processes have put there is deleted also where it is off: it takes no arguments then."""
+    uses_store = True
+    """Whether it keeps something there with its options as they are."""
+    kept_in_store: ClassVar[str] = ""
+    """What that is, for an error."""
     shows_other_threads = False
     """Whether the record of a thread may keep words of other threads of its resource."""
 
@@ -218,11 +231,6 @@ class Feature:
     @property
     def state_keys(self) -> Mapping[str, StateKey]:
         """Keys that the feature keeps in a graph's state."""
-        raise NotImplementedError
-
-    @property
-    def store_uses(self) -> Sequence[str]:
-        """Names for what the graph's store has of threads; words for them are in the additions."""
         raise NotImplementedError
 
     @property
@@ -262,6 +270,10 @@ class Feature:
         """Prepare what the Actor is shown; it is called next."""
         raise NotImplementedError
 
+    def sync(self, record: MemoryRecord, log: Log) -> Sequence[Event]:
+        """Return events that bring a thread up to date with the log that it shares."""
+        raise NotImplementedError
+
     def after(self, step: Step) -> EffectFlow[None]:
         """Do what is left once the step is decided, such as work beside the run."""
         raise NotImplementedError
@@ -276,6 +288,37 @@ class Feature:
 
     def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
         """Let go of what is kept in this process of a thread or a resource that is deleted."""
+        raise NotImplementedError
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Wait until what the feature does beside the runs is done.
+
+        Args:
+            timeout: Seconds to wait at most; `None`: as long as it takes.
+
+        Returns:
+            Whether nothing is left.
+        """
+        raise NotImplementedError
+
+    def delete_thread(self, thread_id: str, resource_id: str | None, store: Any) -> None:
+        """Delete what is kept of a thread in the graph's store.
+
+        Args:
+            thread_id: The thread.
+            resource_id: Whose it is; `None` where nobody knows: anybody's.
+            store: The graph's store.
+        """
+        raise NotImplementedError
+
+    def delete_resource(self, resource_id: str, thread_ids: Sequence[str], store: Any) -> None:
+        """Delete what is kept of a resource in the graph's store.
+
+        Args:
+            resource_id: The resource.
+            thread_ids: Its threads, which may have begun before it was known whose they are.
+            store: The graph's store.
+        """
         raise NotImplementedError
 
     def close(self) -> None:
@@ -340,4 +383,12 @@ class Feature:
         self, settings: Settings, record: MemoryRecord, request: str | None, texts: Any
     ) -> BaseMessage | None:
         """Return what is shown before the live request; `None` for nothing."""
+        raise NotImplementedError
+
+    def section(self, record: MemoryRecord) -> Html | None:
+        """Return what the page of a memory says of it; `None` for nothing."""
+        raise NotImplementedError
+
+    def find_left(self, record: MemoryRecord, act: str) -> Sequence[str]:
+        """Return the ids of the groups of the log that hold what an act of this id left."""
         raise NotImplementedError

@@ -19,9 +19,8 @@ from langgraph_om.core.search import read_text
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.features.inject.block import EarlierMessage
 from langgraph_om.features.inject.config import InjectConfig
-from langgraph_om.recall.meaning import find_store
 from langgraph_om.recall.source import RecallHit, RecallMessage, RecallSource, SearchRequest
-from langgraph_om.recall.tool import Recalling
+from langgraph_om.recall.tool import Recalling, find_store
 
 QUERY_CHARACTERS: Final = 4000
 """Of a longer message the beginning is searched for, which is as much as an embedding is made of.
@@ -61,7 +60,7 @@ class Finder:
         Raises:
             ArchiveError: When the archive's storage fails.
         """
-        store = find_store() if self.recalling.index is not None else None
+        store = find_store() if self.recalling.near is not None else None
         source = self.recalling.build_source(who, record, messages, store, finds_messages=True)
         wanted = 3 * self.config.top_k + SPARE_HITS
         asked = SearchRequest(query[:QUERY_CHARACTERS], wanted, hidden=frozenset(hidden))

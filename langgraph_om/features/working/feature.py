@@ -34,7 +34,6 @@ from langgraph_om.features.working.memory import (
 from langgraph_om.features.working.record import (
     ADDITIONS,
     NAME,
-    STORE_USE,
     WORKING_NAME,
     Joined,
     WorkingRead,
@@ -46,6 +45,7 @@ from langgraph_om.features.working.record import (
     join_updates,
     list_updates,
 )
+from langgraph_om.features.working.storage import delete_stored
 from langgraph_om.features.working.tool import UPDATE_TOOL, Stored, fold_state_value, take_last
 from langgraph_om.runtime.context import RunFlow
 from langgraph_om.runtime.runner import RunScope, StepRunner
@@ -220,11 +220,14 @@ class KnownOfUser(Feature):
     additions = ADDITIONS
     prompts = __package__
     writing_tools = (UPDATE_TOOL,)
+    store_use = "working"
+    kept_in_store = "the working memory in the graph's store"
 
-    def __init__(self, memory: WorkingMemory) -> None:
-        self.memory = memory
-        self._is_observed = is_observed(memory)
-        self._working = Working(memory)
+    def __init__(self, memory: WorkingMemory | None = None) -> None:
+        self.memory = WorkingMemory() if memory is None else memory
+        self.uses_store = self.memory.scope == "resource"
+        self._is_observed = is_observed(self.memory)
+        self._working = Working(self.memory)
         self._tools: Sequence[BaseTool] = ()
 
     @classmethod
@@ -247,11 +250,6 @@ class KnownOfUser(Feature):
     def state_keys(self) -> Mapping[str, StateKey]:
         """Return the keys of the value and of the block."""
         return state_keys_of(self.memory)
-
-    @property
-    def store_uses(self) -> Sequence[str]:
-        """Return the note of what the graph's store has, where it has the memory."""
-        return (STORE_USE,) if self.memory.scope == "resource" else ()
 
     @property
     def job_settings(self) -> Mapping[str, Any]:
@@ -337,6 +335,11 @@ class KnownOfUser(Feature):
         if not failed:
             return []
         return [info.event("extracted", at, name=WORKING_NAME, error=failed[-1])]
+
+    def delete_resource(self, resource_id: str, thread_ids: Sequence[str], store: Any) -> None:
+        """Delete what the graph's store has of a resource."""
+        del thread_ids
+        delete_stored(store, resource_id)
 
     def is_due(self, step: Step) -> bool:
         """Tell whether something waits to be written."""

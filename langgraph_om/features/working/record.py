@@ -38,8 +38,6 @@ MESSAGE_ID: Final = "om-working-memory"
 TAG: Final = "working-memory"
 """Name of the tag around it."""
 
-STORE_USE: Final = "working"
-"""What an archive notes where a graph's store has memories of its threads' resources."""
 
 _MANY_WAITING: Final = 5
 """Changes that no turn has written."""
@@ -228,7 +226,6 @@ ADDITIONS: Final = Additions(
     advice=list_advice,
     message_ids=(MESSAGE_ID,),
     tags=(TAG,),
-    stored={STORE_USE: "the working memory in the graph's store"},
 )
 
 

@@ -28,10 +28,9 @@ from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import nest_thread_id
 from langgraph_om.core.record.fold import fold
 from langgraph_om.errors import ArchiveError, ConfigurationError
-from langgraph_om.recall.meaning import StoreIndex
 from support.agents import on_thread, say, scripted, search, turn, turns
 from support.clock import START, Clock
-from support.recalling import WALNUTS, embed, index_of, recalling
+from support.recalling import WALNUTS, embed, index_of, meaning_index, recalling
 from support.shared_world import Agent, config, sharing
 
 pytestmark = pytest.mark.needs("working", "inject")
@@ -151,6 +150,8 @@ def home(
         yield home
 
 
+@pytest.mark.needs("inject")
+@pytest.mark.needs("meaning")
 @pytest.mark.parametrize("work", ["buffered", "at once"])
 @pytest.mark.parametrize("evict", [False, True])
 @pytest.mark.parametrize("vector", [False, True])
@@ -170,6 +171,8 @@ def test_no_byte_of_a_deleted_thread_is_left(home: Home) -> None:
     assert home.find().keys() <= {f"checkpoints of {thread}" for thread in left}
 
 
+@pytest.mark.needs("inject")
+@pytest.mark.needs("meaning")
 @pytest.mark.parametrize("work", ["buffered"])
 @pytest.mark.parametrize("evict", [True])
 @pytest.mark.parametrize("vector", [False, True])
@@ -191,6 +194,7 @@ async def test_no_byte_of_a_deleted_user_is_left(home: Home, *, is_async: bool) 
     assert {each.config["configurable"]["thread_id"] for each in home.saver.list(None)} == {"ben"}
 
 
+@pytest.mark.needs("steering")
 def test_what_a_person_did_elsewhere_to_an_item_of_a_deleted_thread_goes_too(
     archive: SQLAlchemyArchive,
 ) -> None:
@@ -227,6 +231,7 @@ def indexed(store: InMemoryStore) -> int:
     return len(store.search(("langgraph_om",), limit=1000))
 
 
+@pytest.mark.needs("meaning")
 def test_a_missing_store_is_said_before_anything_is_deleted(archive: SQLAlchemyArchive) -> None:
     agent, store = small(archive=archive)
     before = indexed(store)
@@ -241,6 +246,7 @@ def test_a_missing_store_is_said_before_anything_is_deleted(archive: SQLAlchemyA
     assert indexed(store) == 0
 
 
+@pytest.mark.needs("meaning")
 def test_a_memory_without_vectors_knows_of_those_of_another(archive: SQLAlchemyArchive) -> None:
     _, store = small(archive=archive)
     plain = ObservationalMemory(scripted(), archive=archive)
@@ -257,6 +263,7 @@ def test_working_memory_in_a_store_is_not_left_silently(archive: SQLAlchemyArchi
     assert memory.delete_thread("trip") == ["trip"]  # which has none
 
 
+@pytest.mark.needs("meaning")
 def test_what_a_former_version_left_in_the_store_is_deleted_by_a_second_call(
     archive: SQLAlchemyArchive,
 ) -> None:
@@ -350,8 +357,9 @@ def test_a_reader_in_the_way_of_an_erasure_is_said(tmp_path: Path) -> None:
 # --- The store -----------------------------------------------------------------------------------
 
 
+@pytest.mark.needs("meaning")
 def test_what_runs_within_a_thread_goes_with_it() -> None:
-    store, index = InMemoryStore(index=index_of()), StoreIndex()
+    store, index = InMemoryStore(index=index_of()), meaning_index()
     for name in ("trip", nest_thread_id("trip", ["research"]), "trips"):
         for resource in (None, "ana"):  # it may have begun before it was known whose it is
             record = fold(None, [{"thread_id": name}])
@@ -362,6 +370,7 @@ def test_what_runs_within_a_thread_goes_with_it() -> None:
     assert {item.value["thread_id"] for item in store.search(("langgraph_om",))} == {"trips"}
 
 
+@pytest.mark.needs("meaning")
 @pytest.mark.parametrize("goes_on", [False, True])
 def test_texts_that_are_embedded_while_their_thread_is_deleted_are_not_kept(
     archive: SQLAlchemyArchive, *, goes_on: bool
@@ -378,7 +387,7 @@ def test_texts_that_are_embedded_while_their_thread_is_deleted_are_not_kept(
         return embed(texts)
 
     row = ("next", HumanMessage("Hello again."), True)
-    store, index = InMemoryStore(index=index_of(racing)), StoreIndex(archive)
+    store, index = InMemoryStore(index=index_of(racing)), meaning_index(archive)
     archive.append("trip", "ana", [("walnuts", WALNUTS, True)], after=None, now=START)
     record = fold(None, [{"thread_id": "trip"}])
     index.add(record, [("walnuts", WALNUTS)], store, Identity("trip", "ana"))

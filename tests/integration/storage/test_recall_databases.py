@@ -225,6 +225,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BaseStore]
         yield opened
 
 
+@pytest.mark.needs("meaning")
 @pytest.mark.parametrize("door", ["plain", "agent", "middleware"])
 def test_a_search_finds_the_message_and_where_to_read_on(door: str, store: BaseStore) -> None:
     agent = recalling(door, store=store, retrieval={"vector": True})
@@ -238,6 +239,7 @@ def test_a_search_finds_the_message_and_where_to_read_on(door: str, store: BaseS
     assert agent.memory.flush(60)  # before the store is closed
 
 
+@pytest.mark.needs("meaning")
 def test_a_search_in_the_users_threads(archive: SQLAlchemyArchive) -> None:
     store = InMemoryStore(index=index_of())
     agent = recalling(archive=archive, store=store, retrieval={"vector": True})
@@ -252,6 +254,7 @@ def test_a_search_in_the_users_threads(archive: SQLAlchemyArchive) -> None:
     assert hers["count"] == 0  # not even her own question, which asks for it
 
 
+@pytest.mark.needs("meaning")
 async def test_a_search_with_an_asynchronous_store(postgres_database: str) -> None:
     opened = AsyncPostgresStore.from_conn_string(postgres_database, index=index_of())
     async with opened as store:
@@ -266,6 +269,7 @@ async def test_a_search_with_an_asynchronous_store(postgres_database: str) -> No
     assert "walnuts" in answers(state)[-1]["results"]
 
 
+@pytest.mark.needs("meaning")
 @pytest.mark.parametrize("name", ["ana.b", "", "%", "a" * 500, "Ünï/😀"])
 def test_any_id_names_a_place_in_a_store(name: str, store: BaseStore) -> None:
     memory = remembering(scripted(), Clock(), retrieval={"vector": True})
@@ -273,8 +277,8 @@ def test_any_id_names_a_place_in_a_store(name: str, store: BaseStore) -> None:
     record = memory.step(None, said, thread_id=name).record
     config = on_thread(name, resource_id=name)
     runner = runner_of(memory)
-    assert runner.index is not None
-    runner.index.add(record, keyed_messages(said), store, runner.identity(config))
+    index = runner.settings.features.find("meaning").index
+    index.add(record, keyed_messages(said), store, runner.identity(config))
     assert memory.flush(60)
     state = {"messages": said, "om": record}
     found = memory.recall(state, config, store=store, mode="search", query="walnuts")

@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om.cli.doctor import Diagnosis, diagnose
-from langgraph_om.core.items import list_items, steer
+from langgraph_om.core.items import list_items
+from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
 from langgraph_om.memory import ObservationalMemory
@@ -88,22 +90,15 @@ def test_duplicates() -> None:
     assert "2 times: 'Tea'" in found.advice[0].text
 
 
+@pytest.mark.needs("steering")
 def test_items_that_stand_twice_can_be_forgotten_as_they_are_listed() -> None:
     log = [group("g", day_log(0, *["* 🔴 Tea"] * 4))]
     listed = ask(log=log).advice[0].text.partition("in this order: ")[2].split(", ")
-    acts: Any = []
-    held, chunks = log, acts
+    record: Any = {**blank_record(), "id": "om", "thread_id": "t", "log": log}
     for at, item in enumerate(listed):
-        act: Any = {
-            "type": "steered",
-            "id": f"act-{at}",
-            "action": "forget",
-            "item": item,
-            "at": "",
-        }
-        done = steer(held, chunks, acts, act, thread_id="t")
-        acts, held, chunks = done.acts, done.log, done.chunks
-    assert [item.words for item in list_items(held)] == ["Tea"]
+        act = {"type": "steered", "id": f"act-{at}", "action": "forget", "item": item, "at": ""}
+        record = fold(record, [act])
+    assert [item.words for item in list_items(record["log"])] == ["Tea"]
 
 
 def test_a_task_that_nobody_spoke_of_for_a_week() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from langgraph_om.core.items import find_item, list_items
+from langgraph_om.core.items import list_items
 from support.groups import day_log, group
 
 
@@ -12,11 +12,6 @@ def test_an_id_stays_the_same_while_day_and_lines_do() -> None:
     assert one.id == moved.id != other.id
     [later] = list_items([group("a", day_log(1, "* 🔴 one"))])
     assert later.id != one.id
-
-
-def test_words_come_before_what_looks_like_an_id() -> None:
-    items = list_items([group("a", day_log(0, "* deadbeef is a colour", "* two"))])
-    assert find_item("deadbeef", items).words == "deadbeef is a colour"
 
 
 def test_an_item_knows_its_day_mark_and_time() -> None:

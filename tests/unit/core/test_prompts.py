@@ -25,6 +25,7 @@ SNAPSHOTS = Path(__file__).parent / "snapshots" / "prompts"
 SLOT = re.compile(r"\{\{(\w+)\}\}")
 OF_FEATURES = {
     "recalled_messages": "inject",
+    "recall_search_meaning": "meaning",
     "working_memory": "working",
     "working_memory_json": "working",
     "working_memory_template": "working",

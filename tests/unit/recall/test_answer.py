@@ -167,18 +167,14 @@ def test_group_ends_with_its_ranges() -> None:
 
 
 def test_guidance_names_only_what_there_is() -> None:
-    options: list[tuple[Literal["thread", "resource"], bool]] = [
-        ("thread", False),
-        ("thread", True),
-        ("resource", False),
-        ("resource", True),
-    ]
-    for scope, by_meaning in options:
-        text = write_guidance(scope, by_meaning, None)
+    scopes: list[Literal["thread", "resource"]] = ["thread", "resource"]
+    for scope in scopes:
+        text = write_guidance(scope, "recall_search", None)
         assert ('"threads"' in text) is (scope == "resource")
         assert '"search"' in text
-        assert ("by its meaning" in text) is by_meaning
+        assert "by its meaning" not in text
         assert "Extra instructions" not in text
         assert COUNTER.count_text(text) < 450
-        assert write_guidance(scope, by_meaning, "Look up prices.").startswith(text)
-        assert write_guidance(scope, by_meaning, "Look up prices.").endswith("\n\nLook up prices.")
+        longer = write_guidance(scope, "recall_search", "Look up prices.")
+        assert longer.startswith(text)
+        assert longer.endswith("\n\nLook up prices.")

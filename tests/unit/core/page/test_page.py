@@ -59,8 +59,10 @@ def record(**fields: Any) -> MemoryRecord:
 
 
 def page_of(own: MemoryRecord, **options: Any) -> str:
-    status: Any = PERSON.status({"om": own, "messages": []})
-    return render_page(render_memory_view(own, status, **options), "memory")
+    view = PERSON.view({"om": own, "messages": []})
+    status: Any = view.status
+    content = render_memory_view(own, status, sections=view.sections, **options)
+    return render_page(content, "memory")
 
 
 def test_the_log_stands_by_day_with_times_sub_items_and_messages() -> None:
@@ -79,6 +81,7 @@ def test_both_windows_say_how_full_they_are() -> None:
     assert ("aria-valuemax", "30000") in attributes
 
 
+@pytest.mark.needs("steering")
 def test_what_a_person_did_is_marked_and_listed() -> None:
     own = fold(
         record(), [PERSON.updates.correct("Lyon", "User lives in Ghent"), PERSON.updates.pin("Tea")]
@@ -167,7 +170,7 @@ PLAIN = Reader(page_of(record()))
 FOUND = {"previous": None, "cycle_id": "c", "at": ""}
 
 
-@pytest.mark.needs("extract", "working")
+@pytest.mark.needs("extract", "working", "steering")
 @settings(max_examples=60, deadline=None)
 @given(st.lists(HOSTILE, min_size=6, max_size=6))
 def test_no_text_becomes_markup(texts: list[str]) -> None:
@@ -202,6 +205,7 @@ def test_it_is_written_to_a_file(tmp_path: Path) -> None:
     assert view._repr_html_() in view.to_html()
 
 
+@pytest.mark.needs("steering")
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="no browser is installed")
 def test_a_browser_reads_the_same_text_and_runs_nothing(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ def test_an_idle_step_opens_the_window_and_makes_the_view_once(
     assert calls == {"open_window": 1, "make_view": 1}
 
 
+@pytest.mark.needs("steering")
 def test_a_feature_that_is_off_is_never_entered(monkeypatch: pytest.MonkeyPatch) -> None:
     entered: list[str] = []
 

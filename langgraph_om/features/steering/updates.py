@@ -2,45 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date, datetime
 from typing import Any, Final
-from uuid import uuid4
 
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_om.adoption import check_graph, choose_node
 from langgraph_om.core.config.settings import Settings
-from langgraph_om.core.content.text import LABEL_CHARACTERS, sanitize
+from langgraph_om.core.content.text import LABEL_CHARACTERS
 from langgraph_om.core.effects import Requests
 from langgraph_om.core.events import iso
-from langgraph_om.core.items import CORRECTED, NOTED, find_item, list_items, write_item
+from langgraph_om.core.items import list_items
 from langgraph_om.core.observe.transcript import format_day
-from langgraph_om.core.wire import MemoryRecord, SteeringAction
+from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
+from langgraph_om.features.steering.acts import (
+    CORRECTED,
+    NOTED,
+    SteeringAction,
+    find_item,
+    write_item,
+)
+from langgraph_om.runtime.acting import Acting, Update, Updates, check_text, make_act_id
 from langgraph_om.runtime.drivers import afulfil, fulfil
-from langgraph_om.runtime.flows import call_graph
-from langgraph_om.runtime.runner import StepRunner
 
 MAX_ITEM_CHARACTERS: Final = 4000
 """Of what a person has noted, which no reflection shortens."""
 _TYPICAL_HEAD = "* 🔴 (09:12) "
 
-_LOOKING_UP: Final = ("forget", "correct", "pin", "unpin")
-"""What is about an item, which is looked up before anything is written."""
 
-Update = list[dict[str, Any]]
-"""An update of `om`: events, each a mapping of JSON values."""
-
-
-class Updates:
-    """Updates of `om` with which a person changes what is remembered; nothing is written here.
-
-    For `graph.update_state(config, {"om": ...})`, what a node returns, or a tool's
-    `Command(update=...)`. The methods of the memory itself write them.
-    """
-
-    def __init__(self, runner: StepRunner) -> None:
-        self._runner = runner
+class SteeringUpdates(Updates):
+    """The updates with which a person changes the log, and the thread's title."""
 
     def remember(self, text: str, *, date: date | str | None = None) -> list[dict[str, Any]]:
         """Return the update of `om` that adds what a person wants to be remembered.
@@ -150,99 +142,83 @@ class Updates:
         return build_change(runner.settings, runner.clock(), action, item, record=record, text=text)
 
 
-class Steerable:
+class Steerable(Acting):
     """The methods of a memory with which a person changes what a thread remembers.
 
-    Each takes the agent's compiled graph, with memory and a checkpointer, and the thread's
-    configuration; with a `checkpoint_id` in it, the change begins a fork there. They return the id
-    of the act, as `om["steered"]` has it and `undo` takes it, and raise what their namesakes of
-    `updates` raise, and a `ConfigurationError` where the graph has no memory.
+    They return the id of the act, as `om["steered"]` has it and `undo` takes it.
     """
 
-    _runner: StepRunner
-
     @property
-    def updates(self) -> Updates:
-        """The same changes as values, for a tool, a node, or an update of your own."""
-        return Updates(self._runner)
+    def _changes(self) -> SteeringUpdates:
+        return SteeringUpdates(self._runner)
+
+    def _change(
+        self, graph: Any, config: RunnableConfig, build: Callable[..., Update], *words: str
+    ) -> Requests[str]:
+        """Write a change of an item, which is looked up before anything is written."""
+        return self._act(graph, config, lambda state: build(*words, state=state))
 
     def remember(
         self, graph: Any, config: RunnableConfig, text: str, *, date: date | str | None = None
     ) -> str:
         """Add what a person wants to be remembered; no reflection changes it."""
-        return fulfil(self._act(graph, config, "remember", text, date=date))
+        return fulfil(self._act(graph, config, lambda _: self._changes.remember(text, date=date)))
 
     async def aremember(
         self, graph: Any, config: RunnableConfig, text: str, *, date: date | str | None = None
     ) -> str:
         """Do the same as `remember` without blocking the event loop."""
-        return await afulfil(self._act(graph, config, "remember", text, date=date))
+        return await afulfil(
+            self._act(graph, config, lambda _: self._changes.remember(text, date=date))
+        )
 
     def forget(self, graph: Any, config: RunnableConfig, item: str) -> str:
         """Take an item out of the log; its messages and earlier checkpoints stay."""
-        return fulfil(self._act(graph, config, "forget", item))
+        return fulfil(self._change(graph, config, self._changes.forget, item))
 
     async def aforget(self, graph: Any, config: RunnableConfig, item: str) -> str:
         """Do the same as `forget` without blocking the event loop."""
-        return await afulfil(self._act(graph, config, "forget", item))
+        return await afulfil(self._change(graph, config, self._changes.forget, item))
 
     def correct(self, graph: Any, config: RunnableConfig, item: str, text: str) -> str:
         """Put another text in the place of an item; no reflection changes it."""
-        return fulfil(self._act(graph, config, "correct", item, text))
+        return fulfil(self._change(graph, config, self._changes.correct, item, text))
 
     async def acorrect(self, graph: Any, config: RunnableConfig, item: str, text: str) -> str:
         """Do the same as `correct` without blocking the event loop."""
-        return await afulfil(self._act(graph, config, "correct", item, text))
+        return await afulfil(self._change(graph, config, self._changes.correct, item, text))
 
     def pin(self, graph: Any, config: RunnableConfig, item: str) -> str:
         """Let no reflection change an item."""
-        return fulfil(self._act(graph, config, "pin", item))
+        return fulfil(self._change(graph, config, self._changes.pin, item))
 
     async def apin(self, graph: Any, config: RunnableConfig, item: str) -> str:
         """Do the same as `pin` without blocking the event loop."""
-        return await afulfil(self._act(graph, config, "pin", item))
+        return await afulfil(self._change(graph, config, self._changes.pin, item))
 
     def unpin(self, graph: Any, config: RunnableConfig, item: str) -> str:
         """Let reflections change an item again that a person pinned or wrote."""
-        return fulfil(self._act(graph, config, "unpin", item))
+        return fulfil(self._change(graph, config, self._changes.unpin, item))
 
     async def aunpin(self, graph: Any, config: RunnableConfig, item: str) -> str:
         """Do the same as `unpin` without blocking the event loop."""
-        return await afulfil(self._act(graph, config, "unpin", item))
+        return await afulfil(self._change(graph, config, self._changes.unpin, item))
 
     def undo(self, graph: Any, config: RunnableConfig, act: str | None = None) -> str:
         """Take back what a person did: the act of this id, or the newest that stands."""
-        return fulfil(self._act(graph, config, "undo", act))
+        return fulfil(self._act(graph, config, lambda _: self._changes.undo(act)))
 
     async def aundo(self, graph: Any, config: RunnableConfig, act: str | None = None) -> str:
         """Do the same as `undo` without blocking the event loop."""
-        return await afulfil(self._act(graph, config, "undo", act))
+        return await afulfil(self._act(graph, config, lambda _: self._changes.undo(act)))
 
     def set_title(self, graph: Any, config: RunnableConfig, text: str | None) -> str:
         """Give the thread a title that memory never changes; `None` gives it back."""
-        return fulfil(self._act(graph, config, "set_title", text))
+        return fulfil(self._act(graph, config, lambda _: self._changes.set_title(text)))
 
     async def aset_title(self, graph: Any, config: RunnableConfig, text: str | None) -> str:
         """Do the same as `set_title` without blocking the event loop."""
-        return await afulfil(self._act(graph, config, "set_title", text))
-
-    def _act(
-        self, graph: Any, config: RunnableConfig, action: str, *words: Any, **options: Any
-    ) -> Requests[str]:
-        """Write an update into a thread, wherever its run stands, and see that it is kept."""
-        check_graph(graph, self._runner.messages_key, config)
-        state = yield from call_graph(graph, "get_state", config)
-        looks_up = {"state": state} if action in _LOOKING_UP else {}
-        update = getattr(self.updates, action)(*words, **options, **looks_up)
-        act = str(update[0]["id"])
-        written = yield from call_graph(graph, "update_state", config, {"om": update})
-        after = yield from call_graph(graph, "get_state", written)
-        if act not in str(self._runner.stored_record(after)):
-            # `create_agent` drops what stands for the input, so a node has to be named.
-            gate = [name for name in graph.nodes if name.endswith("Middleware.before_model")]
-            node = gate[0] if gate and state.next else choose_node(graph.nodes)
-            yield from call_graph(graph, "update_state", config, {"om": update}, as_node=node)
-        return act
+        return await afulfil(self._act(graph, config, lambda _: self._changes.set_title(text)))
 
 
 def build_remember(
@@ -285,7 +261,7 @@ def build_change(
         ConfigurationError: When an argument is blank, or the text too long.
         ItemError: When the record has no such item, or several.
     """
-    wanted = _check_text("item", item)
+    wanted = check_text("item", item)
     if record is not None:
         wanted = find_item(wanted, list_items(record["log"], record["chunks"])).id
     event = {**_start(action, now), "item": wanted}
@@ -302,12 +278,11 @@ def build_title(now: datetime, text: str | None) -> Update:
     Raises:
         ConfigurationError: When the text is blank or too long.
     """
-    title = None if text is None else " ".join(_check_text("text", text).split())
+    title = None if text is None else " ".join(check_text("text", text).split())
     if title is not None and not 0 < len(title) <= LABEL_CHARACTERS:
         msg = f"`text` is {text!r}; pass a title of 1 to {LABEL_CHARACTERS} characters, or None"
         raise ConfigurationError(msg)
-    act = f"act-{uuid4().hex[:12]}"
-    return [{"type": "titled", "by": "person", "id": act, "title": title, "at": iso(now)}]
+    return [{"type": "titled", "by": "person", "id": make_act_id(), "title": title, "at": iso(now)}]
 
 
 def build_undo(now: datetime, act: str | None) -> Update:
@@ -318,14 +293,14 @@ def build_undo(now: datetime, act: str | None) -> Update:
 def _start(action: SteeringAction, now: datetime) -> dict[str, Any]:
     return {
         "type": "steered",
-        "id": f"act-{uuid4().hex[:12]}",
+        "id": make_act_id(),
         "action": action,
         "at": iso(now),
     }
 
 
 def _check_item(text: object) -> str:
-    words = _check_text("text", text)
+    words = check_text("text", text)
     if len(words) > MAX_ITEM_CHARACTERS:
         msg = (
             f"`text` has {len(words)} characters; pass {MAX_ITEM_CHARACTERS} at most, as it stands "
@@ -333,13 +308,6 @@ def _check_item(text: object) -> str:
         )
         raise ConfigurationError(msg)
     return words
-
-
-def _check_text(name: str, value: object) -> str:
-    if isinstance(value, str) and (clean := sanitize(value)).strip():
-        return clean
-    msg = f"`{name}` is {value!r}; pass a text that is not blank"
-    raise ConfigurationError(msg)
 
 
 def _read_day(value: date | str | None) -> date | None:

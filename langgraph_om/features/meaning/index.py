@@ -18,7 +18,6 @@ from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from langchain_core.messages import BaseMessage
-from langgraph.config import get_store
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp
 
 from langgraph_om.archive import MessageArchive
@@ -30,13 +29,20 @@ from langgraph_om.core.content.message_keys import (
     find_parent_thread,
     keyed_conversation,
 )
-from langgraph_om.core.content.parts import is_visible, part_text, parts_of
+from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.content.text import sanitize
-from langgraph_om.core.search import RECALL, Kind
-from langgraph_om.core.step.archive import drop_deleted, drop_deleted_groups
+from langgraph_om.core.search import Kind
+from langgraph_om.core.step.archive import drop_deleted
 from langgraph_om.core.wire import Group, MemoryRecord
-from langgraph_om.errors import ConfigurationError, ObservationalMemoryError
-from langgraph_om.recall.source import RecallHit, RecallThread
+from langgraph_om.errors import ConfigurationError
+from langgraph_om.recall.source import (
+    RecallHit,
+    RecallThread,
+    SearchError,
+    find_thread,
+    list_groups,
+    read_said,
+)
 
 # What is put into a store to be searched by meaning, and under which names.
 
@@ -54,8 +60,6 @@ MIN_CHARACTERS: Final = 20
 PIECE_CHARACTERS: Final = 4000
 MAX_PIECES: Final = 16
 """Of a longer text only the first pieces are indexed."""
-
-FOUND_KINDS: Final = frozenset({"text", "tool-result", "tool-error"})
 
 Namespace = tuple[str, ...]
 
@@ -135,13 +139,6 @@ def _hash_id(name: str) -> str:
 # --- What is indexed -----------------------------------------------------------------------------
 
 
-def list_groups(record: MemoryRecord) -> list[Group]:
-    """Return the observations of a thread's log, and those that are buffered for it."""
-    buffered = [group for chunk in record["chunks"] for group in chunk["groups"]]
-    groups = drop_deleted_groups(record, [*record["log"], *buffered])
-    return [group for group in groups if group["text"]]
-
-
 def list_messages(
     record: MemoryRecord, messages: Sequence[BaseMessage], *, archives: bool
 ) -> Keyed:
@@ -160,20 +157,6 @@ def list_messages(
     return [entry for entry in entries if is_visible(entry[1])]
 
 
-def find_thread(group: Group, record: MemoryRecord) -> str:
-    """Return the thread that a group is about; with a shared log it may be another one."""
-    is_shared = record["scope"] == "resource"
-    return (group["thread_id"] if is_shared else None) or record["thread_id"]
-
-
-def list_searched(record: MemoryRecord) -> dict[str, set[str]]:
-    """Return the ids of a record's observations, by the thread that they are about."""
-    found: dict[str, set[str]] = {record["thread_id"]: set()}
-    for group in list_groups(record):
-        found.setdefault(find_thread(group, record), set()).add(group["id"])
-    return found
-
-
 def build_group_namespace(group: Group, record: MemoryRecord, who: Identity) -> Namespace:
     """Return the namespace of the thread that a group is about."""
     return build_namespace(replace(who, thread_id=find_thread(group, record)))
@@ -187,7 +170,7 @@ def build_pieces(task: IndexTask) -> Iterator[Piece]:
         facts = {"group_id": group["id"], "updated": group["observed_at"], "cursor": cursor}
         yield from _split_pieces((*place, "groups"), group["id"], group["text"], about | facts)
     for key, message, at in task.messages:
-        text = _read_text(message)
+        text = read_said(message)
         if len(text) >= MIN_CHARACTERS:
             facts = {"group_id": "", "updated": at.isoformat() if at else "", "cursor": key}
             yield from _split_pieces((*place, "messages"), key, text, about | facts)
@@ -207,21 +190,6 @@ def _split_pieces(
         value = {"text": piece, "pieces": count, **facts}
         further = keys[count:] if number == count - 1 else ()
         yield Piece(PutOp(namespace, key, value, index=["text"]), further)
-
-
-def is_said(text: str, message: BaseMessage) -> bool:
-    """Return whether a text that was indexed is of a message as it is now."""
-    return text in sanitize(_read_text(message))
-
-
-def _read_text(message: BaseMessage) -> str:
-    """Return the texts and tool results of a message, without attachments, reasoning or calls.
-
-    What `recall` has answered is left out, which would be found in the place of what it repeats.
-    """
-    parts = (part for part in parts_of(message) if part.kind in FOUND_KINDS)
-    is_recall = ((part, part.kind != "text" and part.name == RECALL) for part in parts)
-    return "\n".join(part_text(part) for part, is_its in is_recall if not is_its)
 
 
 # --- What is found -------------------------------------------------------------------------------
@@ -265,10 +233,6 @@ TimeOf = Callable[[str, BaseMessage], datetime | None]
 _T = TypeVar("_T")
 
 
-class SearchError(ObservationalMemoryError):
-    """A store or its embedding failed in a search."""
-
-
 def check_store(store: BaseStore | None) -> BaseStore:
     """Return a store that can be searched by meaning.
 
@@ -290,14 +254,6 @@ def check_store(store: BaseStore | None) -> BaseStore:
         )
         raise ConfigurationError(msg)
     return store
-
-
-def find_store() -> BaseStore | None:
-    """Return the store of the run around this call; `None` outside of one."""
-    try:
-        return get_store()
-    except (RuntimeError, KeyError):
-        return None
 
 
 class StoreIndex:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from langgraph_om import ItemError
-from langgraph_om.core.items import find_item, list_items
+from langgraph_om.core.items import list_items
+from langgraph_om.features.steering.acts import find_item
 from support.groups import day_log, group
 
 
@@ -13,3 +14,8 @@ def test_an_error_that_quotes_items_steers_no_terminal() -> None:
     text = day_log(0, "* 🔴 User \x9b31mlikes \u202etea", "* 🔴 User has a dog")
     with pytest.raises(ItemError, match="User 31mlikes tea\n"):
         find_item("User", list_items([group("g", text)]))
+
+
+def test_words_come_before_what_looks_like_an_id() -> None:
+    items = list_items([group("a", day_log(0, "* deadbeef is a colour", "* two"))])
+    assert find_item("deadbeef", items).words == "deadbeef is a colour"

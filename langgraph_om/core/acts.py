@@ -1,0 +1,57 @@
+"""Acts that features offer to a person: as commands, and as forms on the page of a memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from langgraph_om.core.items import LogItem
+
+Given = Mapping[str, Any]
+"""The arguments of an act, by name; those that are left out are `None` or missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """What a person says with an act."""
+
+    name: str
+    """`item` for the item of the log that it is about, `text` for what a person writes, or that of
+    an option of the command, such as `date`, which the page does not ask for."""
+    help: str
+    """What it is, such as `what is right`; in an empty field of the page, that stands there."""
+    placeholder: str | None = None
+    """What stands in the empty field instead."""
+    metavar: str | None = None
+    """How the help of the command names the value of an option."""
+
+    @property
+    def is_option(self) -> bool:
+        """Whether it may be left out."""
+        return self.name not in ("item", "text")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Act:
+    """Something that a person may do to the memory of a thread."""
+
+    name: str
+    """The name of the command, and the `action` of the form."""
+    help: str
+    """What it does, such as `let no reflection change an item`."""
+    build: Callable[[Any, Given, Any], list[dict[str, Any]]]
+    """Returns the update of `om`, given the `updates` of the memory, the arguments and a state."""
+    arguments: tuple[Argument, ...] = ()
+    label: str
+    """Of the button."""
+    done: str
+    """Told on the page when it is done."""
+    told: str = "done"
+    """Told by the command; `{id}` stands for the id of the act."""
+    is_offered: Callable[[LogItem], bool] = lambda _: True
+    """Tells whether the page offers it below an item, where it is about one."""
+
+    def find(self, name: str) -> Argument | None:
+        """Return the argument of a name; `None` where it takes none."""
+        return next((argument for argument in self.arguments if argument.name == name), None)

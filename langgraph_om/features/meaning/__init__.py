@@ -1,0 +1,1 @@
+"""Search by meaning: observations and messages, indexed in the run's LangGraph store."""

@@ -1,0 +1,1 @@
+"""Let a person change the log: remember, forget, correct, pin and undo."""

@@ -1,0 +1,545 @@
+"""What a person does to the log: remember, forget, correct, pin, unpin, undo.
+
+An act takes its item out of its group, into a group of its own, and puts another one in its place,
+or none. To undo it is to put the former one back. So a group that was read by a reflection that is
+under way has another id afterwards, and that reflection does not bring back what a person changed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Final, Literal, NotRequired, cast
+
+from typing_extensions import TypedDict
+
+from langgraph_om.core.content.dates import observation_date
+from langgraph_om.core.content.message_keys import derive_id
+from langgraph_om.core.content.text import for_terminal
+from langgraph_om.core.items import LogItem, find_spans, list_items, read_head, replace_spans
+from langgraph_om.core.wire import Chunk, Group, Hints
+from langgraph_om.errors import ItemError
+
+# What is stored and streamed of it.
+
+
+SteeringAction = Literal["remember", "forget", "correct", "pin", "unpin", "undo"]
+"""What a person does to an item of the log."""
+
+
+class ItemPlace(TypedDict):
+    """Where an item stood that was forgotten."""
+
+    group: str
+    """The id of its group."""
+    rest: str
+    """The id of what was left of that."""
+    line: int
+    """How many lines of what is left stand before it."""
+    text: str
+    """Its lines, with the heading that went with it."""
+
+
+class SteeredItem(TypedDict):
+    """What a person did to an item, and how it is undone."""
+
+    id: str
+    """Of the act."""
+    action: SteeringAction
+    at: str
+    """When."""
+    before: Group | None
+    """The item, alone in a group; `None` where there was none."""
+    after: Group | None
+    """The item as it was then; `None` where it was forgotten."""
+    place: NotRequired[ItemPlace]
+    """Where it stood, if it was forgotten and its group is there without it."""
+    undone: bool
+    is_new: bool
+    """Whether no part of the stream has told of it yet."""
+
+
+class SteeringKeys(TypedDict, total=False):
+    """The key of a record."""
+
+    steered: list[SteeredItem]
+    """What a person did to the log, oldest first; missing where nobody did anything."""
+
+
+def list_acts(record: Mapping[str, Any]) -> list[SteeredItem]:
+    """Return what a person did to the log of a record, oldest first."""
+    acts: list[SteeredItem] = record.get("steered", [])
+    return acts
+
+
+class SteeringChange(TypedDict):
+    """A change of the shared log: what a person did to an item."""
+
+    id: str
+    """The act."""
+    kind: Literal["steer"]
+    replaced: str | None
+    """The group that held the item; `None` for a new item."""
+    groups: list[Group]
+    """What takes its place."""
+    before: Group | None
+    """The item, alone in a group; `None` where there was none."""
+    after: Group | None
+    """The item as it is since; `None` where there is none."""
+    cursor: list[str]
+    hints: Hints
+
+
+class Steered(TypedDict):
+    """A person changes what is remembered."""
+
+    type: Literal["steered"]
+    id: str
+    """Of the act; one that was folded already changes nothing."""
+    action: SteeringAction
+    at: str
+    item: NotRequired[str | None]
+    """An item's id, or words of it; of `undo`, the id of an act. `None`: the newest one."""
+    text: NotRequired[str]
+    """Of a new item: its lines."""
+    day: NotRequired[str]
+    """Of a new item: its date heading."""
+    tokens: NotRequired[int]
+    """Of the new item, with its heading where it has one."""
+
+
+class ActsGone(TypedDict):
+    """The log has some threads no more."""
+
+    type: Literal["acts-gone"]
+    ids: list[str]
+    """Of what persons did here to items of these threads."""
+
+
+class SteeringNoted(TypedDict):
+    """What a person did to the log, told with the next step."""
+
+    type: Literal["steering"]
+    id: str
+    action: SteeringAction
+    at: str
+    before: str | None
+    """The item's lines; `None` where there was none."""
+    after: str | None
+    record_id: str
+    thread_id: str
+
+
+class SteeringData(TypedDict):
+    """What a person did to the log."""
+
+    id: str
+    action: SteeringAction
+    timestamp: str
+    before: NotRequired[str]
+    """The item's lines."""
+    after: NotRequired[str]
+    recordId: str
+    threadId: str
+
+
+class SteeringPart(TypedDict):
+    """A person changed what is remembered."""
+
+    type: Literal["data-om-steering"]
+    data: SteeringData
+
+
+# Find the item that is meant, by its id or by words of it.
+
+
+ID_FORM: Final = re.compile(r"#?(?P<id>[0-9a-f]{8}(?:-\d{1,4})?)")
+"""How an item is named by its id, such as `3f9a2c1e`, or `#3f9a2c1e` as it is shown."""
+
+_MAX_CANDIDATES: Final = 8
+_MAX_SHOWN: Final = 90
+"""Characters of an item in an error."""
+
+
+def find_item(wanted: str, items: Sequence[LogItem]) -> LogItem:
+    """Return the one item that is meant.
+
+    Args:
+        wanted: The id of an item, or words of it: all of its words before a part of them, in any
+            case and with any spaces.
+        items: The items of the log.
+
+    Raises:
+        ItemError: When it is none of them, or could be several; the message lists these.
+    """
+    form = ID_FORM.fullmatch(wanted.strip())
+    if form is not None:
+        named = [item for item in items if item.id == form["id"]]
+        if named:
+            return named[0]
+    words = _fold_words(wanted)
+    if not words:
+        msg = f"`item` is {wanted!r}; pass an item's id, or words of it"
+        raise ItemError(msg)
+    said = _cut(wanted)  # a model is told what it asked for, and may have pasted very much
+    texts = [(item, _fold_words(item.words), _fold_words(item.text)) for item in items]
+    found = [item for item, own, whole in texts if words in (own, whole)]
+    found = found or [item for item, _, whole in texts if words in whole]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        msg = f"{len(found)} items match {said!r}; pass the id of one:\n{_list(found)}"
+        raise ItemError(msg)
+    close = _find_close(words, items)
+    hint = f"; closest are:\n{_list(close)}" if close else "; the log has no item like it"
+    msg = f"no item matches {said!r}{hint}"
+    raise ItemError(msg)
+
+
+def _fold_words(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _find_close(words: str, items: Sequence[LogItem]) -> list[LogItem]:
+    """Return the items that share most words with what was asked for."""
+    asked = set(words.split())
+    scored = [(len(asked & set(_fold_words(item.words).split())), item) for item in items]
+    ranked = sorted(scored, key=lambda pair: -pair[0])
+    return [item for score, item in ranked[:_MAX_CANDIDATES] if score]
+
+
+def _list(items: Sequence[LogItem]) -> str:
+    lines = [f"  {item.id}  {_shorten(item)}" for item in items[:_MAX_CANDIDATES]]
+    more = len(items) - len(lines)
+    return "\n".join([*lines, *([f"  and {more} more"] if more else [])])
+
+
+def _shorten(item: LogItem) -> str:
+    day = f"{item.day.isoformat()}: " if item.day else ""
+    return _cut(f"{day}{' '.join(for_terminal(item.words).split())}")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 3]}..."
+
+
+# Do it.
+
+
+MAX_ACTS: Final = 100
+"""How many acts a record keeps; older ones cannot be undone any more."""
+
+NOTED: Final = "(noted by a person)"
+CORRECTED: Final = "(corrected by a person)"
+"""What the log says of where an item is from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steering:
+    """What an act comes to."""
+
+    log: list[Group]
+    chunks: list[Chunk]
+    acts: list[SteeredItem]
+    replaced: str | None
+    """The group of the log that held the item; `None` when none did."""
+    groups: list[Group]
+    """What takes its place, or what is new."""
+
+
+def steer(
+    log: Sequence[Group],
+    chunks: Sequence[Chunk],
+    acts: Sequence[SteeredItem],
+    event: Steered,
+    *,
+    thread_id: str,
+) -> Steering:
+    """Return what becomes of a log by what a person does.
+
+    Args:
+        log: The groups.
+        chunks: What was observed ahead of need.
+        acts: What was done before, which can be undone.
+        event: What is done.
+        thread_id: Whose item a new one is.
+
+    Raises:
+        ItemError: When the item or the act that is meant cannot be told, or cannot be undone.
+    """
+    if event["action"] == "remember":
+        return _remember(log, chunks, acts, event, thread_id)
+    if event["action"] == "undo":
+        return _undo(log, chunks, acts, event)
+    item = find_item(event.get("item") or "", list_items(log, chunks))
+    rest, single = take_out(item, event["id"])
+    after = _change(single, item, event)
+    groups = _order(item, rest, [after] if after is not None else [])
+    noted = _note(acts, event, single, after)
+    if after is None and rest is not None:
+        noted[-1]["place"] = _describe_place(item.group, rest)
+    if item.chunk is None:
+        at = [group["id"] for group in log].index(item.group["id"])
+        changed = [*log[:at], *groups, *log[at + 1 :]]
+        return Steering(changed, list(chunks), noted, item.group["id"], groups)
+    kept = [_replace_in_chunk(chunk, item, rest) for chunk in chunks]
+    new = [after] if after is not None else []
+    return Steering([*log, *new], kept, noted, None, new)
+
+
+def take_out(item: LogItem, act_id: str) -> tuple[Group | None, Group]:
+    """Return what is left of an item's group, and the item alone in a group.
+
+    Nothing is left of a group that covers no messages and holds no other item.
+    """
+    group, span = item.group, item.span
+    if not group["ranges"] and len(find_spans(group["text"])) == 1:
+        return None, group
+    heading = f"{span.heading}\n" if span.heading else ""
+    left, alone = replace_spans(group["text"], {span: ""}), f"{heading}{item.text}"
+    rest: Group = {
+        **group,
+        "id": derive_id("group", act_id, group["id"]),
+        "text": left,
+        "tokens": _share_tokens(group, left),
+    }
+    if not left:
+        rest.pop("sources", None)
+    single: Group = {
+        "id": derive_id("item", act_id, group["id"]),
+        "kind": group["kind"],
+        "ranges": [],
+        "thread_id": group["thread_id"],
+        "observed_at": group["observed_at"],
+        "text": alone,
+        "tokens": max(1, _share_tokens(group, alone)),
+    }
+    sources = [*group.get("sources", []), *group["ranges"]]
+    if sources:
+        single["sources"] = sources
+    return rest, single
+
+
+def _describe_place(group: Group, rest: Group) -> ItemPlace:
+    """Return where the lines stood that are not in the rest of a group."""
+    lines, left = group["text"].split("\n"), rest["text"].split("\n") if rest["text"] else []
+    line = 0
+    while line < len(left) and lines[line] == left[line]:
+        line += 1
+    taken = lines[line : line + len(lines) - len(left)]
+    return {"group": group["id"], "rest": rest["id"], "line": line, "text": "\n".join(taken)}
+
+
+def _put_back(rest: Group, place: ItemPlace, tokens: int) -> Group:
+    """Return a group with the lines that were taken out of it."""
+    lines = rest["text"].split("\n") if rest["text"] else []
+    text = "\n".join([*lines[: place["line"]], place["text"], *lines[place["line"] :]])
+    return {**rest, "id": place["group"], "text": text, "tokens": rest["tokens"] + tokens}
+
+
+def apply_steering(log: Sequence[Group], change: SteeringChange) -> list[Group]:
+    """Return a log with an act that was computed from a copy of it, which may be an older one.
+
+    Where the item's group is another one by now, the item is looked for; what a person wrote or
+    pinned is added in any case.
+    """
+    ids = [group["id"] for group in log]
+    new = [group for group in change["groups"] if group["id"] not in ids]
+    if change["replaced"] in ids:
+        at = ids.index(change["replaced"])
+        return [*log[:at], *new, *log[at + 1 :]]
+    before, after = change["before"], change["after"]
+    added = [after] if after is not None and after["id"] not in ids else []
+    item = _find_same(log, before) if before is not None else None
+    if item is not None:
+        rest, _ = take_out(item, change["id"])
+        groups = _order(item, rest, added)
+        at = ids.index(item.group["id"])
+        return [*log[:at], *groups, *log[at + 1 :]]
+    changed = list(log)
+    for group in added:
+        changed = insert_by_day(changed, group)
+    return changed
+
+
+def _find_same(log: Sequence[Group], single: Group) -> LogItem | None:
+    """Return the item that stands alone in a group, where a log has it elsewhere."""
+    own = next(iter(list_items([single])), None)
+    same = [item for item in list_items(log) if own is not None and item.id == own.id]
+    return same[0] if same else None
+
+
+def _order(item: LogItem, rest: Group | None, single: Sequence[Group]) -> list[Group]:
+    """Return what an item's group becomes; an item that was its first one stays before the rest."""
+    left = [rest] if rest is not None else []
+    is_first = find_spans(item.group["text"])[0] == item.span
+    return [*single, *left] if is_first else [*left, *single]
+
+
+def insert_by_day(log: Sequence[Group], group: Group) -> list[Group]:
+    """Return a log with a group more, before those of its thread that are of later days."""
+    day = _find_days(group)[:1]
+    for at, other in enumerate(log):
+        days = _find_days(other)[:1]
+        if day and days > day and other["thread_id"] == group["thread_id"]:
+            return [*log[:at], group, *log[at:]]
+    return [*log, group]
+
+
+def write_item(head: str, text: str, origin: str) -> str:
+    """Write what a person said as one item; its further lines stand below the first.
+
+    Args:
+        head: Bullet, mark and time.
+        text: The words; with a mark of their own, they replace the head.
+        origin: What says that a person wrote it.
+    """
+    first, *rest = [line.strip() for line in text.strip().split("\n") if line.strip()]
+    if read_head(first).mark:
+        head = "" if first.startswith("*") else "* "
+    head = head if first.startswith("*") else head or "* "
+    return "\n".join([f"{head}{first} {origin}", *(f"  {line}" for line in rest)])
+
+
+# --- Acts ----------------------------------------------------------------------------------------
+
+
+def _remember(
+    log: Sequence[Group],
+    chunks: Sequence[Chunk],
+    acts: Sequence[SteeredItem],
+    event: Steered,
+    thread_id: str,
+) -> Steering:
+    group: Group = {
+        "id": derive_id("item", event["id"]),
+        "kind": "observation",
+        "ranges": [],
+        "thread_id": thread_id,
+        "observed_at": event["at"],
+        "text": f"{event['day']}\n{event['text']}",
+        "tokens": event["tokens"],
+        "person": "remembered",
+    }
+    noted = _note(acts, event, None, group)
+    return Steering(insert_by_day(log, group), list(chunks), noted, None, [group])
+
+
+def _change(single: Group, item: LogItem, event: Steered) -> Group | None:
+    """Return an item as it is after an act; `None` when it is forgotten."""
+    action = event["action"]
+    if action == "forget":
+        return None
+    after: Group = {**single, "id": derive_id("item", event["id"], single["id"])}
+    if action == "unpin":
+        if "person" not in single:
+            msg = f"the item {item.id} is not pinned: {' '.join(item.words.split())!r}"
+            raise ItemError(msg)
+        after.pop("person")
+    elif action == "pin":
+        after["person"] = single.get("person", "pinned")
+    else:
+        heading = f"{item.span.heading}\n" if item.span.heading else ""
+        head = item.text[: item.head.end]
+        after["text"] = f"{heading}{write_item(head, event['text'], CORRECTED)}"
+        after["tokens"] = event["tokens"]
+        after["observed_at"] = event["at"]
+        after["person"] = "corrected"
+    return after
+
+
+def _undo(
+    log: Sequence[Group], chunks: Sequence[Chunk], acts: Sequence[SteeredItem], event: Steered
+) -> Steering:
+    """Put back what was there before an act, under the id that it had."""
+    former = _find_act(acts, event.get("item"))
+    left, again = former["after"], former["before"]
+    undone = [
+        cast("SteeredItem", {**act, "undone": True}) if act is former else act for act in acts
+    ]
+    noted = _note(undone, event, left, again)
+    groups = [again] if again is not None else []
+    ids = [group["id"] for group in log]
+    place = former.get("place")
+    if again is not None and place is not None and place["rest"] in ids:
+        at = ids.index(place["rest"])
+        whole = _put_back(log[at], place, again["tokens"])
+        changed = [*log[:at], whole, *log[at + 1 :]]
+        return Steering(changed, list(chunks), noted, place["rest"], [whole])
+    if left is None:
+        changed = list(log)
+        for group in groups:
+            changed = insert_by_day(changed, group)
+        return Steering(changed, list(chunks), noted, None, groups)
+    if left["id"] not in ids:
+        item = _find_same(log, left)  # put back where it stood, among others
+        if item is None:
+            msg = (
+                f"the act {former['id']!r} cannot be undone: what it left was changed since; "
+                f"name the item by its words instead"
+            )
+            raise ItemError(msg)
+        rest, _ = take_out(item, event["id"])
+        if again is None and rest is not None:
+            noted[-1]["place"] = _describe_place(item.group, rest)
+        left, groups = item.group, _order(item, rest, groups)
+    at = ids.index(left["id"])
+    changed = [*log[:at], *groups, *log[at + 1 :]]
+    return Steering(changed, list(chunks), noted, left["id"], groups)
+
+
+def _find_act(acts: Sequence[SteeredItem], wanted: str | None) -> SteeredItem:
+    """Return the act to undo: the one that is named, or the newest that still stands."""
+    open_ones = [act for act in acts if not act["undone"]]
+    if wanted is None:
+        standing = [act for act in open_ones if act["action"] != "undo"]
+        if standing:
+            return standing[-1]
+        msg = "there is nothing to undo: no person changed this log, or all of it is undone"
+        raise ItemError(msg)
+    named = [act for act in open_ones if act["id"] == wanted]
+    if named:
+        return named[0]
+    known = "".join(f"\n  {act['id']}  {act['action']} at {act['at']}" for act in open_ones[-8:])
+    msg = f"no act {wanted!r} is there to undo" + (f"; the newest are:{known}" if known else "")
+    raise ItemError(msg)
+
+
+# --- What several acts do ------------------------------------------------------------------------
+
+
+def _note(
+    acts: Sequence[SteeredItem], event: Steered, before: Group | None, after: Group | None
+) -> list[SteeredItem]:
+    """Return the acts with one more; of very many, the oldest are let go."""
+    act: SteeredItem = {
+        "id": event["id"],
+        "action": event["action"],
+        "at": event["at"],
+        "before": before,
+        "after": after,
+        "undone": False,
+        "is_new": True,
+    }
+    return [*acts, act][-MAX_ACTS:]
+
+
+def _replace_in_chunk(chunk: Chunk, item: LogItem, rest: Group | None) -> Chunk:
+    if chunk["id"] != item.chunk or rest is None:
+        return chunk
+    groups = [rest if group["id"] == item.group["id"] else group for group in chunk["groups"]]
+    tokens = sum(group["tokens"] for group in groups)
+    return cast("Chunk", {**chunk, "groups": groups, "tokens": tokens})
+
+
+def _share_tokens(group: Group, part: str) -> int:
+    """Estimate the tokens of a part of a group by its length; nothing here has a counter."""
+    whole = len(group["text"])
+    return min(group["tokens"], -(-group["tokens"] * len(part) // whole)) if whole else 0
+
+
+def _find_days(group: Group) -> list[date]:
+    lines = group["text"].split("\n")
+    return [day for line in lines if (day := observation_date(line)) is not None]

@@ -1,0 +1,335 @@
+"""The part of a person's acts in a record, in a step, and in the log that threads share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, Self, cast
+
+from langgraph_om.core.acts import Act, Argument
+from langgraph_om.core.additions import AddedChange, Additions, Log, as_event
+from langgraph_om.core.config.settings import Settings, Setup
+from langgraph_om.core.content.message_keys import find_parent_thread
+from langgraph_om.core.cycles.cycle import CycleInfo
+from langgraph_om.core.effects import EffectFlow
+from langgraph_om.core.items import is_protected
+from langgraph_om.core.page.html import Html, element, join, write_moment
+from langgraph_om.core.page.page import write_words
+from langgraph_om.core.record.reducers import add_to_outbox
+from langgraph_om.core.step.step import Feature, Step
+from langgraph_om.core.titles import read_title_state
+from langgraph_om.core.wire import DeletionFound, Event, Group, MemoryRecord, Opened, Stepped
+from langgraph_om.features.steering.acts import (
+    MAX_ACTS,
+    ActsGone,
+    Steered,
+    SteeredItem,
+    SteeringAction,
+    SteeringChange,
+    SteeringKeys,
+    SteeringNoted,
+    apply_steering,
+    list_acts,
+    steer,
+)
+
+MAX_SHOWN: Final = 20
+"""Acts on the page of a memory."""
+MAX_UNDONE: Final = 20
+"""How many acts a shared log keeps to be undone, as each turn of each thread reads them."""
+
+
+class _Record(MemoryRecord, SteeringKeys, total=False):
+    pass
+
+
+def _do(record: MemoryRecord, event: Steered) -> None:
+    """Do to the log what a person wants."""
+    acts = list_acts(record)
+    if any(act["id"] == event["id"] for act in acts):
+        return
+    thread_id = record["thread_id"]
+    done = steer(record["log"], record["chunks"], acts, event, thread_id=thread_id)
+    record["log"], record["chunks"] = done.log, done.chunks
+    cast("_Record", record)["steered"] = done.acts
+    if record["scope"] == "resource":
+        act, replaced, groups = done.acts[-1], done.replaced, done.groups
+        whole = {"before": act["before"], "after": act["after"]}
+        add_to_outbox(record, event["id"], kind="steer", replaced=replaced, groups=groups, **whole)
+
+
+def _drop(record: MemoryRecord, event: ActsGone) -> None:
+    """Let go of acts on threads that are gone."""
+    kept = [act for act in list_acts(record) if act["id"] not in event["ids"]]
+    cast("_Record", record)["steered"] = kept
+
+
+def _note_told(record: MemoryRecord, _: Stepped) -> None:
+    """Note that the step has told of all acts."""
+    acts = list_acts(record)
+    if any(act["is_new"] for act in acts):
+        told = [cast("SteeredItem", {**act, "is_new": False}) for act in acts]
+        cast("_Record", record)["steered"] = told
+
+
+def _leave(record: MemoryRecord, event: Opened) -> None:
+    """Let go of acts on the log of another resource."""
+    is_shared = record["scope"] == event["scope"] == "resource"
+    if is_shared and record["resource_id"] != event["resource_id"]:
+        cast("_Record", record).pop("steered", None)
+
+
+def _forget(record: MemoryRecord, _: DeletionFound) -> None:
+    """Let go of acts on a log that was deleted."""
+    if record["scope"] == "resource":
+        cast("_Record", record).pop("steered", None)
+
+
+# The log that threads share.
+
+
+def _apply(log: Log, change: SteeringChange) -> Log:
+    """Do what a person did to a thread's copy; once, though the thread may send it again."""
+    done = log.get("steered", [])
+    if change["id"] in done:
+        return log
+    changed = apply_steering(log["log"], change)
+    return {**log, "log": changed, "steered": [*done, change["id"]][-MAX_ACTS:]}
+
+
+def _write(log: Log, event: Steered) -> Log:
+    """Do what a person wants within no thread."""
+    done = steer(log["log"], [], log.get("acts", []), event, thread_id="")
+    kept = [{**act, "is_new": False} for act in done.acts[-MAX_UNDONE:]]
+    ids = [*log.get("steered", []), event["id"]][-MAX_ACTS:]
+    return {**log, "log": done.log, "steered": ids, "acts": kept}
+
+
+def _erase(log: Log, thread_id: str) -> dict[str, Any]:
+    """Return the log without acts on a thread, and on what runs within it."""
+    if "acts" not in log:
+        return dict(log)
+
+    def is_it(key: str | None) -> bool:
+        return key is not None and thread_id in (key, find_parent_thread(key))
+
+    kept = [act for act in log["acts"] if not any(map(is_it, _threads_of(act)))]
+    return {**log, "acts": kept}
+
+
+def _threads_of(act: SteeredItem) -> set[str | None]:
+    return {item["thread_id"] for item in (act["before"], act["after"]) if item is not None}
+
+
+# What a person may do.
+
+
+_ITEM: Final = Argument("item", "an item's id, or words of it")
+_TOLD: Final = "done; `langgraph-om undo --act {id}` takes it back"
+
+ACTS: Final = (
+    Act(
+        name="remember",
+        help="add an item that no reflection changes",
+        arguments=(
+            Argument("text", "what to remember", "Remember that ..."),
+            Argument("date", "the day it is about, such as 2026-03-02; default: today"),
+        ),
+        build=lambda updates, given, _: updates.remember(given["text"], date=given.get("date")),
+        label="Remember",
+        done="It is remembered.",
+        told=_TOLD,
+    ),
+    Act(
+        name="pin",
+        help="let no reflection change an item",
+        arguments=(_ITEM,),
+        build=lambda updates, given, state: updates.pin(given["item"], state=state),
+        label="Pin",
+        done="It is pinned: no reflection changes it.",
+        told=_TOLD,
+        is_offered=lambda item: not is_protected(item.group),
+    ),
+    Act(
+        name="unpin",
+        help="let reflections change an item again",
+        arguments=(_ITEM,),
+        build=lambda updates, given, state: updates.unpin(given["item"], state=state),
+        label="Unpin",
+        done="It is not pinned any more.",
+        told=_TOLD,
+        is_offered=lambda item: is_protected(item.group),
+    ),
+    Act(
+        name="forget",
+        help="take an item out of the log; its messages stay",
+        arguments=(_ITEM,),
+        build=lambda updates, given, state: updates.forget(given["item"], state=state),
+        label="Forget",
+        done="An item that stood here is forgotten.",
+        told=_TOLD,
+    ),
+    Act(
+        name="correct",
+        help="put another text in the place of an item",
+        arguments=(_ITEM, Argument("text", "what is right")),
+        build=lambda updates, given, state: updates.correct(
+            given["item"], given["text"], state=state
+        ),
+        label="Correct",
+        done="It is corrected.",
+        told=_TOLD,
+    ),
+    Act(
+        name="undo",
+        help="take back what a person did",
+        arguments=(Argument("act", "which; default: the newest that stands", metavar="ID"),),
+        build=lambda updates, given, _: updates.undo(given.get("act")),
+        label="Undo the last change",
+        done="The last change is undone.",
+        told=_TOLD,
+    ),
+)
+
+
+# Its part of a step.
+
+
+class Steering(Feature):
+    """Does what a person wants, and tells the stream of it, once."""
+
+    name = "steering"
+    additions = Additions(
+        keys=SteeringKeys,
+        reducers={"steered": _do, "acts-gone": _drop},
+        streamed={
+            "steering": {
+                "id": "id",
+                "action": "action",
+                "at": "timestamp",
+                "before": "before",
+                "after": "after",
+                "record_id": "recordId",
+                "thread_id": "threadId",
+            }
+        },
+        beside={"stepped": _note_told, "opened": _leave, "deleted": _forget},
+        changes={"steer": AddedChange(SteeringChange, _apply)},
+        written={"steered": _write},
+        erase=_erase,
+    )
+    acts = ACTS
+
+    @classmethod
+    def build(cls, setup: Setup) -> Self:  # noqa: ARG003 a person may always act
+        """Return the feature, which is always on."""
+        return cls()
+
+    def before_actor(self, step: Step) -> EffectFlow[None]:
+        """Tell of the acts that nobody was told of."""
+        step.events += _tell_of_acts(step.record)
+        step.events += _tell_of_title(step.settings, step.record, step.now)
+        yield from ()
+
+    def is_due(self, step: Step) -> bool:
+        """Tell whether there are such acts."""
+        if read_title_state(step.record).get("is_new"):
+            return True
+        return any(act["is_new"] for act in list_acts(step.record))
+
+    def section(self, record: MemoryRecord) -> Html | None:
+        """Return what a person did, for the page of a memory."""
+        return render_acts(list_acts(record))
+
+    def find_left(self, record: MemoryRecord, act: str) -> Sequence[str]:
+        """Return the group that holds an item as an act left it."""
+        after = [own["after"] for own in list_acts(record) if own["id"] == act]
+        return [group["id"] for group in after if group is not None]
+
+    def sync(self, record: MemoryRecord, log: Log) -> Sequence[Event]:
+        """Let go of acts on threads that the log has no more."""
+        known = {None, record["thread_id"], *log["threads"]}
+        gone = [act["id"] for act in list_acts(record) if not known.issuperset(_threads_of(act))]
+        event: ActsGone = {"type": "acts-gone", "ids": gone}
+        return [as_event(event)] if gone else []
+
+
+def _tell_of_acts(record: MemoryRecord) -> list[Event]:
+    """Tell of what a person did to the log since the last step."""
+
+    def text_of(group: Group | None) -> str | None:
+        return group["text"] if group is not None else None
+
+    told: list[SteeringNoted] = [
+        {
+            "type": "steering",
+            "id": act["id"],
+            "action": act["action"],
+            "at": act["at"],
+            "before": text_of(act["before"]),
+            "after": text_of(act["after"]),
+            "record_id": record["id"],
+            "thread_id": record["thread_id"],
+        }
+        for act in list_acts(record)
+        if act["is_new"]
+    ]
+    return [as_event(event) for event in told]
+
+
+def _tell_of_title(settings: Settings, record: MemoryRecord, now: datetime) -> list[Event]:
+    """Return the event that shows the title that a person has set since the last step."""
+    state, title = read_title_state(record), record["thread_title"]
+    if not state.get("is_new") or title is None:
+        return []
+    info = CycleInfo(settings, record, "observation", state["id"], 0, now)
+    return [info.event("thread-update", now, old_title=state["before"], new_title=title)]
+
+
+# What the page of a memory says of it.
+
+
+_DONE: Final[Mapping[SteeringAction, str]] = {
+    "remember": "remembered",
+    "forget": "forgot",
+    "correct": "corrected",
+    "pin": "pinned",
+    "unpin": "unpinned",
+    "undo": "took back",
+}
+
+
+def render_acts(acts: Sequence[SteeredItem]) -> Html | None:
+    """Return a section of the page with what a person did to the log, newest first."""
+    if not acts:
+        return None
+    rows = [
+        element(
+            "li",
+            element("div", _describe_act(act), dir="auto"),
+            element("div", f"{write_moment(act['at'])} · {act['id']}", class_="id"),
+        )
+        for act in reversed(acts[-MAX_SHOWN:])
+    ]
+    return element(
+        "section", element("h2", "Changed by a person"), element("ul", *rows, class_="acts-done")
+    )
+
+
+def _describe_act(act: SteeredItem) -> Html:
+    words = [
+        element("b", _DONE[act["action"]].capitalize()),
+        " (undone)" if act["undone"] else "",
+        ": ",
+    ]
+    before, after = (_first_line(act["before"]), _first_line(act["after"]))
+    if before and after and before != after:
+        return join([*words, element("s", before), " → ", after])
+    return join([*words, after or before])
+
+
+def _first_line(group: object) -> str:
+    if not isinstance(group, dict):
+        return ""
+    lines = str(group["text"]).split("\n")
+    return write_words(lines[1] if len(lines) > 1 else lines[0])

@@ -1,0 +1,16 @@
+"""Search by meaning: what the Actor is told of it."""
+
+from __future__ import annotations
+
+from langgraph_om.features.meaning.meaning import Meaning
+from langgraph_om.recall.answer import write_guidance
+from langgraph_om.recall.tool import build_recall_tool
+
+
+def test_the_guidance_tells_of_meaning_where_there_is_a_search_by_it() -> None:
+    assert "by its meaning" in write_guidance("thread", Meaning.search_prompt, None)
+
+
+def test_the_tool_tells_of_meaning_where_there_is_a_search_by_it() -> None:
+    tool = build_recall_tool(lambda *_, **__: {}, reaches_others=False, near=Meaning())
+    assert "the words of a `query` and by its meaning, and says" in tool.description
