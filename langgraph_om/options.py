@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, tzinfo
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
@@ -37,7 +37,6 @@ from langgraph_om.core.config.options import (
     RetrievalConfig,
     RetrievalOptions,
     Scope,
-    TitleConfig,
     is_default,
     one_of,
 )
@@ -46,7 +45,6 @@ from langgraph_om.core.config.thresholds import (
     as_config,
     resolve_retrieval,
     resolve_thresholds,
-    resolve_titles,
     split_budget,
 )
 from langgraph_om.core.tokens.counter import TokenCounter
@@ -57,6 +55,7 @@ from langgraph_om.features import (
     ObservationConfig,
     ObservationOptions,
     choose_features,
+    list_configs,
 )
 from langgraph_om.models.model_value import ModelValue
 from langgraph_om.models.pool import ModelPool, choose_models
@@ -132,7 +131,7 @@ def _explain_unknown(name: str, value: object, known: list[str]) -> str:
         "observation": ObservationConfig,
         "reflection": ReflectionConfig,
         "retrieval": RetrievalConfig,
-        "thread_title": TitleConfig,
+        **list_configs(),
     }
     keys = {owner: [entry.name for entry in fields(kind)] for owner, kind in configs.items()}
     own = find_near(name, known)
@@ -434,9 +433,6 @@ def _read_settings(
         observation, reflection = split_budget(
             given["token_budget"], observation, reflection, resolve
         )
-    titles = resolve_titles(given["thread_title"])
-    if titles is not None:  # a title is made once, and kept up by the Observer
-        observation = replace(observation, thread_title=True)
     counter = EstimatingCounter() if given["token_counter"] is None else given["token_counter"]
     thresholds = resolve(observation, reflection)
     features = choose_features(Setup(given, observation, retrieval, counter))
@@ -454,7 +450,6 @@ def _read_settings(
         max_input_tokens=given["max_input_tokens"],
         cache_seconds=float(given["cache_seconds"]),
         continuation_hints=given["continuation_hints"],
-        titles=titles,
         transforms=hooks.transforms,
         hides_ids=given["scope"] == "resource" if hides_ids is None else hides_ids,
         guide=(
@@ -494,11 +489,11 @@ def _choose_models(given: Mapping[str, Any], settings: Settings) -> ModelPool:
             "retrieval": given["retrieval"] is not False,
             "observation": given["observation"] is not None,
             "reflection": given["reflection"] is not None,
-            "thread_title": given["thread_title"] is not False,
+            **{each.option.partition(".")[0]: True for each in settings.features.having("role")},
         },
         thresholds=settings.thresholds,
         counter=settings.counter,
-        titles=settings.titles,
+        features=settings.features,
     )
 
 

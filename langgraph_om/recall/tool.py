@@ -20,11 +20,11 @@ from langgraph.prebuilt import ToolRuntime
 from langgraph.store.base import BaseStore
 
 from langgraph_om.archive import MessageArchive
+from langgraph_om.core.additions import find_label
 from langgraph_om.core.config.options import RetrievalConfig
 from langgraph_om.core.config.settings import Identity, RecallGuide, Settings
 from langgraph_om.core.content.message_keys import hidden_id, keyed_messages
 from langgraph_om.core.search import RECALL
-from langgraph_om.core.titles import find_shown_title
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
@@ -327,7 +327,7 @@ class Recalling:
             for group in list_groups(record)
             if group["thread_id"] in {None, record["thread_id"]}
         ]
-        title = find_shown_title(record)
+        title = find_label(record)
         return IndexedStateSource(who.thread_id, entries, title, groups, find_groups)
 
     def _make_search(

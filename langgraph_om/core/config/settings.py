@@ -15,7 +15,6 @@ from langgraph_om.core.config.options import (
     ReflectionConfig,
     RetrievalConfig,
     Scope,
-    TitleConfig,
 )
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.dates import message_time, times_of
@@ -61,6 +60,10 @@ class Features:
         """Return as one the mappings that a property of features is."""
         return {key: value for mapping in self.having(hook) for key, value in mapping.items()}
 
+    def list_hints(self) -> dict[str, str]:
+        """Return the hints that the Observer is asked for, by name, each with what it is told."""
+        return {name: text for hints in self.having("hints") for name, text in hints().items()}
+
     def find(self, name: str) -> Any:
         """Return the one with a name; `None` where it is off."""
         return next((feature for feature in self.all if feature.name == name), None)
@@ -105,8 +108,6 @@ class Settings:
     """How long a provider is taken to keep a prompt in its cache."""
     continuation_hints: bool = True
     """Whether the Actor is shown the current task and a suggested reply."""
-    titles: TitleConfig | None = None
-    """How threads are given titles after their first answer; `None`: they are not."""
     transforms: frozenset[str] = frozenset()
     """The transform hooks that the user has set."""
     hides_ids: bool = False

