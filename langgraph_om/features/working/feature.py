@@ -20,6 +20,7 @@ from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.cycles.values import Answer, Wanted
 from langgraph_om.core.effects import call_storage
 from langgraph_om.core.events import iso
+from langgraph_om.core.record.window import Window
 from langgraph_om.core.step.step import Feature, StateKey, Step
 from langgraph_om.core.wire import Chunk, Event, Extracted, MemoryRecord
 from langgraph_om.features.working.memory import (
@@ -236,11 +237,11 @@ class KnownOfUser(Feature):
         memory = setup.options["working_memory"]
         return cls(memory) if memory is not None else None
 
-    def connect(self, runner: StepRunner) -> Working | None:
+    def connect(self, runner: StepRunner) -> Sequence[object]:
         """Return what writes and reads the memory in the runs of an agent."""
         self._working = Working(self.memory, runner.runs, runner.messages_key)
         self._tools = self._working.tools if runner.enabled else ()
-        return self._working if runner.enabled else None
+        return (self._working,) if runner.enabled else ()
 
     def list_tools(self) -> Sequence[BaseTool]:
         """Return the tool with which the Actor keeps it up to date, where it does."""
@@ -378,10 +379,10 @@ class WorkingText(Feature):
         return read_shown(state) or ""
 
     def aside(
-        self, settings: Settings, record: MemoryRecord, request: str | None, texts: Texts
+        self, settings: Settings, record: MemoryRecord, window: Window, texts: Texts
     ) -> BaseMessage | None:
         """Show it."""
-        del settings, record, request
+        del settings, record, window
         return write_message(texts.get(self.name, ""))
 
 

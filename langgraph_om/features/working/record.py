@@ -24,7 +24,7 @@ from langgraph_om.core.forms import (
     write_path,
 )
 from langgraph_om.core.page.html import count
-from langgraph_om.core.wire import Chunk, DeletionFound, MemoryRecord, Opened
+from langgraph_om.core.wire import Chunk, MemoryRecord, Opened, ThreadDeleted
 
 NAME = "working"
 """The feature's name, under which an observation has its entries."""
@@ -133,7 +133,7 @@ def drop_with_resource(record: MemoryRecord, event: Opened) -> None:
         cast("WorkingRecord", record).pop("working", None)
 
 
-def drop_deleted(record: MemoryRecord, event: DeletionFound) -> None:
+def drop_deleted(record: MemoryRecord, event: ThreadDeleted) -> None:
     """Let go of what a deleted thread knows, and of changes that are a deleted resource's."""
     cast("WorkingRecord", record).pop("working", None)
     if event["of_resource"]:
