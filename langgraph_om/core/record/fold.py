@@ -43,7 +43,6 @@ from langgraph_om.core.record.reducers import (
     waive,
 )
 from langgraph_om.core.wire import Event, Group, MemoryRecord
-from langgraph_om.core.working import note_read
 from langgraph_om.errors import ConfigurationError
 
 # Edits of the record by hand, in Studio or by `update_state`: which of them can be meant.
@@ -232,7 +231,6 @@ _REDUCERS: dict[str, Callable[[MemoryRecord, Any], None]] = {
     "activation": activate,
     "observation-start": _ignore,
     "extracted": _ignore,
-    "working-read": note_read,
     "status": _ignore,
     "view-trimmed": _ignore,
     "tripped": trip,

@@ -36,7 +36,6 @@ from langgraph_om.core.wire import (
     Usage,
     Waived,
 )
-from langgraph_om.core.working import forget_updates
 
 # The record while events are folded into it, and what several kinds of events do to it.
 
@@ -345,6 +344,3 @@ def open_record(record: MemoryRecord, event: Opened) -> None:
 def forget_deleted(record: MemoryRecord, event: ThreadDeleted) -> None:
     """Forget what the thread had when it was deleted."""
     run_beside("deleted", record, event)
-    cast("Draft", record).pop("working", None)
-    if event["of_resource"]:
-        record["chunks"] = [forget_updates(chunk) for chunk in record["chunks"]]

@@ -153,7 +153,6 @@ def _join(record: SharingRecord, event: Opened) -> None:
         blank: Mapping[str, Any] = {**blank_record(), **{key: former[key] for key in kept}}
         record.update(cast("SharingRecord", blank))
         record["others"] = []
-        cast("dict[str, Any]", record).pop("working", None)
     elif record["cursor"]:
         groups = select_own_groups(record)
         own: list[Group] = [{**group, "thread_id": event["thread_id"]} for group in groups]

@@ -42,6 +42,10 @@ OF_FEATURES = {
     "other_conversations": "shared_log",
     "reflector_edits_threads": "shared_log",
     "reflector_threads_task": "shared_log",
+    "working_memory": "working",
+    "working_memory_json": "working",
+    "working_memory_template": "working",
+    "working_memory_text": "working",
 }
 """Prompts that go with a feature."""
 
@@ -145,7 +149,7 @@ SAMPLES: dict[str, dict[str, str]] = {
     "recall_search_meaning": {},
     "recall_threads": {},
     "working_memory": {
-        "purpose": load("working_memory_text"),
+        "purpose": load("working_memory_text") if "working_memory_text" in names() else "",
         "content": "# About the user\n\n- Name: Mirela",
     },
     "working_memory_json": {},
