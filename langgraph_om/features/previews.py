@@ -36,8 +36,8 @@ class PreviewOptions(TypedDict, total=False):
     ]
     """Tokens above which a message is shown to the Actor as its beginning, its end and the call of
     `recall` that reads the rest, so with `retrieval` alone: one number, or one for results and
-    arguments of tools and one for what a user or the Actor wrote. The Observer has the message itself.
-    `None`: all messages are shown whole."""
+    arguments of tools and one for what a user or the Actor wrote. The Observer has the message
+    itself. `None`: all messages are shown whole."""
 
 
 class Previews(Feature):

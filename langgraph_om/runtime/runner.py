@@ -29,9 +29,7 @@ from langgraph_om.core.actor.windows import (
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import find_parent_thread
 from langgraph_om.core.cycles.carry_out import build_deferred, carry_out, describe_job
-from langgraph_om.core.cycles.cycle import Cycle
-from langgraph_om.core.cycles.other_threads import waive
-from langgraph_om.core.cycles.shared_log import release_log
+from langgraph_om.core.cycles.cycle import Cycle, waive
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.plan import Decision, plan, plan_the_rest
 from langgraph_om.core.record.fold import is_folded
@@ -99,6 +97,8 @@ class RunScope:
     """What features change in the graph's state, beside the conversation and the record."""
     kept: dict[str, Any] = field(default_factory=dict)
     """By feature, what it keeps for the turn."""
+    given: dict[str, Any] = field(default_factory=dict)
+    """By name, what the caller of a step hands in for features."""
 
 
 @dataclass
@@ -115,14 +115,12 @@ class StepRunner:
     messages_key: str = "messages"
     resource_id: ResourceId = None
     enabled: bool = True
-    store_uses: frozenset[StoreUse] = frozenset()
-    """For what the graph's store is used."""
     budget: Callable[[int], Settings] | None = None
     """Returns the settings for the Actor's window, in tokens, where the budget is a part of it."""
     recalling: Recalling | None = None
     """What answers recall; `None` without it."""
-    beside: object | None = None
-    """More that a flow may call as storage."""
+    store_uses: frozenset[StoreUse] = field(init=False, default=frozenset())
+    """For what the graph's store is used."""
     runs: Runs = field(init=False)
     spans: Spans = field(init=False, default_factory=Spans)
     windows: dict[str, ActorWindow] = field(init=False, default_factory=dict)
@@ -143,8 +141,9 @@ class StepRunner:
         self.runs = Runs(self.resource_id)
         self._configured = self.settings
         self.learn_window(self.settings.max_input_tokens, "option")
-        kept = (feature.store_use for feature in self.settings.features.all)
-        self.store_uses |= frozenset(filter(None, kept))
+        features = self.settings.features.all
+        kept = (feature.store_use for feature in features if feature.uses_store)
+        self.store_uses = frozenset(filter(None, kept))
         for connect in self.settings.features.having("connect"):
             self._storage += connect(self)
 
@@ -399,13 +398,12 @@ class StepRunner:
             work: Has a decision carried out elsewhere.
         """
         calls = Calls(self.models, self.clock, self.deadline, self.settings.counter, config)
-        storage = (*self._storage, *([] if self.beside is None else [self.beside]))
         return RunContext(
             calls,
             self.hooks,
             self.buffering,
             self.carry_out,
-            storage,
+            tuple(self._storage),
             emit,
             work,
             jobs_are_here=self.jobs_are_here,
@@ -463,8 +461,8 @@ class StepRunner:
 
     def decide(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
         """Decide what is next, from a record in which everything is counted already."""
-        window = self._window(record, messages)
-        return plan(record, window, self.settings_in_force(record).thresholds, self.clock())
+        window, settings = self._window(record, messages), self.settings_in_force(record)
+        return plan(record, window, settings.thresholds, self.clock(), settings.features)
 
     def decide_rest(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
         """Decide what is next where all of a conversation shall be observed."""
@@ -501,8 +499,8 @@ class StepRunner:
             is_taken = yield from submit_job(
                 self.buffering, job, messages, decision, now=now, context=context
             )
-            if not is_taken and settings.scope == "resource":
-                yield from release_log(record, decision.operation)
+            for release in () if is_taken else self.settings.features.having("release"):
+                yield from release(record, decision.operation)
             started = job.start if is_taken else build_deferred(settings, record, window, job)
         yield Show([started])
         return started
@@ -629,7 +627,7 @@ class StepRunner:
         record, conversation = self.stored_record(values), self.conversation(values)
         if who.thread_id and who.thread_id == find_parent_thread(record["thread_id"]):
             who = replace(who, thread_id=record["thread_id"])
-        step = Step(self.settings, record, conversation, who, self.clock())
+        step = Step(self.settings_of(record), record, conversation, who, self.clock())
         try:
             if not self.is_read_only(config):
                 for prepare in self.settings.features.having("before_tool"):
