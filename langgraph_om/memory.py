@@ -97,6 +97,7 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
             messages_key=chosen.messages_key,
             resource_id=chosen.resource_id,
             enabled=chosen.enabled,
+            budget=chosen.budget,
             recalling=(
                 Recalling(retrieving, settings, chosen.archive, settings.hides_ids, near)
                 if retrieving
