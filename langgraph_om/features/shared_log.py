@@ -436,6 +436,7 @@ class SharedLogs(Feature):
     """Has the threads of a resource share one log."""
 
     name = "shared_log"
+    needs = ("archive",)
 
     @classmethod
     def build(cls, setup: Setup) -> Self | None:
