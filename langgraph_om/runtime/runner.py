@@ -23,9 +23,7 @@ from langgraph_om.core.actor.shown import FIXED_TOKENS
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import find_parent_thread
 from langgraph_om.core.cycles.carry_out import build_deferred, carry_out, describe_job
-from langgraph_om.core.cycles.cycle import Cycle
-from langgraph_om.core.cycles.other_threads import waive
-from langgraph_om.core.cycles.shared_log import release_log
+from langgraph_om.core.cycles.cycle import Cycle, waive
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.plan import Decision, plan, plan_the_rest
 from langgraph_om.core.record.fold import is_folded
@@ -90,6 +88,8 @@ class RunScope:
     """What features change in the graph's state, beside the conversation and the record."""
     kept: dict[str, Any] = field(default_factory=dict)
     """By feature, what it keeps for the turn."""
+    given: dict[str, Any] = field(default_factory=dict)
+    """By name, what the caller of a step hands in for features."""
 
 
 @dataclass
@@ -106,12 +106,10 @@ class StepRunner:
     messages_key: str = "messages"
     resource_id: ResourceId = None
     enabled: bool = True
-    store_uses: frozenset[StoreUse] = frozenset()
-    """For what the graph's store is used."""
     recalling: Recalling | None = None
     """What answers recall; `None` without it."""
-    beside: object | None = None
-    """More that a flow may call as storage."""
+    store_uses: frozenset[StoreUse] = field(init=False, default=frozenset())
+    """For what the graph's store is used."""
     runs: Runs = field(init=False)
     spans: Spans = field(init=False, default_factory=Spans)
     window: int | None = field(init=False, default=None)
@@ -122,8 +120,9 @@ class StepRunner:
 
     def __post_init__(self) -> None:
         self.runs = Runs(self.resource_id)
-        kept = (feature.store_use for feature in self.settings.features.all)
-        self.store_uses |= frozenset(filter(None, kept))
+        features = self.settings.features.all
+        kept = (feature.store_use for feature in features if feature.uses_store)
+        self.store_uses = frozenset(filter(None, kept))
         for connect in self.settings.features.having("connect"):
             self._storage += connect(self)
 
@@ -275,13 +274,12 @@ class StepRunner:
             work: Has a decision carried out elsewhere.
         """
         calls = Calls(self.models, self.clock, self.deadline, self.settings.counter, config)
-        storage = (*self._storage, *([] if self.beside is None else [self.beside]))
         return RunContext(
             calls,
             self.hooks,
             self.buffering,
             self.carry_out,
-            storage,
+            tuple(self._storage),
             emit,
             work,
             jobs_are_here=self.jobs_are_here,
@@ -338,8 +336,8 @@ class StepRunner:
 
     def decide(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
         """Decide what is next, from a record in which everything is counted already."""
-        window = self._window(record, messages)
-        return plan(record, window, self.settings_in_force.thresholds, self.clock())
+        window, settings = self._window(record, messages), self.settings_in_force
+        return plan(record, window, settings.thresholds, self.clock(), settings.features)
 
     def decide_rest(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
         """Decide what is next where all of a conversation shall be observed."""
@@ -372,8 +370,8 @@ class StepRunner:
             is_taken = yield from submit_job(
                 self.buffering, job, messages, decision, now=now, context=context
             )
-            if not is_taken and self.settings.scope == "resource":
-                yield from release_log(record, decision.operation)
+            for release in () if is_taken else self.settings.features.having("release"):
+                yield from release(record, decision.operation)
             started = job.start if is_taken else build_deferred(self.settings, record, window, job)
         yield Show([started])
         return started

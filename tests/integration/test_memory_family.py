@@ -18,6 +18,8 @@ from langgraph_om import ObservationalMemory, WorkingMemory
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel, check_message_sequence
 from support.pages import DOCS, run_page
 
+pytestmark = pytest.mark.needs("working", "extract", "inject")
+
 PAGE = DOCS / "memory-family.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 

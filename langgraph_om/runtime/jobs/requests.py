@@ -29,10 +29,7 @@ from langgraph_om.runtime.executors import Buffering
 VERSION = 1
 """Of the form of a request."""
 
-_COMPARED = (
-    *("scope", "continuation_hints", "hides_ids", "transforms", "hidden_tools", "timezone"),
-    "working",
-)
+_COMPARED = ("scope", "continuation_hints", "hides_ids", "transforms", "timezone")
 """Settings that change what a job comes to, beside those of observation and reflection."""
 
 
@@ -80,6 +77,7 @@ def digest_settings(settings: Settings) -> dict[str, str]:
     # A worker need not know the Actor's window, nor what is shown of a message.
     values: dict[str, Any] = {"token_counter": base_of(settings.counter).identity}
     values |= {name: getattr(settings, name) for name in _COMPARED}
+    values |= settings.features.join("job_settings")
     for option, config in (
         ("observation", settings.observation),
         ("reflection", settings.reflection),
@@ -94,8 +92,8 @@ def read_request(settings: Settings, request: Mapping[str, Any]) -> EffectFlow[C
     """Read a request, and describe the cycle that it asks for.
 
     Returns:
-        The cycle. One about other threads is about how they are by now, and `None` where nothing
-        is left of it to do.
+        The cycle. One of a feature is about how things are by now, and `None` where nothing is
+        left of it to do.
 
     Raises:
         ConfigurationError: When this process has other settings, or what the job is about is not
@@ -113,7 +111,7 @@ def read_request(settings: Settings, request: Mapping[str, Any]) -> EffectFlow[C
     decision = Decision("buffer", given["operation"], given["count"])
     now = datetime.fromisoformat(given["at"])
     job = None
-    if decision.operation == "others":
+    if settings.features.find_worker(decision.operation) is not None:
         cycle_id = given["cycle_id"]
         return (yield from describe_job(settings, record, window, decision, now, cycle_id=cycle_id))
     if decision.operation != "observation" or decision.count <= len(window.entries):
