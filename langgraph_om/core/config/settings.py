@@ -46,6 +46,12 @@ class Features:
             message = shorten(message, key)
         return message
 
+    def cut(self, message: BaseMessage, key: str, tokens: int) -> BaseMessage:
+        """Return what stands for a message of more tokens in a view that has to be shorter."""
+        for cut in self.having("cut"):
+            message = cut(message, key, tokens)
+        return message
+
     def fit(self, room: int) -> Features:
         """Return the features for an Actor with so many tokens for messages and observations."""
         fitted = {fit.__self__.name: fit(room) for fit in self.having("fit")}

@@ -317,6 +317,10 @@ class Feature:
         """Return events that tell users of entries that have taken effect."""
         raise NotImplementedError
 
+    def cut(self, message: BaseMessage, key: str, tokens: int) -> BaseMessage:
+        """Return what stands for a message of more tokens in a view that has to be shorter."""
+        raise NotImplementedError
+
     def lines_before(
         self, settings: Settings, record: MemoryRecord, window: Window
     ) -> Mapping[str, str]:
