@@ -21,8 +21,6 @@ from langgraph_om.runtime.runner import StepRunner
 PAGE: Final = 200
 """How many threads, or checkpoints, are asked for at once."""
 
-_WORKING: Final = {"working": "the working memory in the graph's store"}
-
 
 @dataclass(frozen=True, slots=True)
 class _Ask:
@@ -135,8 +133,8 @@ class Deletable:
         if checkpointer is not None:
             yield _Ask("delete", thread_id)
         runner.spans.clear()
-        if runner.writer is not None:
-            owner = runner.writer.delete_thread(thread_id, resource_id, runner.clock)
+        for erase in runner.settings.features.having("erase_thread"):
+            owner = erase(thread_id, resource_id, runner.clock)
         if store is not None:
             for keeper in keepers:
                 keeper.delete_thread(thread_id, owner, store)
@@ -147,7 +145,7 @@ class Deletable:
     def _delete_resource(self, resource_id: str, store: Any, checkpointer: Any) -> _Flow:
         runner = self._runner
         keepers = self._list_keepers("delete_resource")
-        self._check_reach(store, checkpointer, _name_uses(keepers) | _WORKING)
+        self._check_reach(store, checkpointer, _name_uses(keepers))
         threads, left = self._list_archived(resource_id), list[str]()
         if checkpointer is not None:
             for thread_id in threads:
@@ -157,8 +155,8 @@ class Deletable:
         else:
             left = [*threads]
         runner.spans.clear()
-        if runner.writer is not None:
-            runner.writer.delete_resource(resource_id)
+        for erase in runner.settings.features.having("erase_resource"):
+            erase(resource_id)
         if store is not None:
             for keeper in keepers:
                 keeper.delete_resource(resource_id, threads, store)
@@ -183,8 +181,9 @@ class Deletable:
                     continue
                 yield _Ask("delete", thread_id)
                 done.append(thread_id)
-                if known is not None and self._runner.writer is not None:  # it is nobody's there
-                    self._runner.writer.delete_thread(thread_id, None, self._runner.clock)
+                if known is not None:  # it is nobody's there
+                    for erase in self._runner.settings.features.having("erase_thread"):
+                        erase(thread_id, None, self._runner.clock)
 
     def _is_shown_in_others(self, resource_id: str) -> bool:
         """Return whether what is known of a thread is shown in others of its resource, too."""

@@ -17,7 +17,6 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 
 from langgraph_om.adoption import Adoptable
-from langgraph_om.archive import MessageArchive, StoreUse
 from langgraph_om.core.additions import find_removed
 from langgraph_om.core.config.checks import check_count
 from langgraph_om.core.config.thresholds import Thresholds
@@ -27,17 +26,15 @@ from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.count_new import build_status
 from langgraph_om.core.tokens.counter import count_messages
 from langgraph_om.core.wire import MemoryRecord, StatusData
-from langgraph_om.core.working import WORKING_NAME
 from langgraph_om.deletion import Deletable
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features import FeatureMethods
 from langgraph_om.inspection import (
     MemoryView,
     read_history,
+    read_moment,
     read_observations_as_of,
-    read_resource_as_of,
-    read_resource_history,
-    restore_resource,
+    render_log_as_of,
 )
 from langgraph_om.models.model_value import ModelValue
 from langgraph_om.options import (
@@ -51,15 +48,11 @@ from langgraph_om.recall.arguments import refuse_unknown_arguments
 from langgraph_om.recall.source import find_near_search
 from langgraph_om.recall.tool import Recalling, build_recall_tool
 from langgraph_om.runtime.drivers import adrive, drive
-from langgraph_om.runtime.executors import BackgroundBuffering
 from langgraph_om.runtime.hooks import is_async
-from langgraph_om.runtime.jobs.server import ServerBuffering
 from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.turn import StepResult, take_step
 from langgraph_om.searching import Searchable
-from langgraph_om.working.memory import Working, WorkingMemory
-from langgraph_om.working.runs import WorkingOfStep
 
 _NO_STATUS = (
     "the node `om_status` did not run before this call, so the model is given the conversation "
@@ -91,11 +84,6 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
         chosen = read_options(with_defaults(model, options))
         self.enabled, self.messages_key = chosen.enabled, chosen.messages_key
         self.archive, self.buffering = chosen.archive, chosen.buffering
-        self.working_memory = chosen.working_memory
-        if self.archive is not None and isinstance(
-            self.buffering, BackgroundBuffering | ServerBuffering
-        ):
-            self.buffering.share(self.archive)
         retrieving, settings = chosen.retrieval, chosen.settings
         near = find_near_search(settings.features)
         self._runner = StepRunner(
@@ -108,18 +96,12 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
             messages_key=chosen.messages_key,
             resource_id=chosen.resource_id,
             enabled=chosen.enabled,
-            archive=chosen.archive,
-            store_uses=_list_store_uses(chosen.working_memory),
             recalling=(
                 Recalling(retrieving, settings, chosen.archive, settings.hides_ids, near)
                 if retrieving
                 else None
             ),
         )
-        self._working: Working | None = None
-        if chosen.working_memory is not None:
-            self._working = Working(chosen.working_memory, self._runner.runs, self.messages_key)
-            self._runner.beside = self._working if chosen.enabled else None
 
     def __reduce__(self) -> Any:
         """Refuse to be copied to another process.
@@ -165,11 +147,8 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
     def tools(self) -> list[BaseTool]:
         """The tools to bind to the Actor's model, beside the agent's own."""
         own = [self.recall_tool] if self.recall_tool is not None else []
-        return [*own, *self._working_tools]
-
-    @cached_property
-    def _working_tools(self) -> list[BaseTool]:
-        return self._working.tools if self._working is not None and self.enabled else []
+        hooks = self._runner.settings.features.having("list_tools")
+        return [*own, *(tool for list_tools in hooks for tool in list_tools())]
 
     def with_second_try(self, call: Callable[[list[BaseMessage]], Any]) -> Callable[..., Any]:
         """Return a function that calls the Actor's model with memory, again with less if refused.
@@ -365,9 +344,10 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
             limit: How many generations to return at most.
         """
         check_count("limit", limit)
-        archive = self._shared_archive
-        if isinstance(states, str) and archive is not None:
-            return read_resource_history(archive, states, limit)
+        read = self._runner.settings.features.first("read_history")
+        if isinstance(states, str) and read is not None:
+            records: list[MemoryRecord] = read(self.archive, states, limit)
+            return records
         return read_history(states, limit)
 
     def restore(self, resource_id: str, generation: int) -> MemoryRecord:
@@ -384,14 +364,15 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
             ArchiveError: When the archive's storage fails.
             ConfigurationError: When there is no such generation, or no log is shared.
         """
-        archive = self._shared_archive
-        if archive is None:
+        restore = self._runner.settings.features.first("restore")
+        if restore is None:
             msg = (
                 '`restore` is for scope="resource"; a thread\'s record is put in force again by '
                 '`graph.update_state(config, {"om": record})`'
             )
             raise ConfigurationError(msg)
-        return restore_resource(archive, resource_id, generation, self._runner.clock())
+        record: MemoryRecord = restore(self.archive, resource_id, generation, self._runner.clock())
+        return record
 
     def observations_as_of(self, states: Any, time: datetime | str) -> str:
         """Return the observation log as it was at a time.
@@ -401,15 +382,13 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
                 of a resource.
             time: A time, or its ISO text; without a zone it is one of the memory's `timezone`.
         """
-        archive, timezone = self._shared_archive, self._runner.settings.timezone
-        if isinstance(states, str) and archive is not None:
-            return read_resource_as_of(archive, states, time, timezone)
-        return read_observations_as_of(states, time, timezone)
-
-    @property
-    def _shared_archive(self) -> MessageArchive | None:
-        """The archive with the logs of resources; `None` where each thread has its own."""
-        return self.archive if self._runner.settings.scope == "resource" else None
+        settings = self._runner.settings
+        moment = read_moment(time, settings.timezone)
+        read = settings.features.first("read_history")
+        if isinstance(states, str) and read is not None:
+            found = read(self.archive, states, 1, moment)
+            return render_log_as_of(found[0], moment) if found else ""
+        return read_observations_as_of(states, moment)
 
     def _open_window(self, record: MemoryRecord, state: Any) -> Window:
         runner = self._runner
@@ -443,7 +422,7 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
                 `memory.working_memory.get(store, resource_id)`. Where the Observer keeps it, the
                 result has it as it is then, to be kept.
         """
-        runner, scope = self._runner, self._take_working(working_memory, config)
+        runner, scope = self._runner, self._scope(config, working_memory=working_memory)
         flow = take_step(runner, record, messages, thread_id, scope, is_final=final)
         return drive(flow, runner.context(config)).result
 
@@ -458,22 +437,20 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
         working_memory: Any = None,
     ) -> StepResult:
         """Do the same as `step` without blocking the event loop."""
-        runner, scope = self._runner, self._take_working(working_memory, config)
+        runner, scope = self._runner, self._scope(config, working_memory=working_memory)
         flow = take_step(runner, record, messages, thread_id, scope, is_final=final)
         return (await adrive(flow, runner.context(config))).result
 
-    def _take_working(self, value: Any, config: RunnableConfig | None) -> RunScope:
-        scope = RunScope(self._runner, config)
-        if self._working is not None:
-            source = WorkingOfStep(self._runner, self._working, value, config)
-            scope.kept[WORKING_NAME] = source
-        if self._working is not None or value is None:
-            return scope
-        msg = (
-            "`working_memory` is given to a step; pass "
-            "ObservationalMemory(working_memory=WorkingMemory(...)) too"
-        )
-        raise ConfigurationError(msg)
+    def _scope(self, config: RunnableConfig | None, **given: Any) -> RunScope:
+        """Return the run around a step, with what its caller hands in for features."""
+        scope = RunScope(self._runner, config, given=given)
+        for accept in self._runner.settings.features.having("accept"):
+            accept(scope)
+        for name, value in scope.given.items():
+            if value is not None:
+                msg = f"`{name}` is given to a step; pass ObservationalMemory({name}=...) too"
+                raise ConfigurationError(msg)
+        return scope
 
     # --- Background work -------------------------------------------------------------------------
 
@@ -563,7 +540,3 @@ def check_memory(value: object) -> ObservationalMemory:
         return value
     msg = f"`memory` is {value!r}; pass an ObservationalMemory(...)"
     raise ConfigurationError(msg)
-
-
-def _list_store_uses(working: WorkingMemory | None) -> frozenset[StoreUse]:
-    return frozenset({"working"} if working is not None and working.scope == "resource" else ())

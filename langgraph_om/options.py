@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, tzinfo
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 from zoneinfo import ZoneInfo
 
 from langchain_core.messages import BaseMessage
@@ -36,7 +36,6 @@ from langgraph_om.core.config.options import (
     ReflectionOptions,
     RetrievalConfig,
     RetrievalOptions,
-    Scope,
     is_default,
     one_of,
 )
@@ -47,7 +46,6 @@ from langgraph_om.core.config.thresholds import (
     resolve_thresholds,
     split_budget,
 )
-from langgraph_om.core.forms import Form
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.errors import ConfigurationError
@@ -66,8 +64,6 @@ from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
 from langgraph_om.runtime.hooks import Hooks, check_hooks
 from langgraph_om.runtime.jobs.protocol import Executor
 from langgraph_om.runtime.jobs.server import ServerBuffering
-from langgraph_om.working.memory import WorkingMemory
-from langgraph_om.working.tool import UPDATE_TOOL
 
 __all__ = [
     "MemoryOptions",
@@ -150,13 +146,6 @@ def _explain_unknown(name: str, value: object, known: list[str]) -> str:
 
 OnError = Literal["continue", "abort", "raise"]
 
-if TYPE_CHECKING:
-    from sqlalchemy import Engine
-
-    ArchiveValue = str | Engine | MessageArchive | None
-else:
-    ArchiveValue = Any
-
 
 def _refuse_classes(value: object) -> object:
     if isinstance(value, type):  # it has the attributes that its objects have
@@ -168,16 +157,6 @@ def _refuse_own_key(key: str) -> str:
     if key == "om":
         raise ValueError
     return key
-
-
-def _refuse_non_archives(value: object) -> object:
-    if isinstance(value, str | None) or isinstance(_refuse_classes(value), MessageArchive):
-        return value
-    from sqlalchemy import Engine  # noqa: PLC0415 only who has an archive waits for its import
-
-    if not isinstance(value, Engine):
-        raise ValueError  # noqa: TRY004 pydantic reads this one
-    return value
 
 
 def read_zone(zone: str | tzinfo) -> tzinfo:
@@ -204,10 +183,6 @@ class CoreOptions(TypedDict, total=False):
 
     enabled: Annotated[bool, Hint("True or False"), Preset(value=True)]
     """Whether memory does anything; an agent with `enabled=False` works as without it."""
-    scope: Annotated[Scope, one_of(Scope), Preset("thread")]
-    """Whose log it is. `"thread"`: each thread has its own. `"resource"`: all threads of a
-    `resource_id` share one, which the `archive` keeps; each thread adds what is observed of its
-    messages, and its Actor is also shown what the other threads said lately."""
     token_budget: Annotated[
         int | None,
         Takes(Tokens | None),
@@ -244,19 +219,6 @@ class CoreOptions(TypedDict, total=False):
         Preset(None),
     ]
     """Settings of the Reflector, a `ReflectionConfig` or a mapping."""
-    archive: Annotated[
-        ArchiveValue,
-        Takes(Any),
-        AfterValidator(_refuse_non_archives),
-        Hint(
-            "a URL such as 'sqlite:///memory.db', a SQLAlchemy engine, or an object with the "
-            "methods of `MessageArchive`"
-        ),
-        Preset(None),
-    ]
-    """Where messages and observations are kept beside the checkpointer: a URL such as
-    `"sqlite:///memory.db"` or `"postgresql://..."`, an SQLAlchemy engine, or a
-    `MessageArchive`."""
     resource_id: Annotated[
         str | Callable[[RunnableConfig], str | None] | None,
         Takes(Annotated[str, Field(min_length=1)] | Callable[..., Any] | None),
@@ -372,7 +334,6 @@ class Options:
     retrieval: RetrievalConfig | None
     """`None`: no recall."""
     archive: MessageArchive | None
-    working_memory: WorkingMemory | None
     resource_id: str | Callable[[RunnableConfig], str | None] | None
     messages_key: str
     deadline: float
@@ -394,24 +355,23 @@ def read_options(given: Mapping[str, Any]) -> Options:
             names it, its value and what to pass.
     """
     check_fields(MemoryOptions, {name: given[name] for name in presets_of(MemoryOptions)}, "{}")
-    archive, clock = given["archive"], given["clock"]
-    retrieval = resolve_retrieval(given["retrieval"], has_archive=archive is not None)
-    if retrieval is not None and archive is None:
+    clock, has_archive = given["clock"], given.get("archive") is not None
+    retrieval = resolve_retrieval(given["retrieval"], has_archive=has_archive)
+    if retrieval is not None and not has_archive:
         logger.info(
             "`retrieval` without an `archive`: the tool `recall` reads the current thread alone"
         )
     hooks = check_hooks(given["hooks"], given["on_debug_event"])
     settings = _read_settings(given, retrieval, hooks)
     models = _choose_models(given, settings)
-    if archive is None:
+    if settings.features.storage is None:
         _refuse_without_archive(given)
     return Options(
         enabled=given["enabled"],
         models=models,
         settings=settings,
         retrieval=retrieval,
-        archive=_open_archive(archive),
-        working_memory=given["working_memory"],
+        archive=settings.features.storage,
         resource_id=given["resource_id"],
         messages_key=given["messages_key"],
         deadline=float(given["deadline"]),
@@ -442,30 +402,25 @@ def _read_settings(
     thresholds = resolve(observation, reflection)
     features = choose_features(Setup(given, observation, retrieval, counter))
     counter = features.count_as_shown(counter)
-    hides_ids, working = given["obscure_thread_ids"], given["working_memory"]
+    hides_ids = given["obscure_thread_ids"]
     return Settings(
         thresholds=thresholds,
         counter=counter,
         timezone=read_zone(given["timezone"]),
         observation=observation,
         reflection=reflection,
-        scope=given["scope"],
         on_error=given["on_error"],
         message_time=given["message_time"],
         max_input_tokens=given["max_input_tokens"],
         cache_seconds=float(given["cache_seconds"]),
         continuation_hints=given["continuation_hints"],
         transforms=hooks.transforms,
-        hides_ids=given["scope"] == "resource" if hides_ids is None else hides_ids,
+        hides_ids=any(features.having("hides_ids")) if hides_ids is None else hides_ids,
         guide=(
             build_guide(retrieval, counter, find_near_search(features))
             if retrieval and given["enabled"]
             else None
         ),
-        hidden_tools=frozenset() if working is None else frozenset({UPDATE_TOOL}),
-        working=_find_observed_form(working),
-        working_scope="resource" if working is None else working.scope,
-        archives=given["archive"] is not None,
         features=features,
     )
 
@@ -483,13 +438,6 @@ def _shares_room(
     return given["token_budget"] is not None and all(map(is_default, limits))
 
 
-def _find_observed_form(working: WorkingMemory | None) -> Form | None:
-    """Return the form of a working memory that the Observer keeps; `None` for any other."""
-    if working is None or working.managed_by != "observer":
-        return None
-    return working.form
-
-
 def _choose_models(given: Mapping[str, Any], settings: Settings) -> ModelPool:
     """Choose and check both models; options that set memory up ask for one to be named."""
     return choose_models(
@@ -498,7 +446,7 @@ def _choose_models(given: Mapping[str, Any], settings: Settings) -> ModelPool:
         settings.reflection,
         is_checked=given["enabled"],
         given={
-            "scope": given["scope"] == "resource",
+            **dict.fromkeys(settings.features.having("asks_for_model"), True),
             "token_budget": given["token_budget"] is not None,
             "share_token_budget": given["share_token_budget"] is True,
             "retrieval": given["retrieval"] is not False,
@@ -514,27 +462,12 @@ def _choose_models(given: Mapping[str, Any], settings: Settings) -> ModelPool:
 
 def _refuse_without_archive(given: Mapping[str, Any]) -> None:
     """Refuse options that need an archive; there is none."""
-    if given["scope"] == "resource":
-        msg = (
-            '`scope` is "resource" and there is no `archive` to keep what the threads share; set '
-            '`archive` too, such as archive="sqlite:///memory.db"'
-        )
-        raise ConfigurationError(msg)
     if isinstance(given["buffering"], ServerBuffering):
         msg = (
             "`buffering` is ServerBuffering() and there is no `archive`, by which the agent and "
             "the worker know each other's jobs; set `archive` too, for both"
         )
         raise ConfigurationError(msg)
-
-
-def _open_archive(archive: Any) -> MessageArchive | None:
-    """Return an archive: the one that is given, or one in the database of a URL or an engine."""
-    if archive is None or isinstance(archive, MessageArchive):
-        return archive
-    from langgraph_om.archive import SQLAlchemyArchive  # noqa: PLC0415 it imports SQLAlchemy
-
-    return SQLAlchemyArchive(archive)
 
 
 def system_clock() -> datetime:

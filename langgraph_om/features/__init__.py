@@ -13,7 +13,7 @@ from langgraph_om.core.config import options as core
 from langgraph_om.core.config.settings import Features, Setup
 from langgraph_om.core.step.step import Feature
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features.archive import Archiving
+from langgraph_om.features.archive import ArchiveOptions, Archiving
 from langgraph_om.features.evict import Evicting, EvictOptions
 from langgraph_om.features.extract import Extract, Extractable, ExtractConfig, ExtractOptions
 from langgraph_om.features.gaps import GapOptions, Gaps
@@ -21,7 +21,9 @@ from langgraph_om.features.inject.inject import Injecting
 from langgraph_om.features.meaning.meaning import Meaning
 from langgraph_om.features.pauses import PauseConfig, PauseOptions, PauseWork
 from langgraph_om.features.previews import PreviewOptions, Previews
-from langgraph_om.features.shared_log import SharedLogs
+from langgraph_om.features.shared_log import SharedLogs, SharingOptions
+from langgraph_om.features.show_state import ShowState, StateOptions
+from langgraph_om.features.standing import Standing, StandingOptions, WithRules
 from langgraph_om.features.steering.feature import Steering
 from langgraph_om.features.steering.updates import Steerable, SteeringUpdates
 from langgraph_om.features.titles import (
@@ -33,8 +35,12 @@ from langgraph_om.features.titles import (
     TitleOptions,
 )
 from langgraph_om.features.titles.updates import Nameable, TitleUpdates
-from langgraph_om.features.working_memory import KnownOfUser, WorkingOptions
-from langgraph_om.features.working_text import WorkingText
+from langgraph_om.features.working.feature import (
+    HasWorkingMemory,
+    KnownOfUser,
+    WorkingOptions,
+    WorkingText,
+)
 from langgraph_om.runtime.acting import Acting, Updates
 
 FEATURES: tuple[type[Feature], ...] = (
@@ -46,8 +52,10 @@ FEATURES: tuple[type[Feature], ...] = (
     KnownOfUser,
     WorkingText,
     Extract,
+    Standing,
     Previews,
     Gaps,
+    ShowState,
     Injecting,
     Meaning,
     Steering,
@@ -58,11 +66,15 @@ FEATURES: tuple[type[Feature], ...] = (
 
 
 class FeatureOptions(
+    ArchiveOptions,
     EvictOptions,
+    StandingOptions,
+    StateOptions,
     PreviewOptions,
     GapOptions,
     WorkingOptions,
     TitleOptions,
+    SharingOptions,
     total=False,
 ):
     """The options of all features, by name."""
@@ -100,6 +112,8 @@ class FeatureUpdates(
 
 
 class FeatureMethods(
+    HasWorkingMemory,
+    WithRules,
     Extractable,
     Steerable,
     Nameable,

@@ -16,14 +16,13 @@ PACKAGE = "langgraph_om"
 ROOT = Path(__file__).parents[2] / PACKAGE
 
 HOUSE = (
-    "errors <- core <- models, archive <- recall <- runtime <- working <- features <- options, "
+    "errors <- core <- models, archive <- recall <- runtime <- features <- options, "
     "inspection, adoption, searching, deletion <- memory <- integrations <- cli, web "
     "<- __init__, __main__"
 )
 CORE = (
     "content, wire, prompts <- additions <- events, tokens, effects, forms, items, search "
-    "<- working <- record, config, acts <- observe, plan <- actor, reflect, page <- cycles "
-    "<- step"
+    "<- record, config, acts <- observe, plan <- actor, reflect, page <- cycles <- step"
 )
 
 
@@ -55,14 +54,16 @@ TESTING_APART = (
     "`testing` imports itself, `errors`, `core.effects`, the standard library and langchain_core "
     "alone, and no other module imports it."
 )
-LANGGRAPH = "Only integrations, working, cli, recall.tool and features.meaning import langgraph."
-RECALL_WITH_LANGGRAPH = ("recall.tool", "features.meaning")
+LANGGRAPH = (
+    "Only integrations, features.working, features.meaning, cli and recall.tool import langgraph."
+)
+WITH_LANGGRAPH = ("recall.tool", "features.meaning", "features.working")
 LANGCHAIN = (
-    "Only integrations.middleware and, inside functions, models.providers import "
-    "langchain, which is optional."
+    "Only integrations.middleware, integrations.working_middleware and, inside functions, "
+    "models.providers import langchain, which is optional."
 )
 SQLALCHEMY = (
-    "Only archive.sql imports sqlalchemy; memory and options do for types and inside functions."
+    "Only archive.sql imports sqlalchemy; features.archive does for types and inside functions."
 )
 CORE_ONLY = {
     "pydantic": ("core.config", "core.record.fold", "core.forms"),
@@ -190,16 +191,16 @@ def broken_outside(module: str, found: Import) -> Iterator[str]:
     if room == "testing" and found.top not in sys.stdlib_module_names | {"langchain_core"}:
         yield TESTING_APART
     if found.top == "langgraph" and not (
-        room in {"integrations", "working", "cli"} or inside.startswith(RECALL_WITH_LANGGRAPH)
+        room in {"integrations", "cli"} or inside.startswith(WITH_LANGGRAPH)
     ):
         yield LANGGRAPH
     if found.top == "langchain" and not (
-        inside == "integrations.middleware" or (inside == "models.providers" and found.is_late)
+        inside in {"integrations.middleware", "integrations.working_middleware"}
+        or (inside == "models.providers" and found.is_late)
     ):
         yield LANGCHAIN
     if found.top == "sqlalchemy" and not (
-        is_under(inside, "archive.sql")
-        or ((inside == "memory" or is_under(inside, "options")) and is_part)
+        is_under(inside, "archive.sql") or (inside == "features.archive" and is_part)
     ):
         yield SQLALCHEMY
 
@@ -339,7 +340,7 @@ FOR_TYPES = "if TYPE_CHECKING:\n    from {} import {}"
         ("langgraph_om.integrations.agent", "from langchain.agents import x", LANGCHAIN),
         ("langgraph_om.models.providers", "import langchain", LANGCHAIN),
         ("langgraph_om.memory", IN_FUNCTION, LANGCHAIN),
-        ("langgraph_om.archive.writer", "from sqlalchemy import Engine", SQLALCHEMY),
+        ("langgraph_om.features.gaps", "from sqlalchemy import Engine", SQLALCHEMY),
         ("langgraph_om.memory", "from sqlalchemy import Engine", SQLALCHEMY),
         ("langgraph_om.core.plan", "from langchain_core.tools import tool", CORE_LIBRARIES),
         ("langgraph_om.core.plan", "import langchain_core", CORE_LIBRARIES),
@@ -384,7 +385,7 @@ def test_a_broken_rule_is_named(module: str, source: str, rule: str) -> None:
         ("langgraph_om.core.config.options", "from pydantic import TypeAdapter"),
         ("langgraph_om.models.providers", IN_FUNCTION),
         ("langgraph_om.models.ask", "import asyncio, logging, time"),
-        ("langgraph_om.memory", FOR_TYPES.format("sqlalchemy", "Engine")),
+        ("langgraph_om.features.archive", FOR_TYPES.format("sqlalchemy", "Engine")),
         ("langgraph_om.memory", "from datetime import UTC, datetime\ndatetime.now(UTC)"),
         ("langgraph_om.memory", "from langgraph_om.core.content.text import _clip"),
         ("langgraph_om.integrations.state_graph", "from langgraph_om import errors, memory"),

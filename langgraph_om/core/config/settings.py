@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from functools import cached_property
@@ -19,9 +19,8 @@ from langgraph_om.core.config.options import (
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.dates import message_time, times_of
 from langgraph_om.core.content.message_keys import Keyed, hidden_id, key_of
-from langgraph_om.core.forms import Form
 from langgraph_om.core.tokens.counter import TokenCounter, ViewCounter, base_of
-from langgraph_om.core.wire import Limits
+from langgraph_om.core.wire import Group, Limits
 
 Texts = Mapping[str, str]
 """By the name of a feature, what it shows that no record holds."""
@@ -40,6 +39,10 @@ class Features:
         """Return a hook of those that have it; one that is not defined is never entered."""
         return self._hooks.get(hook, ())
 
+    def first(self, hook: str) -> Any:
+        """Return a hook of the first feature that has it; `None` where none has."""
+        return next(iter(self.having(hook)), None)
+
     def show(self, message: BaseMessage, key: str) -> BaseMessage:
         """Return what stands for a message in the Actor's view; mostly the message itself."""
         for shorten in self.having("shorten"):
@@ -52,6 +55,10 @@ class Features:
             message = cut(message, key, tokens)
         return message
 
+    def select_log(self, groups: Sequence[Group]) -> list[Group]:
+        """Return the groups of a log but for those that a feature shows apart from it."""
+        return [group for group in groups if not self.find(group.get("feature", ""))]
+
     def fit(self, room: int) -> Features:
         """Return the features for an Actor with so many tokens for messages and observations."""
         fitted = {fit.__self__.name: fit(room) for fit in self.having("fit")}
@@ -63,6 +70,10 @@ class Features:
         base = base_of(counter)
         return ViewCounter(base, lambda m: self.show(m, key_of(m)), rules) if rules else base
 
+    def join(self, hook: str) -> dict[str, Any]:
+        """Return as one the mappings that a property of features is."""
+        return {key: value for mapping in self.having(hook) for key, value in mapping.items()}
+
     def list_hints(self) -> dict[str, str]:
         """Return the hints that the Observer is asked for, by name, each with what it is told."""
         return {name: text for hints in self.having("hints") for name, text in hints().items()}
@@ -70,6 +81,15 @@ class Features:
     def find(self, name: str) -> Any:
         """Return the one with a name; `None` where it is off."""
         return next((feature for feature in self.all if feature.name == name), None)
+
+    def find_worker(self, operation: str) -> Any:
+        """Return the one that brings an operation; `None` for those of the core."""
+        return next((feature for feature in self.all if operation in feature.operations), None)
+
+    @property
+    def storage(self) -> Any:
+        """The `MessageArchive` that keeps conversations outside of the state; `None`: nothing."""
+        return next(iter(self.having("storage")), None)
 
     @cached_property
     def _hooks(self) -> Mapping[str, tuple[Any, ...]]:
@@ -80,6 +100,9 @@ class Features:
                 if not hook.startswith("_"):
                     found[hook] = (*found.get(hook, ()), getattr(feature, hook))
         return found
+
+
+NO_FEATURES = Features()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +126,6 @@ class Settings:
     timezone: tzinfo
     observation: ObservationConfig = field(default_factory=ObservationConfig)
     reflection: ReflectionConfig = field(default_factory=ReflectionConfig)
-    scope: Scope = "thread"
     on_error: Literal["continue", "abort", "raise"] = "continue"
     message_time: Callable[[BaseMessage], datetime | None] | None = None
     max_input_tokens: int | None = None
@@ -117,14 +139,6 @@ class Settings:
     """Whether models are shown thread ids in a hashed form only."""
     guide: RecallGuide | None = None
     """With recall, what the Actor is told about it."""
-    hidden_tools: frozenset[str] = frozenset()
-    """Names of tools whose calls and results the Observer is not shown."""
-    working: Form | None = None
-    """The form of the working memory, where the Observer keeps it; else `None`."""
-    working_scope: Scope = "resource"
-    """Whether that is the user's, or one for each thread."""
-    archives: bool = False
-    """Whether messages and observations are archived."""
     features: Features = field(default_factory=Features)
     """What takes part in steps beside the core."""
 
@@ -141,6 +155,20 @@ class Settings:
             features=features,
             counter=features.count_as_shown(self.counter),
         )
+
+    @property
+    def scope(self) -> Scope:
+        """Whose log it is: the thread's own, where no feature says otherwise."""
+        return next(iter(self.features.having("scope")), "thread")
+
+    @property
+    def writing_tools(self) -> frozenset[str]:
+        """Names of tools by which the Actor changes what features keep.
+
+        The Observer is not shown their calls and results, and they are not offered in a run in
+        which nothing is written.
+        """
+        return frozenset(name for names in self.features.having("writing_tools") for name in names)
 
     @property
     def question_tokens(self) -> int:

@@ -6,29 +6,29 @@ the view, is worked out once and kept with it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.actor.head import choose_day
-from langgraph_om.core.actor.prompt import View, make_view
+from langgraph_om.core.actor.prompt import Framing, View, make_view
 from langgraph_om.core.acts import Act
 from langgraph_om.core.additions import Additions, Log
 from langgraph_om.core.config.options import Role
 from langgraph_om.core.config.settings import Identity, Settings, Setup
-from langgraph_om.core.cycles.cycle import CycleInfo
+from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode
 from langgraph_om.core.cycles.values import Answer, Wanted
 from langgraph_om.core.effects import EffectFlow
-from langgraph_om.core.observe.other_threads import OtherThread
 from langgraph_om.core.page.html import Html
 from langgraph_om.core.plan import PROCEED, Decision
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.span import Span
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.wire import Chunk, Event, MemoryRecord
+from langgraph_om.core.reflect.edits import Division
+from langgraph_om.core.wire import Chunk, Event, Group, MemoryRecord, Operation
 
 
 @dataclass(slots=True)
@@ -157,6 +157,25 @@ class Step:
         return {key for counts in counted for key in counts}
 
 
+@dataclass(frozen=True, slots=True)
+class StateKey:
+    """A key that a feature keeps in a graph's state."""
+
+    type: Any
+    reducer: Callable[[Any, Any], Any]
+    is_input: bool = False
+    """Whether an input may hold it."""
+    is_private: bool = False
+    """Whether it is left out of an agent's output."""
+    is_shown: bool = False
+    """Whether the node that calls the Actor's model sees it."""
+
+    @property
+    def channel(self) -> Any:
+        """The type with its reducer, as a schema has it."""
+        return Annotated[self.type, self.reducer]
+
+
 class Feature:
     """An optional behaviour of memory: a file of `features`, and a row of the table there.
 
@@ -178,11 +197,17 @@ class Feature:
     """What it lets a person do, on the command line and on the page of a memory."""
     removes_by = ""
     """The option that has it take messages out of a graph's state; empty where nothing does."""
+    writing_tools: tuple[str, ...] = ()
+    """Names of tools by which the Actor changes what the feature keeps."""
     has_last_step = False
     """Whether it has something to do after the Actor's answer; then a turn has one step more."""
+    operations: ClassVar[frozenset[str]] = frozenset()
+    """Kinds of work that it brings, of those in its `additions`."""
     store_use: ClassVar[str] = ""
     """The archive's name for what it keeps in the graph's store; empty where it keeps nothing. What
     other processes have put there is deleted also where it is off: it takes no arguments then."""
+    uses_store = True
+    """Whether it keeps something there with its options as they are."""
     kept_in_store: ClassVar[str] = ""
     """What that is, for an error."""
     shows_other_threads = False
@@ -197,11 +222,37 @@ class Feature:
         """
         raise NotImplementedError
 
-    def connect(self, runner: Any) -> object | None:
-        """Take what the memory runs its steps with, once, when the memory is made.
+    def list_tools(self) -> Sequence[Any]:
+        """Return tools to bind to the Actor's model; called once `connect` was."""
+        raise NotImplementedError
+
+    @property
+    def state_keys(self) -> Mapping[str, StateKey]:
+        """Keys that the feature keeps in a graph's state."""
+        raise NotImplementedError
+
+    @property
+    def job_settings(self) -> Mapping[str, Any]:
+        """What changes the result of a background job, by option: workers must have the same."""
+        raise NotImplementedError
+
+    def accept(self, scope: Any) -> None:
+        """Take out of `scope.given` what the caller of a step hands in for the feature.
+
+        Raises:
+            ConfigurationError: When it cannot be meant.
+        """
+        raise NotImplementedError
+
+    def settle(
+        self, scope: Any, record: MemoryRecord, messages: Sequence[BaseMessage]
+    ) -> EffectFlow[Sequence[Event]]:
+        """Write what waits for a step, where a graph's thread was observed outside of its turns.
+
+        What changes in the graph's state is put into `scope.changes`.
 
         Returns:
-            What flows of the feature call as storage; `None` for nothing.
+            Events that change the record.
         """
         raise NotImplementedError
 
@@ -231,6 +282,84 @@ class Feature:
 
     def read(self, step: Step) -> EffectFlow[None]:
         """Read what a run is shown in which nothing is inspected or written."""
+        raise NotImplementedError
+
+    def before_tool(self, step: Step) -> EffectFlow[None]:
+        """Bring up to date what a tool reads of the conversation, outside of an inspection."""
+        raise NotImplementedError
+
+    @property
+    def storage(self) -> Any:
+        """The `MessageArchive` where it keeps conversations outside of the graph's state.
+
+        Tools read from it, and executors know the jobs of other processes by it.
+        """
+        raise NotImplementedError
+
+    def connect(self, runner: Any) -> Sequence[object]:
+        """Take what the memory runs its steps with, once, when the memory is made.
+
+        Returns:
+            What flows of the feature call as storage.
+        """
+        raise NotImplementedError
+
+    def identify(self, who: Identity) -> Identity:
+        """Return whose conversation a run is about, under the name that the feature knows."""
+        raise NotImplementedError
+
+    def kept_until(self, record: MemoryRecord) -> str | None:
+        """Return the key of the last message that it keeps outside of the state, with its time.
+
+        `None` where it has none yet.
+        """
+        raise NotImplementedError
+
+    def name_messages(
+        self, record: MemoryRecord, messages: Sequence[BaseMessage]
+    ) -> list[str] | None:
+        """Return keys by which other processes find messages; `None` where they cannot."""
+        raise NotImplementedError
+
+    def find_messages(
+        self, record: MemoryRecord, thread_id: str, keys: Sequence[str]
+    ) -> EffectFlow[Sequence[BaseMessage]]:
+        """Return the messages of a thread that `name_messages` named, perhaps elsewhere.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+        raise NotImplementedError
+
+    def is_gone(self, record: MemoryRecord) -> EffectFlow[bool]:
+        """Tell whether the thread was deleted since the record last looked.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+        raise NotImplementedError
+
+    def erase_thread(
+        self, thread_id: str, resource_id: str | None, clock: Callable[[], datetime]
+    ) -> str | None:
+        """Erase what it keeps of a thread in its storage; return the resource that it belonged to.
+
+        Args:
+            thread_id: The thread.
+            resource_id: Whose it is, where the feature does not know.
+            clock: Tells the current time.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+        raise NotImplementedError
+
+    def erase_resource(self, resource_id: str) -> None:
+        """Erase what it keeps of a resource and its threads in its storage.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
         raise NotImplementedError
 
     def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
@@ -321,6 +450,38 @@ class Feature:
         """Return what stands for a message of more tokens in a view that has to be shorter."""
         raise NotImplementedError
 
+    def describe_marks(self) -> str:
+        """Return the lines that tell the Observer of a mark for items, beside those of the core."""
+        raise NotImplementedError
+
+    def list_held(self, groups: Sequence[Group]) -> str:
+        """Return earlier notes that the Observer is always shown, whatever room it has."""
+        raise NotImplementedError
+
+    def sort_notes(
+        self,
+        info: CycleInfo,
+        groups: Sequence[Group],
+        known: Sequence[Group],
+        said: Sequence[str],
+    ) -> tuple[list[Group], list[Any]]:
+        """Take items out of what was observed, each in a group of its own.
+
+        Args:
+            info: The cycle.
+            groups: What was observed, a group for each day.
+            known: The groups that the Observer was given as known.
+            said: The words of the user that it was shown, message by message.
+
+        Returns:
+            The groups, and entries of `found` about them.
+        """
+        raise NotImplementedError
+
+    def memory_block(self, record: MemoryRecord) -> str:
+        """Return what the system message says before the observations; empty for nothing."""
+        raise NotImplementedError
+
     def lines_before(
         self, settings: Settings, record: MemoryRecord, window: Window
     ) -> Mapping[str, str]:
@@ -350,13 +511,27 @@ class Feature:
         raise NotImplementedError
 
     def announce_of_other(
-        self, info: CycleInfo, at: datetime, thread: OtherThread, entries: Sequence[Any]
+        self,
+        info: CycleInfo,
+        at: datetime,
+        entries: Sequence[Any],
+        *,
+        label: str | None,
+        fixed: Collection[str],
     ) -> list[Event]:
-        """Return events that tell users of hints of another thread."""
+        """Return events that tell users of hints of another thread.
+
+        Args:
+            info: The cycle, with the record of that thread.
+            at: When the hints were stated.
+            entries: The hints.
+            label: What lists call the thread; `None` for nothing.
+            fixed: Names of hints of it that a person set.
+        """
         raise NotImplementedError
 
     def aside(
-        self, settings: Settings, record: MemoryRecord, request: str | None, texts: Any
+        self, settings: Settings, record: MemoryRecord, window: Window, texts: Any
     ) -> BaseMessage | None:
         """Return what is shown before the live request; `None` for nothing."""
         raise NotImplementedError
@@ -367,4 +542,102 @@ class Feature:
 
     def find_left(self, record: MemoryRecord, act: str) -> Sequence[str]:
         """Return the ids of the groups of the log that hold what an act of this id left."""
+        raise NotImplementedError
+
+    def frame(self, settings: Settings, record: MemoryRecord, groups: Sequence[Group]) -> Framing:
+        """Return what stands around the groups of a log that the Actor is shown."""
+        raise NotImplementedError
+
+    def excerpts(self, record: MemoryRecord) -> Mapping[str, str]:
+        """Return, by the id of another thread, what the Actor is shown of it as it was said."""
+        raise NotImplementedError
+
+    def find_due(self, record: MemoryRecord, window: Window) -> str | None:
+        """Return the name of one of its operations that is due; `None` for none."""
+        raise NotImplementedError
+
+    def work(
+        self, settings: Settings, record: MemoryRecord, window: Window, now: datetime
+    ) -> EffectFlow[None]:
+        """Do what is due of its operation while the turn waits; the events change memory."""
+        raise NotImplementedError
+
+    def begin(
+        self,
+        settings: Settings,
+        record: MemoryRecord,
+        window: Window,
+        now: datetime,
+        *,
+        cycle_id: str | None = None,
+    ) -> EffectFlow[Cycle | None]:
+        """Describe the cycle that does so ahead of need; `None` when nothing is left to do.
+
+        With a `cycle_id` it is one that was asked for, and is done with how things are by now.
+        """
+        raise NotImplementedError
+
+    def claim(
+        self,
+        settings: Settings,
+        record: MemoryRecord,
+        window: Window,
+        operation: Operation,
+        mode: Mode,
+    ) -> EffectFlow[bool]:
+        """Ask to be the one that does an operation; not where somebody else does it."""
+        raise NotImplementedError
+
+    def keep_claim(
+        self, record: MemoryRecord, operation: Operation, mode: Mode
+    ) -> EffectFlow[None]:
+        """Keep what was claimed for as long as the work takes."""
+        raise NotImplementedError
+
+    def release(self, record: MemoryRecord, operation: Operation) -> EffectFlow[None]:
+        """Let go of what was claimed, of which nothing has come."""
+        raise NotImplementedError
+
+    def divide(self, settings: Settings) -> Division:
+        """Return how the Reflector is shown a log that is about several threads."""
+        raise NotImplementedError
+
+    def rewrite(
+        self, cycle: CycleInfo, groups: Sequence[Group], shown: Sequence[str], questions: int
+    ) -> EffectFlow[tuple[list[Group], str]]:
+        """Have such a log written anew.
+
+        Args:
+            cycle: The cycle.
+            groups: The log.
+            shown: What the Reflector is shown of each group.
+            questions: How often it is asked at most.
+
+        Returns:
+            The groups that take the place of those that were read, and what was written.
+
+        Raises:
+            ObserverError: When there is no usable answer, or a hook failed.
+        """
+        raise NotImplementedError
+
+    def read_history(
+        self, archive: Any, resource_id: str, limit: int, until: datetime | None = None
+    ) -> list[MemoryRecord]:
+        """Return the last record of each generation of what an archive keeps for a resource.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+        raise NotImplementedError
+
+    def restore(
+        self, archive: Any, resource_id: str, generation: int, now: datetime
+    ) -> MemoryRecord:
+        """Put an earlier one of these in force again, as a new one.
+
+        Raises:
+            ConfigurationError: When there is no such generation.
+            ArchiveError: When the storage fails.
+        """
         raise NotImplementedError

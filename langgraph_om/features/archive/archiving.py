@@ -1,0 +1,385 @@
+"""Archiving: what of a conversation is new, and which messages may leave the checkpoint then.
+
+The record names the last message that was archived and the last one that was removed, so that a
+step looks only at what came since; a fork has both of its own. Nothing is called removable that the
+archive does not have. When the archive fails, the conversation goes on and the next step tries
+again, or the next turn where trying took long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, cast
+
+from langchain_core.messages import BaseMessage
+
+from langgraph_om.core.additions import as_event, find_label, find_removed, has_sent
+from langgraph_om.core.config.settings import Identity, Settings
+from langgraph_om.core.content.message_keys import (
+    Keyed,
+    is_conversation,
+    key_of,
+    keyed_conversation,
+)
+from langgraph_om.core.effects import (
+    EffectFlow,
+    Storage,
+    StorageReply,
+    Warn,
+    call_storage,
+    warn_once_an_outage,
+)
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import drop_deleted, drop_deleted_groups, select_own_groups
+from langgraph_om.core.wire import Event, Group, MemoryRecord
+from langgraph_om.errors import ArchiveError
+from langgraph_om.features.archive.record import Archived, DeletionFound, Floor, view
+
+# Tell a thread that was deleted from an archive that lost it.
+#
+# A record that misses in the archive what it had there, without a deletion, has another archive
+# behind it than before.
+
+
+Ask = Callable[..., EffectFlow[Any]]
+"""Calls a method of the storage."""
+
+
+def look_for_deletion(record: MemoryRecord, ask: Ask = call_storage) -> EffectFlow[list[Event]]:
+    """Return what to note of deletions since the record last looked; nothing where there is none.
+
+    Args:
+        record: The memory of the thread.
+        ask: What calls the storage.
+
+    Raises:
+        ArchiveError: When the storage fails.
+    """
+    found: Mapping[tuple[str, str], int] = yield from ask(
+        "deletions", record["resource_id"], [record["thread_id"]]
+    )
+    number, seen = sum(found.values()), view(record).get("deletion", 0)
+    if number == seen:
+        return []
+    has_taken_part = view(record).get("archived") is not None or has_sent(record)
+    floor: Floor | None = None
+    if number > seen and has_taken_part:
+        starts = [first for group in select_own_groups(record) for first, _ in group["ranges"]]
+        starts = [] if record["scope"] == "resource" else starts
+        floor = {"message": view(record).get("archived"), "starts": starts}
+    is_all = ("resource", record["resource_id"]) in found
+    found_now: DeletionFound = {
+        "type": "deletion",
+        "number": number,
+        "floor": floor,
+        "of_resource": is_all,
+    }
+    return [as_event(found_now)]
+
+
+def is_survivor(events: Sequence[Event]) -> bool:
+    """Return whether the record is a copy from before a deletion that was just found."""
+    said = (cast("DeletionFound", event) for event in events)
+    return any(event["type"] == "deletion" and event["floor"] is not None for event in said)
+
+
+def warn_of_loss(record: MemoryRecord) -> EffectFlow[None]:
+    """Warn, once in a process for each resource, that the archive lacks what it had."""
+    name = record["resource_id"] or record["thread_id"]
+    reply: StorageReply = yield Storage("note_loss", (name,))
+    if reply.value:
+        yield Warn(
+            "thread %r: the archive lacks what it had, and nothing was deleted: it was emptied, "
+            "restored or swapped; the thread brings what it has",
+            (record["thread_id"],),
+        )
+
+
+# What of a conversation the archive lacks, and what memory needs no more, by the record alone.
+
+
+def find_unarchived(
+    record: MemoryRecord, messages: Sequence[BaseMessage], changed: Collection[str] = ()
+) -> tuple[str | None, Keyed]:
+    """Return what the archive does not have yet.
+
+    Args:
+        record: The memory of the thread.
+        messages: The whole conversation.
+        changed: Keys of messages that are new, or of another content than before.
+
+    Returns:
+        The key of the message before the first one, `None` at the start, and the messages.
+    """
+    last, missing = view(record).get("archived"), set(changed)
+    found: dict[str, BaseMessage] = {}
+    for message in reversed(messages):
+        if last is None or not message.id or (key := key_of(message)) in found:
+            break
+        if key == last and not missing:
+            return last, [*found.items()][::-1]
+        missing.discard(key)
+        if is_conversation(message):
+            found[key] = message
+    # From the start: the archive knows what it has already.
+    entries = keyed_conversation(messages)
+    return find_removed(record).last, drop_deleted(record, _drop_kept(record, entries))
+
+
+def _drop_kept(record: MemoryRecord, entries: Keyed) -> Keyed:
+    """Leave out what was removed: all of it where the caller kept it, in front of what is observed.
+
+    Where it came back while nobody could tell, behind that, the last one keeps its place.
+    """
+    removed = find_removed(record).last
+    for at, (key, _) in enumerate(entries):
+        if key == removed:
+            return entries[at + 1 :]
+        if key in record["cursor"]:
+            break
+    return [entry for entry in entries if entry[0] != removed]
+
+
+def find_all_unarchived(
+    record: MemoryRecord, messages: Sequence[BaseMessage]
+) -> tuple[str | None, Keyed]:
+    """Return the whole conversation, and the key of the message that was removed before it."""
+    return find_unarchived(cast("MemoryRecord", {**record, "archived": None}), messages)
+
+
+LONG_SECONDS = 1.0
+"""A turn that waited longer than this, for an archive that failed then, does not wait again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadMemory:
+    """What a process remembers of archiving a thread."""
+
+    is_known: bool = False
+    """Whether it has archived the thread before, so that the archive need not be asked."""
+    missed: frozenset[str] = frozenset()
+    """Keys of messages that were new or edited when the archive failed."""
+    waited_for: str | None = None
+    """The request of the turn that has waited for the archive in vain."""
+    new_groups: Sequence[Group] = ()
+    """Of the groups that were asked about, those that it has not archived."""
+    has_other_log: bool = False
+    """Whether the archive was not told that these are the thread's log."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is nothing to note after archiving went well."""
+        return self.is_known and not self.missed and self.waited_for is None
+
+
+def archive_new(
+    settings: Settings,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    now: datetime,
+    *,
+    changed: Collection[str] = (),
+    request: str | None = None,
+) -> EffectFlow[tuple[StepArchive | None, list[Event]]]:
+    """Archive what is new, and say so; nothing of a conversation without a thread id.
+
+    Args:
+        settings: The settings in force.
+        record: The memory of the thread, with what this step found folded in.
+        messages: The whole conversation.
+        now: The current time.
+        changed: Keys of messages that are new or edited.
+        request: The key of the live user request.
+
+    Returns:
+        The archive for what else this step asks of it, `None` where it is to be left alone; and
+        what to note.
+
+    Raises:
+        ConfigurationError: When the thread belongs to another resource in the archive.
+    """
+    thread = record["thread_id"]
+    if not thread:  # nobody could tell such conversations apart
+        return None, []
+    archive = StepArchive.of(settings, record, now)
+    memory: ThreadMemory = yield from archive.call(
+        "recall_thread", thread, drop_deleted_groups(record, select_own_groups(record))
+    )
+    missed = {*changed, *memory.missed}
+    if request is not None and memory.waited_for == request:
+        yield Storage("note_missed", (thread, missed))
+        return None, []
+    try:
+        events = yield from _append_new(archive, record, messages, missed, memory)
+    except ArchiveError as error:
+        yield from archive.note_failure(error, missed, request)
+        return None, []
+    if not memory.is_settled:
+        yield Storage("note_archived", (thread,))
+    return archive, events
+
+
+@dataclass(slots=True)
+class StepArchive:
+    """The archive as one step calls it for its thread."""
+
+    settings: Settings
+    thread_id: str
+    resource_id: str | None
+    now: datetime
+    stamps: Mapping[str, str]
+    """When messages were first seen that have no time themselves."""
+    branch: str | None
+    """Its name for the conversation up to what it has of that."""
+    seconds: float = 0.0
+    """How long its calls have taken."""
+
+    @classmethod
+    def of(cls, settings: Settings, record: MemoryRecord, now: datetime) -> StepArchive:
+        """Return the archive for the thread of a record."""
+        whose = (record["thread_id"], record["resource_id"])
+        return cls(settings, *whose, now, record["stamps"], view(record).get("branch"))
+
+    def call(self, method: str, *arguments: Any, **options: Any) -> EffectFlow[Any]:
+        """Call a method of the storage, and return what it returns.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+        reply: StorageReply = yield Storage(method, arguments, options)
+        self.seconds += reply.seconds
+        if reply.error is not None:
+            raise reply.error
+        return reply.value
+
+    def append(
+        self, entries: Keyed, *, after: str | None, title: str | None = None
+    ) -> EffectFlow[None]:
+        """Archive messages behind one; `None`: at the start.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+        whose = (self.thread_id, self.resource_id)
+        times = {
+            key: time
+            for key, message in entries
+            if (time := self.settings.time_of(key, message, self.stamps)) is not None
+        }
+        options = {"after": after, "now": self.now, "title": title, "times": times}
+        self.branch = yield from self.call(
+            "append_messages", *whose, entries, **options, branch=self.branch
+        )
+
+    def append_all(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> EffectFlow[None]:
+        """Archive the whole conversation as it is."""
+        after, whole = find_all_unarchived(record, messages)
+        yield from self.append(whole, after=after)
+
+    def archived_keys(self, keys: Sequence[str]) -> EffectFlow[set[str]]:
+        """Return which of these messages it has."""
+        return (yield from self.call("contains", self.thread_id, keys)) if keys else set()
+
+    def note_branch(self, record: MemoryRecord, last: str | None) -> list[Event]:
+        """Say up to where it has the conversation, and by which name, where that is news."""
+        is_known = (last, self.branch) == (view(record).get("archived"), view(record).get("branch"))
+        if last is None or is_known:
+            return []
+        archived: Archived = {"type": "archived", "last": last, "branch": self.branch}
+        return [as_event(archived)]
+
+    def note_failure(
+        self, error: ArchiveError, missed: Collection[str], request: str | None
+    ) -> EffectFlow[None]:
+        """Remember what it did not take, and not to wait for it again in a turn that waited long.
+
+        Args:
+            error: What it failed with.
+            missed: Keys of messages that are new or edited.
+            request: The key of the live user request.
+        """
+        is_long = request is not None and self.seconds >= LONG_SECONDS
+        yield Storage("note_missed", (self.thread_id, missed, request if is_long else None))
+        when = "turn" if is_long else "step"
+        text = "thread %r: the archive failed, the next %s tries again: %s"
+        yield from warn_once_an_outage(text, (self.thread_id, when, error))
+
+
+def _append_new(
+    archive: StepArchive,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    changed: Collection[str],
+    memory: ThreadMemory,
+) -> EffectFlow[list[Event]]:
+    """Archive new messages and groups; all messages where the archive is an older copy, or new.
+
+    Whether it has what the record says is asked once in a process. What was deleted is left out.
+    """
+    last = view(record).get("archived")
+    is_there = last is None or memory.is_known or last in (yield from archive.archived_keys([last]))
+    noted: list[Event] = []
+    if last is None or not is_there:
+        noted = yield from look_for_deletion(record, archive.call)
+        record = fold(record, [noted])
+    if not is_there and not is_survivor(noted):
+        yield from warn_of_loss(record)
+    if is_there or is_survivor(noted):
+        after, new = find_unarchived(record, messages, changed)
+    else:
+        after, new = find_all_unarchived(record, messages)
+    if new:
+        yield from archive.append(new, after=after, title=find_label(record))
+    groups = drop_deleted_groups(record, memory.new_groups)
+    log = [group["id"] for group in drop_deleted_groups(record, select_own_groups(record))]
+    has_other_log = memory.has_other_log and (log or last is not None)
+    if (groups or has_other_log) and not is_survivor(noted):
+        whose = (archive.thread_id, archive.resource_id)
+        yield from archive.call("add_new_groups", *whose, groups, archive.now, log=log)
+    return [*noted, *(archive.note_branch(record, new[-1][0]) if new else ())]
+
+
+def complete_thread(
+    settings: Settings,
+    identity: Identity,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage],
+    now: datetime,
+) -> EffectFlow[str | None]:
+    """Archive what is missing of a conversation, without noting it in its record.
+
+    Args:
+        settings: The settings in force.
+        identity: Whose conversation it is.
+        record: The memory of the thread, maybe of an earlier step; blank where it is not known.
+        messages: The whole conversation.
+        now: The current time.
+
+    Returns:
+        The archive's name for the conversation; `None` where it is not known.
+
+    Raises:
+        ArchiveError: When the storage fails.
+    """
+    thread_id, resource_id = identity.thread_id, identity.resource_id
+    entries = drop_deleted(record, keyed_conversation(messages))
+    branch = view(record).get("branch") if record["thread_id"] == thread_id else None
+    if not entries or not thread_id:
+        return branch
+    archive = StepArchive(settings, thread_id, resource_id, now, record["stamps"], branch)
+    keys, archived = [key for key, _ in entries], view(record).get("archived")
+    # With a branch, the last message that it has is known; others may have the rest as well.
+    is_told = branch is not None and archived in keys
+    known = yield from archive.archived_keys([str(archived)] if is_told else keys)
+    if not known:
+        whose = {**record, "thread_id": thread_id, "resource_id": resource_id}
+        whole = cast("MemoryRecord", whose)
+        noted = yield from look_for_deletion(whole, archive.call)
+        entries = drop_deleted(fold(whole, [noted]), entries)
+    last = max((at for at, (key, _) in enumerate(entries) if key in known), default=-1)
+    new = entries[last + 1 :]
+    if new:
+        yield from archive.append(new, after=entries[last][0] if last >= 0 else None)
+    return archive.branch

@@ -1,0 +1,325 @@
+"""What a process writes into the archive, and what it remembers of that.
+
+Messages become rows here, in a form that is JSON. What is archived when is decided by the flows of
+`archiving`, which call these methods by `Storage`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from langchain_core.messages import BaseMessage, ToolMessage
+
+from langgraph_om.archive import (
+    MessageArchive,
+    StoreNotingArchive,
+    StoreUse,
+)
+from langgraph_om.archive.protocol import begin_anew_after_fork
+from langgraph_om.core.additions import ResourceForm, resource_form
+from langgraph_om.core.content.message_keys import Keyed, find_parent_thread
+from langgraph_om.core.content.parts import is_visible
+from langgraph_om.core.content.text import LARGE_INTEGER_BITS, write_repr, write_short_json
+from langgraph_om.core.wire import Group
+from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.features.archive.archiving import ThreadMemory
+
+MAX_LEVELS = 50
+"""How deep values stay as they are in a message that is no JSON value."""
+OUTLINE_CHARACTERS = 2000
+"""About how much is told of a value that stands deeper."""
+
+MAX_KEYS_MISSED = 1000
+"""How many messages of a thread are remembered as not archived; beyond, all of them are meant."""
+MAX_THREADS_MISSED = 1000
+EVERYTHING = frozenset({""})
+"""The key of no message: where it is missed, the whole conversation is archived again."""
+
+MAX_GROUPS_REMEMBERED = 10_000
+"""How many groups and threads a process remembers to have archived, so that it does not ask again.
+"""
+
+
+MAX_DELETIONS = 5
+"""How often a thread is deleted that others write to meanwhile."""
+
+
+@dataclass(eq=False)
+class ArchiveWriter:
+    """Writes one memory's threads into its archive."""
+
+    archive: MessageArchive
+    store_uses: frozenset[StoreUse] = frozenset()
+    """For what the memory uses the graph's store; noted in the archive with the first messages."""
+    _has_noted_uses: bool = field(default=False, repr=False)
+    _groups: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict, repr=False)
+    _threads: OrderedDict[str, None] = field(default_factory=OrderedDict, repr=False)
+    _logs: OrderedDict[str, list[str]] = field(default_factory=OrderedDict, repr=False)
+    """Per thread, the ids of the groups that the archive was told to be its log."""
+    _lost: OrderedDict[str, None] = field(default_factory=OrderedDict, repr=False)
+    """The resources and threads of which the archive lacked something."""
+    _waited: OrderedDict[str, str] = field(default_factory=OrderedDict, repr=False)
+    """Per thread, the request of the turn that has waited in vain."""
+    _missed: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict, repr=False)
+    """Per thread, what was new or edited when the archive failed."""
+    _is_away: bool = field(default=False, repr=False)
+    """Whether the archive failed and has not answered since."""
+
+    def __post_init__(self) -> None:
+        begin_anew_after_fork(self)
+
+    def begin_anew(self) -> None:
+        """Ask the archive again in a forked process: one in memory is not the parent's any more."""
+        self._forget(None)
+
+    def recall_thread(self, thread_id: str, groups: Sequence[Group]) -> ThreadMemory:
+        """Return what this process remembers of a thread, and which of its groups are new."""
+        return ThreadMemory(
+            is_known=thread_id in self._threads,
+            missed=self._missed.get(thread_id, frozenset()),
+            waited_for=self._waited.get(thread_id),
+            new_groups=[group for group in groups if (thread_id, group["id"]) not in self._groups],
+            has_other_log=self._logs.get(thread_id) != [group["id"] for group in groups],
+        )
+
+    def note_missed(
+        self, thread_id: str, missed: Collection[str], waited_for: str | None = None
+    ) -> None:
+        """Remember what was not archived, and the request of a turn that waited long for it."""
+        keys = frozenset(missed)
+        self._missed[thread_id] = keys if len(keys) <= MAX_KEYS_MISSED else EVERYTHING
+        if waited_for is not None:
+            self._waited[thread_id] = waited_for
+        while len(self._missed) > MAX_THREADS_MISSED:
+            forgotten, _ = self._missed.popitem(last=False)
+            self._waited.pop(forgotten, None)
+            self._threads.pop(forgotten, None)  # the archive is asked what it has of it
+
+    def note_outage(self) -> str | None:
+        """Note that the archive failed; return its place where that is news, once an outage."""
+        if self._is_away:
+            return None
+        self._is_away = True
+        return _find_place(self.archive)
+
+    def note_archived(self, thread_id: str) -> None:
+        """Remember that the archive has all of a thread."""
+        self._missed.pop(thread_id, None)
+        self._waited.pop(thread_id, None)
+        self._threads[thread_id] = None
+        _forget_oldest(self._threads)
+
+    def append_messages(
+        self,
+        thread_id: str,
+        resource_id: str | None,
+        entries: Keyed,
+        *,
+        after: str | None,
+        now: datetime,
+        title: str | None = None,
+        times: Mapping[str, datetime] | None = None,
+        branch: str | None = None,
+    ) -> str | None:
+        """Append messages to a thread; what of them is no JSON value is written as text.
+
+        Args:
+            thread_id: The thread.
+            resource_id: The resource.
+            entries: Keys and messages.
+            after: The key of the message before the first one; `None` at the start.
+            now: The current time.
+            title: The thread's title.
+            times: By key, when messages were written or first seen.
+            branch: The name of the branch that they belong to; `None` for the current one.
+
+        Returns:
+            The name of their branch, for the next call; see `MessageArchive.append`.
+
+        Raises:
+            ArchiveError: When the storage fails.
+            ConfigurationError: When the thread belongs to another resource.
+        """
+        self._note_uses()
+        rows = _to_rows(entries)
+        options: dict[str, Any] = {"after": after, "now": now, "title": title, "branch": branch}
+        if times:
+            options["times"] = times
+        parent = find_parent_thread(thread_id)
+        if parent is not None:
+            options["parent"] = parent
+        try:
+            name = self.archive.append(thread_id, resource_id, rows, **options)
+        except ConfigurationError:  # a message that is no JSON, or a thread of somebody else
+            plain = [(key, _make_plain(message), seen) for key, message, seen in rows]
+            name = self.archive.append(thread_id, resource_id, plain, **options)
+        self._is_away = False
+        return name
+
+    def _note_uses(self) -> None:
+        if self._has_noted_uses or not isinstance(self.archive, StoreNotingArchive):
+            return
+        for use in self.store_uses:
+            self.archive.note_store(use)
+        self._has_noted_uses = True
+
+    def add_new_groups(
+        self,
+        thread_id: str,
+        resource_id: str | None,
+        groups: Sequence[Group],
+        now: datetime,
+        *,
+        log: Sequence[str],
+    ) -> None:
+        """Archive groups of a thread, say which its log has, and remember that.
+
+        Raises:
+            ArchiveError: When the storage fails.
+            ConfigurationError: When the thread belongs to another resource.
+        """
+        self.archive.add_groups(thread_id, resource_id, groups, now, log=log)
+        self._logs[thread_id] = [*log]
+        _forget_oldest(self._logs)
+        self._groups.update(dict.fromkeys((thread_id, group["id"]) for group in groups))
+        _forget_oldest(self._groups)
+
+    def note_loss(self, name: str) -> bool:
+        """Remember that the archive lacks what it had, and return whether that is news."""
+        is_news = name not in self._lost
+        self._lost[name] = None
+        _forget_oldest(self._lost)
+        return is_news
+
+    def delete_thread(
+        self, thread_id: str, resource_id: str | None, clock: Callable[[], datetime]
+    ) -> str | None:
+        """Delete a thread, and what the log of its resource has of it.
+
+        Args:
+            thread_id: The thread.
+            resource_id: Whose it is, where the archive does not know.
+            clock: Tells the current time.
+
+        Returns:
+            The resource that it belonged to.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+        known = self.archive.thread(thread_id)
+        owner = known.resource_id if known is not None else resource_id
+        form = resource_form()
+        self._forget(thread_id)
+        for _ in range(MAX_DELETIONS):
+            if owner is not None and form is not None:
+                self.archive.rewrite_records(
+                    owner, lambda stored: form.erase(stored, thread_id), clock()
+                )
+            self.archive.delete_thread(thread_id)
+            # What was at work on it may have come to the log meanwhile.
+            if owner is None or form is None or not self._tells_of(owner, thread_id, form):
+                return owner
+        msg = (
+            f"the log of {owner!r} still tells of the thread {thread_id!r}, which is deleted: "
+            f"somebody writes to it all the time; delete once more"
+        )
+        raise ArchiveError(msg)
+
+    def _tells_of(self, resource_id: str, thread_id: str, form: ResourceForm) -> bool:
+        """Return whether the newest generations of a log have something of a thread."""
+        logs = [entry["record"] for entry in self.archive.record_history(resource_id, limit=3)]
+        return any(form.erase(log, thread_id) != log for log in logs)
+
+    def delete_resource(self, resource_id: str) -> None:
+        """Delete a resource with all of its threads.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+        self.archive.delete_resource(resource_id)
+        self._forget(None)
+
+    def _forget(self, thread_id: str | None) -> None:
+        """Forget what was archived of a thread, or of all, after it was deleted."""
+
+        def is_it(key: str) -> bool:
+            return thread_id in (None, key, find_parent_thread(key))
+
+        for group in [group for group in self._groups if is_it(group[0])]:
+            del self._groups[group]
+        for remembered in (self._threads, self._logs):
+            for known in [known for known in remembered if is_it(known)]:
+                del remembered[known]
+
+
+def _find_place(archive: MessageArchive) -> str:
+    """Return where an archive is, as far as it says; it is failing just now."""
+    try:
+        return str(archive.place)  # type: ignore[attr-defined]
+    except Exception:  # noqa: BLE001 no archive stops a turn, whatever it raises
+        return type(archive).__name__
+
+
+def _forget_oldest(remembered: OrderedDict[Any, Any]) -> None:
+    while len(remembered) > MAX_GROUPS_REMEMBERED:
+        remembered.popitem(last=False)
+
+
+def _to_rows(entries: Keyed) -> list[tuple[str, BaseMessage, bool]]:
+    return [(key, _drop_artifact(message), is_visible(message)) for key, message in entries]
+
+
+def _drop_artifact(message: BaseMessage) -> BaseMessage:
+    """Leave out an artifact that is no JSON value: it was made for the program, not to be read."""
+    if not isinstance(message, ToolMessage) or message.artifact is None or _is_json(message):
+        return message
+    return message.model_copy(update={"artifact": None})
+
+
+def _make_plain(message: BaseMessage) -> BaseMessage:
+    """Write what is no JSON value as text."""
+    fields = {
+        name: _to_json(value, frozenset())
+        for name, value in message
+        if name not in {"id", "name", "type"}
+    }
+    return message.model_copy(update=fields)
+
+
+def _to_json(value: object, parents: frozenset[int]) -> Any:
+    """Return the JSON value nearest to a value; what is nested too deep is outlined as text."""
+    if isinstance(value, int) and value.bit_length() >= LARGE_INTEGER_BITS:
+        return "[large integer]"
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if not isinstance(value, dict | list | tuple):
+        return write_repr(value) if isinstance(value, bytes) else _to_text(value)
+    if len(parents) >= MAX_LEVELS or id(value) in parents:
+        return write_short_json(value, OUTLINE_CHARACTERS)
+    inside = parents | {id(value)}
+    if isinstance(value, dict):
+        return {_to_text(key): _to_json(each, inside) for key, each in value.items()}
+    return [_to_json(each, inside) for each in value]
+
+
+def _to_text(value: object) -> str:
+    """Return the text of a key or value that JSON does not have."""
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 a value of any type may refuse
+        return write_repr(value)
+
+
+def _is_json(message: ToolMessage) -> bool:
+    artifact: Any = message.artifact
+    try:
+        json.dumps(artifact)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True

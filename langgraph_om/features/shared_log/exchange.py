@@ -1,0 +1,415 @@
+"""The log that a resource's threads share: each step takes in what is new, and gives what it has.
+
+A thread works with its own copy of the log, in its checkpoint, and notes what it changes. A step
+puts these changes into the archive by compare-and-set, on top of whatever other threads have put
+there meanwhile, and brings the copy up to date. When the archive fails the thread goes on with its
+copy, and the next step tries again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import datetime
+from typing import NamedTuple, cast
+
+from langchain_core.messages import BaseMessage
+
+from langgraph_om.core.additions import as_event, find_label, find_removed
+from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.content.message_keys import keyed_conversation, keyed_messages
+from langgraph_om.core.effects import (
+    EffectFlow,
+    Storage,
+    StorageReply,
+    Warn,
+    call_storage,
+    warn_once_an_outage,
+)
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import CURSOR_TAIL, find_newest_observed
+from langgraph_om.core.record.strays import check_observed, find_left_behind
+from langgraph_om.core.record.window import Window, open_window
+from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.wire import Counted, Event, Group
+from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.features.archive.archiving import look_for_deletion, warn_of_loss
+from langgraph_om.features.shared_log.log import (
+    apply_changes,
+    complete_log,
+    diff_record,
+    find_unsent,
+    join_again,
+    lacks_groups,
+    rewind,
+)
+from langgraph_om.features.shared_log.observing import count_in_others
+from langgraph_om.features.shared_log.reading import read_other_threads, release_after
+from langgraph_om.features.shared_log.reducers import read_sharing
+from langgraph_om.features.shared_log.threads import build_excerpts
+from langgraph_om.features.shared_log.wire import (
+    LogChange,
+    OthersDescribed,
+    SharedLog,
+    SharingRecord,
+)
+
+MAX_COMMITS = 50
+"""How often a commit is tried before the step goes on without it."""
+
+
+class _BusyLogError(ArchiveError):
+    """The log changes all the time."""
+
+
+class Exchanged(NamedTuple):
+    """What came of an exchange."""
+
+    record: SharingRecord
+    """The memory, with the events folded in it."""
+    events: list[Event]
+    named: Sequence[str] = ()
+    """The newest observed messages, as the observation named them that the log took last."""
+
+
+class _Committed(NamedTuple):
+    """The log that the thread's changes were put into."""
+
+    log: SharedLog
+    revision: int
+    noted: list[Event]
+    """What to note of a deletion."""
+    named: Sequence[str]
+    """As of an exchange."""
+
+
+def exchange(
+    settings: Settings,
+    record: SharingRecord,
+    messages: Sequence[BaseMessage],
+    window: Window,
+    now: datetime,
+) -> EffectFlow[Exchanged]:
+    """Exchange what is new with the shared log.
+
+    Args:
+        settings: The settings in force.
+        record: The memory of the thread, with what this step found folded in.
+        messages: The whole conversation.
+        window: Its unobserved messages, by the thread's own copy.
+        now: The current time.
+    """
+    is_new_turn = window.request != record["turn"]["request"]
+    try:
+        done = yield from _exchange_log(settings, record, messages, now, is_new_turn=is_new_turn)
+        if done.events or is_new_turn:
+            described = [
+                as_event(event)
+                for event in (yield from _describe_others(settings, done.record, now))
+            ]
+            record_now = read_sharing(fold(done.record, [described]))
+            done = Exchanged(record_now, [*done.events, *described], done.named)
+    except ArchiveError as error:
+        text = "thread %r: the shared log cannot be reached, the thread goes on with its copy: %s"
+        arguments = (record["thread_id"], error)
+        if isinstance(error, _BusyLogError):  # it does answer
+            yield Warn(text, arguments)
+        else:
+            yield from warn_once_an_outage(text, arguments)
+        return Exchanged(record, [])
+    return done
+
+
+def select_refused(
+    known: SharingRecord, record: SharingRecord, observed: Sequence[BaseMessage]
+) -> list[str]:
+    """Return the keys behind the place from which the log did not take the thread's observations.
+
+    Args:
+        known: The memory before the exchange, with what it had to send.
+        record: The memory as the log has it.
+        observed: The messages before the window.
+    """
+    refused = find_unsent(known, {group["id"] for group in record["log"]})
+    if refused is None:
+        return []
+    keys = [key for key, _ in keyed_messages(observed)]
+    if refused["after"] is None:
+        return keys
+    return keys[keys.index(refused["after"]) + 1 :] if refused["after"] in keys else []
+
+
+def note_left_behind(
+    settings: Settings,
+    exchanged: Exchanged,
+    messages: Sequence[BaseMessage],
+    window: Window,
+    unobserved: AbstractSet[str],
+) -> list[Event]:
+    """Note which messages are in no window any more, and are not observed either.
+
+    Args:
+        settings: The settings in force.
+        exchanged: What came of the exchange.
+        messages: The whole conversation.
+        window: Its unobserved messages, by the log.
+        unobserved: Keys of those that were unobserved before.
+    """
+    record = exchanged.record
+    waiting = unobserved - window.span.places.keys()
+    if not waiting:
+        return []
+    missed = find_left_behind(record, messages, window.start, waiting, exchanged.named)
+    observed, _ = check_observed(record, messages, window.start)
+    if not missed or observed is None:
+        return []
+    keys = [*dict.fromkeys([*observed["strays"], *missed])]
+    counted: Counted = {
+        "type": "counted",
+        "counter": settings.counter.identity,
+        "counts": {},
+        "stamps": {},
+        "gone": [],
+        "observed": {**observed, "strays": keys},
+    }
+    return [counted]
+
+
+# --- The log -------------------------------------------------------------------------------------
+
+
+def _exchange_log(
+    settings: Settings,
+    record: SharingRecord,
+    messages: Sequence[BaseMessage],
+    now: datetime,
+    *,
+    is_new_turn: bool,
+) -> EffectFlow[Exchanged]:
+    resource, changes = str(record["resource_id"]), record["outbox"]
+    # Once in a turn the log itself is read: one that was begun anew counts from 1 again.
+    if not changes and not is_new_turn:
+        revision = yield from call_storage("record_revision", resource)
+        if revision == record["revision"]:
+            return Exchanged(record, [])
+    shared, revision, noted, named = yield from _commit_changes(settings, record, messages, now)
+    kept = read_sharing(fold(record, [noted]))
+    yield from _archive_groups(resource, kept, shared, now)
+    yield from release_after(record, changes)
+    events = [*noted, as_event(diff_record(kept, shared, revision, changes))]
+    events += [own for sync in settings.features.having("sync") for own in sync(kept, shared)]
+    synced = read_sharing(fold(record, [events]))
+    return Exchanged(synced, events, named) if synced != record else Exchanged(record, [])
+
+
+def _commit_changes(
+    settings: Settings, record: SharingRecord, messages: Sequence[BaseMessage], now: datetime
+) -> EffectFlow[_Committed]:
+    """Put the thread's changes into the log, whatever that is by now.
+
+    Raises:
+        ArchiveError: When the storage fails, or the log changes all the time.
+    """
+    resource = str(record["resource_id"])
+    for _ in range(MAX_COMMITS):
+        stored, revision = yield from call_storage("load_record", resource)
+        before = complete_log(stored)
+        # Asked last: what is missing in the log because of a deletion is never taken for lost.
+        noted = yield from look_for_deletion(record)
+        kept = read_sharing(fold(record, [noted]))
+        changes = kept["outbox"]
+        if lacks_groups(before, revision, kept):
+            yield from warn_of_loss(record)
+            own, changes = before, join_again(kept)
+        else:
+            own = rewind_if_forked(before, kept, messages, settings.counter)
+        shared = apply_changes(own, (yield from drop_deleted_threads(kept, changes)))
+        if shared != before:
+            is_ours = yield from call_storage(
+                "commit_record", resource, dict(shared), expected=revision, now=now
+            )
+            if not is_ours:
+                continue
+            revision += 1
+        yield Storage("remember_log", (resource, revision, shared))
+        known = before["threads"].get(record["thread_id"])
+        named = known["cursor"] if known is not None and not known.get("is_own") else ()
+        return _Committed(shared, revision, noted, named)
+    msg = f"the shared log of {resource!r} changed {MAX_COMMITS} times while it was read"
+    raise _BusyLogError(msg)
+
+
+def drop_deleted_threads(
+    record: SharingRecord, changes: Sequence[LogChange]
+) -> EffectFlow[list[LogChange]]:
+    """Leave out what was observed of other threads that are deleted by now."""
+    kept: list[LogChange] = []
+    for change in changes:
+        if change["kind"] == "extend" and change["thread_id"] != record["thread_id"]:
+            newest = change["cursor"][-1:]
+            if not (yield from call_storage("contains", change["thread_id"], newest)):
+                continue
+        kept.append(change)
+    return kept
+
+
+def _archive_groups(
+    resource: str, record: SharingRecord, shared: SharedLog, now: datetime
+) -> EffectFlow[None]:
+    """Archive what the log took of other threads; of its own the thread archives it itself.
+
+    Raises:
+        ArchiveError: When the storage fails; the next step tries again.
+    """
+    taken = {group["id"] for group in shared["log"]}
+    others: dict[str, list[Group]] = {}
+    titles: dict[str, str] = {}
+    for change in record["outbox"]:
+        groups = [group for group in change["groups"] if group["id"] in taken]
+        for group in groups:
+            if group["thread_id"] not in (None, record["thread_id"]):
+                others.setdefault(str(group["thread_id"]), []).append(group)
+        if change["kind"] == "extend" and change["thread_id"] != record["thread_id"]:
+            fixed = shared.get("fixed", {}).get(change["thread_id"], {})
+            title = find_label({**change["hints"], **dict.fromkeys(fixed)})
+            titles.update({change["thread_id"]: title} if groups and title else {})
+    for thread_id, groups in others.items():
+        if (yield from call_storage("thread", thread_id)) is not None:
+            log = [group["id"] for group in shared["log"] if group["thread_id"] == thread_id]
+            yield from call_storage("add_groups", thread_id, resource, groups, now, log=log)
+    for thread_id, title in titles.items():
+        reply: StorageReply = yield Storage("set_title", (thread_id, title, now))
+        if isinstance(reply.error, ArchiveError | ConfigurationError):  # no storage takes any text
+            yield Warn("thread %r: its title is not kept: %s", (thread_id, reply.error))
+        elif reply.error is not None:
+            raise reply.error
+
+
+# --- Forks ---------------------------------------------------------------------------------------
+
+
+def rewind_if_forked(
+    shared: SharedLog,
+    record: SharingRecord,
+    messages: Sequence[BaseMessage],
+    counter: TokenCounter,
+) -> SharedLog:
+    """Let the thread go on from its own last message when the log names messages it never had.
+
+    So it is in a fork from before these, and in the conversation that was forked.
+    """
+    thread_id = record["thread_id"]
+    known = shared["threads"].get(thread_id)
+    if known is None or not messages:
+        return shared
+    # Another branch leaves no cursor where it removed all that both have in common.
+    newest = find_newest_observed(known)
+    own = [group for group in shared["log"] if group["thread_id"] == thread_id]
+    ends = {end for group in own for ends in group["ranges"] for end in ends}
+    ends |= _find_known_end(record, own)
+    for message in reversed(messages):
+        if newest is not None and message.id == newest:
+            return shared
+        if message.id in ends:
+            break
+    keys = [key for key, _ in keyed_conversation(messages)]
+    places = {key: at for at, key in enumerate(keys)}
+    if places.keys().isdisjoint(record["cursor"]):
+        record = cast("SharingRecord", {**record, "log": own, "cursor": known["cursor"]})
+    stop = max(
+        _find_own_end(record, messages, places, counter, {group["id"] for group in own}),
+        max((places[key] + 1 for key in known["cursor"] if key in places), default=0),
+        _find_covered_end(own, places),
+    )
+    if (stop and keys[stop - 1] == newest) or (
+        not stop and find_removed(record).last in known["cursor"]
+    ):
+        return shared
+    return rewind(shared, thread_id, keys[:stop][-CURSOR_TAIL:])
+
+
+def _find_known_end(record: SharingRecord, own: Sequence[Group]) -> set[str]:
+    """Return the newest message that the thread knows as observed, where its copy still holds.
+
+    In a fork it may lie within a range that goes on in the other conversation. Groups that were
+    reflected since are gone, and what stands for them has their ranges.
+    """
+    present = {group["id"] for group in own}
+    unsent = {group["id"] for change in record["outbox"] for group in change["groups"]}
+    gone = [
+        ends
+        for group in record["log"]
+        if group["thread_id"] == record["thread_id"] and group["id"] not in present | unsent
+        for ends in group["ranges"]
+    ]
+    known = {(first, last) for group in own for first, last in group["ranges"]}
+    return set(record["cursor"][-1:]) if _are_kept(gone, known) else set()
+
+
+def _are_kept(ranges: Sequence[Sequence[str]], known: AbstractSet[tuple[str, str]]) -> bool:
+    """Return whether a log knows ranges, some of them perhaps joined with those behind them."""
+    at = 0
+    while at < len(ranges):
+        first = ranges[at][0]
+        stops = (stop for stop in range(at, len(ranges)) if (first, ranges[stop][1]) in known)
+        at = next(stops, -1) + 1
+        if not at:
+            return False
+    return True
+
+
+def _find_own_end(
+    record: SharingRecord,
+    messages: Sequence[BaseMessage],
+    places: Mapping[str, int],
+    counter: TokenCounter,
+    present: AbstractSet[str],
+) -> int:
+    """Count the messages that are observed as the thread knows it, unsent ones left out.
+
+    What the log has was sent, though the thread may not have heard of it.
+    """
+    window = open_window(record, messages, counter)
+    # The window may begin with messages before its start, which were left behind.
+    stop = len(keyed_conversation(messages[: window.start]))
+    unsent = find_unsent(record, present)
+    if unsent is None:
+        return stop
+    if unsent["after"] is None:
+        return 0
+    if unsent["after"] in places:
+        return min(stop, places[unsent["after"]] + 1)
+    # The message before them was removed: all that stands before the first of them was sent.
+    first = next((ends[0] for group in unsent["groups"] for ends in group["ranges"]), "")
+    return min(stop, places.get(first, 0))
+
+
+def _find_covered_end(groups: Sequence[Group], places: Mapping[str, int]) -> int:
+    """Count the messages up to the newest of those at which a range begins or ends.
+
+    Whoever observed it had observed all before it, in any branch that has it.
+    """
+    named = (end for group in groups for ends in group["ranges"] for end in ends)
+    return max((places[end] + 1 for end in named if end in places), default=0)
+
+
+# --- Other threads -------------------------------------------------------------------------------
+
+
+def _describe_others(
+    settings: Settings, record: SharingRecord, now: datetime
+) -> EffectFlow[list[OthersDescribed]]:
+    """Describe the other threads, when that is news."""
+    threads, rest = yield from read_other_threads(settings, record)
+    counts = count_in_others(settings, record, threads, now)
+    if rest is not None and not any(counts[each.thread_id] for each in threads if each.is_behind):
+        yield Storage("leave_rest", (record["resource_id"], rest))
+    found = build_excerpts(
+        threads,
+        counts,
+        settings.thresholds.others_tokens,
+        counter=settings.counter,
+        show_id=settings.show_id,
+        timezone=settings.timezone,
+    )
+    return [{"type": "others", "others": found}] if found != record["others"] else []

@@ -1,0 +1,281 @@
+"""Apply a thread's changes to the log that all threads of a resource share, and sync it back.
+
+Rules of this file:
+
+1. A change names what it was computed from: observations name the newest observed message of their
+   thread, reflections the groups they read. A change that does not match the log any more is
+   dropped; its messages are then observed by another worker, or still unobserved.
+2. Changes are applied to the log as it is by now, so that of two workers the later one loses
+   nothing of the earlier one's.
+3. A thread that the log does not know has nothing observed, whatever its own record says: it was
+   deleted, or never took part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, cast
+
+from langgraph_om.core.additions import added_changes, erase_thread
+from langgraph_om.core.content.message_keys import derive_id, find_parent_thread
+from langgraph_om.core.record.groups import replace_groups
+from langgraph_om.core.record.record import (
+    RECORD_VERSION,
+    blank_record,
+    check_version,
+    find_newest_observed,
+    hint_names,
+    select_own_groups,
+)
+from langgraph_om.core.wire import Group, MemoryRecord
+from langgraph_om.features.shared_log.wire import (
+    Extension,
+    Joining,
+    LogChange,
+    Replacement,
+    SharedLog,
+    SharedThread,
+    SharingRecord,
+    Synced,
+)
+
+
+def make_blank_log() -> SharedLog:
+    """Return the log of a resource without observations."""
+    return {"version": RECORD_VERSION, "generation": 0, "log": [], "threads": {}}
+
+
+def complete_log(stored: Mapping[str, Any] | None) -> SharedLog:
+    """Return a log with all fields from what an archive has stored.
+
+    Raises:
+        ConfigurationError: When it is of another version.
+    """
+    found = stored or {}
+    check_version("the `version` of the shared log", found)
+    return cast("SharedLog", {**make_blank_log(), **found})
+
+
+def apply_changes(shared: SharedLog, changes: Sequence[LogChange]) -> SharedLog:
+    """Apply changes to a log in order, leaving out those that do not fit any more."""
+    for change in changes:
+        added = added_changes().get(change["kind"])
+        if added is not None:
+            shared = cast("SharedLog", added.apply(shared, change))
+        elif change["kind"] == "extend":
+            shared = _extend(shared, change)
+        elif change["kind"] == "join":
+            shared = _join(shared, change)
+        elif change["kind"] == "replace":
+            shared = _replace(shared, change)
+    return shared
+
+
+def rewind(shared: SharedLog, thread_id: str, cursor: Sequence[str]) -> SharedLog:
+    """Return the log with a thread's cursor set back, because its conversation was forked there."""
+    known = shared["threads"].get(thread_id)
+    if known is None:
+        return shared
+    thread: SharedThread = {"cursor": list(cursor), "hints": known["hints"], "is_own": True}
+    return {**shared, "threads": {**shared["threads"], thread_id: thread}}
+
+
+def without_thread(stored: Mapping[str, Any], thread_id: str) -> dict[str, Any]:
+    """Return a stored log without one thread, and without what runs within it."""
+    shared = complete_log(stored)
+
+    def is_it(key: str | None) -> bool:
+        return key is not None and thread_id in (key, find_parent_thread(key))
+
+    kept = {
+        **shared,
+        "log": [group for group in shared["log"] if not is_it(group["thread_id"])],
+        "threads": {key: value for key, value in shared["threads"].items() if not is_it(key)},
+    }
+    if "fixed" in shared:
+        kept["fixed"] = {key: own for key, own in shared["fixed"].items() if not is_it(key)}
+    return erase_thread(kept, thread_id)
+
+
+def diff_record(
+    record: SharingRecord, shared: SharedLog, revision: int, sent: Sequence[LogChange]
+) -> Synced:
+    """Return the event that brings a thread's copy of the log up to date.
+
+    Args:
+        record: The memory of the thread.
+        shared: The log of its resource.
+        revision: The revision of that log.
+        sent: The thread's own changes that it took in or refused.
+    """
+    present = {group["id"]: group for group in record["log"]}
+    own = shared["threads"].get(record["thread_id"])
+    cursor = list(own["cursor"]) if own else []
+    event: Synced = {
+        "type": "synced",
+        "revision": revision,
+        "generation": shared["generation"],
+        "order": [group["id"] for group in shared["log"]],
+        "groups": [group for group in shared["log"] if present.get(group["id"]) != group],
+        "cursor": cursor,
+        "sent": [change["id"] for change in sent],
+        "rest": shared.get("rest"),
+    }
+    if own and cursor != record["cursor"]:  # another thread observed messages of this one
+        event["hints"] = own["hints"]
+    return event
+
+
+def lacks_groups(shared: SharedLog, revision: int, record: SharingRecord) -> bool:
+    """Return whether a log lost what a thread's copy of it had: it is another one, or an older one.
+
+    Args:
+        shared: The log of its resource.
+        revision: The revision of that log.
+        record: The memory of the thread.
+    """
+    if revision < record["revision"]:
+        return True
+    if not record["revision"] or shared["generation"] > record["generation"]:
+        return False
+    unsent = {group["id"] for change in record["outbox"] for group in change["groups"]}
+    present = {group["id"] for group in shared["log"]} | unsent
+    if record["thread_id"] not in shared["threads"]:
+        return any(group["id"] not in present for group in select_own_groups(record))
+    if revision > record["revision"] or shared["generation"] < record["generation"]:
+        return False
+    return any(group["id"] not in present for group in record["log"])
+
+
+def join_again(record: SharingRecord) -> list[LogChange]:
+    """Return the changes with which a thread brings what it has to a log that lost it."""
+    copy: Mapping[str, Any] = record
+    own: Joining = {
+        "id": derive_id("join", record["id"], record["revision"]),
+        "kind": "join",
+        "is_newer": True,
+        "thread_id": record["thread_id"],
+        "groups": select_own_groups(record),
+        "cursor": record["cursor"],
+        "hints": {name: copy.get(name) for name in hint_names()},
+    }
+    others = [
+        change
+        for change in record["outbox"]
+        if change["kind"] == "extend" and change["thread_id"] != record["thread_id"]
+    ]
+    return [own, *others]
+
+
+def find_unsent(record: SharingRecord, present: AbstractSet[str]) -> Extension | None:
+    """Return the first of a thread's observations of its own messages that a log does not have.
+
+    Args:
+        record: The memory of the thread, with what it has to send.
+        present: The ids of the log's groups.
+    """
+    for change in record["outbox"]:
+        if change["groups"] and all(group["id"] in present for group in change["groups"]):
+            continue
+        if change["kind"] == "extend" and change["thread_id"] == record["thread_id"]:
+            return change
+    return None
+
+
+def to_record(stored: Mapping[str, Any], resource_id: str, revision: int) -> MemoryRecord:
+    """Return a stored log as the record of a resource, without what belongs to one thread."""
+    shared = complete_log(stored)
+    record = {
+        **blank_record(),
+        "scope": "resource",
+        "resource_id": resource_id,
+        "generation": shared["generation"],
+        "log": shared["log"],
+        "revision": revision,
+        "outbox": [],
+        "others": [],
+    }
+    return cast("MemoryRecord", record)
+
+
+# --- Effects: one per kind of change -------------------------------------------------------------
+
+
+def _extend(shared: SharedLog, change: Extension) -> SharedLog:
+    """Add observations of a thread's messages."""
+    thread_id = change["thread_id"]
+    known = shared["threads"].get(thread_id)
+    if (find_newest_observed(known) if known else None) != change["after"]:
+        return shared
+    return _put_thread(shared, change, change["groups"])
+
+
+def _join(shared: SharedLog, change: Joining) -> SharedLog:
+    """Add a thread that had a log of its own, or was copied.
+
+    The observations of a thread that took part before replace those that it left behind, unless
+    others have observed more of it meanwhile. What a lost log had of it is older in any case.
+    """
+    thread_id = change["thread_id"]
+    known = shared["threads"].get(thread_id)
+    if known is not None:
+        ends = {last for group in change["groups"] for _, last in group["ranges"]}
+        goes_on = find_newest_observed(known) in {*ends, *change["cursor"]} and change["groups"]
+        if not goes_on and not change.get("is_newer"):
+            return shared
+        others = [group for group in shared["log"] if group["thread_id"] != thread_id]
+        brought = {group["id"] for group in change["groups"]}
+        if all(
+            group["id"] in brought for group in shared["log"] if group["thread_id"] == thread_id
+        ):
+            others = shared["log"]
+        shared = {**shared, "log": others}
+    return _put_thread(shared, change, change["groups"])
+
+
+def _put_thread(
+    shared: SharedLog, change: Extension | Joining, groups: Sequence[Group]
+) -> SharedLog:
+    present = {group["id"] for group in shared["log"]}
+    former = shared["threads"].get(change["thread_id"])
+    hints: dict[str, str | None] = dict(former["hints"]) if former else dict.fromkeys(hint_names())
+    hints.update({name: hint for name, hint in change["hints"].items() if hint is not None})
+    thread: SharedThread = {"cursor": list(change["cursor"]), "hints": hints}
+    if change["kind"] == "join":
+        thread["is_own"] = True
+    others = {key: each for key, each in shared["threads"].items() if key != change["thread_id"]}
+    return {
+        **shared,
+        "log": [*shared["log"], *(group for group in groups if group["id"] not in present)],
+        "threads": {**_shorten_cursors(others), change["thread_id"]: thread},
+    }
+
+
+MAX_LONG_CURSORS = 32
+"""Of how many threads, those that were observed last, more than the newest message is named."""
+
+
+def _shorten_cursors(threads: Mapping[str, SharedThread]) -> dict[str, SharedThread]:
+    """Keep one id of threads that were observed long ago; the log is read in every turn."""
+    quiet = len(threads) - MAX_LONG_CURSORS + 1
+    return {
+        key: {**each, "cursor": each["cursor"][-1:]} if at < quiet else each
+        for at, (key, each) in enumerate(threads.items())
+    }
+
+
+def _replace(shared: SharedLog, change: Replacement) -> SharedLog:
+    """Replace exactly the groups that a reflection read."""
+    replaced = replace_groups(shared["log"], change["group_ids"], change["groups"])
+    if replaced is None:
+        return shared
+    changed: SharedLog = {**shared}
+    changed.pop("rest", None)
+    if "rest" in change:
+        changed["rest"] = change["rest"]
+    return {
+        **changed,
+        "generation": shared["generation"] + 1,
+        "log": replaced.log,
+    }

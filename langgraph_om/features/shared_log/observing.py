@@ -1,0 +1,492 @@
+"""Messages of other threads of a resource are observed, batch beside batch.
+
+What comes of the cycles is put into the shared log as it fits there by then, so nothing has to be
+judged here when it is collected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import datetime, timedelta
+from typing import NamedTuple, cast
+
+from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.config.thresholds import resolve_previous_tokens
+from langgraph_om.core.content.message_keys import derive_id
+from langgraph_om.core.cycles.cycle import (
+    Cycle,
+    CycleInfo,
+    Mode,
+    run_blocking,
+    select_hints,
+    tell_left_out,
+    waive,
+)
+from langgraph_om.core.cycles.observation import Noted, build_groups, merge_hints
+from langgraph_om.core.cycles.questions import (
+    merge_answers,
+    rewrite_answer,
+    rewrite_by_hook,
+    show_messages,
+)
+from langgraph_om.core.cycles.reflection import check_left, find_target
+from langgraph_om.core.cycles.values import (
+    announce_found,
+    ask_for_values,
+    join_found,
+    tell_found,
+)
+from langgraph_om.core.effects import AskModel, EffectFlow, ReadTally, Tally, Together
+from langgraph_om.core.events import iso
+from langgraph_om.core.observe.parse_answer import Parsed
+from langgraph_om.core.observe.transcript import Transcript
+from langgraph_om.core.record.record import (
+    CURSOR_TAIL,
+    count_failures,
+    find_newest_observed,
+    log_tokens,
+    write_log,
+)
+from langgraph_om.core.record.window import Window, digest_entries
+from langgraph_om.core.wire import (
+    CycleEnded,
+    Found,
+    Group,
+    Hints,
+    MemoryRecord,
+)
+from langgraph_om.errors import ObserverError
+from langgraph_om.features.shared_log.questions import (
+    ThreadInput,
+    ThreadsInput,
+    ThreadsReflectorInput,
+    build_threads_question,
+    observe_threads,
+    reflect_threads,
+    regroup_threads,
+)
+from langgraph_om.features.shared_log.reading import (
+    claim_log,
+    keep_log,
+    read_other_threads_if_possible,
+    release_log,
+)
+from langgraph_om.features.shared_log.reducers import OTHERS, count_others, read_sharing
+from langgraph_om.features.shared_log.sections import select_previous_sections
+from langgraph_om.features.shared_log.threads import (
+    OtherThread,
+    Shares,
+    count_to_observe,
+    split_batches,
+)
+from langgraph_om.features.shared_log.wire import OthersEnd, Section
+
+# Ask the Observer about other threads: in one question, or in rounds where one is too short.
+#
+# A thread counts as observed only when all of what was to be observed of it was shown and
+# answered.
+
+
+class ThreadsObserved(NamedTuple):
+    """What came of asking the Observer about several threads."""
+
+    answers: dict[str, Parsed]
+    """By thread id; a thread that is missing is not observed."""
+    left_out_tokens: int
+    """About how many tokens no question had room for."""
+    asked: AskModel | None
+    """What was asked last."""
+
+
+def ask_observer_of_threads(
+    cycle: CycleInfo, threads: Sequence[tuple[OtherThread, int]]
+) -> EffectFlow[ThreadsObserved]:
+    """Have the oldest messages of several other threads observed.
+
+    Args:
+        cycle: The cycle.
+        threads: Each with the number of messages to observe.
+
+    Raises:
+        ObserverError: When there is no usable answer, or a hook failed.
+    """
+    found: dict[str, Parsed] = {}
+    left_out: dict[str, int] = {}
+    inputs: list[list[ThreadInput]] = []
+    for thread, count in threads:
+        own = _view_thread(cycle, thread)
+        shown = yield from show_messages(own, thread.entries[:count], thread.times)
+        if shown is None:
+            found[thread.thread_id] = Parsed("none")
+            continue
+        left_out[thread.thread_id] = shown.left_out_tokens
+        inputs.append([_build_input(cycle, thread, transcript) for transcript in shown.parts])
+    answers, asked = yield from _ask_in_rounds(cycle, inputs)
+    for thread, _ in threads:
+        if thread.thread_id in answers:
+            own, parsed = _view_thread(cycle, thread), answers[thread.thread_id]
+            found[thread.thread_id] = yield from rewrite_answer(own, parsed)
+    return ThreadsObserved(found, sum(left_out[thread_id] for thread_id in answers), asked)
+
+
+def _ask_in_rounds(
+    cycle: CycleInfo, threads: Sequence[Sequence[ThreadInput]]
+) -> EffectFlow[tuple[dict[str, Parsed], AskModel | None]]:
+    """Ask about the first part of each thread, then about the second ones, and so on.
+
+    Raises:
+        ObserverError: When no thread was answered as a whole.
+    """
+    said: dict[str, list[Parsed]] = {}
+    failure: ObserverError | None = None
+    request: ThreadsInput | None = None
+    for number in range(max(map(len, threads), default=0)):
+        asked = [
+            _continue_input(parts[number], said)
+            for parts in threads
+            if number < len(parts) and len(said.get(parts[0].thread_id, ())) == number
+        ]
+        latest = _build_threads_input(cycle, asked, said)
+        try:
+            answers = yield from observe_threads(latest)
+        except ObserverError as error:
+            failure = error
+            break
+        request = latest
+        for thread_id, parsed in answers.items():
+            said.setdefault(thread_id, []).append(parsed)
+    whole = {
+        parts[0].thread_id: merge_answers(said[parts[0].thread_id])
+        for parts in threads
+        if len(said.get(parts[0].thread_id, ())) == len(parts)
+    }
+    if failure is not None and not whole:
+        raise failure
+    return whole, build_threads_question(request) if request is not None else None
+
+
+def _continue_input(part: ThreadInput, said: Mapping[str, Sequence[Parsed]]) -> ThreadInput:
+    """Return a part with the hints that came of the parts before it."""
+    answers = said.get(part.thread_id)
+    if not answers:
+        return part
+    return replace(part, hints=merge_hints(part.hints, [asdict(answer) for answer in answers]))
+
+
+def _build_input(cycle: CycleInfo, thread: OtherThread, transcript: Transcript) -> ThreadInput:
+    return ThreadInput(
+        thread.thread_id,
+        cycle.settings.show_id(thread.thread_id),
+        transcript.text,
+        hints=thread.hints,
+        attachments=transcript.attachments,
+    )
+
+
+def _view_thread(cycle: CycleInfo, thread: OtherThread) -> CycleInfo:
+    """Return the cycle as a hook is told of it that sees one thread's texts."""
+    record = cast("MemoryRecord", {**cycle.record, "thread_id": thread.thread_id, "stamps": {}})
+    return replace(cycle, record=record)
+
+
+def _build_threads_input(
+    cycle: CycleInfo, inputs: Sequence[ThreadInput], said: Mapping[str, Sequence[Parsed]]
+) -> ThreadsInput:
+    settings = cycle.settings
+    observation = settings.observation
+    count = settings.counter.count_text
+    noted = [
+        cast("Group", {"thread_id": thread_id, "text": text, "tokens": count(text)})
+        for thread_id, answers in said.items()
+        for text in [answer.observations for answer in answers]
+    ]
+    return ThreadsInput(
+        inputs,
+        previous=select_previous_sections(
+            [*cycle.record["log"], *noted],
+            resolve_previous_tokens(observation),
+            settings.counter,
+            settings.show_id,
+            first=[own.thread_id for own in inputs],
+        ),
+        instruction=observation.instruction,
+        prompt=observation.prompt,
+        asked=settings.features.list_hints(),
+        states_hints=settings.continuation_hints,
+        by_profile=observation.observe_attachments == "auto",
+    )
+
+
+_BUSY = timedelta(minutes=30)
+"""For so long after its last message a thread is left to observe itself ahead of need."""
+_KEPT = timedelta(days=1)
+"""For so long a little of a thread that nobody is shown waits until there is more to observe."""
+
+_Batch = Sequence[tuple[OtherThread, int]]
+"""Threads of one question, each with the number of its oldest messages to observe."""
+
+
+class _Answered(NamedTuple):
+    """What came of one batch."""
+
+    answers: dict[str, Parsed]
+    tally: Tally
+    found: Found
+    """The entries of features."""
+    error: ObserverError | None = None
+    left_out_tokens: int = 0
+
+
+class _Observed(NamedTuple):
+    """What came of all batches."""
+
+    sections: list[Section]
+    """What to put into the shared log."""
+    error: ObserverError | None
+    """The first, if a batch failed."""
+    left_out_tokens: int
+    found: Found
+    """The entries of features."""
+
+
+def observe_others_cycle(
+    settings: Settings, record: MemoryRecord, window: Window, started: datetime
+) -> EffectFlow[None]:
+    """Observe other threads while the turn waits; once in a turn, and one thread at a time.
+
+    Args:
+        settings: The settings in force.
+        record: The memory of the thread that the turn is in.
+        window: Its unobserved messages.
+        started: The current time.
+    """
+    found = yield from _begin(settings, record, window, started, mode="blocking")
+    if found is not None:
+        cycle, threads = found
+        size = count_others(record)
+        end = yield from run_blocking(cycle, size, window.last_key)
+        if end is not None:
+            tally: Tally = yield ReadTally()
+            ended = cast("OthersEnd", cast("object", end))
+            at = cycle.info.last_reply(tally)
+            yield from _announce_hints(cycle.info, at, threads, ended["sections"])
+            yield from announce_found(cycle.info, at, ended.get("found", {}))
+    yield waive(window, OTHERS)
+
+
+def begin_others_ahead(
+    settings: Settings,
+    record: MemoryRecord,
+    window: Window,
+    now: datetime,
+    *,
+    cycle_id: str | None = None,
+) -> EffectFlow[Cycle | None]:
+    """Describe the job that observes other threads; `None` when another thread is at it.
+
+    With a `cycle_id` it is one that was asked for, and is done with how the threads are by now.
+    """
+    found = yield from _begin(settings, record, window, now, mode="ahead", cycle_id=cycle_id)
+    return None if found is None else found[0]
+
+
+def count_in_others(
+    settings: Settings, record: MemoryRecord, threads: Sequence[OtherThread], now: datetime
+) -> dict[str, int]:
+    """Count by thread id how many of the oldest messages of other threads to observe now."""
+    limits = settings.thresholds
+    log = log_tokens(record)
+    shares = Shares(
+        limits.messages_at(log), limits.keep_tokens, limits.keep_turns, kept_since=now - _KEPT
+    )
+    if limits.buffer_tokens is not None:  # a thread has its own chunks, and activates them
+        # Its last turn may have made it larger than it ever is at the start of its own: with that
+        # one, it has chunks for most of it.
+        at = limits.block_messages_at(log) + limits.messages_at(log)
+        shares = replace(shares, busy_since=now - _BUSY, busy_limit=at)
+    return count_to_observe(threads, shares)
+
+
+def _begin(
+    settings: Settings,
+    record: MemoryRecord,
+    window: Window,
+    now: datetime,
+    *,
+    mode: Mode,
+    cycle_id: str | None = None,
+) -> EffectFlow[tuple[Cycle, Sequence[OtherThread]] | None]:
+    """Become the one that observes, and describe the cycle from how the threads are by then."""
+    if not (yield from claim_log(record, OTHERS, mode)):
+        return None
+    threads = yield from read_other_threads_if_possible(settings, read_sharing(record))
+    cycle = _describe(settings, record, window, threads, now, mode=mode, cycle_id=cycle_id)
+    if cycle is None:
+        yield from release_log(record, OTHERS)
+        return None
+    return cycle, threads
+
+
+def _describe(
+    settings: Settings,
+    record: MemoryRecord,
+    window: Window,
+    threads: Sequence[OtherThread],
+    now: datetime,
+    *,
+    mode: Mode,
+    cycle_id: str | None,
+) -> Cycle | None:
+    """Describe the cycle that observes other threads; `None` without anything to observe.
+
+    It is named by what it reads, so that threads that want the same one share it.
+    """
+    counts = count_in_others(settings, record, threads, now)
+    wanted = [(thread, counts[thread.thread_id]) for thread in threads if counts[thread.thread_id]]
+    batches = split_batches(wanted, settings.observation.max_tokens_per_batch)
+    parts = [part for batch in batches for part in batch]
+    if not parts:
+        return None
+    names = sorted(
+        f"{thread.thread_id}:{find_newest_observed({'cursor': thread.cursor})}:"
+        f"{digest_entries(thread.entries[:count])}"
+        for thread, count in parts
+    )
+    attempt = count_failures(record, OTHERS)
+    cycle_id = cycle_id or derive_id("observe-others", record["resource_id"], attempt, *names)
+    tokens = sum(entry.tokens for thread, count in parts for entry in thread.entries[:count])
+    info = CycleInfo(settings, record, OTHERS, cycle_id, tokens, now, mode)
+    ids = [thread.thread_id for thread, _ in parts]
+    covers = {"covers": {"thread_ids": ids, "turn": window.turn}} if mode == "ahead" else {}
+    return Cycle(info, info.start(**covers, thread_ids=ids), _observe_others(info, batches))
+
+
+def _observe_others(info: CycleInfo, batches: Sequence[_Batch]) -> EffectFlow[CycleEnded]:
+    """Have messages of other threads observed; what is written goes to the shared log."""
+    yield from keep_log(info.record, OTHERS, info.mode)
+    sections, error, left_out, found = yield from _observe_batches(info, batches)
+    if not sections:
+        yield from release_log(info.record, OTHERS)
+    if not sections and error is not None:
+        raise error
+    tally: Tally = yield ReadTally()
+    groups = [group for section in sections for group in section["groups"]]
+    return info.end(
+        tally,
+        sections=sections,
+        observation_tokens=sum(group["tokens"] for group in groups),
+        observations=write_log(groups),
+        **tell_left_out(left_out),
+        **tell_found(found),
+    )
+
+
+def _observe_batches(cycle: CycleInfo, batches: Sequence[_Batch]) -> EffectFlow[_Observed]:
+    """Ask about all batches at once."""
+    asked: list[_Answered] = yield Together([_observe_batch(cycle, batch) for batch in batches])
+    sections: list[Section] = []
+    error: ObserverError | None = None
+    for batch, answered in zip(batches, asked, strict=True):
+        error = error or answered.error
+        sections += [
+            _build_section(cycle, thread, count, answered.answers[thread.thread_id], answered.tally)
+            for thread, count in batch
+            if thread.thread_id in answered.answers
+        ]
+    left_out = sum(answered.left_out_tokens for answered in asked)
+    found = join_found(answered.found for answered in asked)
+    return _Observed(sections, error, left_out, found)
+
+
+def _observe_batch(cycle: CycleInfo, batch: _Batch) -> EffectFlow[_Answered]:
+    try:
+        answers, left_out, asked = yield from ask_observer_of_threads(cycle, batch)
+    except ObserverError as error:
+        return _Answered({}, (yield ReadTally()), {}, error)
+    noted = "\n\n".join(parsed.observations for parsed in answers.values()).strip()
+    found: Found = {}
+    if asked is not None and noted:
+        found = yield from ask_for_values(cycle, asked, noted)
+    return _Answered(answers, (yield ReadTally()), found, left_out_tokens=left_out)
+
+
+def _build_section(
+    cycle: CycleInfo, thread: OtherThread, count: int, parsed: Parsed, tally: Tally
+) -> Section:
+    """Write what was observed of one thread as a change of the shared log."""
+    entries = thread.entries[:count]
+    first_id = derive_id("section", cycle.cycle_id, thread.thread_id)
+    at = iso(cycle.last_reply(tally))
+    noted = Noted(first_id, thread.thread_id, parsed.observations, at)
+    groups = build_groups(cycle, noted, entries, thread.times[:count])
+    cursor = [*thread.cursor, *(entry.key for entry in entries)][-CURSOR_TAIL:]
+    return {
+        "thread_id": thread.thread_id,
+        "after": find_newest_observed({"cursor": thread.cursor}),
+        "cursor": cursor,
+        "groups": groups,
+        "hints": {
+            **cast("Hints", select_hints(cycle.settings, parsed)),
+            **{name: parsed.more.get(name) for name in cycle.settings.features.list_hints()},
+        },
+    }
+
+
+def _announce_hints(
+    info: CycleInfo, at: datetime, threads: Sequence[OtherThread], sections: Sequence[Section]
+) -> EffectFlow[None]:
+    """Let features say what their hints of other threads change."""
+    former = {thread.thread_id: thread for thread in threads}
+    features = info.settings.features
+    for announce in features.having("announce_of_other"):
+        for section in sections:
+            thread = former[section["thread_id"]]
+            stated = map(section["hints"].get, announce.__self__.hints())
+            entries = [hint for hint in stated if hint is not None]
+            if entries:
+                own, about = _view_thread(info, thread), {"label": thread.title}
+                yield from announce(own, at, entries, **about, fixed=thread.fixed)
+
+
+# Condense the log, each thread's observations for themselves.
+
+
+def rewrite_threads(
+    cycle: CycleInfo, groups: Sequence[Group], shown: Sequence[str], questions: int
+) -> EffectFlow[tuple[list[Group], str]]:
+    """Have a shared log written anew, each thread's observations for themselves.
+
+    Args:
+        cycle: The cycle.
+        groups: The log.
+        shown: What the Reflector is shown of each group.
+        questions: How often it is asked at most.
+
+    Returns:
+        The groups that take the place of those that were read, and what was written.
+    """
+    settings = cycle.settings
+    views = zip(groups, shown, strict=True)
+    read = [cast("Group", {**group, "text": view or group["text"]}) for group, view in views]
+    request = ThreadsReflectorInput(
+        read,
+        settings.show_id,
+        target=find_target(cycle, groups),
+        instruction=settings.reflection.instruction,
+        prompt=settings.observation.prompt,
+    )
+    result = yield from reflect_threads(request, settings.counter, questions=questions)
+    kept = yield from rewrite_by_hook(cycle, "after_reflection", result.texts, "observations")
+    said = {
+        key: check_left({"observations": text}, "after_reflection") for key, text in kept.items()
+    }
+    tally: Tally = yield ReadTally()
+    written = regroup_threads(
+        groups,
+        said,
+        cycle_id=cycle.cycle_id,
+        reflected_at=iso(cycle.last_reply(tally)),
+        counter=settings.counter,
+    )
+    return written, "\n\n".join(said.values())

@@ -1,0 +1,456 @@
+"""`WorkingMemory`: what is always known of a user, or within a thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool
+from langgraph.store.base import BaseStore
+
+from langgraph_om.core.config.checks import check_flag
+from langgraph_om.core.content.text import escape
+from langgraph_om.core.forms import (
+    MAX_CHARACTERS,
+    Form,
+    InvalidError,
+    SchemaForm,
+    TemplateForm,
+    Value,
+    merge,
+)
+from langgraph_om.core.prompts import fill, load
+from langgraph_om.errors import ConfigurationError
+from langgraph_om.features.working.record import (
+    MESSAGE_ID,
+    WORKING_NAME,
+    Joined,
+    WorkingUpdate,
+    join_updates,
+)
+from langgraph_om.features.working.storage import (
+    ConflictError,
+    check_resource_id,
+    check_store,
+    join_stored,
+    put_stored,
+    read_stored,
+    update_stored,
+)
+from langgraph_om.features.working.tool import Outcome, build_tool, read_state_value
+from langgraph_om.runtime.run import Runs
+from langgraph_om.runtime.state import conversation_of, values_of
+
+
+def choose_form(template: object, schema: Any) -> Form:
+    """Return the form that a user chose; without a choice, our own template.
+
+    Raises:
+        ConfigurationError: When both are given, or one of them cannot be used.
+    """
+    if template is not None and schema is not None:
+        msg = (
+            "`template` and `schema` are both given; pass `template` for a text in Markdown, or "
+            "`schema` for JSON"
+        )
+        raise ConfigurationError(msg)
+    if schema is not None:
+        return SchemaForm(schema)
+    if template is None:
+        return TemplateForm(load("working_memory_template"))
+    if not isinstance(template, str) or not template.strip():
+        msg = f"`template` is {template!r}; pass a text in Markdown, or `schema` for JSON"
+        raise ConfigurationError(msg)
+    if len(template) > MAX_CHARACTERS:
+        msg = (
+            f"`template` has {len(template)} characters; pass one of {MAX_CHARACTERS} at most, as "
+            f"it stands in every prompt"
+        )
+        raise ConfigurationError(msg)
+    return TemplateForm(template.strip())
+
+
+# The block of working memory in the Actor's prompt.
+
+
+def render_block(form: Form, value: Value, *, can_write: bool) -> str:
+    """Render the block.
+
+    Args:
+        form: The form of the memory.
+        value: What it holds.
+        can_write: Whether the Actor is told to keep it up to date.
+
+    Returns:
+        The text; empty where there is nothing to show and nothing can be written.
+    """
+    if not can_write:
+        return (
+            fill("working_memory", purpose="", content=escape(form.write(value))) if value else ""
+        )
+    purpose = load(f"working_memory_{'text' if isinstance(form, TemplateForm) else 'json'}")
+    content = form.write(value)
+    if not value and not isinstance(form, TemplateForm):
+        content = "{}"
+    return fill("working_memory", purpose=purpose, content=escape(content))
+
+
+def write_message(text: str) -> HumanMessage | None:
+    """Return the message that shows a block; `None` without one."""
+    return HumanMessage(text, id=MESSAGE_ID) if text else None
+
+
+VALUE_KEY = WORKING_NAME
+"""The state's key of the value: what the Actor knows of it."""
+SHOWN_KEY = "om_working"
+"""The state's key of the block as it is shown in the current turn."""
+
+
+class WorkingMemory:
+    """What is always known: a user's profile, a list of tasks, the state of a project.
+
+    The Actor is shown it in every call and keeps it up to date with the tool
+    `update_working_memory`. Pass it as `ObservationalMemory(..., working_memory=...)`, or use it
+    alone, with `WorkingMemoryMiddleware` or `add_working_memory`.
+
+    Args:
+        template: Markdown that the Actor fills in; it writes the whole text anew with each update.
+        schema: Instead of a template: a pydantic model, a TypedDict, a dataclass or a JSON Schema
+            (which needs the extra `jsonschema`). The memory is JSON then, and an update is merged:
+            objects deeply, lists are replaced, `null` deletes. Without either, a template of ours.
+        scope: `"resource"`: one for all threads of a `resource_id`, in the graph's store.
+            `"thread"`: one per thread, in the state's key `working_memory`, where an input or
+            `update_state` may put it too; it follows forks and time travel.
+        read_only: Whether the Actor is shown it and cannot change it. `om_read_only` says the same
+            for one run.
+        managed_by: Who keeps it up to date: `"actor"`, with the tool, or `"observer"`: what
+            changes in it is one more question to the Observer, after each observation and on the
+            same prompt, and the Actor is given no tool. Only in an `ObservationalMemory`.
+
+    Raises:
+        ConfigurationError: When both `template` and `schema` are given, or an option is out of
+            range, or the Observer is to keep what is read-only.
+    """
+
+    def __init__(
+        self,
+        template: str | None = None,
+        *,
+        schema: Any = None,
+        scope: Literal["resource", "thread"] = "resource",
+        read_only: bool = False,
+        managed_by: Literal["actor", "observer"] = "actor",
+    ) -> None:
+        if scope not in ("resource", "thread"):
+            msg = f"`scope` is {scope!r}; pass 'resource' or 'thread'"
+            raise ConfigurationError(msg)
+        if managed_by not in ("actor", "observer"):
+            msg = f"`managed_by` is {managed_by!r}; pass 'actor' or 'observer'"
+            raise ConfigurationError(msg)
+        if check_flag("read_only", read_only) and managed_by == "observer":
+            msg = "`read_only` is True and `managed_by` is 'observer', who writes; leave one out"
+            raise ConfigurationError(msg)
+        self.scope = scope
+        self.read_only = read_only
+        self.managed_by = managed_by
+        self.form = choose_form(template, schema)
+
+    def __repr__(self) -> str:
+        return (
+            f"WorkingMemory(scope={self.scope!r}, read_only={self.read_only}, "
+            f"managed_by={self.managed_by!r})"
+        )
+
+    # --- What programs ask -----------------------------------------------------------------------
+
+    def get(self, store: BaseStore, resource_id: str) -> Any:
+        """Return what is kept of a resource.
+
+        Args:
+            store: The graph's store.
+            resource_id: The user or entity.
+
+        Returns:
+            A text, or with a schema a JSON object; `None` where there is nothing yet.
+        """
+        return read_stored(self.form, *self._check_place(store, resource_id))
+
+    def put(self, store: BaseStore, resource_id: str, value: Any) -> None:
+        """Keep a value in the place of what is kept of a resource.
+
+        Args:
+            store: The graph's store.
+            resource_id: The user or entity.
+            value: A text, or with a schema a JSON object; `None` forgets everything.
+
+        Raises:
+            ConfigurationError: When the value does not have the form, or is too long; the message
+                names the field.
+        """
+        put_stored(self.form, *self._check_place(store, resource_id), self.check(value))
+
+    def update(self, store: BaseStore, resource_id: str, memory: Any) -> Any:
+        """Update what is kept of a resource as the tool does.
+
+        Args:
+            store: The graph's store.
+            resource_id: The user or entity.
+            memory: The whole text, or with a schema the fields that change.
+
+        Returns:
+            The value as it is now.
+
+        Raises:
+            ConfigurationError: As `put`; nothing is written then.
+        """
+        place = self._check_place(store, resource_id)
+        try:
+            patch = self.form.read_patch(memory)
+            while True:
+                try:
+                    return update_stored(self.form, *place, patch, read_stored(self.form, *place))
+                except ConflictError:  # somebody else wrote in between
+                    continue
+        except InvalidError as error:
+            raise _refused(error) from error
+
+    async def aget(self, store: BaseStore, resource_id: str) -> Any:
+        """Do the same as `get` without blocking the event loop."""
+        return await asyncio.to_thread(self.get, store, resource_id)
+
+    async def aput(self, store: BaseStore, resource_id: str, value: Any) -> None:
+        """Do the same as `put` without blocking the event loop."""
+        await asyncio.to_thread(self.put, store, resource_id, value)
+
+    async def aupdate(self, store: BaseStore, resource_id: str, memory: Any) -> Any:
+        """Do the same as `update` without blocking the event loop."""
+        return await asyncio.to_thread(self.update, store, resource_id, memory)
+
+    def merge(self, value: Any, memory: Any) -> Any:
+        """Return a value with an update merged into it as the tool does; for memory of a thread.
+
+        Args:
+            value: A text or a JSON object; `None` for nothing yet.
+            memory: The whole text, or with a schema the fields that change.
+
+        Raises:
+            ConfigurationError: When what comes of it does not have the form, or is too long.
+        """
+        try:
+            return self.check(merge(read_state_value(value), self.form.read_patch(memory)))
+        except InvalidError as error:
+            raise _refused(error) from error
+
+    def check(self, value: Any) -> Value:
+        """Return a value that has the form of this memory; `None` for an empty one.
+
+        Raises:
+            ConfigurationError: When it does not.
+        """
+        if not value:
+            return None
+        try:
+            whole: Value = self.form.read_patch(value)
+            self.form.check(whole)
+        except InvalidError as error:
+            raise _refused(error) from error
+        return whole or None
+
+    def _check_place(self, store: BaseStore, resource_id: str) -> tuple[BaseStore, str]:
+        if self.scope == "thread":
+            msg = (
+                "the working memory has the scope 'thread': its value is the state's "
+                "`working_memory`, which `graph.get_state` and `graph.update_state` reach"
+            )
+            raise ConfigurationError(msg)
+        return check_store(store), check_resource_id(resource_id)
+
+    # --- In a graph ------------------------------------------------------------------------------
+
+    @property
+    def tools(self) -> list[BaseTool]:
+        """The tool to bind to the Actor's model; none where the Actor cannot write."""
+        return Working(self).tools
+
+    @property
+    def has_tool(self) -> bool:
+        """Whether the Actor keeps it up to date."""
+        return not self.read_only and self.managed_by == "actor"
+
+    def llm_input_messages(
+        self,
+        state: Any,
+        *,
+        system: str | SystemMessage | None = None,
+        messages_key: str = "messages",
+    ) -> list[BaseMessage]:
+        """Return what the Actor's model is called with, for a graph with `add_working_memory`.
+
+        Args:
+            state: What a node is given.
+            system: The agent's own system prompt, when it is not among the messages.
+            messages_key: The state's key of the conversation.
+
+        Returns:
+            The conversation, with the memory before the newest message of the user.
+        """
+        head = SystemMessage(system) if isinstance(system, str) else system
+        messages = conversation_of(values_of(state, messages_key), messages_key)
+        view = insert_block(messages, read_shown(state))
+        return [*([head] if head is not None else []), *view]
+
+
+@dataclass(frozen=True, slots=True)
+class Refreshed:
+    """What it came to when a memory was written and read."""
+
+    changes: dict[str, Any]
+    """What changes in the graph's state."""
+    joined: Joined | None = None
+    """What was read, and what was written before; `None` where nothing was read."""
+
+
+class Working:
+    """A working memory as the runs of one agent have it.
+
+    Args:
+        memory: The memory.
+        runs: What reads whose conversation a run is about.
+        messages_key: The state's key of the conversation.
+    """
+
+    def __init__(
+        self, memory: WorkingMemory, runs: Runs | None = None, messages_key: str = "messages"
+    ) -> None:
+        self.memory = memory
+        self.runs = Runs() if runs is None else runs
+        self._messages_key = messages_key
+
+    @property
+    def tools(self) -> list[BaseTool]:
+        """The tool to bind to the Actor's model; none where the Actor cannot write."""
+        if not self.memory.has_tool:
+            return []
+        return [build_tool(self.memory.form, self._answer, VALUE_KEY, self._messages_key)]
+
+    def is_read_only(self, config: RunnableConfig | None = None) -> bool:
+        """Return whether nothing can be written in a run."""
+        return self.memory.read_only or self.runs.is_read_only(config)
+
+    def refresh_working_memory(
+        self,
+        state: Any,
+        messages: Sequence[BaseMessage],
+        config: RunnableConfig,
+        store: Any,
+        updates: Sequence[WorkingUpdate] = (),
+    ) -> Refreshed:
+        """Write what observations found, and read the memory where a turn begins.
+
+        Within a turn the block holds still: reasoning may be bound to all that stands before it.
+
+        Raises:
+            ConfigurationError: When there is no store or nobody to keep it for, or a value in the
+                state does not have the form.
+        """
+        shown, known = read_shown(state), read_state_value(_value(state, VALUE_KEY))
+        is_within = bool(
+            shown is not None and messages and not isinstance(messages[-1], HumanMessage)
+        )
+        if is_within and not updates:
+            return Refreshed({})
+        if self.memory.scope == "thread":
+            joined = join_updates(self.memory.form, self.memory.check(known), updates)
+        else:
+            who, there = check_resource_id(self.runs.find_resource(config)), check_store(store)
+            joined = join_stored(self.memory.form, there, who, updates)
+        changes: dict[str, Any] = {}
+        # Within a turn the state has what the Actor knows; with a memory of the thread, all of it.
+        if joined.value != known and (self.memory.scope == "thread" or not is_within):
+            changes[VALUE_KEY] = joined.value or {}
+        text = self.render(joined.value, config)
+        if not is_within and text != (shown or ""):
+            changes[SHOWN_KEY] = text
+        return Refreshed(changes, joined)
+
+    def render(self, value: Any, config: RunnableConfig | None) -> str:
+        """Render the block for a value that the form allows."""
+        can_write = self.memory.has_tool and not self.is_read_only(config)
+        return render_block(self.memory.form, read_state_value(value), can_write=can_write)
+
+    def _answer(self, given: Any, known: Any, config: RunnableConfig, store: Any) -> Outcome:
+        """Carry out a call of the tool.
+
+        Args:
+            given: What the model wrote as `memory`.
+            known: The value that it has been shown, from the state.
+            config: The run's configuration.
+            store: The run's store.
+        """
+        if not self.runs.is_on(config) or self.is_read_only(config):
+            return Outcome("The memory can only be read in this run; nothing was written.")
+        form, seen = self.memory.form, read_state_value(known)
+        try:
+            patch = form.read_patch(given)
+            if self.memory.scope == "thread":
+                form.check(merge(seen, patch))
+            else:
+                who = check_resource_id(self.runs.find_resource(config))
+                update_stored(form, check_store(store), who, patch, seen)
+        except InvalidError as error:
+            return Outcome(f"Nothing was written: {error}.")
+        except ConflictError as conflict:
+            where = f" ({conflict})" if str(conflict) else ""
+            return Outcome(
+                f"Nothing was written: another conversation has changed it meanwhile{where}. It "
+                f"reads now:\n\n{form.write(conflict.current)}\n\nWrite your update anew, with "
+                f"what is new there kept.",
+                known=conflict.current,
+            )
+        return Outcome("Updated.", patch=patch)
+
+
+def check_working(value: object) -> WorkingMemory:
+    """Read a working memory that is used by itself.
+
+    Raises:
+        ConfigurationError: When it is something else, or there is no Observer to keep it.
+    """
+    if not isinstance(value, WorkingMemory):
+        msg = f"`working` is {value!r}; pass a WorkingMemory(...)"
+        raise ConfigurationError(msg)
+    if value.managed_by == "observer":
+        msg = (
+            "`managed_by` is 'observer', and there is none without observations; pass "
+            "ObservationalMemory(working_memory=...), or leave `managed_by` out"
+        )
+        raise ConfigurationError(msg)
+    return value
+
+
+def read_shown(state: Any) -> str | None:
+    """Return the block of a state; `None` where nothing was shown yet."""
+    shown = _value(state, SHOWN_KEY)
+    return shown if isinstance(shown, str) else None
+
+
+def insert_block(messages: Sequence[BaseMessage], text: str | None) -> list[BaseMessage]:
+    """Return a conversation with the block before its newest message of the user."""
+    block = write_message(text or "")
+    if block is None:
+        return list(messages)
+    said = (at for at in range(len(messages) - 1, -1, -1) if messages[at].type == "human")
+    at = next(said, 0)
+    return [*messages[:at], block, *messages[at:]]
+
+
+def _value(state: Any, key: str) -> Any:
+    return state.get(key) if isinstance(state, Mapping) else getattr(state, key, None)
+
+
+def _refused(error: InvalidError) -> ConfigurationError:
+    return ConfigurationError(f"the working memory is refused: {error}")

@@ -1,0 +1,327 @@
+"""What a step exchanges with a shared log and reads of other threads, told by its calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from langgraph_om.archive.protocol import MessageArchive, ThreadEnd
+from langgraph_om.core.config.settings import Features
+from langgraph_om.core.effects import Storage, Warn
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import blank_record
+from langgraph_om.core.record.window import open_window
+from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.errors import ArchiveError
+from langgraph_om.features.archive.writer import ArchiveWriter
+from langgraph_om.features.shared_log import SharedLogs
+from langgraph_om.features.shared_log.archive import LogCache
+from langgraph_om.features.shared_log.exchange import (
+    MAX_COMMITS,
+    drop_deleted_threads,
+    exchange,
+    rewind_if_forked,
+)
+from langgraph_om.features.shared_log.reading import (
+    read_other_threads,
+    read_other_threads_if_possible,
+)
+from langgraph_om.features.shared_log.wire import SharedLog
+from langgraph_om.testing import FlowRun, drive
+from support.simulation import settings
+
+NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+SETTINGS = settings()
+DOWN = ArchiveError("the disk is full")
+PLACE = "sqlite:///talk.db"
+SAID_ONCE = f"(at {PLACE}; said once until it answers)"
+
+
+def said(*keys: str) -> list[BaseMessage]:
+    return [
+        (HumanMessage if key.startswith("h") else AIMessage)(f"text of {key}", id=key)
+        for key in keys
+    ]
+
+
+def opened(scope: str = "thread", **fields: Any) -> MemoryRecord:
+    opening = {
+        "type": "opened",
+        "id": "om-1",
+        "thread_id": "t",
+        "resource_id": "ana",
+        "scope": scope,
+    }
+    return cast("MemoryRecord", {**fold(blank_record(), [opening]), **fields})
+
+
+def calls(run: FlowRun[Any]) -> list[str]:
+    return [effect.method for effect in run.effects if isinstance(effect, Storage)]
+
+
+def warnings(run: FlowRun[Any]) -> list[str]:
+    return [each.text % tuple(each.arguments) for each in run.effects if isinstance(each, Warn)]
+
+
+# --- The shared log ------------------------------------------------------------------------------
+
+SHARING = replace(SETTINGS, features=Features((SharedLogs(),)))
+
+
+def group_of(thread: str, key: str, *, first: str, last: str) -> dict[str, Any]:
+    return {
+        "id": key,
+        "kind": "observation",
+        "ranges": [[first, last]],
+        "thread_id": thread,
+        "observed_at": "2026-03-02T09:00:00.000+00:00",
+        "text": f"noted in {thread}",
+        "tokens": 3,
+    }
+
+
+def extension(thread: str, key: str) -> dict[str, Any]:
+    return {
+        "id": key,
+        "kind": "extend",
+        "thread_id": thread,
+        "after": None,
+        "cursor": [f"{key}-last"],
+        "groups": [group_of(thread, key, first=f"{key}-first", last=f"{key}-last")],
+        "hints": {"current_task": None, "suggested_response": None, "thread_title": None},
+    }
+
+
+def exchanging(record: MemoryRecord, answers: Any, *, is_new_turn: bool = False) -> FlowRun[Any]:
+    messages = said("h1")
+    window = open_window(record, messages, SHARING.counter)
+    turn = {"request": None if is_new_turn else window.request, "step": 0}
+    record = cast("MemoryRecord", {**record, "turn": turn})
+    return drive(exchange(SHARING, record, messages, window, NOW), answers)
+
+
+def test_a_log_that_did_not_change_is_not_read() -> None:
+    run = exchanging(opened("resource", revision=4), [4])
+    assert calls(run) == ["record_revision"]
+    assert run.result[1] == []
+
+
+def test_changes_are_committed_on_top_of_what_others_committed_meanwhile() -> None:
+    record = opened("resource", outbox=[extension("t", "g1")])
+    theirs: SharedLog = {
+        "generation": 0,
+        "log": [cast("Any", group_of("work", "g0", first="w1", last="w2"))],
+        "threads": {"work": {"cursor": ["w2"], "hints": {}}},
+    }
+    answers = [(None, 0), {}, False, (theirs, 1), {}, True, None, theirs, [], []]
+    run = exchanging(record, answers)
+    commits = [each for each in run.effects if getattr(each, "method", "") == "commit_record"]
+    assert [each.options["expected"] for each in commits] == [0, 1]
+    assert [group["id"] for group in commits[1].arguments[1]["log"]] == ["g0", "g1"]
+    synced, events, _ = run.result
+    assert [event["type"] for event in events] == ["synced"]
+    assert (synced["revision"], synced["outbox"]) == (2, [])
+
+
+def test_a_log_that_changes_all_the_time_is_left_for_the_next_step() -> None:
+    record = opened("resource", outbox=[extension("t", "g1")])
+    run = exchanging(record, [(None, 0), {}, False] * MAX_COMMITS)
+    assert run.result[1] == []
+    assert run.result[0]["outbox"] == record["outbox"]
+    [warning] = warnings(run)
+    assert "changed 50 times" in warning
+
+
+def test_a_log_that_cannot_be_reached_leaves_the_thread_with_its_copy() -> None:
+    run = exchanging(opened("resource"), [DOWN, PLACE], is_new_turn=True)
+    assert run.result[1] == []
+    [warning] = warnings(run)
+    assert warning.endswith(f"the thread goes on with its copy: the disk is full {SAID_ONCE}")
+
+
+def test_what_was_observed_of_deleted_threads_is_dropped() -> None:
+    changes = [extension("t", "g1"), extension("gone", "g2"), extension("work", "g3")]
+    run = drive(drop_deleted_threads(opened("resource"), changes), [set(), {"g3-last"}])
+    assert [change["id"] for change in run.result] == ["g1", "g3"]
+
+
+def test_a_fork_goes_on_from_its_own_last_message() -> None:
+    log: SharedLog = {
+        "generation": 0,
+        "log": [
+            cast("Any", group_of("t", "g1", first="h1", last="a1")),
+            cast("Any", group_of("t", "g2", first="h2", last="a2")),
+        ],
+        "threads": {"t": {"cursor": ["h1", "a1", "h2", "a2"], "hints": {}}},
+    }
+    whole = said("h1", "a1", "h2", "a2", "h3")
+    assert rewind_if_forked(log, opened("resource"), whole, SHARING.counter) == log
+    forked = said("h1", "a1", "h9")
+    rewound = rewind_if_forked(log, opened("resource"), forked, SHARING.counter)
+    assert rewound["threads"]["t"]["cursor"] == ["h1", "a1"]
+
+
+def test_a_fork_with_messages_that_were_left_behind_goes_on_from_its_cursor() -> None:
+    groups = [
+        cast("Any", group_of("t", "g1", first="a1", last="a1")),
+        cast("Any", group_of("t", "g2", first="h2", last="x")),  # goes on in the other branch
+    ]
+    log: SharedLog = {
+        "generation": 0,
+        "log": groups,
+        "threads": {"t": {"cursor": ["x"], "hints": {}}},
+    }
+    part: Any = {"last": "a2", "index": 3, "count": 4, "strays": ["h1"]}
+    cursor = ["h1", "a1", "h2", "a2"]
+    record = opened("resource", log=groups, cursor=cursor, observed=part)
+    forked = said("h1", "a1", "h2", "a2", "h9")
+    rewound = rewind_if_forked(log, record, forked, SHARING.counter)
+    assert rewound["threads"]["t"]["cursor"] == cursor
+
+
+@pytest.mark.parametrize(
+    ("own", "kept"),
+    [
+        ([("h1", "x")], [("h1", "x")]),
+        ([("h1", "a1"), ("h2", "x")], [("h1", "x")]),  # joined, as where there are many
+    ],
+)
+def test_a_fork_keeps_what_it_knows_as_observed_after_a_reflection(
+    own: list[tuple[str, str]], kept: list[tuple[str, str]]
+) -> None:
+    groups = [group_of("t", f"g{at}", first=a, last=b) for at, (a, b) in enumerate(own)]
+    reflected = {**groups[0], "id": "r1", "kind": "reflection", "ranges": [*map(list, kept)]}
+    log: SharedLog = {
+        "generation": 1,
+        "log": [cast("Any", reflected)],
+        "threads": {"t": {"cursor": ["h1"], "hints": {}}},  # a fork from before knew no more
+    }
+    cursor = ["h1", "a1", "h2", "a2"]  # `x` is in another fork
+    record = opened("resource", log=groups, cursor=cursor)
+    rewound = rewind_if_forked(log, record, said(*cursor, "h9"), SHARING.counter)
+    assert rewound["threads"]["t"]["cursor"] == cursor
+
+
+@pytest.mark.parametrize("newest", ["z", "h1"])
+@pytest.mark.parametrize("ends", [("h3", "y"), ("y", "h3")])
+def test_in_a_fork_all_is_observed_up_to_where_a_range_begins_or_ends(
+    ends: tuple[str, str], newest: str
+) -> None:
+    """Messages were removed in the fork, or are in another one; what it observed was not sent."""
+    first, last = ends
+    log: SharedLog = {
+        "generation": 0,
+        "log": [
+            cast("Any", group_of("t", "g1", first="h1", last="x")),
+            cast("Any", group_of("t", "g2", first=first, last=last)),
+        ],
+        "threads": {"t": {"cursor": [newest], "hints": {}}},
+    }
+    unsent = cast("Any", group_of("t", "g3", first="h1", last="a1"))
+    change = {**extension("t", "g3"), "groups": [unsent]}
+    record = opened("resource", log=[unsent], cursor=["h1", "a1"], outbox=[change])
+    forked = said("h1", "a1", "h2", "a2", "h3", "a3", "h9")
+    rewound = rewind_if_forked(log, record, forked, SHARING.counter)
+    assert rewound["threads"]["t"]["cursor"] == ["h1", "a1", "h2", "a2", "h3"]
+
+
+def test_a_fork_does_not_keep_what_the_log_lost() -> None:
+    log: SharedLog = {
+        "generation": 1,
+        "log": [cast("Any", group_of("t", "g1", first="h1", last="h1"))],
+        "threads": {"t": {"cursor": ["h1"], "hints": {}}},
+    }
+    cursor = ["h1", "a1", "h2", "a2"]
+    record = opened("resource", log=[group_of("t", "g0", first="h1", last="x")], cursor=cursor)
+    assert rewind_if_forked(log, record, said(*cursor, "h9"), SHARING.counter) == log
+
+
+def test_a_fork_without_the_message_before_what_is_unsent_keeps_what_was_sent() -> None:
+    sent = cast("Any", group_of("t", "g1", first="h1", last="x"))  # which was removed here
+    unsent = cast("Any", group_of("t", "g2", first="h2", last="a2"))
+    log: SharedLog = {
+        "generation": 0,
+        "log": [sent],
+        "threads": {"t": {"cursor": ["x", "y"], "hints": {}}},
+    }
+    change = {**extension("t", "g2"), "after": "x", "groups": [unsent]}
+    cursor = ["h1", "a1", "h2", "a2"]
+    record = opened("resource", log=[sent, unsent], cursor=cursor, outbox=[change])
+    rewound = rewind_if_forked(log, record, said(*cursor, "h9"), SHARING.counter)
+    assert rewound["threads"]["t"]["cursor"] == ["h1", "a1"]
+
+
+# --- Other threads -------------------------------------------------------------------------------
+
+
+@dataclass
+class Row:
+    """A message or a thread as an archive returns it."""
+
+    id: str = ""
+    title: str | None = None
+    updated: datetime = NOW
+    key: str = ""
+    message: Any = None
+    position: int = 0
+    at: datetime | None = None
+    is_current: bool = True
+
+
+def test_only_threads_with_news_are_read() -> None:
+    log = {"generation": 0, "log": [], "threads": {"quiet": {"cursor": ["q1"], "hints": {}}}}
+    rows = [Row("t"), Row("quiet"), Row("work"), Row("told")]
+    ends = [ThreadEnd(cast("Any", row), 0) for row in rows]
+    told = [Row(key="w1", message=HumanMessage("hello", id="w1"))]
+    answers = [log, ends, [(None,), None, None], told, None, [], None]
+    run = drive(read_other_threads(SHARING, opened("resource")), answers)
+    assert [thread.thread_id for thread in run.result.threads] == ["work"]
+    [known] = [effect for effect in run.effects if effect.method == "recall_reads"]
+    assert known.arguments == ([(ends[1], "q1"), (ends[2], None), (ends[3], None)],)
+    assert run.effects[-1] == Storage("remember_read", ((ends[3], None), None, 0))
+
+
+def test_nothing_is_read_of_a_thread_that_is_observed_to_its_end() -> None:
+    log = {"generation": 0, "log": [], "threads": {"told": {"cursor": ["q1"], "hints": {}}}}
+    ends = [ThreadEnd(cast("Any", Row("told")), 0, "q1")]
+    run = drive(read_other_threads(SHARING, opened("resource")), [log, ends, [None]])
+    assert run.result.threads == []
+
+
+def test_threads_that_cannot_be_read_are_none() -> None:
+    run = drive(read_other_threads_if_possible(SHARING, opened("resource")), [DOWN, PLACE])
+    assert run.result == []
+    text = "thread 't': other threads cannot be read: the disk is full"
+    assert warnings(run) == [f"{text} {SAID_ONCE}"]
+
+
+# --- What answers --------------------------------------------------------------------------------
+
+
+def test_each_call_of_the_flows_has_one_that_answers_it() -> None:
+    """The names of `Storage` are looked up in these three, so none may have a name of another."""
+    own = {"recall_thread", "note_missed", "note_archived", "append_messages", "add_new_groups"}
+    own |= {"note_loss", "note_outage"}
+    cached = {"read_log", "remember_log", "find_threads", "recall_reads", "remember_read"}
+    cached |= {"find_rest", "leave_rest"}
+    stored = {"contains", "branch", "thread", "threads", "messages", "find", "last_position"}
+    stored |= {
+        "claim",
+        "renew",
+        "release",
+        "job",
+        "add_groups",
+        "set_title",
+        "record_revision",
+        "load_record",
+        "commit_record",
+    }
+    assert own <= set(dir(ArchiveWriter))
+    assert cached <= set(dir(LogCache))
+    assert stored <= set(dir(MessageArchive))
+    assert not stored & {*dir(ArchiveWriter), *dir(LogCache)}
+    assert not cached & set(dir(ArchiveWriter))
