@@ -136,8 +136,7 @@ class SecondTries:
         self, look: Step, size: int, target: int, *, most: float, limit: int | None
     ) -> list[BaseMessage] | None:
         """Return an input that is shorter than `size`; `None` where none has `most` tokens."""
-        reads_on = self._runner.settings.guide is not None
-        shorter = find_shorter(look, target, system=self._system, reads_on=reads_on, limit=limit)
+        shorter = find_shorter(look, target, system=self._system, limit=limit)
         if shorter.tokens >= size or shorter.tokens > most:
             return None
         self._size = shorter.tokens

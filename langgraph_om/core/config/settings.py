@@ -49,6 +49,12 @@ class Features:
             message = shorten(message, key)
         return message
 
+    def cut(self, message: BaseMessage, key: str, tokens: int) -> BaseMessage:
+        """Return what stands for a message of more tokens in a view that has to be shorter."""
+        for cut in self.having("cut"):
+            message = cut(message, key, tokens)
+        return message
+
     def select_log(self, groups: Sequence[Group]) -> list[Group]:
         """Return the groups of a log but for those that a feature shows apart from it."""
         return [group for group in groups if not self.find(group.get("feature", ""))]

@@ -449,6 +449,10 @@ class Feature:
         """Return events that tell users of entries that have taken effect."""
         raise NotImplementedError
 
+    def cut(self, message: BaseMessage, key: str, tokens: int) -> BaseMessage:
+        """Return what stands for a message of more tokens in a view that has to be shorter."""
+        raise NotImplementedError
+
     def describe_marks(self) -> str:
         """Return the lines that tell the Observer of a mark for items, beside those of the core."""
         raise NotImplementedError

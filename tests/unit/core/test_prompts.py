@@ -25,6 +25,8 @@ SNAPSHOTS = Path(__file__).parent / "snapshots" / "prompts"
 SLOT = re.compile(r"\{\{(\w+)\}\}")
 OF_FEATURES = {
     "observer_title": "titles",
+    "preview": "previews",
+    "preview_unread": "previews",
     "recall_search_meaning": "meaning",
     "recalled_messages": "inject",
     "standing_held": "standing",
