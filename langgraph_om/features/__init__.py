@@ -41,12 +41,8 @@ FEATURES: tuple[type[Feature], ...] = (
     Previews,
     Gaps,
     Injecting,
-<<<<<<< HEAD
     Meaning,
-    SteeringNotices,
-=======
     Steering,
->>>>>>> main
 )
 """In the order in which they take part in a step."""
 
