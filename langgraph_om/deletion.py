@@ -228,11 +228,10 @@ class Deletable:
                 f"yet: pass the graph's store, `store=...`"
             )
             raise ConfigurationError(msg)
-        has_jobs = (
-            isinstance(runner.buffering, ForgettingExecutor)
-            or runner.settings.observation.buffer_on_idle is not None
+        is_kept_here = isinstance(runner.buffering, ForgettingExecutor) or bool(
+            runner.settings.features.having("forget")
         )
-        if archive is None and store is None and checkpointer is None and not has_jobs:
+        if archive is None and store is None and checkpointer is None and not is_kept_here:
             msg = (
                 "there is nothing that this call can reach: without an `archive`, all that memory "
                 "knows is in the threads' checkpoints; pass the graph's checkpointer, "

@@ -63,12 +63,7 @@ from langgraph_om.models.model_value import ModelValue
 from langgraph_om.models.pool import ModelPool, choose_models
 from langgraph_om.recall.source import find_near_search
 from langgraph_om.recall.tool import build_guide
-from langgraph_om.runtime.executors import (
-    BackgroundBuffering,
-    Buffering,
-    InlineBuffering,
-    ParallelBuffering,
-)
+from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
 from langgraph_om.runtime.hooks import Hooks, check_hooks
 from langgraph_om.runtime.jobs.protocol import Executor
 from langgraph_om.runtime.jobs.server import ServerBuffering
@@ -411,8 +406,6 @@ def read_options(given: Mapping[str, Any]) -> Options:
     models = _choose_models(given, settings)
     if archive is None:
         _refuse_without_archive(given)
-    if settings.observation.buffer_on_idle is not None:
-        _refuse_in_place(given["buffering"], settings.observation.buffer_on_idle)
     return Options(
         enabled=given["enabled"],
         models=models,
@@ -522,17 +515,6 @@ def _choose_models(given: Mapping[str, Any], settings: Settings) -> ModelPool:
         counter=settings.counter,
         titles=settings.titles,
     )
-
-
-def _refuse_in_place(buffering: object, seconds: float) -> None:
-    """Refuse to work in pauses where nothing runs beside the turns."""
-    if isinstance(buffering, InlineBuffering | ParallelBuffering):
-        msg = (
-            f"`observation.buffer_on_idle` is {seconds!r} and `buffering` is "
-            f"{type(buffering).__name__}(), which does nothing between turns; pass "
-            f"BackgroundBuffering(), or call `memory.observe` when a session ends"
-        )
-        raise ConfigurationError(msg)
 
 
 def _refuse_without_archive(given: Mapping[str, Any]) -> None:

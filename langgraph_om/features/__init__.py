@@ -19,7 +19,7 @@ from langgraph_om.features.extract import Extract, Extractable, ExtractConfig, E
 from langgraph_om.features.gaps import GapOptions, Gaps
 from langgraph_om.features.inject.inject import Injecting
 from langgraph_om.features.meaning.meaning import Meaning
-from langgraph_om.features.pauses import PauseWork
+from langgraph_om.features.pauses import PauseConfig, PauseOptions, PauseWork
 from langgraph_om.features.previews import PreviewOptions, Previews
 from langgraph_om.features.shared_log import SharedLogs
 from langgraph_om.features.steering.feature import Steering
@@ -60,6 +60,7 @@ class FeatureOptions(
 
 class ObservationOptions(
     core.ObservationOptions,
+    PauseOptions,
     ExtractOptions,
     total=False,
 ):
@@ -69,6 +70,7 @@ class ObservationOptions(
 @dataclass(frozen=True, kw_only=True)
 class ObservationConfig(
     ExtractConfig,
+    PauseConfig,
     core.ObservationConfig,
 ):
     """When the Observer runs and what it is asked; a mapping with the same keys does as well.

@@ -13,12 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Self
+from typing import Annotated, Self
 
 from langchain_core.runnables import ensure_config
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from langgraph_om.archive.protocol import begin_anew_after_fork
+from langgraph_om.core.config.checks import Hint
 from langgraph_om.core.config.settings import Setup
+from langgraph_om.core.config.thresholds import explain_no_buffering
 from langgraph_om.core.cycles.carry_out import describe_job
 from langgraph_om.core.cycles.observation import describe_observation
 from langgraph_om.core.cycles.results import take_in_results
@@ -30,12 +34,39 @@ from langgraph_om.core.step.archive import is_survivor, look_for_deletion
 from langgraph_om.core.step.inspect import count_and_collect, peek_pending
 from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.core.wire import Event, Operation
+from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.context import RunFlow, Submit
 from langgraph_om.runtime.drivers import drive
+from langgraph_om.runtime.executors import InlineBuffering, ParallelBuffering
 from langgraph_om.runtime.jobs.protocol import DelayingExecutor
 from langgraph_om.runtime.jobs.requests import build_request
 
 logger = logging.getLogger("langgraph_om")
+
+
+class PauseOptions(TypedDict, total=False):
+    """The key of the option `observation` for pauses."""
+
+    buffer_on_idle: float | None
+    """Seconds after the Actor's answer after which what is unobserved is observed ahead of need,
+    however little, unless the conversation goes on before; `None`: never. Needs background
+    buffering, and the process that gave the answer to be there still."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PauseConfig:
+    """The same as a field of `ObservationConfig`.
+
+    Args:
+        buffer_on_idle: Seconds after the Actor's answer after which what is unobserved is observed
+            ahead of need, however little, unless the conversation goes on before; `None`: never.
+            Needs background buffering, and the process that gave the answer to be there still.
+    """
+
+    buffer_on_idle: Annotated[
+        Annotated[float, Field(gt=0, allow_inf_nan=False)] | None,
+        Hint("a number of seconds above 0, or None"),
+    ] = None
 
 
 class PauseWork(Feature):
@@ -50,9 +81,25 @@ class PauseWork(Feature):
 
     @classmethod
     def build(cls, setup: Setup) -> Self | None:
-        """Read the option `observation.buffer_on_idle`."""
-        seconds = setup.observation.buffer_on_idle
-        return cls(seconds) if seconds is not None else None
+        """Read the option `observation.buffer_on_idle`.
+
+        Raises:
+            ConfigurationError: When buffering is off, or nothing runs between turns.
+        """
+        seconds: float | None = getattr(setup.observation, "buffer_on_idle", None)
+        if seconds is None:
+            return None
+        if setup.observation.buffer_tokens is False:
+            raise ConfigurationError(explain_no_buffering("observation.buffer_on_idle", seconds))
+        buffering = setup.options["buffering"]
+        if isinstance(buffering, InlineBuffering | ParallelBuffering):
+            msg = (
+                f"`observation.buffer_on_idle` is {seconds!r} and `buffering` is "
+                f"{type(buffering).__name__}(), which does nothing between turns; pass "
+                f"BackgroundBuffering(), or call `memory.observe` when a session ends"
+            )
+            raise ConfigurationError(msg)
+        return cls(seconds)
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

@@ -252,6 +252,7 @@ def test_a_worker_that_is_stopped_leaves_the_job_to_others(archive: Any) -> None
 SOON = {"buffer_tokens": 300, "buffer_on_idle": 60}
 
 
+@pytest.mark.needs("pauses")
 def test_a_pause_is_a_delayed_run_that_a_newer_one_replaces(archive: Any) -> None:
     server = ServerDouble()
     agent = agent_with(server, archive, observation=SOON)
@@ -273,6 +274,7 @@ def test_a_pause_is_a_delayed_run_that_a_newer_one_replaces(archive: Any) -> Non
     assert [chunk["message_count"] for chunk in chunks] == [4]
 
 
+@pytest.mark.needs("pauses")
 def test_a_pause_that_has_begun_is_not_cancelled_by_the_next(archive: Any) -> None:
     server = ServerDouble()
     agent = agent_with(server, archive, observation=SOON)
@@ -290,6 +292,7 @@ def test_a_pause_that_has_begun_is_not_cancelled_by_the_next(archive: Any) -> No
     assert len(server.waiting) == 2
 
 
+@pytest.mark.needs("pauses")
 def test_a_turn_goes_on_where_the_server_keeps_a_pause_that_has_ended(
     archive: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -316,6 +319,7 @@ def waiting_for(server: ServerDouble) -> set[tuple[str, bool]]:
     return {(told["om_thread_id"], "om_pause" in told) for told in runs}
 
 
+@pytest.mark.needs("pauses")
 @pytest.mark.parametrize("asks", ["sync", "async"])
 async def test_deleting_a_thread_deletes_its_runs_and_no_others(asks: str, archive: Any) -> None:
     server = ServerDouble()
@@ -335,6 +339,7 @@ async def test_deleting_a_thread_deletes_its_runs_and_no_others(asks: str, archi
     assert waiting_for(server) == {whose for whose in before if whose[0] in ("u", "u2")}
 
 
+@pytest.mark.needs("pauses")
 def test_deleting_a_resource_deletes_the_runs_of_all_its_threads(archive: Any) -> None:
     server = ServerDouble()
     agent = agent_with(server, archive, observation=SOON)
@@ -344,6 +349,7 @@ def test_deleting_a_resource_deletes_the_runs_of_all_its_threads(archive: Any) -
     assert waiting_for(server) == {("b1", True)}
 
 
+@pytest.mark.needs("pauses")
 def test_a_run_that_a_deletion_did_not_reach_does_nothing(archive: Any) -> None:
     server = ServerDouble()
     agent = agent_with(server, archive, observation=SOON)
@@ -369,6 +375,7 @@ def test_what_is_deleted_where_no_server_is_known_is_said(
     assert "may be on a server" in caplog.text
 
 
+@pytest.mark.needs("pauses")
 def test_a_thread_that_was_deleted_and_goes_on_has_its_pauses_used(archive: Any) -> None:
     server = ServerDouble()
     agent = agent_with(server, archive, observation=SOON)

@@ -71,7 +71,7 @@ SETTINGS: dict[str, Any] = {
     "observation": {
         "message_tokens": 600,
         "buffer_tokens": 100 if IDLE is None else 500,
-        "buffer_on_idle": None if IDLE is None else float(IDLE),
+        **({} if IDLE is None else {"buffer_on_idle": float(IDLE)}),
     },
     "reflection": {"observation_tokens": 900},
     "archive": os.environ["OM_ARCHIVE"],

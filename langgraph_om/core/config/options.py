@@ -147,10 +147,6 @@ class ObservationOptions(TypedDict, total=False):
     previous_observer_tokens: int | Literal[False] | None
     """Tokens of earlier observations that the Observer is shown; 0: none, `False`: all, `None`: 7 %
     of `message_tokens`, and 2000 at most."""
-    buffer_on_idle: float | None
-    """Seconds after the Actor's answer after which what is unobserved is observed ahead of need,
-    however little, unless the conversation goes on before; `None`: never. Needs background
-    buffering, and the process that gave the answer to be there still."""
     activate_after_idle: float | Literal["auto"] | None
     """Seconds of a pause after which the next turn begins with all that was made ahead of need,
     since the provider's cache is cold anyway; `"auto"`: `cache_seconds`, `None`: only at the
@@ -343,9 +339,6 @@ class ObservationConfig:
             `None`: 1.2.
         previous_observer_tokens: Tokens of earlier observations that the Observer is shown; 0:
             none, `False`: all, `None`: 7 % of `message_tokens`, and 2000 at most.
-        buffer_on_idle: Seconds after the Actor's answer after which what is unobserved is observed
-            ahead of need, however little, unless the conversation goes on before; `None`: never.
-            Needs background buffering, and the process that gave the answer to be there still.
         activate_after_idle: Seconds of a pause after which the next turn begins with all that was
             made ahead of need, since the provider's cache is cold anyway; `"auto"`:
             `cache_seconds`, `None`: only at the threshold.
@@ -388,9 +381,6 @@ class ObservationConfig:
     previous_observer_tokens: Annotated[
         Annotated[int, Field(ge=0)] | Off | None,
         Hint("a whole number of tokens, 0 or more, False for all, or None for a share"),
-    ] = None
-    buffer_on_idle: Annotated[
-        Annotated[_Number, Field(gt=0)] | None, Hint("a number of seconds above 0, or None")
     ] = None
     activate_after_idle: Annotated[
         Annotated[_Number, Field(gt=0)] | Literal["auto"] | None,

@@ -284,7 +284,6 @@ def _block_after(config: ObservationConfig | ReflectionConfig, threshold: int) -
 def _refuse_without_buffering(observation: ObservationConfig, reflection: ReflectionConfig) -> None:
     given = {
         "observation.block_after": observation.block_after,
-        "observation.buffer_on_idle": observation.buffer_on_idle,
         "reflection.block_after": reflection.block_after,
         "reflection.buffer_activation": (
             None if is_default(reflection.buffer_activation) else reflection.buffer_activation
@@ -292,11 +291,15 @@ def _refuse_without_buffering(observation: ObservationConfig, reflection: Reflec
     }
     for option, value in given.items():
         if value is not None:
-            msg = (
-                f"`{option}` is {value!r} while `observation.buffer_tokens` is False, which turns "
-                f"all buffering off; leave `{option}` out or set `buffer_tokens`"
-            )
-            raise ConfigurationError(msg)
+            raise ConfigurationError(explain_no_buffering(option, value))
+
+
+def explain_no_buffering(option: str, value: object) -> str:
+    """Return what to do about an option that needs buffering where that is off."""
+    return (
+        f"`{option}` is {value!r} while `observation.buffer_tokens` is False, which turns all "
+        f"buffering off; leave `{option}` out or set `buffer_tokens`"
+    )
 
 
 # One budget for window and log: what both stay under together, with what is asked for it.

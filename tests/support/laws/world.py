@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib.util import find_spec
 from itertools import pairwise, takewhile
 from typing import Any
 
@@ -51,6 +52,8 @@ from support.laws.served import Served
 from support.laws.shares import Shares, Unreliable
 from support.real_ids import Naming
 from support.words import Words
+
+HAS_PAUSES = find_spec("langgraph_om.features.pauses") is not None
 
 MAX_SUPERSTEPS = 100_000
 """LangGraph's own limit is out of the way: with few supersteps left, memory would step back."""
@@ -206,6 +209,7 @@ class World:
     def _new_memory(self, buffering: Any) -> ObservationalMemory:
         rules = self.rules
         is_off = rules.buffering == "off"
+        uses_pauses = HAS_PAUSES and rules.pauses and self.served is not None
         sizes: dict[str, Any] = {
             "message_tokens": rules.messages,
             "buffer_tokens": False if is_off else rules.buffer_tokens,
@@ -223,7 +227,7 @@ class World:
                 "keep_turns": rules.keep_turns,
                 "activate_after_idle": rules.activates_after,
                 "activate_on_provider_change": rules.activates_after is not None,
-                "buffer_on_idle": 60 if rules.pauses and self.served is not None else None,
+                **({"buffer_on_idle": 60} if uses_pauses else {}),
             },
             reflection={} if rules.token_budget else {"observation_tokens": rules.log},
             archive=self.archive,
