@@ -13,8 +13,6 @@ from langgraph_om.archive import ArchivedThread, MessageArchive
 from langgraph_om.core.config.options import (
     ReflectionConfig,
     ReflectionOptions,
-    RetrievalConfig,
-    RetrievalOptions,
 )
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.tokens.counter import TiktokenCounter, TokenCounter
@@ -29,6 +27,7 @@ from langgraph_om.errors import (
     ObserverError,
 )
 from langgraph_om.features import ObservationConfig, ObservationOptions
+from langgraph_om.features.recall.config import RetrievalConfig, RetrievalOptions
 from langgraph_om.inspection import MemoryView
 from langgraph_om.integrations.agent import create_memory_agent
 from langgraph_om.integrations.state_graph import (
@@ -41,12 +40,12 @@ from langgraph_om.integrations.worker_graph import worker_graph
 from langgraph_om.memory import ObservationalMemory
 from langgraph_om.models.model_value import ModelByInputTokens
 from langgraph_om.options import MemoryOptions
-from langgraph_om.recall.lookup import SearchHit
 from langgraph_om.runtime.executors import BackgroundBuffering, InlineBuffering, ParallelBuffering
 from langgraph_om.runtime.jobs.protocol import Executor
 from langgraph_om.runtime.jobs.server import ServerBuffering
 from langgraph_om.runtime.run import MemoryContext
 from langgraph_om.runtime.turn import StepResult
+from langgraph_om.search.lookup import SearchHit
 from langgraph_om.working.memory import WorkingMemory
 
 if _typing.TYPE_CHECKING:

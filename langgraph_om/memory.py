@@ -47,9 +47,6 @@ from langgraph_om.options import (
     signature_of_options,
     with_defaults,
 )
-from langgraph_om.recall.arguments import refuse_unknown_arguments
-from langgraph_om.recall.source import find_near_search
-from langgraph_om.recall.tool import Recalling, build_recall_tool
 from langgraph_om.runtime.drivers import adrive, drive
 from langgraph_om.runtime.executors import BackgroundBuffering
 from langgraph_om.runtime.hooks import is_async
@@ -96,10 +93,8 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
             self.buffering, BackgroundBuffering | ServerBuffering
         ):
             self.buffering.share(self.archive)
-        retrieving, settings = chosen.retrieval, chosen.settings
-        near = find_near_search(settings.features)
         self._runner = StepRunner(
-            settings,
+            chosen.settings,
             chosen.models,
             chosen.hooks,
             chosen.buffering,
@@ -110,11 +105,6 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
             enabled=chosen.enabled,
             archive=chosen.archive,
             store_uses=_list_store_uses(chosen.working_memory),
-            recalling=(
-                Recalling(retrieving, settings, chosen.archive, settings.hides_ids, near)
-                if retrieving
-                else None
-            ),
         )
         self._working: Working | None = None
         if chosen.working_memory is not None:
@@ -148,24 +138,11 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
         """
         return self._runner.window
 
-    @cached_property
-    def recall_tool(self) -> BaseTool | None:
-        """The tool that pages back to raw messages, when `retrieval` is on."""
-        recalling = self._runner.recalling
-        if recalling is None or not self.enabled:
-            return None
-        config = recalling.config
-        return build_recall_tool(
-            self._runner.answer_recall,
-            reaches_others=config.scope == "resource",
-            near=recalling.near,
-        )
-
     @property
     def tools(self) -> list[BaseTool]:
         """The tools to bind to the Actor's model, beside the agent's own."""
-        own = [self.recall_tool] if self.recall_tool is not None else []
-        return [*own, *self._working_tools]
+        brought = self._runner.settings.features.having("tools") if self.enabled else ()
+        return [*(tool for bring in brought for tool in bring()), *self._working_tools]
 
     @cached_property
     def _working_tools(self) -> list[BaseTool]:
@@ -312,44 +289,6 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
                 if (written := write(record)) is not None
             ],
         )
-
-    def recall(
-        self,
-        state: Any,
-        config: RunnableConfig | None = None,
-        *,
-        store: Any = None,
-        **args: Any,
-    ) -> dict[str, Any]:
-        """Answer as the tool `recall` does, without a graph.
-
-        Args:
-            state: As for `llm_input_messages`, or a mapping with the conversation alone.
-            config: The run's configuration, which says whose conversation it is.
-            store: The LangGraph store that is searched, with `retrieval={"vector": True}`.
-            args: What the tool takes: `mode`, `query`, `cursor`, `thread_id`, `page`, `limit`,
-                `detail`, `part_index`, `char_offset`, `before`, `after`, `role`, `tool_name`.
-
-        Returns:
-            What was asked for, or one field `error` or `hint` that says what to write instead.
-
-        Raises:
-            ConfigurationError: When `retrieval` is off, or a search has no store with an index.
-            TypeError: When there is no such argument.
-        """
-        refuse_unknown_arguments(args)
-        return self._runner.answer_recall(state, args, config=config, store=store)
-
-    async def arecall(
-        self,
-        state: Any,
-        config: RunnableConfig | None = None,
-        *,
-        store: Any = None,
-        **args: Any,
-    ) -> dict[str, Any]:
-        """Do the same as `recall` without blocking the event loop."""
-        return await asyncio.to_thread(self.recall, state, config, store=store, **args)
 
     def history(self, states: Any, limit: int = 10) -> list[MemoryRecord]:
         """Return the last record of each generation of a log, newest first.

@@ -34,8 +34,6 @@ from langgraph_om.core.config.checks import (
 from langgraph_om.core.config.options import (
     ReflectionConfig,
     ReflectionOptions,
-    RetrievalConfig,
-    RetrievalOptions,
     Scope,
     TitleConfig,
     is_default,
@@ -44,7 +42,6 @@ from langgraph_om.core.config.options import (
 from langgraph_om.core.config.settings import Settings, Setup
 from langgraph_om.core.config.thresholds import (
     as_config,
-    resolve_retrieval,
     resolve_thresholds,
     resolve_titles,
     split_budget,
@@ -54,6 +51,7 @@ from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features import (
+    FEATURES,
     FeatureOptions,
     ObservationConfig,
     ObservationOptions,
@@ -61,8 +59,6 @@ from langgraph_om.features import (
 )
 from langgraph_om.models.model_value import ModelValue
 from langgraph_om.models.pool import ModelPool, choose_models
-from langgraph_om.recall.source import find_near_search
-from langgraph_om.recall.tool import build_guide
 from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
 from langgraph_om.runtime.hooks import Hooks, check_hooks
 from langgraph_om.runtime.jobs.protocol import Executor
@@ -134,7 +130,7 @@ def _explain_unknown(name: str, value: object, known: list[str]) -> str:
     configs = {
         "observation": ObservationConfig,
         "reflection": ReflectionConfig,
-        "retrieval": RetrievalConfig,
+        **{each.option: each.config_class for each in FEATURES if each.config_class is not None},
         "thread_title": TitleConfig,
     }
     keys = {owner: [entry.name for entry in fields(kind)] for owner, kind in configs.items()}
@@ -221,16 +217,6 @@ class CoreOptions(TypedDict, total=False):
     share_token_budget: Annotated[bool | None, Hint("True, False or None"), Preset(None)]
     """Whether messages may use the room that observations leave, and the other way round. `None`:
     with a `token_budget` alone, not beside a threshold that is given."""
-    retrieval: Annotated[
-        bool | RetrievalConfig | RetrievalOptions,
-        Takes(bool | InstanceOf[RetrievalConfig] | Mapping[Any, Any]),
-        Hint("True, False, a RetrievalConfig or a mapping"),
-        Preset(value=False),
-    ]
-    """Whether the Actor gets the tool `recall`, with which it reads the messages behind its
-    observations: a flag, a `RetrievalConfig` or a mapping. Without an archive it reads the current
-    thread; with one, all threads of the resource. With `{"inject": True}` each new message of the
-    user is searched for, too, and shown with what is found."""
     observation: Annotated[
         ObservationConfig | ObservationOptions | None,
         Takes(InstanceOf[ObservationConfig] | Mapping[Any, Any] | None),
@@ -370,8 +356,6 @@ class Options:
     enabled: bool
     models: ModelPool
     settings: Settings
-    retrieval: RetrievalConfig | None
-    """`None`: no recall."""
     archive: MessageArchive | None
     working_memory: WorkingMemory | None
     resource_id: str | Callable[[RunnableConfig], str | None] | None
@@ -396,13 +380,8 @@ def read_options(given: Mapping[str, Any]) -> Options:
     """
     check_fields(MemoryOptions, {name: given[name] for name in presets_of(MemoryOptions)}, "{}")
     archive, clock = given["archive"], given["clock"]
-    retrieval = resolve_retrieval(given["retrieval"], has_archive=archive is not None)
-    if retrieval is not None and archive is None:
-        logger.info(
-            "`retrieval` without an `archive`: the tool `recall` reads the current thread alone"
-        )
     hooks = check_hooks(given["hooks"], given["on_debug_event"])
-    settings = _read_settings(given, retrieval, hooks)
+    settings = _read_settings(given, hooks)
     models = _choose_models(given, settings)
     if archive is None:
         _refuse_without_archive(given)
@@ -410,7 +389,6 @@ def read_options(given: Mapping[str, Any]) -> Options:
         enabled=given["enabled"],
         models=models,
         settings=settings,
-        retrieval=retrieval,
         archive=_open_archive(archive),
         working_memory=given["working_memory"],
         resource_id=given["resource_id"],
@@ -422,9 +400,7 @@ def read_options(given: Mapping[str, Any]) -> Options:
     )
 
 
-def _read_settings(
-    given: Mapping[str, Any], retrieval: RetrievalConfig | None, hooks: Hooks
-) -> Settings:
+def _read_settings(given: Mapping[str, Any], hooks: Hooks) -> Settings:
     """Resolve what a turn and its cycles need to know."""
     observation: core.ObservationConfig
     observation = as_config(ObservationConfig, "observation", given["observation"])
@@ -444,7 +420,7 @@ def _read_settings(
         observation = replace(observation, thread_title=True)
     counter = EstimatingCounter() if given["token_counter"] is None else given["token_counter"]
     thresholds = resolve(observation, reflection)
-    features = choose_features(Setup(given, observation, retrieval, counter))
+    features = choose_features(Setup(given, observation, counter))
     counter = features.count_as_shown(counter)
     hides_ids, working = given["obscure_thread_ids"], given["working_memory"]
     return Settings(
@@ -462,11 +438,6 @@ def _read_settings(
         titles=titles,
         transforms=hooks.transforms,
         hides_ids=given["scope"] == "resource" if hides_ids is None else hides_ids,
-        guide=(
-            build_guide(retrieval, counter, find_near_search(features))
-            if retrieval and given["enabled"]
-            else None
-        ),
         hidden_tools=frozenset() if working is None else frozenset({UPDATE_TOOL}),
         working=_find_observed_form(working),
         working_scope="resource" if working is None else working.scope,
@@ -506,7 +477,7 @@ def _choose_models(given: Mapping[str, Any], settings: Settings) -> ModelPool:
             "scope": given["scope"] == "resource",
             "token_budget": given["token_budget"] is not None,
             "share_token_budget": given["share_token_budget"] is True,
-            "retrieval": given["retrieval"] is not False,
+            **{each.option: True for each in settings.features.all if each.option},
             "observation": given["observation"] is not None,
             "reflection": given["reflection"] is not None,
             "thread_title": given["thread_title"] is not False,

@@ -21,6 +21,8 @@ from langgraph_om.features.inject.inject import Injecting
 from langgraph_om.features.meaning.meaning import Meaning
 from langgraph_om.features.pauses import PauseConfig, PauseOptions, PauseWork
 from langgraph_om.features.previews import PreviewOptions, Previews
+from langgraph_om.features.recall.config import RecallOptions
+from langgraph_om.features.recall.recall import Recall, Recallable
 from langgraph_om.features.shared_log import SharedLogs
 from langgraph_om.features.steering.feature import Steering
 from langgraph_om.features.steering.updates import Steerable, SteeringUpdates
@@ -38,10 +40,11 @@ FEATURES: tuple[type[Feature], ...] = (
     KnownOfUser,
     WorkingText,
     Extract,
+    Meaning,
+    Recall,
     Previews,
     Gaps,
     Injecting,
-    Meaning,
     Steering,
 )
 """In the order in which they take part in a step."""
@@ -49,6 +52,7 @@ FEATURES: tuple[type[Feature], ...] = (
 
 class FeatureOptions(
     EvictOptions,
+    RecallOptions,
     PreviewOptions,
     GapOptions,
     WorkingOptions,
@@ -89,6 +93,7 @@ class FeatureUpdates(
 class FeatureMethods(
     Extractable,
     Steerable,
+    Recallable,
     Acting,
 ):
     """The methods of a memory that features bring."""
@@ -116,8 +121,11 @@ def choose_features(setup: Setup) -> Features:
     Raises:
         ConfigurationError: When an option of a feature cannot be meant.
     """
-    built = (feature.build(setup) for feature in FEATURES)
-    features = Features(tuple(feature for feature in built if feature is not None))
+    for kind in FEATURES:
+        feature = kind.build(setup)
+        if feature is not None:
+            setup.built.append(feature)
+    features = Features(tuple(setup.built))
     check_value_names(features)
     return features
 

@@ -16,7 +16,7 @@ from langgraph.types import Command
 
 from langgraph_om.core.forms import Form, TemplateForm, Value
 from langgraph_om.core.working import PATCH
-from langgraph_om.recall.tool import part_runtime
+from langgraph_om.runtime.tools import part_runtime
 
 UPDATE_TOOL: Final = "update_working_memory"
 """The tool's name."""

@@ -63,10 +63,10 @@ def take_out(name: str, root: Path) -> None:
     if rows == text:
         msg = f"the table of features has no import of {name!r}"
         raise ValueError(msg)
-    table.write_text(rows, encoding="utf-8")
-    public = root / "langgraph_om" / "__init__.py"
-    text = public.read_text(encoding="utf-8")
-    public.write_text(remove_rows(text, f"langgraph_om.features.{name}"), encoding="utf-8")
+    # Its option may be a part of another one's, whose file is a table as well.
+    for path in (*features.rglob("*.py"), root / "langgraph_om" / "__init__.py"):
+        text = path.read_text(encoding="utf-8")
+        path.write_text(remove_rows(text, f"langgraph_om.features.{name}"), encoding="utf-8")
 
 
 def remove_rows(text: str, module: str) -> str:

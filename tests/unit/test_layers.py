@@ -16,7 +16,7 @@ PACKAGE = "langgraph_om"
 ROOT = Path(__file__).parents[2] / PACKAGE
 
 HOUSE = (
-    "errors <- core <- models, archive <- recall <- runtime <- working <- features <- options, "
+    "errors <- core <- models, archive <- search <- runtime <- working <- features <- options, "
     "inspection, adoption, searching, deletion <- memory <- integrations <- cli, web "
     "<- __init__, __main__"
 )
@@ -55,8 +55,8 @@ TESTING_APART = (
     "`testing` imports itself, `errors`, `core.effects`, the standard library and langchain_core "
     "alone, and no other module imports it."
 )
-LANGGRAPH = "Only integrations, working, cli, recall.tool and features.meaning import langgraph."
-RECALL_WITH_LANGGRAPH = ("recall.tool", "features.meaning")
+LANGGRAPH = "Only integrations, working, cli, runtime.tools and features import langgraph."
+WITH_LANGGRAPH = ("runtime.tools", "features.")
 LANGCHAIN = (
     "Only integrations.middleware and, inside functions, models.providers import "
     "langchain, which is optional."
@@ -190,7 +190,7 @@ def broken_outside(module: str, found: Import) -> Iterator[str]:
     if room == "testing" and found.top not in sys.stdlib_module_names | {"langchain_core"}:
         yield TESTING_APART
     if found.top == "langgraph" and not (
-        room in {"integrations", "working", "cli"} or inside.startswith(RECALL_WITH_LANGGRAPH)
+        room in {"integrations", "working", "cli"} or inside.startswith(WITH_LANGGRAPH)
     ):
         yield LANGGRAPH
     if found.top == "langchain" and not (
@@ -322,7 +322,7 @@ FOR_TYPES = "if TYPE_CHECKING:\n    from {} import {}"
             LEFTWARDS,
         ),
         ("langgraph_om.options", "from langgraph_om.inspection import history", LEFTWARDS),
-        ("langgraph_om.recall.tool", "from langgraph_om.memory import x", LEFTWARDS),
+        ("langgraph_om.features.recall.tool", "from langgraph_om.memory import x", LEFTWARDS),
         (
             "langgraph_om.memory",
             "import importlib\nimportlib.import_module('langgraph_om.integrations.agent')",
@@ -335,7 +335,7 @@ FOR_TYPES = "if TYPE_CHECKING:\n    from {} import {}"
         ("langgraph_om.testing.scripted", "import sqlalchemy", TESTING_APART),
         ("langgraph_om", "from langgraph_om.testing import ScriptedChatModel", TESTING_APART),
         ("langgraph_om.memory", "from langgraph.store.base import BaseStore", LANGGRAPH),
-        ("langgraph_om.recall.answer", "import langgraph", LANGGRAPH),
+        ("langgraph_om.search.source", "import langgraph", LANGGRAPH),
         ("langgraph_om.integrations.agent", "from langchain.agents import x", LANGCHAIN),
         ("langgraph_om.models.providers", "import langchain", LANGCHAIN),
         ("langgraph_om.memory", IN_FUNCTION, LANGCHAIN),

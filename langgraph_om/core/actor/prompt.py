@@ -19,7 +19,7 @@ from langchain_core.messages import BaseMessage, ChatMessage, HumanMessage, Syst
 
 from langgraph_om.core.actor.dates import annotate, track_fence
 from langgraph_om.core.actor.shown import Shown, count_left_out, select_shown, write_messages
-from langgraph_om.core.config.settings import NO_TEXTS, RecallGuide, Settings, Texts
+from langgraph_om.core.config.settings import NO_TEXTS, Settings, Texts
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import (
     CONTINUATION_ID,
@@ -32,7 +32,7 @@ from langgraph_om.core.content.text import escape, tag_ends
 from langgraph_om.core.observe.other_threads import CLOSE, write_opening
 from langgraph_om.core.observe.transcript import format_weekday
 from langgraph_om.core.prompts import fill, load
-from langgraph_om.core.record.record import Ends, list_ranges, log_tokens, write_ranges
+from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.span import Rendered, Span
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import Group, MemoryRecord
@@ -107,7 +107,7 @@ def make_view(
     limit = settings.max_input_tokens if limit is None else limit
     dropped = 0
     if limit is not None:
-        extra = count_extra(record, settings.guide, asides)
+        extra = count_extra(settings, record, asides)
         dropped = count_left_out(window, log_tokens(record), limit, extra=extra)
     shown = select_shown(messages, window, dropped)
     if settings.features.having("shorten"):
@@ -193,11 +193,10 @@ def choose_reminder(record: MemoryRecord, dropped: int) -> str:
     return load("trimmed") if dropped else ""
 
 
-def count_extra(
-    record: MemoryRecord, guide: RecallGuide | None, asides: Sequence[BaseMessage]
-) -> int:
-    """Estimate the tokens beside window and log: what is said of recall, and the asides."""
-    return _count_recall(record, guide) + sum(len(aside.text) // 3 for aside in asides)
+def count_extra(settings: Settings, record: MemoryRecord, asides: Sequence[BaseMessage]) -> int:
+    """Estimate the tokens beside window and log: what features say and show."""
+    said = _count_instructions(settings, record) + _count_lines(settings, record)
+    return said + sum(len(aside.text) // 3 for aside in asides)
 
 
 # --- The system message --------------------------------------------------------------------------
@@ -246,30 +245,56 @@ def render_memory(
 
     The span of a window keeps the log as it was rendered, which a turn needs in each step.
     """
-    guide = settings.guide
     show_id = settings.show_id if settings.scope == "resource" else None
-    if not record["log"] and not (show_id is not None and record["others"]):
-        return [guide.text] if guide is not None and _reaches_others(record, guide) else []
+    has_memory = bool(record["log"] or (show_id is not None and record["others"]))
+    told = [text for _, text in _list_instructions(settings, record, has_memory=has_memory)]
+    if not has_memory:
+        return ["\n\n".join(told)] if told else []
     instructions = [load("actor_instructions")]
     if show_id is not None:
         instructions.append(load("actor_threads"))
-    if guide is not None:
-        instructions.append(guide.text)
-    text = "\n\n".join(instructions)
+    text = "\n\n".join([*instructions, *told])
     blocks = [text]
     if record["log"]:
         blocks = [
             f"{blocks[0]}\n\n<observations>\n",
-            *_build_log_blocks(record, today, guide, show_id, span),
+            *_build_log_blocks(settings, record, today, show_id, span),
         ]
     if settings.continuation_hints and (tags := _build_hints(record)):
         blocks.append(tags)
     return blocks
 
 
-def _reaches_others(record: MemoryRecord, guide: RecallGuide) -> bool:
-    """Return whether there is something to recall before anything of a thread is observed."""
-    return guide.reaches_others and bool(record["resource_id"])
+def _list_instructions(
+    settings: Settings, record: MemoryRecord, *, has_memory: bool
+) -> list[tuple[Any, str]]:
+    """Return the features that the system message says something of, with that."""
+    hooks = settings.features.having("instructions")
+    told = ((write.__self__, write(record, has_memory=has_memory)) for write in hooks)
+    return [(feature, text) for feature, text in told if text]
+
+
+def _count_instructions(settings: Settings, record: MemoryRecord) -> int:
+    told = _list_instructions(settings, record, has_memory=bool(record["log"]))
+    return sum(feature.instruction_tokens() for feature, _ in told)
+
+
+def _write_line(settings: Settings, group: Group) -> str:
+    """Return what features show behind a group; it is not annotated, as ids are not dates."""
+    lines = (write(group) for write in settings.features.having("line_after"))
+    return "\n".join(filter(None, lines))
+
+
+def _count_lines(settings: Settings, record: MemoryRecord) -> int:
+    """Estimate the tokens of the lines behind groups.
+
+    A group's own count leaves them out, because the thresholds are about what the Observer and the
+    Reflector write, and neither sees these lines.
+    """
+    if not settings.features.having("line_after"):
+        return 0
+    # A token of an id has two characters or more.
+    return sum(len(_write_line(settings, group)) // 2 for group in _select_groups(record))
 
 
 def write_others(record: MemoryRecord) -> HumanMessage | None:
@@ -285,9 +310,9 @@ def write_others(record: MemoryRecord) -> HumanMessage | None:
 
 
 def _build_log_blocks(
+    settings: Settings,
     record: MemoryRecord,
     today: date,
-    guide: RecallGuide | None,
     show_id: ShowId | None,
     span: Span | None,
 ) -> list[str]:
@@ -297,7 +322,7 @@ def _build_log_blocks(
     if show_id is not None:
         frames = frame_sections(groups, show_id, current=record["thread_id"])
     end = "" if show_id is not None else "\n\n"
-    lines = [_escape_range(group) if guide is not None else "" for group in groups]
+    lines = [_write_line(settings, group) for group in groups]
     tails = [f"\n{line}{end}" if line else end for line in lines]
     source = (today, frames, [group["text"] for group in groups], tails)
     known = span.rendered if span is not None else None
@@ -320,16 +345,6 @@ def _build_log_blocks(
 def _select_groups(record: MemoryRecord) -> list[Group]:
     """Return the groups with a text; the messages of the others held nothing worth noting."""
     return [group for group in record["log"] if group["text"]]
-
-
-def _escape_range(group: Group) -> str:
-    """Return the escaped range line of a group; it is not annotated, as ids are not dates."""
-    return _escape_ranges(list_ranges(group))
-
-
-@lru_cache(maxsize=1024)
-def _escape_ranges(ranges: Ends) -> str:
-    return escape(write_ranges(ranges))
 
 
 @lru_cache(maxsize=1024)
@@ -363,18 +378,6 @@ def _build_hints(record: Mapping[str, Any]) -> str:
     return "".join(
         f"\n\n<{tag}>\n{escape(record[key])}\n</{tag}>" for tag, key in tags.items() if record[key]
     )
-
-
-def _count_recall(record: MemoryRecord, guide: RecallGuide | None) -> int:
-    """Estimate the tokens that recall adds: the guide, and the range line of each group.
-
-    A group's own count leaves the range line out, because the thresholds are about what the
-    Observer and the Reflector write, and neither sees a range line.
-    """
-    if guide is None or not (record["log"] or _reaches_others(record, guide)):
-        return 0
-    # A token of an id has two characters or more.
-    return guide.tokens + sum(len(_escape_range(group)) // 2 for group in _select_groups(record))
 
 
 # --- The sections of a shared log ----------------------------------------------------------------

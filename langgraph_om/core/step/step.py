@@ -26,7 +26,7 @@ from langgraph_om.core.plan import PROCEED, Decision
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.span import Span
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.wire import Chunk, Event, MemoryRecord
+from langgraph_om.core.wire import Chunk, Event, Group, MemoryRecord
 
 
 @dataclass(slots=True)
@@ -176,6 +176,12 @@ class Feature:
     """The option that has it take messages out of a graph's state; empty where nothing does."""
     has_last_step = False
     """Whether it has something to do after the Actor's answer; then a turn has one step more."""
+    option: ClassVar[str] = ""
+    """The option that sets the memory up by it, so that a model has to be named; mostly none."""
+    config_class: ClassVar[type | None] = None
+    """The class of that option's settings."""
+    reads_on = False
+    """Whether the Actor can read what its view leaves out."""
     store_use: ClassVar[str] = ""
     """The archive's name for what it keeps in the graph's store; empty where it keeps nothing. What
     other processes have put there is deleted also where it is off: it takes no arguments then."""
@@ -311,6 +317,27 @@ class Feature:
 
     def announce(self, info: CycleInfo, at: datetime, entries: Sequence[Any]) -> list[Event]:
         """Return events that tell users of entries that have taken effect."""
+        raise NotImplementedError
+
+    def instructions(self, record: MemoryRecord, *, has_memory: bool) -> str:
+        """Return what the system message says of the feature, the same in each call.
+
+        Args:
+            record: The memory of the thread.
+            has_memory: Whether the message shows something of the memory.
+        """
+        raise NotImplementedError
+
+    def instruction_tokens(self) -> int:
+        """Return the tokens of the instructions."""
+        raise NotImplementedError
+
+    def line_after(self, group: Group) -> str:
+        """Return the line behind a group of observations, escaped; empty for none."""
+        raise NotImplementedError
+
+    def tools(self) -> Sequence[Any]:
+        """Return the tools to bind to the Actor's model."""
         raise NotImplementedError
 
     def lines_before(

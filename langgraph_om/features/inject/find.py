@@ -19,8 +19,9 @@ from langgraph_om.core.search import read_text
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.features.inject.block import EarlierMessage
 from langgraph_om.features.inject.config import InjectConfig
-from langgraph_om.recall.source import RecallHit, RecallMessage, RecallSource, SearchRequest
-from langgraph_om.recall.tool import Recalling, find_store
+from langgraph_om.features.recall.recall import Recall
+from langgraph_om.runtime.tools import find_store
+from langgraph_om.search.source import RecallHit, RecallMessage, RecallSource, SearchRequest
 
 QUERY_CHARACTERS: Final = 4000
 """Of a longer message the beginning is searched for, which is as much as an embedding is made of.
@@ -37,7 +38,7 @@ HEAD_CHARACTERS: Final = 200
 class Finder:
     """Finds what is shown before messages of the user; called by flows as storage."""
 
-    recalling: Recalling
+    recalling: Recall
     config: InjectConfig
 
     def find_earlier(

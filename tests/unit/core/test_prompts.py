@@ -24,6 +24,7 @@ from support.examples import examples
 SNAPSHOTS = Path(__file__).parent / "snapshots" / "prompts"
 SLOT = re.compile(r"\{\{(\w+)\}\}")
 OF_FEATURES = {"recalled_messages": "inject", "recall_search_meaning": "meaning"}
+OF_FEATURES |= dict.fromkeys(("recall", "recall_search", "recall_threads"), "recall")
 """Prompts that go with a feature."""
 SIZES = {"log_tokens": "40100", "target_tokens": "30000"}
 PROGRESS = {
