@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from langgraph_om.archive import MessageArchive
-from langgraph_om.core.additions import ShownValue
+from langgraph_om.core.additions import ShownValue, find_label, label_paths
 from langgraph_om.core.content.text import for_terminal, show_key
 from langgraph_om.core.page.html import (
     Html,
@@ -36,7 +36,6 @@ from langgraph_om.core.page.page import (
 )
 from langgraph_om.core.record.record import complete_record, write_log
 from langgraph_om.core.record.shared_log import complete_log, to_record
-from langgraph_om.core.titles import find_shown_title
 from langgraph_om.core.wire import MemoryRecord, StatusData
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.runtime.state import read_stored_record, values_of
@@ -208,21 +207,19 @@ def _render_log_as_of(record: MemoryRecord, time: datetime) -> str:
 # --- The summary ---------------------------------------------------------------------------------
 
 
-SERVER_TITLES: Mapping[str, str] = {
-    "title": "values.om.thread_title",
-    "words": "values.om.title.words",
-}
-"""What a LangGraph server is asked to take out of the states of the threads that it lists."""
+def server_labels() -> dict[str, str]:
+    """Return what a LangGraph server is asked to take out of the states that it lists."""
+    return {path.replace(".", "_"): f"values.om.{path}" for path in label_paths()}
 
 
-def read_server_title(thread: Mapping[str, Any]) -> str | None:
+def read_server_label(thread: Mapping[str, Any]) -> str | None:
     """Return what a thread is called in a server's list, where that was asked for and told."""
     found = thread.get("extracted") or {}
-    named = found.get("title") or found.get("words")
+    named = next(filter(None, map(found.get, server_labels())), None)
     return named if isinstance(named, str) else None
 
 
-def read_stored_title(
+def read_stored_label(
     channels: Mapping[str, Any], read_state: Callable[[], Mapping[str, Any]]
 ) -> str | None:
     """Return what a thread is called.
@@ -234,7 +231,7 @@ def read_stored_title(
     om = channels.get("om")
     if not isinstance(om, Mapping):
         om = read_state().get("om")
-    return find_shown_title(complete_record(om)) if isinstance(om, Mapping) else None
+    return find_label(complete_record(om)) if isinstance(om, Mapping) else None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -318,7 +315,7 @@ class MemoryView:
 
     def _write_title(self) -> str:
         whose = self.record["thread_id"] or self.record["resource_id"] or "(no thread id)"
-        named = find_shown_title(self.record) or whose
+        named = find_label(self.record) or whose
         return f"memory of {show_key(named)}, generation {self.record['generation']}"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, tzinfo
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
@@ -35,7 +35,6 @@ from langgraph_om.core.config.options import (
     ReflectionConfig,
     ReflectionOptions,
     Scope,
-    TitleConfig,
     is_default,
     one_of,
 )
@@ -43,7 +42,6 @@ from langgraph_om.core.config.settings import Settings, Setup
 from langgraph_om.core.config.thresholds import (
     as_config,
     resolve_thresholds,
-    resolve_titles,
     split_budget,
 )
 from langgraph_om.core.forms import Form
@@ -51,11 +49,11 @@ from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features import (
-    FEATURES,
     FeatureOptions,
     ObservationConfig,
     ObservationOptions,
     choose_features,
+    list_configs,
 )
 from langgraph_om.models.model_value import ModelValue
 from langgraph_om.models.pool import ModelPool, choose_models
@@ -130,8 +128,7 @@ def _explain_unknown(name: str, value: object, known: list[str]) -> str:
     configs = {
         "observation": ObservationConfig,
         "reflection": ReflectionConfig,
-        **{each.option: each.config_class for each in FEATURES if each.config_class is not None},
-        "thread_title": TitleConfig,
+        **list_configs(),
     }
     keys = {owner: [entry.name for entry in fields(kind)] for owner, kind in configs.items()}
     own = find_near(name, known)
@@ -415,9 +412,6 @@ def _read_settings(given: Mapping[str, Any], hooks: Hooks) -> Settings:
         observation, reflection = split_budget(
             given["token_budget"], observation, reflection, resolve
         )
-    titles = resolve_titles(given["thread_title"])
-    if titles is not None:  # a title is made once, and kept up by the Observer
-        observation = replace(observation, thread_title=True)
     counter = EstimatingCounter() if given["token_counter"] is None else given["token_counter"]
     thresholds = resolve(observation, reflection)
     features = choose_features(Setup(given, observation, counter))
@@ -435,7 +429,6 @@ def _read_settings(given: Mapping[str, Any], hooks: Hooks) -> Settings:
         max_input_tokens=given["max_input_tokens"],
         cache_seconds=float(given["cache_seconds"]),
         continuation_hints=given["continuation_hints"],
-        titles=titles,
         transforms=hooks.transforms,
         hides_ids=given["scope"] == "resource" if hides_ids is None else hides_ids,
         hidden_tools=frozenset() if working is None else frozenset({UPDATE_TOOL}),
@@ -480,11 +473,11 @@ def _choose_models(given: Mapping[str, Any], settings: Settings) -> ModelPool:
             **{each.option: True for each in settings.features.all if each.option},
             "observation": given["observation"] is not None,
             "reflection": given["reflection"] is not None,
-            "thread_title": given["thread_title"] is not False,
+            **{each.option.partition(".")[0]: True for each in settings.features.having("role")},
         },
         thresholds=settings.thresholds,
         counter=settings.counter,
-        titles=settings.titles,
+        features=settings.features,
     )
 
 

@@ -20,15 +20,13 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from langgraph_om.core.acts import Act
-from langgraph_om.core.content.text import LABEL_CHARACTERS
 from langgraph_om.core.items import LogItem, list_items
 from langgraph_om.core.page.html import Child, Html, Sizes, element, join
 from langgraph_om.core.page.page import frame, render_memory_view, render_page, write_title
-from langgraph_om.core.titles import is_named
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features import ACTS
-from langgraph_om.inspection import SERVER_TITLES, read_server_title, read_stored_title
+from langgraph_om.inspection import read_server_label, read_stored_label, server_labels
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 
 __all__ = ["memory_app"]
@@ -79,7 +77,7 @@ class GraphThreads:
                 if key not in yielded:
                     yield (
                         key,
-                        partial(read_stored_title, {"om": om}, partial(self._read_values, key)),
+                        partial(read_stored_label, {"om": om}, partial(self._read_values, key)),
                     )
             yielded |= found.keys()
             wanted *= 4
@@ -120,10 +118,10 @@ class ServerThreads:
                 offset=offset,
                 sort_by="updated_at",
                 sort_order="desc",
-                extract=dict(SERVER_TITLES),
+                extract=server_labels(),
             )
             for own in found:
-                yield str(own["thread_id"]), partial(read_server_title, own)
+                yield str(own["thread_id"]), partial(read_server_label, own)
             if len(found) < _PAGE:
                 return
             offset += _PAGE
@@ -179,41 +177,41 @@ def _config_of(thread: str) -> Any:
 
 DONE: Final = {
     **{act.name: act.done for act in ACTS},
-    "title": "The thread has its title.",
-    "untitle": "Memory names the thread.",
+    **{act.clearing.name: act.clearing.done for act in ACTS if act.clearing},
 }
 """Said when a change is made."""
 MAX_BODY: Final = 64 * 1024
 """Bytes of a form that is read."""
 
 
-def render_act(act: Act, item: LogItem | None = None, at: int | None = None) -> Html:
+def render_act(act: Act, item: LogItem, at: int) -> Html:
     """Render what does an act.
 
     Args:
         act: The act.
-        item: The item that it is about; `None` for one that is about the thread.
+        item: The item that it is about.
         at: The number of that item.
     """
+    return _render_form(act.name, act.label, _render_text(act), item=item, at=at)
+
+
+def render_thread_act(act: Act, record: MemoryRecord) -> Html:
+    """Render what does an act that is about the thread, and what gives its text back to memory."""
+    form = _render_form(act.name, act.label, _render_text(act, act.value(record)))
+    clearing = act.clearing
+    if clearing is None or not clearing.is_offered(record):
+        return element("p", form)
+    return element("p", form, " ", _render_form(clearing.name, clearing.label))
+
+
+def _render_text(act: Act, value: str | None = None) -> Html | None:
+    """Render the field for the text that goes with an act, if one does."""
     text = act.find("text")
-    label = f"{text.help[0].upper()}{text.help[1:]}" if text else ""
-    field = _render_field(label, placeholder=text.placeholder) if text else None
-    return _render_form(act.name, act.label, field, item=item, at=at)
-
-
-def render_name(title: str | None, *, is_named: bool) -> Html:
-    """Render what gives the thread a title, and what gives that back to memory.
-
-    Args:
-        title: The title that there is.
-        is_named: Whether a person set it.
-    """
-    field = _render_field(
-        "Title of this thread", maxlength=str(LABEL_CHARACTERS), value=title or ""
-    )
-    rename = _render_form("title", "Name it", field)
-    clear = _render_form("untitle", "Let memory name it")
-    return element("p", rename, " " if is_named else None, clear if is_named else None)
+    if text is None:
+        return None
+    label = f"{text.help[0].upper()}{text.help[1:]}"
+    longest = str(text.longest) if text.longest else None
+    return _render_field(label, placeholder=text.placeholder, maxlength=longest, value=value)
 
 
 def render_done(said: str) -> Html:
@@ -254,11 +252,10 @@ def read_act(memory: ObservationalMemory, form: Mapping[str, str], state: Any) -
         ConfigurationError: When it cannot be meant.
     """
     action, given = form.get("action", ""), {name: form.get(name, "") for name in ("item", "text")}
-    if action == "title":
-        return memory.updates.set_title(given["text"])
-    if action == "untitle":
-        return memory.updates.set_title(None)
     act = next((act for act in ACTS if act.name == action), None)
+    cleared = next((act for act in ACTS if act.clearing and act.clearing.name == action), None)
+    if cleared is not None:
+        return cleared.build(memory.updates, {"text": None}, state)
     if act is None:
         *known, last = DONE
         msg = f"`action` is {action!r}; pass {', '.join(known)} or {last}"
@@ -278,7 +275,7 @@ def is_from_our_page(headers: Mapping[str, str]) -> bool:
     return origin is not None and urlsplit(origin).netloc == headers.get("host")
 
 
-def _render_field(name: str, *, placeholder: str | None = None, **more: str) -> Html:
+def _render_field(name: str, *, placeholder: str | None = None, **more: str | None) -> Html:
     """Render the text that a person writes; its name stands in it while it is empty."""
     return element(
         "input",
@@ -528,10 +525,9 @@ class _Pages:
         past = element("p", element("a", "What each generation changed", href="?history"))
         if not self._edit:
             return past
-        acts = [element("p", render_act(act)) for act in ACTS if not act.find("item")]
-        name = render_name(record["thread_title"], is_named=is_named(record))
+        acts = [render_thread_act(act, record) for act in ACTS if not act.find("item")]
         told = render_done(done) if done else None
-        return element("div", told, *acts, name, past)
+        return element("div", told, *acts, past)
 
     async def _may(self, request: Request, thread: str | None) -> bool:
         if self._authorize is None:

@@ -286,30 +286,18 @@ def change(
     act: Act, source: Source, args: Namespace, memory: ObservationalMemory, out: Output
 ) -> int:
     """Change what is remembered, as a person."""
+    clearing = act.clearing
+    if clearing is not None and (args.text is None) != args.clear:
+        msg = f"`{act.name}` needs a text, or `--clear` to {clearing.help}; pass one of them"
+        raise ConfigurationError(msg)
     update = act.build(memory.updates, vars(args), source.state(args.thread))
     source.write(args.thread, update)
     done = {"id": update[0]["id"], "action": act.name}
     if out.as_json:
-        out.value(done)
+        out.value({**done, **{key: update[0][key] for key in act.tells}})
     else:
-        out.text(act.told.format(**done))
-    return DONE
-
-
-def name_thread(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
-    """Give a thread a title as a person, or give that back to memory."""
-    if (args.text is None) != args.clear:
-        msg = "`title` needs a text, or `--clear` to let memory make titles again; pass one of them"
-        raise ConfigurationError(msg)
-    source.state(args.thread)  # an unknown thread is told before anything is written
-    update = memory.updates.set_title(args.text)
-    source.write(args.thread, update)
-    if out.as_json:
-        out.value({"id": update[0]["id"], "action": "title", "title": update[0]["title"]})
-    else:
-        out.text(
-            "done; memory makes titles again" if args.clear else "done; `--clear` takes it back"
-        )
+        told = clearing.told if clearing is not None and args.clear else act.told
+        out.text(told.format(**done))
     return DONE
 
 

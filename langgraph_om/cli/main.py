@@ -174,10 +174,11 @@ def _add_acts(add: Any) -> None:
         for argument in act.arguments:
             name = f"--{argument.name}" if argument.is_option else argument.name
             options = {"metavar": argument.metavar} if argument.metavar else {}
+            if act.clearing is not None and not argument.is_option:
+                options["nargs"] = "?"
             own.add_argument(name, help=argument.help, **options)
-    named = add("title", commands.name_thread, "give a thread a title, which memory never changes")
-    named.add_argument("text", nargs="?", help="the title, of at most 120 characters")
-    named.add_argument("--clear", action="store_true", help="let memory make titles again")
+        if act.clearing is not None:
+            own.add_argument("--clear", action="store_true", help=act.clearing.help)
 
 
 def _build_memory(args: Namespace) -> ObservationalMemory:

@@ -23,13 +23,12 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from langgraph_om.archive import MessageArchive
-from langgraph_om.core.additions import write_into_log
+from langgraph_om.core.additions import find_label, write_into_log
 from langgraph_om.core.record.fold import check_record, fold
 from langgraph_om.core.record.record import blank_record, complete_record
 from langgraph_om.core.record.shared_log import complete_log, to_record
-from langgraph_om.core.titles import find_shown_title
 from langgraph_om.errors import ConfigurationError, ObservationalMemoryError
-from langgraph_om.inspection import SERVER_TITLES, read_server_title, read_stored_title
+from langgraph_om.inspection import read_server_label, read_stored_label, server_labels
 from langgraph_om.integrations.state_graph import ObservationalMemoryState
 from langgraph_om.runtime.state import values_of
 
@@ -94,7 +93,7 @@ class FileSource:
     def threads(self, limit: int) -> list[ThreadInfo]:
         """Return the one that the record is of."""
         record = complete_record(self.state(None).get("om"))
-        return [ThreadInfo(record["thread_id"], find_shown_title(record))][:limit]
+        return [ThreadInfo(record["thread_id"], find_label(record))][:limit]
 
     def state(self, name: str | None) -> Mapping[str, Any]:
         """Return the state in the file."""
@@ -152,7 +151,7 @@ class CheckpointerSource:
         return [
             ThreadInfo(
                 thread,
-                read_stored_title(newest["channel_values"], partial(self.state, thread)),
+                read_stored_label(newest["channel_values"], partial(self.state, thread)),
                 newest["ts"],
             )
             for thread, newest in found.items()
@@ -309,10 +308,10 @@ class ServerSource:
     def threads(self, limit: int) -> list[ThreadInfo]:
         """Return the threads that were updated last."""
         found = self.client.threads.search(
-            limit=limit, sort_by="updated_at", sort_order="desc", extract=dict(SERVER_TITLES)
+            limit=limit, sort_by="updated_at", sort_order="desc", extract=server_labels()
         )
         return [
-            ThreadInfo(own["thread_id"], read_server_title(own), str(own["updated_at"]))
+            ThreadInfo(own["thread_id"], read_server_label(own), str(own["updated_at"]))
             for own in found
         ]
 

@@ -25,11 +25,31 @@ class Argument:
     """What stands in the empty field instead."""
     metavar: str | None = None
     """How the help of the command names the value of an option."""
+    longest: int | None = None
+    """How many characters the field of the page takes; `None`: any."""
 
     @property
     def is_option(self) -> bool:
         """Whether it may be left out."""
         return self.name not in ("item", "text")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Clearing:
+    """How a text that an act sets is given back: by `--clear`, and by a button of the page."""
+
+    name: str
+    """The `action` of the form."""
+    help: str
+    """What it does, such as `let memory make titles again`."""
+    label: str
+    """Of the button."""
+    done: str
+    """Told on the page when it is done."""
+    told: str
+    """Told by the command."""
+    is_offered: Callable[[Mapping[str, Any]], bool]
+    """Tells by a record whether the page has the button."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,6 +69,12 @@ class Act:
     """Told on the page when it is done."""
     told: str = "done"
     """Told by the command; `{id}` stands for the id of the act."""
+    tells: tuple[str, ...] = ()
+    """Keys of the update that the command writes, too, where it writes JSON."""
+    value: Callable[[Mapping[str, Any]], str | None] = lambda _: None
+    """Reads from a record what stands in the field of the page already."""
+    clearing: Clearing | None = None
+    """How the text that it sets is given back; `build` is given `None` then."""
     is_offered: Callable[[LogItem], bool] = lambda _: True
     """Tells whether the page offers it below an item, where it is about one."""
 

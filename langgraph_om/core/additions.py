@@ -6,7 +6,7 @@ process: a checkpoint that has a feature's keys and events outlives the options 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal, NamedTuple, cast, get_type_hints
@@ -23,13 +23,17 @@ Reducer = Callable[[Any, Any], None]
 Log = Mapping[str, Any]
 """The log that the threads of a resource share, as an archive keeps it."""
 
-Moment = Literal["observed", "stepped", "opened", "deleted", "edited"]
+ReadHint = Callable[[str], str | None]
+"""Returns a hint as it is kept; `None` for what is none."""
+
+Moment = Literal["observed", "buffered", "synced", "stepped", "opened", "deleted", "edited"]
 """When the reducer of a feature runs beside one of the core.
 
-`observed`: observations took effect, with the event of the cycle or activation. `stepped`: the
-Actor goes on. `opened`: the record is about to get another thread or resource. `deleted`: what the
-record has of a deleted thread or resource is about to go. `edited`: a person's edit, a mapping of
-record keys, is about to be merged.
+`observed`: observations took effect, with the event of the cycle or activation. `buffered`: an
+observation made ahead waits in its chunk. `synced`: the shared log was taken over, with the hints
+that came of another thread's observation. `stepped`: the Actor goes on. `opened`: the record is
+about to get another thread or resource. `deleted`: what the record has of a deleted thread or
+resource is about to go. `edited`: a person's edit, a mapping of record keys, is about to be merged.
 """
 
 
@@ -79,6 +83,14 @@ class Additions:
 
     keys: type | None = None
     """A `TypedDict` of keys; a record has each only once there is something to note."""
+    blank: Mapping[str, Any] = field(default_factory=dict)
+    """Of these keys, the values of those that each record has from the beginning."""
+    hints: Mapping[str, ReadHint] = field(default_factory=dict)
+    """Hints that the Observer may state beside its items, by name, with functions that read what it
+    wrote. The tag of `thread_title` is `<thread-title>`."""
+    labels: Sequence[str] = ()
+    """Paths of a record to what lists call its thread, such as `title.words`; the first that leads
+    to a text counts."""
     reducers: Mapping[str, Reducer] = field(default_factory=dict)
     """By the type of an event of the feature, what it changes."""
     streamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -123,14 +135,8 @@ def add(name: str, additions: Additions) -> None:
     _TABLE[name] = additions
     OWN_IDS.update(additions.message_ids)
     add_tags(*additions.tags)
-    for known in (
-        added_types,
-        added_reducers,
-        added_parts,
-        added_changes,
-        _beside,
-        _removals,
-    ):
+    of_keys: tuple[Any, ...] = (added_types, blank_keys, added_hints, label_paths)
+    for known in (*of_keys, added_reducers, added_parts, added_changes, _beside, _removals):
         known.cache_clear()
 
 
@@ -139,6 +145,35 @@ def added_types() -> Mapping[str, Any]:
     """Return the type of each key that features add."""
     hints = (get_type_hints(each.keys) for each in _TABLE.values() if each.keys is not None)
     return {name: kind for keys in hints for name, kind in keys.items()}
+
+
+@cache
+def blank_keys() -> Mapping[str, Any]:
+    """Return the keys of features that each record has, with their first values."""
+    return {name: value for each in _TABLE.values() for name, value in each.blank.items()}
+
+
+@cache
+def added_hints() -> Mapping[str, ReadHint]:
+    """Return the hints that features add, by name."""
+    return {name: read for each in _TABLE.values() for name, read in each.hints.items()}
+
+
+@cache
+def label_paths() -> Sequence[str]:
+    """Return the paths of a record to what lists call its thread, those that count more first."""
+    return [path for each in _TABLE.values() for path in each.labels]
+
+
+def find_label(record: Mapping[str, Any]) -> str | None:
+    """Return what lists call the thread of a record; `None` where nothing was noted."""
+    for path in label_paths():
+        found: Any = record
+        for key in path.split("."):
+            found = found.get(key) if isinstance(found, Mapping) else None
+        if isinstance(found, str) and found:
+            return found
+    return None
 
 
 @cache

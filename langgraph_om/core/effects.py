@@ -27,7 +27,8 @@ ResultT = TypeVar("ResultT")
 class AskModel:
     """A question to a model. The reply is a `ModelReply`."""
 
-    role: Literal["observer", "reflector", "title"]
+    role: str
+    """`observer`, `reflector`, or the name of a feature's `Role`."""
     messages: list[BaseMessage]
     """As text; what is attached is put in for the model that is really asked."""
     about: Mapping[str, Any] = field(default_factory=dict)
@@ -180,7 +181,7 @@ class PeekJobs:
     """How far background jobs are. The reply has a `JobState` per operation."""
 
     cycle_ids: Mapping[Any, str]
-    """Per operation, or for the title, the id of the job's cycle."""
+    """Per operation, or by a word of a feature, the id of the job's cycle."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,13 +63,6 @@ PART_FIELDS: dict[str, dict[str, str]] = {
         "config": "config",
         "triggered_by": "triggeredBy",
     },
-    "thread-update": {
-        "cycle_id": "cycleId",
-        "thread_id": "threadId",
-        "old_title": "oldTitle",
-        "new_title": "newTitle",
-        "at": "timestamp",
-    },
     "extracted": {
         "cycle_id": "cycleId",
         "thread_id": "threadId",

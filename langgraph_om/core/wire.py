@@ -26,7 +26,7 @@ Trigger = Literal["threshold", "idle", "provider", "request"]
 goes on after a pause, another provider answers, or somebody asked for it."""
 
 Hints = dict[str, str | None]
-"""`current_task`, `suggested_response`, `thread_title`: what an observation states beside its
+"""`current_task`, `suggested_response` and hints of features: what an observation states beside its
 items; `None` for one that it did not state."""
 
 TokenCount = list[Any]
@@ -109,7 +109,6 @@ class Chunk(TypedDict):
     """Of the messages' ids and contents; a chunk whose messages were changed is dropped."""
     current_task: str | None
     suggested_response: str | None
-    thread_title: str | None
     created_at: str
     """When the model answered."""
     found: NotRequired[Found]
@@ -245,29 +244,6 @@ class Trip(TypedDict):
     """The conversation's last message then; memory stays tripped until there is a newer one."""
 
 
-class TitleState(TypedDict, total=False):
-    """Where the thread's title comes from."""
-
-    by: Literal["memory", "person"] | None
-    """Who set it; a person's is changed by nobody else."""
-    words: str
-    """The first words of the first user message, which lists show until there is a title."""
-    cycle_id: str | None
-    """Of the question for a title that is under way."""
-    tries: int
-    """How often a title was asked for."""
-    id: str
-    """Of the act of a person who set it last."""
-    at: str
-    """When it was set."""
-    before: str | None
-    """What it was before a person set it."""
-    is_new: bool
-    """Whether a person set it and no part of the stream has told of it yet."""
-    usage: Usage
-    """What asking for it has cost."""
-
-
 class Floor(TypedDict):
     """What a record had when its thread was deleted; nothing of it is archived again."""
 
@@ -359,21 +335,7 @@ class Replacement(TypedDict):
     """What the next reflection waits for, where this one left the log as large as it was."""
 
 
-class Titling(TypedDict):
-    """A change of the shared log: a person set the title of a thread, or gave it back."""
-
-    id: str
-    """The act."""
-    kind: Literal["title"]
-    thread_id: str
-    title: str | None
-    groups: list[Group]
-    """None."""
-    cursor: list[str]
-    hints: Hints
-
-
-LogChange = Extension | Joining | Replacement | Titling
+LogChange = Extension | Joining | Replacement
 """A change of the log that the shared one does not have yet."""
 
 
@@ -404,7 +366,6 @@ class MemoryRecord(TypedDict, total=False):
     pending: dict[Operation, PendingJob]
     current_task: str | None
     suggested_response: str | None
-    thread_title: str | None
     working: ObservedWorking
     """Only with a working memory that the Observer keeps: missing before the first step."""
     stamps: dict[str, str]
@@ -434,8 +395,6 @@ class MemoryRecord(TypedDict, total=False):
     """How often thread and resource had been deleted when the record last looked; 0 if missing."""
     floor: Floor
     """Missing but after a deletion that the record survived."""
-    title: TitleState
-    """Where `thread_title` comes from; missing where nobody asked for one or set one."""
 
 
 # --- The shared log, as the archive keeps it -----------------------------------------------------
@@ -463,8 +422,9 @@ class SharedLog(TypedDict):
     log: list[Group]
     threads: dict[str, SharedThread]
     """By thread id."""
-    titles: NotRequired[dict[str, str]]
-    """Titles that persons set, by thread id; missing where nobody set one."""
+    fixed: NotRequired[dict[str, Hints]]
+    """Hints that persons set, by thread id, which no observation replaces; missing where nobody set
+    one."""
     rest: NotRequired[Attempt]
     """What the next reflection waits for, in any thread; missing where it waits for nothing."""
 
@@ -531,7 +491,6 @@ class Stated(TypedDict):
 
     current_task: str | None
     suggested_response: str | None
-    thread_title: str | None
 
 
 class Moved(TypedDict):
@@ -840,10 +799,8 @@ class Synced(TypedDict):
     """Ids of the changes in the outbox that the log took in or refused."""
     rest: Attempt | None
     """What the log's next reflection waits for."""
-    current_task: NotRequired[str | None]
-    """This and what follows only where another thread observed messages of this one."""
-    suggested_response: NotRequired[str | None]
-    thread_title: NotRequired[str | None]
+    hints: NotRequired[Hints]
+    """Only where another thread observed messages of this one."""
 
 
 class OthersDescribed(TypedDict):
@@ -862,45 +819,7 @@ class Waived(TypedDict):
     """The turn's request."""
 
 
-class TitleWords(TypedDict):
-    """The words that lists show until the thread has a title."""
-
-    type: Literal["title-words"]
-    words: str
-
-
-class TitleAsked(TypedDict):
-    """A title is asked for."""
-
-    type: Literal["title-asked"]
-    cycle_id: str
-    at: str
-
-
-class Titled(TypedDict):
-    """What came of a question for a title, or what a person set."""
-
-    type: Literal["titled"]
-    by: Literal["memory", "person"]
-    id: str
-    """Of the question, or of the act; one that was folded already changes nothing."""
-    title: str | None
-    """`None` where nothing came of the question, or a person gives the title back to memory."""
-    at: str
-    error: NotRequired[str]
-    usage: NotRequired[Usage]
-
-
 # --- Events: only streamed -----------------------------------------------------------------------
-
-
-class ThreadUpdate(CycleEvent):
-    """A thread has a new title."""
-
-    type: Literal["thread-update"]
-    operation: Operation
-    old_title: str | None
-    new_title: str
 
 
 class Extracted(CycleEvent):
@@ -1043,10 +962,6 @@ Event = (
     | Synced
     | OthersDescribed
     | Waived
-    | TitleWords
-    | TitleAsked
-    | Titled
-    | ThreadUpdate
     | Extracted
     | WorkingRead
     | ViewTrimmed
@@ -1138,16 +1053,6 @@ class ActivationData(CycleData):
     triggeredBy: Trigger
 
 
-class TitleData(TypedDict):
-    """A thread has a new title."""
-
-    cycleId: str
-    threadId: str
-    oldTitle: NotRequired[str]
-    newTitle: str
-    timestamp: str
-
-
 class TripwireData(TypedDict):
     """Why there is no answer."""
 
@@ -1217,13 +1122,6 @@ class ActivationPart(TypedDict):
     data: ActivationData
 
 
-class TitlePart(TypedDict):
-    """A thread has a new title."""
-
-    type: Literal["data-om-thread-update"]
-    data: TitleData
-
-
 class ExtractedPart(TypedDict):
     """A value by schema has changed, or could not be told."""
 
@@ -1251,7 +1149,6 @@ Part = (
     | EndPart
     | FailurePart
     | ActivationPart
-    | TitlePart
     | ExtractedPart
     | TripwirePart
     | TrimPart

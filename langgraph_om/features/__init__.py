@@ -26,14 +26,22 @@ from langgraph_om.features.recall.recall import Recall, Recallable
 from langgraph_om.features.shared_log import SharedLogs
 from langgraph_om.features.steering.feature import Steering
 from langgraph_om.features.steering.updates import Steerable, SteeringUpdates
-from langgraph_om.features.titles import TitleOptions, Titles
+from langgraph_om.features.titles import (
+    AskedTitles,
+    NamedThreads,
+    SuggestConfig,
+    SuggestedTitles,
+    SuggestOptions,
+    TitleOptions,
+)
+from langgraph_om.features.titles.updates import Nameable, TitleUpdates
 from langgraph_om.features.working_memory import KnownOfUser, WorkingOptions
 from langgraph_om.features.working_text import WorkingText
 from langgraph_om.runtime.acting import Acting, Updates
 
 FEATURES: tuple[type[Feature], ...] = (
     PauseWork,
-    Titles,
+    AskedTitles,
     Archiving,
     Evicting,
     SharedLogs,
@@ -46,6 +54,8 @@ FEATURES: tuple[type[Feature], ...] = (
     Gaps,
     Injecting,
     Steering,
+    NamedThreads,
+    SuggestedTitles,
 )
 """In the order in which they take part in a step."""
 
@@ -66,6 +76,7 @@ class ObservationOptions(
     core.ObservationOptions,
     PauseOptions,
     ExtractOptions,
+    SuggestOptions,
     total=False,
 ):
     """The option `observation` as a mapping; `ObservationConfig` is the same as a class."""
@@ -73,6 +84,7 @@ class ObservationOptions(
 
 @dataclass(frozen=True, kw_only=True)
 class ObservationConfig(
+    SuggestConfig,
     ExtractConfig,
     PauseConfig,
     core.ObservationConfig,
@@ -85,6 +97,7 @@ class ObservationConfig(
 
 class FeatureUpdates(
     SteeringUpdates,
+    TitleUpdates,
     Updates,
 ):
     """The updates of `om` that features bring."""
@@ -94,6 +107,7 @@ class FeatureMethods(
     Extractable,
     Steerable,
     Recallable,
+    Nameable,
     Acting,
 ):
     """The methods of a memory that features bring."""
@@ -113,6 +127,11 @@ for feature in FEATURES:
         additions.add(feature.name, feature.additions)
     if feature.prompts:
         prompts.add(feature.prompts)
+
+
+def list_configs() -> dict[str, type]:
+    """Return the dataclasses of the features' options that are mappings, by the options' names."""
+    return {option: kind for feature in FEATURES for option, kind in feature.configs.items()}
 
 
 def choose_features(setup: Setup) -> Features:

@@ -16,7 +16,7 @@ from typing import NamedTuple, Self, cast
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.actor.prompt import write_others
-from langgraph_om.core.additions import find_removed
+from langgraph_om.core.additions import find_label, find_removed
 from langgraph_om.core.config.settings import Identity, Settings, Setup, Texts
 from langgraph_om.core.content.message_keys import keyed_conversation, keyed_messages
 from langgraph_om.core.cycles.other_threads import count_in_others
@@ -283,10 +283,10 @@ def _archive_groups(
         for group in groups:
             if group["thread_id"] not in (None, record["thread_id"]):
                 others.setdefault(str(group["thread_id"]), []).append(group)
-        title = change["hints"].get("thread_title")
         if change["kind"] == "extend" and change["thread_id"] != record["thread_id"]:
-            is_named = change["thread_id"] in shared.get("titles", {})
-            titles.update({change["thread_id"]: title} if groups and title and not is_named else {})
+            fixed = shared.get("fixed", {}).get(change["thread_id"], {})
+            title = find_label({**change["hints"], **dict.fromkeys(fixed)})
+            titles.update({change["thread_id"]: title} if groups and title else {})
     for thread_id, groups in others.items():
         if (yield from call_storage("thread", thread_id)) is not None:
             log = [group["id"] for group in shared["log"] if group["thread_id"] == thread_id]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,15 +18,15 @@ from langgraph_om.core.config.options import (
     DEFAULT_MODEL,
     OBSERVER_SETTINGS,
     REFLECTOR_SETTINGS,
-    TITLE_SETTINGS,
     ObservationConfig,
     ReflectionConfig,
-    TitleConfig,
+    Role,
     is_default,
 )
+from langgraph_om.core.config.settings import Features
 from langgraph_om.core.config.thresholds import Thresholds, resolve_previous_tokens
 from langgraph_om.core.content.attachments import Attachment, is_profiled
-from langgraph_om.core.observe.observer import ObserverInput, observe
+from langgraph_om.core.observe.observer import NO_HINTS, ObserverInput, observe
 from langgraph_om.core.reflect.reflector import ReflectorInput, reflect
 from langgraph_om.core.tokens.counter import TokenCounter, count_messages
 from langgraph_om.errors import ConfigurationError, ObservationalMemoryError
@@ -239,9 +239,9 @@ def choose_models(
     given: Mapping[str, bool],
     thresholds: Thresholds,
     counter: TokenCounter,
-    titles: TitleConfig | None = None,
+    features: Features,
 ) -> ModelPool:
-    """Choose and check the Observer's and the Reflector's model, and what is asked for titles.
+    """Choose and check the Observer's and the Reflector's model, and those that features ask.
 
     Args:
         model: The top-level model.
@@ -251,7 +251,7 @@ def choose_models(
         given: Options that ask for a model to be named, and whether they are given.
         thresholds: The limits, which tiers have to cover.
         counter: Counts the prompts, which tiers have to cover too.
-        titles: How titles are made; `None`: they are not.
+        features: Those that are on.
 
     Raises:
         ConfigurationError: When a model is missing, named twice, or can never work.
@@ -261,11 +261,15 @@ def choose_models(
     if is_checked:
         _check_named(model, None if is_named else next((n for n in given if given[n]), None))
     observer, reflector = select_models(model, observing, reflecting)
-    title: Any = titles.model if titles is not None else None
+    roles: Sequence[Role] = features.having("role")
     models = ModelPool(
-        values={"observer": observer, "reflector": reflector, "title": _first(title, observer)},
+        values={
+            "observer": observer,
+            "reflector": reflector,
+            **{role.name: _first(role.model, observer) for role in roles},
+        },
         settings={
-            "title": Sampling(TITLE_SETTINGS, {}),
+            **{role.name: Sampling(role.settings, {}) for role in roles},
             "observer": _sampling(OBSERVER_SETTINGS, observing.model_settings),
             "reflector": _sampling(REFLECTOR_SETTINGS, reflecting.model_settings),
         },
@@ -275,7 +279,7 @@ def choose_models(
             "model": model,
             "observation.model": observing.model,
             "reflection.model": reflecting.model,
-            "thread_title.model": title,
+            **{role.option: role.model for role in roles},
         }
         if not is_named:
             options["model"] = DEFAULT_MODEL
@@ -283,7 +287,8 @@ def choose_models(
             if value is not None:
                 check_value(option, value)
         _check_settings_apply(models)
-        _check_tiers(models, observing, reflecting, thresholds, counter)
+        asked = features.list_hints()
+        _check_tiers(models, observing, reflecting, thresholds, counter, asked=asked)
     return models
 
 
@@ -347,6 +352,8 @@ def _check_tiers(
     reflecting: ReflectionConfig,
     thresholds: Thresholds,
     counter: TokenCounter,
+    *,
+    asked: Mapping[str, str],
 ) -> None:
     """Refuse tiers without one for the largest question that is sure to be asked."""
     for role in ("observer", "reflector"):
@@ -354,7 +361,7 @@ def _check_tiers(
         if covers(value, sys.maxsize):
             continue
         tokens = (
-            count_observer_question(observing, thresholds, counter)
+            count_observer_question(observing, thresholds, counter, asked)
             if role == "observer"
             else count_reflector_question(reflecting, thresholds, counter, observing.prompt)
         )
@@ -368,7 +375,10 @@ def _check_tiers(
 
 
 def count_observer_question(
-    config: ObservationConfig, thresholds: Thresholds, counter: TokenCounter
+    config: ObservationConfig,
+    thresholds: Thresholds,
+    counter: TokenCounter,
+    asked: Mapping[str, str] = NO_HINTS,
 ) -> int:
     """Return the size of the Observer's question when the turn begins to wait for it.
 
@@ -376,6 +386,7 @@ def count_observer_question(
         config: The Observer's settings.
         thresholds: The limits in force.
         counter: What counts tokens.
+        asked: The hints of features that are asked for, by name, each with what is told of it.
     """
     shown = resolve_previous_tokens(config)
     previous = thresholds.observation_tokens if shown is False else shown
@@ -383,7 +394,7 @@ def count_observer_question(
         transcript="",
         instruction=config.instruction,
         prompt=config.prompt,
-        thread_title=config.thread_title,
+        asked=asked,
     )
     prompt = count_messages(counter, next(observe(empty)).messages)
     return prompt + previous + thresholds.block_messages_at(previous)

@@ -10,11 +10,11 @@ from typing import Any, Final
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.archive import MessageArchive
+from langgraph_om.core.additions import find_label
 from langgraph_om.core.config.checks import check_count
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import keyed_messages
 from langgraph_om.core.search import Filter, Kind, cut_excerpt, query_words
-from langgraph_om.core.titles import find_shown_title
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.search.archive_source import ArchiveSource, FindGroups, IndexedStateSource
@@ -105,7 +105,7 @@ class Lookup:
         keyed = keyed_messages(messages)
         times = self.settings.times_of(keyed, record["stamps"])
         entries = [(key, message, at) for (key, message), at in zip(keyed, times, strict=True)]
-        thread_id, title = record["thread_id"], find_shown_title(record)
+        thread_id, title = record["thread_id"], find_label(record)
         source = IndexedStateSource(thread_id, entries, title, record["log"])
         return _look_up(source, query, wanted, limit)
 

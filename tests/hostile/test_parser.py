@@ -14,8 +14,6 @@ from langgraph_om.core.content.text import escape
 from langgraph_om.core.observe.answer_tags import find_tags
 from langgraph_om.core.observe.parse_answer import (
     MAX_LINE_CHARS,
-    MAX_TITLE_CHARS,
-    MIN_TITLE_CHARS,
     Parsed,
     Status,
     parse_output,
@@ -24,12 +22,13 @@ from support.examples import examples
 from support.material import CONTROL, FRAGMENTS, disguised_tags, fragments, tags_in, texts
 from support.rendering import render_output
 
-PARTS = ("observations", "current_task", "suggested_response", "thread_title")
+PARTS = ("observations", "current_task", "suggested_response")
 BLOCKS = ("observations", "current-task", "suggested-response", "thread-title")
 
 
 def parts_of(parsed: Parsed) -> list[str]:
-    return [value for name in PARTS if (value := getattr(parsed, name))]
+    own = [value for name in PARTS if (value := getattr(parsed, name))]
+    return [*own, *parsed.more.values()]
 
 
 items = st.builds(
@@ -70,9 +69,9 @@ def test_an_answer_is_read_or_fails_by_name(text: str) -> None:
             assert tags_in(escape(part)) == []
         log = find_tags(f"<observations>\n{parsed.observations}")[1:]
         assert not any(tag.leads for tag in log)
-        if parsed.thread_title is not None:
-            assert "\n" not in parsed.thread_title
-            assert MIN_TITLE_CHARS <= len(parsed.thread_title) <= MAX_TITLE_CHARS + 3
+        for hint in parsed.more.values():  # such as a title
+            assert "\n" not in hint
+            assert 3 <= len(hint) <= 103
 
 
 @examples(70)
@@ -87,7 +86,8 @@ def test_rendering_and_reading_undo_each_other(text: str) -> None:
 @examples(25)
 @given(answers)
 def test_what_was_read_can_be_stored(text: str) -> None:
-    kept = {name: getattr(parse_output(text), name) for name in PARTS}
+    parsed = parse_output(text)
+    kept = {name: getattr(parsed, name) for name in PARTS} | dict(parsed.more)
     serde = JsonPlusSerializer()
     assert serde.loads_typed(serde.dumps_typed({**kept, "keys": dict.fromkeys(kept, 1)}))
     assert json.loads(json.dumps(kept, ensure_ascii=False).encode()) == kept

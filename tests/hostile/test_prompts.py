@@ -135,7 +135,9 @@ def test_the_observer_reads_each_text_inside_its_own_tag(
     timed = [TimedMessage(message, NOON) for message in talk]
     transcript = write_transcript_text(timed, timezone=UTC, counter=COUNTER, limits=LIMITS)
     hints = {"current_task": task, "suggested_response": reply, "thread_title": title}
-    text = question(observe(ObserverInput(transcript, previous=previous, hints=hints)))
+    asked = {"thread_title": ""}
+    shown = ObserverInput(transcript, previous=previous, hints=hints, asked=asked)
+    text = question(observe(shown))
     before, opened, rest = text.partition("\n<conversation>\n")
     conversation, closed, request = rest.rpartition("</conversation>\n")
     assert opened

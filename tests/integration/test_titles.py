@@ -34,6 +34,8 @@ from support.agents import (
 )
 from support.clock import Clock
 
+pytestmark = pytest.mark.needs("titles")
+
 SLOW = pytest.mark.slow
 each_door = pytest.mark.parametrize(
     "door",

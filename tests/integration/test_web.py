@@ -284,8 +284,10 @@ async def test_it_is_mounted_below_a_path_and_asks_a_server(agent: Agent) -> Non
     snapshot = agent.graph.get_state(on_thread(THREAD))
 
     class Threads:
-        async def search(self, **_: Any) -> list[Any]:
-            return [{"thread_id": "t"}, {"thread_id": "u", "extracted": {"title": "Tents"}}]
+        async def search(self, *, extract: dict[str, str], **_: Any) -> list[Any]:
+            asked = {path: name for name, path in extract.items()}
+            title = {asked["values.om.thread_title"]: "Tents"}
+            return [{"thread_id": "t"}, {"thread_id": "u", "extracted": title}]
 
         async def get_state(self, _: str) -> Any:
             return {"values": snapshot.values}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import date
 
 from langgraph_om.core.content.dates import find_phrase
-from langgraph_om.core.observe.answer_tags import LOG, REPLY, TASK, TITLE, defuse_tags
+from langgraph_om.core.observe.answer_tags import LOG, defuse_tags, tag_of
 from langgraph_om.core.observe.parse_answer import Parsed
-from langgraph_om.core.record.record import write_range
+from langgraph_om.core.record.record import HINTS, write_range
 from langgraph_om.core.wire import Group
 
 
@@ -22,13 +22,10 @@ def render_output(parsed: Parsed) -> str:
         blocks = [f"<{LOG}>(none)</{LOG}>"]
     else:
         blocks = [f"<{LOG}>\n{defuse_tags(parsed.observations, LOG)}\n</{LOG}>"]
-    hints = (
-        (TASK, parsed.current_task),
-        (REPLY, parsed.suggested_response),
-        (TITLE, parsed.thread_title),
-    )
-    for name, value in hints:
+    hints = {name: getattr(parsed, name) for name in HINTS}
+    for hint, value in {**hints, **parsed.more}.items():
         if value:
+            name = tag_of(hint)
             safe = defuse_tags(value, name)
             body = f"\n{safe}\n" if "\n" in safe else safe
             blocks.append(f"<{name}>{body}</{name}>")

@@ -21,8 +21,8 @@ HOUSE = (
     "<- __init__, __main__"
 )
 CORE = (
-    "content, wire, prompts <- additions <- events, tokens, effects, forms, items, search, "
-    "titles <- working <- record, config, acts <- observe, plan <- actor, reflect, page <- cycles "
+    "content, wire, prompts <- additions <- events, tokens, effects, forms, items, search "
+    "<- working <- record, config, acts <- observe, plan <- actor, reflect, page <- cycles "
     "<- step"
 )
 

@@ -74,12 +74,19 @@ REFLECTOR_SETTINGS: Final[Mapping[str, Any]] = {
 }
 """What the Reflector's model is sent where the user sets nothing."""
 
-TITLE_SETTINGS: Final[Mapping[str, Any]] = {
-    "temperature": 0.3,
-    "max_output_tokens": 2_000,
-    "thinking_budget": 0,
-}
-"""What is sent with the question for a title."""
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A model that a feature asks, beside those of the Observer and the Reflector."""
+
+    name: str
+    """Of the role, in traces and in the metadata of calls."""
+    option: str
+    """The option that names the model, for errors."""
+    model: Any
+    """What the option names; `None`: the Observer's model."""
+    settings: Mapping[str, Any]
+    """What is sent with each call, as `model_settings`."""
 
 
 # Options as mappings, for editors and type checkers: what each key takes and means.
@@ -127,8 +134,6 @@ class ObservationOptions(TypedDict, total=False):
     """The Observer's model; not together with the top-level `model`."""
     instruction: str | None
     """Added at the end of the Observer's system prompt."""
-    thread_title: bool
-    """Whether the Observer also suggests a title for the thread."""
     message_tokens: int
     """Tokens of unobserved messages at which they are observed."""
     max_tokens_per_batch: int
@@ -183,15 +188,6 @@ class ReflectionOptions(TypedDict, total=False):
     form: ReflectionForm
     """Whether the Reflector edits single items of the log and the rest stays as it is, or writes
     the log anew (`"rewrite"`, for models that cannot do edits)."""
-
-
-class ThreadTitleOptions(TypedDict, total=False):
-    """The option `thread_title` as a mapping."""
-
-    model: Any
-    """What is asked for a title; `None`: the Observer's model."""
-    instructions: str | Callable[..., Any] | None
-    """Added to the question for a title."""
 
 
 # Settings that are a ratio of a threshold, or tokens: what they come down to.
@@ -308,7 +304,6 @@ class ObservationConfig:
     Args:
         model: The Observer's model; not together with the top-level `model`.
         instruction: Added at the end of the Observer's system prompt.
-        thread_title: Whether the Observer also suggests a title for the thread.
         message_tokens: Tokens of unobserved messages at which they are observed.
         max_tokens_per_batch: Tokens of one batch when several threads are observed at once
             (resource scope).
@@ -341,7 +336,6 @@ class ObservationConfig:
 
     model: Any = None
     instruction: Text = None
-    thread_title: Flag = False
     message_tokens: Tokens = _MESSAGE_TOKENS
     max_tokens_per_batch: Tokens = 10_000
     model_settings: _Settings = field(default_factory=lambda: DefaultSettings(OBSERVER_SETTINGS))
@@ -412,19 +406,3 @@ class ReflectionConfig:
         Hint("a multiplier in (1, 2), or a token count above the threshold ($observation_tokens)"),
     ] = None
     form: Annotated[ReflectionForm, one_of(ReflectionForm)] = "edits"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TitleConfig:
-    """How titles of threads are made; `{}` switches it on with defaults.
-
-    Args:
-        model: What is asked for a title; `None`: the Observer's model.
-        instructions: Added to the question for a title.
-    """
-
-    model: Any = None
-    instructions: Annotated[
-        str | Callable[..., Any] | None,
-        Hint("a text, a function of the run's configuration that returns one, or None"),
-    ] = None

@@ -14,7 +14,6 @@ from langgraph_om.core.config.options import (
     ObservationConfig,
     ReflectionConfig,
     Scope,
-    TitleConfig,
 )
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.dates import message_time, times_of
@@ -56,6 +55,10 @@ class Features:
         rules = ", ".join(filter(None, self.having("view_rule")))
         base = base_of(counter)
         return ViewCounter(base, lambda m: self.show(m, key_of(m)), rules) if rules else base
+
+    def list_hints(self) -> dict[str, str]:
+        """Return the hints that the Observer is asked for, by name, each with what it is told."""
+        return {name: text for hints in self.having("hints") for name, text in hints().items()}
 
     def find(self, name: str) -> Any:
         """Return the one with a name; `None` where it is off."""
@@ -101,8 +104,6 @@ class Settings:
     """How long a provider is taken to keep a prompt in its cache."""
     continuation_hints: bool = True
     """Whether the Actor is shown the current task and a suggested reply."""
-    titles: TitleConfig | None = None
-    """How threads are given titles after their first answer; `None`: they are not."""
     transforms: frozenset[str] = frozenset()
     """The transform hooks that the user has set."""
     hides_ids: bool = False

@@ -11,7 +11,6 @@ from langgraph_om.core.config.options import (
     ModelSettings,
     ObservationConfig,
     ReflectionConfig,
-    TitleConfig,
     block_tokens,
     interval_tokens,
     is_default,
@@ -60,19 +59,6 @@ def check_config(option: str, config: object) -> None:
             )
             raise ConfigurationError(msg)
     check_fields(ModelSettings, settings, f"{option}.model_settings[{{!r}}]")
-
-
-def resolve_titles(value: bool | Mapping[Any, Any]) -> TitleConfig | None:  # noqa: FBT001 an option
-    """Read the option `thread_title`: nothing when it is off.
-
-    Raises:
-        ConfigurationError: When a setting of it cannot be meant.
-    """
-    if value is False:
-        return None
-    config = as_config(TitleConfig, "thread_title", None if value is True else value)
-    check_config("thread_title", config)
-    return config
 
 
 DEFAULT_BLOCK_AFTER = 1.2

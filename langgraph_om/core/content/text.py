@@ -419,7 +419,6 @@ _own_tags = [
     "other-conversation",
     "current-task",
     "suggested-response",
-    "thread-title",
     "system-reminder",
     "thread",
     "working-memory",

@@ -7,7 +7,7 @@ from typing import cast
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import derive_id
-from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, announce_title, run_ahead
+from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, run_ahead
 from langgraph_om.core.cycles.observation import (
     describe_move,
     describe_observation,
@@ -139,7 +139,6 @@ def activate(
     cycle = CycleInfo(
         settings, record, "observation", cycle_id, sum(part.tokens for part in live), now
     )
-    title = next((c["thread_title"] for c in reversed(chunks) if c["thread_title"]), None)
     found = join_found(chunk.get("found", {}) for chunk in chunks)
     yield cycle.event(
         "activation",
@@ -154,11 +153,9 @@ def activate(
         generation=record["generation"],
         config=settings.marker(),
         triggered_by=decision.why,
-        thread_title=title,
         **merge_hints(record, chunks),
         **tell_found(found),
     )
-    yield from announce_title(cycle, now, title)
     yield from announce_found(cycle, now, found)
 
 

@@ -18,7 +18,6 @@ from langgraph_om.core.events import describe_cycle, iso
 from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.plan import back_off
 from langgraph_om.core.record.record import count_failures, group_by_thread
-from langgraph_om.core.titles import is_named
 from langgraph_om.core.wire import (
     Backoff,
     CycleEnded,
@@ -130,12 +129,11 @@ class CycleInfo:
 
 
 def select_hints(settings: Settings, parsed: Parsed) -> Stated:
-    """Return the hints of an answer: those that are asked for."""
+    """Return the hints of an answer that are asked for, but for those of features."""
     asks = settings.continuation_hints
     return {
         "current_task": parsed.current_task if asks else None,
         "suggested_response": parsed.suggested_response if asks else None,
-        "thread_title": parsed.thread_title if settings.observation.thread_title else None,
     }
 
 
@@ -222,12 +220,3 @@ def run_ahead(cycle: Cycle) -> EffectFlow[CycleEnded]:
         is_shown = cycle.info.operation != "others"
         partial = {"observations": error.observations or None} if is_shown else {}
         return cycle.info.fail(tally, error, **partial)
-
-
-def announce_title(info: CycleInfo, at: datetime, title: str | None) -> list[Event]:
-    """Return the event that says that the thread has a new title; one that a person set stays."""
-    old = info.record["thread_title"]
-    is_wanted = info.settings.observation.thread_title and not is_named(info.record)
-    if not is_wanted or title is None or title == old:
-        return []
-    return [info.event("thread-update", at, old_title=old, new_title=title)]

@@ -18,13 +18,18 @@ from langgraph_om.core.cycles.cycle import (
     Cycle,
     CycleInfo,
     Mode,
-    announce_title,
     run_blocking,
     select_hints,
     tell_left_out,
 )
 from langgraph_om.core.cycles.questions import merge_answers, rewrite_answer, show_messages
-from langgraph_om.core.cycles.values import announce_found, ask_for_values, tell_found
+from langgraph_om.core.cycles.values import (
+    announce_found,
+    ask_for_values,
+    find_stated,
+    join_found,
+    tell_found,
+)
 from langgraph_om.core.effects import AskModel, EffectFlow, ReadTally, Tally
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.answer_tags import LOG
@@ -45,7 +50,6 @@ from langgraph_om.core.record.window import (
 from langgraph_om.core.wire import (
     Chunk,
     CycleEnded,
-    Found,
     Group,
     MemoryRecord,
     Moved,
@@ -235,7 +239,6 @@ def observe_cycle(
     if end is not None:
         tally: Tally = yield ReadTally()
         ended, at = cast("ObservationEnd", end), cycle.info.last_reply(tally)
-        yield from announce_title(cycle.info, at, ended["thread_title"])
         yield from announce_found(cycle.info, at, ended.get("found", {}))
 
 
@@ -293,9 +296,10 @@ def _observe(
     parsed, left_out, asked = yield from ask_observer(
         info, entries, times, known=known, hints=merge_hints(record, chunks)
     )
-    found: Found = {}
+    found = find_stated(settings, parsed)
     if asked is not None and parsed.status == "ok":
-        found = yield from ask_for_values(info, asked, parsed.observations, chunks)
+        values = yield from ask_for_values(info, asked, parsed.observations, chunks)
+        found = join_found([found, values])
     tally: Tally = yield ReadTally()
     at = iso(info.last_reply(tally))
     noted = Noted(info.cycle_id, record["thread_id"], parsed.observations, at)
@@ -430,7 +434,8 @@ def _read_times(info: CycleInfo, window: Window, stop: int) -> list[datetime | N
 def _build_observer_input(
     info: CycleInfo, shown: Transcript, known: Sequence[Group], hints: Mapping[str, Any]
 ) -> ObserverInput:
-    observation = info.settings.observation
+    observation, asked = info.settings.observation, info.settings.features.list_hints()
+    record: Mapping[str, Any] = info.record
     return ObserverInput(
         transcript=shown.text,
         attachments=shown.attachments,
@@ -441,11 +446,11 @@ def _build_observer_input(
         hints={
             "current_task": hints["current_task"],
             "suggested_response": hints["suggested_response"],
-            "thread_title": info.record["thread_title"] if observation.thread_title else None,
+            **{name: record.get(name) for name in asked},
         },
         instruction=observation.instruction,
         prompt=observation.prompt,
-        thread_title=observation.thread_title,
+        asked=asked,
         states_hints=info.settings.continuation_hints,
     )
 

@@ -71,7 +71,6 @@ from langgraph_om.core.wire import (
     Operation,
     OthersEnd,
     Section,
-    ThreadUpdate,
     Waived,
 )
 from langgraph_om.errors import ObserverError
@@ -173,7 +172,6 @@ def _build_input(cycle: CycleInfo, thread: OtherThread, transcript: Transcript) 
         thread.thread_id,
         cycle.settings.show_id(thread.thread_id),
         transcript.text,
-        title=thread.hints.get("thread_title"),
         hints=thread.hints,
         attachments=transcript.attachments,
     )
@@ -207,7 +205,7 @@ def _build_threads_input(
         ),
         instruction=observation.instruction,
         prompt=observation.prompt,
-        thread_title=observation.thread_title,
+        asked=settings.features.list_hints(),
         states_hints=settings.continuation_hints,
         by_profile=observation.observe_attachments == "auto",
     )
@@ -264,9 +262,10 @@ def observe_others_cycle(
         if end is not None:
             tally: Tally = yield ReadTally()
             sections = cast("OthersEnd", end)["sections"]
-            yield from _announce_titles(cycle.info, tally, threads, sections)
+            at = cycle.info.last_reply(tally)
+            yield from _announce_hints(cycle.info, at, threads, sections)
             entries = cast("OthersEnd", end).get("found", {})
-            yield from announce_found(cycle.info, cycle.info.last_reply(tally), entries)
+            yield from announce_found(cycle.info, at, entries)
     yield waive(window, "others")
 
 
@@ -426,23 +425,23 @@ def _build_section(
         "after": find_newest_observed({"cursor": thread.cursor}),
         "cursor": cursor,
         "groups": groups,
-        "hints": cast("Hints", select_hints(cycle.settings, parsed)),
+        "hints": {
+            **cast("Hints", select_hints(cycle.settings, parsed)),
+            **{name: parsed.more.get(name) for name in cycle.settings.features.list_hints()},
+        },
     }
 
 
-def _announce_titles(
-    cycle: CycleInfo,
-    tally: Tally,
-    threads: Sequence[OtherThread],
-    sections: Sequence[Section],
+def _announce_hints(
+    info: CycleInfo, at: datetime, threads: Sequence[OtherThread], sections: Sequence[Section]
 ) -> EffectFlow[None]:
-    """Say which threads have a new title."""
+    """Let features say what their hints of other threads change."""
     former = {thread.thread_id: thread for thread in threads}
-    for section in sections:
-        thread, new = former[section["thread_id"]], section["hints"]["thread_title"]
-        old = thread.title
-        if new is not None and new != old and not thread.is_named:
-            event = cycle.event(
-                "thread-update", cycle.last_reply(tally), old_title=old, new_title=new
-            )
-            yield {**cast("ThreadUpdate", event), "thread_id": section["thread_id"]}
+    features = info.settings.features
+    for announce in features.having("announce_of_other"):
+        for section in sections:
+            thread = former[section["thread_id"]]
+            stated = map(section["hints"].get, announce.__self__.hints())
+            entries = [hint for hint in stated if hint is not None]
+            if entries:
+                yield from announce(_view_thread(info, thread), at, thread, entries)

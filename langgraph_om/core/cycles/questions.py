@@ -27,7 +27,7 @@ from langgraph_om.core.observe.transcript import (
     TranscriptLimits,
     transcribe,
 )
-from langgraph_om.core.record.record import count_failures
+from langgraph_om.core.record.record import HINTS, count_failures
 from langgraph_om.core.record.span import Entry
 from langgraph_om.errors import ObserverError
 
@@ -112,9 +112,10 @@ def merge_answers(answers: Sequence[Parsed]) -> Parsed:
     text = _join_days([answer.observations for answer in answers if answer.observations])
     hints: dict[str, Any] = {
         name: next((hint for answer in reversed(answers) if (hint := getattr(answer, name))), None)
-        for name in ("current_task", "suggested_response", "thread_title")
+        for name in HINTS
     }
-    return Parsed("ok" if text else "none", text, **hints)
+    more = {name: hint for answer in answers for name, hint in answer.more.items()}
+    return Parsed("ok" if text else "none", text, **hints, more=more)
 
 
 def _join_days(texts: Sequence[str]) -> str:
@@ -325,10 +326,11 @@ def show_messages(
 
 def rewrite_answer(cycle: CycleInfo, parsed: Parsed) -> EffectFlow[Parsed]:
     """Let a hook change what the Observer wrote."""
-    fields = ("observations", "current_task", "suggested_response", "thread_title")
+    fields = ("observations", *HINTS)
     said = {name: getattr(parsed, name) for name in fields}
-    kept: dict[str, Any] = yield from rewrite_by_hook(cycle, "after_observation", said)
-    return replace(parsed, **kept)
+    kept = yield from rewrite_by_hook(cycle, "after_observation", {**said, **parsed.more})
+    more = {name: hint for name in parsed.more if (hint := kept.pop(name))}
+    return replace(parsed, **kept, more=more)
 
 
 def rewrite_by_hook(

@@ -13,7 +13,8 @@ from datetime import datetime
 from typing import Any, cast
 
 from langgraph_om.core.config.settings import Settings
-from langgraph_om.core.cycles.cycle import CycleInfo, announce_title
+from langgraph_om.core.cycles.cycle import CycleInfo
+from langgraph_om.core.cycles.values import announce_buffered
 from langgraph_om.core.effects import JobState, Tally
 from langgraph_om.core.events import iso
 from langgraph_om.core.plan import count_others_tokens
@@ -96,7 +97,7 @@ def take_in_results(
             events.append(cast("JobResult", {**state, **here}))
             if state["operation"] == "observation":
                 info = CycleInfo(settings, record, "observation", pending["cycle_id"], 0, now)
-                events += announce_title(info, now, state["chunk"]["thread_title"])
+                events += announce_buffered(info, now, state["chunk"])
     return events
 
 

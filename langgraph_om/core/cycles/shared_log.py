@@ -190,10 +190,10 @@ def read_other_threads(settings: Settings, record: MemoryRecord) -> EffectFlow[O
         if other is not None:
             entry = shared["threads"].get(thread.id)
             hints = entry["hints"] if entry else {}
-            named = thread.id in shared.get("titles", {})
+            fixed = shared.get("fixed", {}).get(thread.id, {}).keys()
             cursor = _find_cursor(shared, thread.id)
             is_behind = thread.id in behind
-            about = {"hints": hints, "is_named": named, "is_behind": is_behind}
+            about = {"hints": hints, "fixed": fixed, "is_behind": is_behind}
             found.append(replace(other, cursor=cursor, **about))
     return OtherThreads(found, rest)
 

@@ -14,14 +14,16 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage
 
+from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.text import escape, sanitize
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.cycles.questions import rewrite_by_hook
 from langgraph_om.core.effects import AskModel, EffectFlow, Flow, ModelReply
 from langgraph_om.core.forms import Form, InvalidError, TemplateForm, Value, merge
 from langgraph_om.core.observe.observer import build_failure
+from langgraph_om.core.observe.parse_answer import Parsed
 from langgraph_om.core.prompts import fill
-from langgraph_om.core.wire import Chunk, Found
+from langgraph_om.core.wire import Chunk, Event, Found
 from langgraph_om.errors import ObserverError
 
 
@@ -169,6 +171,27 @@ def join_found(parts: Iterable[Mapping[str, list[Any]]]) -> Found:
 def tell_found(found: Found) -> dict[str, Found]:
     """Return the field of an event, or of a chunk, with entries; none where there are none."""
     return {"found": found} if found else {}
+
+
+def find_stated(settings: Settings, parsed: Parsed) -> Found:
+    """Return the hints of features that an answer states, as entries of these features."""
+    found: Found = {}
+    for hints in settings.features.having("hints"):
+        stated = [parsed.more[name] for name in hints() if name in parsed.more]
+        if stated:
+            found[hints.__self__.name] = stated
+    return found
+
+
+def announce_buffered(info: CycleInfo, at: datetime, chunk: Chunk) -> list[Event]:
+    """Return what features say of entries that wait in a chunk."""
+    found = chunk.get("found", {})
+    return [
+        event
+        for announce in info.settings.features.having("announce_buffered")
+        if (entries := found.get(announce.__self__.name))
+        for event in announce(info, at, entries)
+    ]
 
 
 def announce_found(info: CycleInfo, at: datetime, found: Found) -> EffectFlow[None]:

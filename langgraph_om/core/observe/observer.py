@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from langgraph_om.core.content.attachments import Attachment
 from langgraph_om.core.content.text import escape, omit_middle, sanitize
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
+from langgraph_om.core.observe.answer_tags import tag_of
 from langgraph_om.core.observe.other_threads import (
     ThreadAnswers,
     escape_attribute,
@@ -23,6 +24,7 @@ from langgraph_om.core.observe.other_threads import (
 )
 from langgraph_om.core.observe.parse_answer import Parsed, parse_output
 from langgraph_om.core.prompts import fill
+from langgraph_om.core.record.record import HINTS
 from langgraph_om.errors import ObserverError
 
 MAX_ERROR_CHARACTERS = 1000
@@ -30,6 +32,8 @@ MAX_ERROR_CHARACTERS = 1000
 
 MAX_QUOTED_CHARACTERS = 20_000
 """Kept of an answer that is shown to the model again."""
+
+NO_HINTS: Final[Mapping[str, str]] = {}
 
 AnswerT = TypeVar("AnswerT", Parsed, ThreadAnswers)
 
@@ -42,10 +46,11 @@ class ObserverInput:
     previous: str = ""
     """Earlier observations, already cut to their budget."""
     hints: Mapping[str, str | None] = field(default_factory=dict)
-    """The current `current_task`, `suggested_response` and `thread_title`."""
+    """The current ones, by name."""
     instruction: str | None = None
     prompt: str = "default"
-    thread_title: bool = False
+    asked: Mapping[str, str] = field(default_factory=dict)
+    """Hints of features that are asked for, by name, each with the section that says so."""
     states_hints: bool = True
     """Whether the current task and a suggested response are asked for."""
     attachments: Sequence[Attachment] = ()
@@ -62,10 +67,8 @@ class ThreadInput:
     shown_id: str
     """The id that the Observer is shown: the same, or a hash of it."""
     transcript: str
-    title: str | None = None
-    """The current title, where titles are asked for."""
     hints: Mapping[str, str | None] = field(default_factory=dict)
-    """The current `current_task` and `suggested_response`."""
+    """The current ones, by name."""
     attachments: Sequence[Attachment] = ()
     """Those named in the transcript that may be shown."""
 
@@ -79,7 +82,8 @@ class ThreadsInput:
     """Shown id and earlier observations of these or other threads, already cut to their budget."""
     instruction: str | None = None
     prompt: str = "default"
-    thread_title: bool = False
+    asked: Mapping[str, str] = field(default_factory=dict)
+    """Hints of features that are asked for, by name, each with the section that says so."""
     states_hints: bool = True
     """Whether the current task and a suggested response are asked for."""
     by_profile: bool = True
@@ -175,12 +179,17 @@ def build_failure(error: Exception, model: str) -> ObserverError:
     return ObserverError(f"the {model} failed: {type(error).__name__}: {reason}")
 
 
-def render_output_format(*, thread_title: bool, states_hints: bool = True) -> str:
-    """Return the description of an answer's form, for the Observer and for the Reflector."""
+def render_output_format(asked: Mapping[str, str] = NO_HINTS, *, states_hints: bool = True) -> str:
+    """Return the description of an answer's form, for the Observer and for the Reflector.
+
+    Args:
+        asked: Hints of features that are asked for, by name, each with the section that says so.
+        states_hints: Whether the current task and a suggested response are asked for.
+    """
     return fill(
         "observer_output",
         hints_section=fill("observer_hints") if states_hints else "",
-        thread_title_section=fill("observer_title") if thread_title else "",
+        more_sections="\n\n".join(asked.values()),
         hints_example=fill("observer_hints_example") if states_hints else "",
     )
 
@@ -197,15 +206,13 @@ def build_question(request: ObserverInput) -> AskModel:
     """Return the question to the Observer about one thread."""
     system = fill(
         f"observer_{request.prompt}",
-        output_format=render_output_format(
-            thread_title=request.thread_title, states_hints=request.states_hints
-        ),
+        output_format=render_output_format(request.asked, states_hints=request.states_hints),
         custom=request.instruction or "",
     )
     task = fill(
         "observer_task",
         previous_observations=_build_previous(request.previous),
-        hints=_build_hints(request.hints, states_hints=request.states_hints),
+        hints="\n".join(_list_hints(request.hints, request)),
         conversation=request.transcript,
     )
     return AskModel(
@@ -222,13 +229,16 @@ def _build_previous(previous: str) -> str:
     return f"<previous-observations>\n{escape(previous)}\n</previous-observations>"
 
 
-def _build_hints(hints: Mapping[str, str | None], *, states_hints: bool) -> str:
-    """Return the current hints, each in its tag; only the title where no others are asked for."""
-    tags = {"current_task": "current-task", "suggested_response": "suggested-response"}
-    tags = {**(tags if states_hints else {}), "thread_title": "thread-title"}
-    return "\n".join(
-        f"<{tag}>{escape(text)}</{tag}>" for name, tag in tags.items() if (text := hints.get(name))
-    )
+def _list_hints(
+    hints: Mapping[str, str | None], request: ObserverInput | ThreadsInput
+) -> list[str]:
+    """Return the current hints that are asked for, each in its tag."""
+    names = [*(HINTS if request.states_hints else ()), *request.asked]
+    return [
+        f"<{tag_of(name)}>{escape(text)}</{tag_of(name)}>"
+        for name in names
+        if (text := hints.get(name))
+    ]
 
 
 def _read_answer(reply: ModelReply) -> Parsed:
@@ -260,9 +270,7 @@ def build_threads_question(request: ThreadsInput) -> AskModel:
         hints_rule=fill("observer_threads_hints") if has_hints else "",
         first_hints=fill("observer_threads_hints_first") if has_hints else "",
         second_hints=fill("observer_threads_hints_second") if has_hints else "",
-        section_form=render_output_format(
-            thread_title=request.thread_title, states_hints=has_hints
-        ),
+        section_form=render_output_format(request.asked, states_hints=has_hints),
     )
     system = fill(
         f"observer_{request.prompt}", output_format=form, custom=request.instruction or ""
@@ -283,14 +291,7 @@ def build_threads_question(request: ThreadsInput) -> AskModel:
 
 def _build_thread_section(thread: ThreadInput, request: ThreadsInput) -> str:
     """Return the section of a thread: its current hints, each in its tag, and its transcript."""
-    states = request.states_hints
-    hints = {
-        "current-task": thread.hints.get("current_task") if states else None,
-        "suggested-response": thread.hints.get("suggested_response") if states else None,
-        "thread-title": thread.title if request.thread_title else None,
-    }
-    tagged = [f"<{tag}>{escape(text)}</{tag}>" for tag, text in hints.items() if text]
-    lines = [*tagged, escape(thread.transcript)]
+    lines = [*_list_hints(thread.hints, request), escape(thread.transcript)]
     return wrap_section(thread.shown_id, "\n".join(lines))
 
 

@@ -236,8 +236,8 @@ class OtherThread:
     newest: Sequence[Entry] = ()
     """The last messages of the rest."""
     newest_times: Sequence[datetime | None] = ()
-    is_named: bool = False
-    """Whether a person set its title."""
+    fixed: Collection[str] = ()
+    """Names of the hints that a person set."""
     is_behind: bool = False
     """Whether so many threads are newer that nobody is shown what it said last."""
 

@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
+from langgraph_om.core.additions import added_hints
 from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.items import ITEM, ITEM_START, is_date_line, strip_date_marks
 from langgraph_om.core.observe.answer_tags import (
     ITEM_LINE,
     LOG,
-    REPLY,
-    TASK,
-    TITLE,
     Block,
     Split,
     defuse_tags,
     find_tags,
     split_best,
+    tag_of,
 )
 from langgraph_om.core.observe.non_answers import (
     is_blank_form,
@@ -33,6 +32,7 @@ from langgraph_om.core.observe.non_answers import (
     is_verdict,
     says_nothing_to_note,
 )
+from langgraph_om.core.record.record import hint_names
 
 # Detect runaway repetition: a model that got stuck, as opposed to an account of repetitive work.
 #
@@ -230,9 +230,6 @@ def read_html_list(text: str) -> str:
     return written if ITEM_LINE.search(written) else text
 
 
-_HINTS: Final = {"current_task": TASK, "suggested_response": REPLY, "thread_title": TITLE}
-
-
 def read_json(text: str) -> Split | None:
     """Read an answer that is a JSON object with our blocks as its fields.
 
@@ -255,8 +252,8 @@ def read_json(text: str) -> Split | None:
         tagged=False,
         outside=[sanitize(line) for line in lines],
         hints={
-            tag: sanitize(value)
-            for name, tag in _HINTS.items()
+            tag_of(name): sanitize(value)
+            for name in hint_names()
             if isinstance(value := named.get(name), str)
         },
     )
@@ -269,9 +266,6 @@ MAX_LINE_CHARS = 10_000
 
 _MAX_SHOWN_CHARS = 1_000_000
 """More of an answer that was cut off is not read: what it holds is only shown."""
-
-MIN_TITLE_CHARS = 3
-MAX_TITLE_CHARS = 100
 
 
 _PARTIAL_TAG = re.compile(r"^[ \t]*+<[/\w \t-]{0,24}\Z", re.MULTILINE)
@@ -295,7 +289,6 @@ _TABLE_ROW = re.compile(r"^[ \t]*+\|[^\n🔴🟡🟢✅]*+[🔴🟡🟢✅]", re
 _ABOUT_SOMEBODY = re.compile(r"(?:User|Assistant) [a-z]")
 _MARKED = re.compile(rf"(?={ITEM})[ \t]*+[^\s🔴🟡🟢✅]{{0,5}}[ \t]*+[*_]{{0,3}}[🔴🟡🟢✅]")
 _FENCE = re.compile(r"\s*+(?:```+|~~~+)[ \t]*(?P<info>[\w+.-]{0,30})\s*")
-_QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»", "*": "*"}
 _MAX_NOTHING_CHARS = 40
 _NOTHING = {"none", "n/a"}
 
@@ -318,8 +311,9 @@ class Parsed:
     observations: str = ""
     current_task: str | None = None
     suggested_response: str | None = None
-    thread_title: str | None = None
     problem: str = ""
+    more: Mapping[str, str] = field(default_factory=dict)
+    """Hints of features, by name."""
 
 
 def parse_output(text: str, *, cut_off: bool = False) -> Parsed:
@@ -345,15 +339,19 @@ def _read(text: str) -> Parsed:
         return _build_failed("empty")
     split = split_best(text)
     if not split.tagged:
-        split = read_json(_unwrap_fence(text).strip()) or split
+        split = read_json(unwrap_fence(text).strip()) or split
     status, observations = _judge_blocks(split) if split.tagged else _judge(split)
     return Parsed(
         status,
         observations,
-        current_task=_read_hint(split.hints, TASK),
-        suggested_response=_read_hint(split.hints, REPLY),
-        thread_title=_read_title(_read_hint(split.hints, TITLE)),
+        current_task=read_hint(split, "current_task"),
+        suggested_response=read_hint(split, "suggested_response"),
         problem=_PROBLEMS.get(status, ""),
+        more={
+            name: hint
+            for name, read in added_hints().items()
+            if (said := read_hint(split, name)) and (hint := read(said))
+        },
     )
 
 
@@ -371,7 +369,7 @@ def _judge_blocks(split: Split) -> tuple[Status, str]:
     if not told:
         texts = [text for _, texts in written for text in texts]
         if not texts and any(block.is_self_closed for block in split.inside):
-            return ("empty" if _unwrap_fence("\n".join(split.outside)).strip() else "none"), ""
+            return ("empty" if unwrap_fence("\n".join(split.outside)).strip() else "none"), ""
         said_none = any(says_nothing_to_note(strip_dates(text)) for text in texts)
         return ("none" if said_none else "malformed" if texts else "empty"), ""
     log = _settle_log("\n".join(_choose_texts(told)))
@@ -389,7 +387,7 @@ def _judge_blocks(split: Split) -> tuple[Status, str]:
 
 def _read_pieces(block: Block) -> list[str]:
     texts = (_from_line_start(_strip_wrapping(piece)) for piece in block.pieces)
-    return [text for piece in texts if (text := _tidy_text(_unwrap_fence(piece)))]
+    return [text for piece in texts if (text := _tidy_text(unwrap_fence(piece)))]
 
 
 def _is_told(texts: list[str]) -> bool:
@@ -417,7 +415,7 @@ def _judge(split: Split) -> tuple[Status, str]:
     is_closed = split.before_close is not None and "".join(before).strip() != ""
     if is_closed and ITEM_LINE.search("\n".join(after)):
         is_closed = False
-    whole = _unwrap_fence("\n".join(before if is_closed else split.outside)).strip()
+    whole = unwrap_fence("\n".join(before if is_closed else split.outside)).strip()
     if not whole:
         return "empty", ""
     bare = strip_dates(whole)
@@ -447,7 +445,7 @@ def _settle_log(text: str) -> str | None:
 
 
 def _read_log(text: str) -> str:
-    plain = read_html_list(_tidy_text(_unwrap_fence(text)))
+    plain = read_html_list(_tidy_text(unwrap_fence(text)))
     return _tidy_text(defuse_tags(_tidy_text(plain), LOG))
 
 
@@ -457,47 +455,19 @@ def _from_line_start(piece: str) -> str:
     return piece if stripped.startswith("\n") else stripped
 
 
-def _says_nothing(text: str) -> bool:
+def says_nothing(text: str) -> bool:
+    """Return whether a hint is a word for nothing."""
     if len(text) > _MAX_NOTHING_CHARS:
         return False
     return text.strip(" \t\n*-_`'\"().[]").casefold() in _NOTHING
 
 
-def _read_hint(hints: dict[str, str], name: str) -> str | None:
-    text = _unwrap_fence(hints.get(name, "").strip())
-    text = _tidy_text(defuse_tags(_tidy_text(text).strip(), name))
-    return None if not text or _says_nothing(text) else text
-
-
-def parse_title(text: str) -> str | None:
-    """Read an answer that shall be a title and nothing else; `None` where it holds none."""
-    text = strip_reasoning(sanitize(text), may_be_open=True)
-    split = split_best(text)
-    if TITLE in split.hints:
-        return _read_title(_read_hint(split.hints, TITLE))
-    if split.tagged:
-        return None
-    lines = [line for line in _unwrap_fence(text).strip().split("\n") if line.strip()]
-    if len(lines) != 1:
-        return None
-    bare = _TITLE_MARKS.sub("", lines[0]).strip().strip("*_").strip()
-    return _read_title(bare) if len(bare.split()) <= _MAX_TITLE_WORDS else None
-
-
-_TITLE_MARKS = re.compile(r"(?i)^\W*title\W*[:：]\s*|^#+\s*|^\*+\s*")
-_MAX_TITLE_WORDS = 12
-"""Of a title without its tag; more is an answer to the conversation."""
-
-
-def _read_title(hint: str | None) -> str | None:
-    """Reduce a hint to one line without quotes, of a length that can be shown as a title."""
-    title, before = (hint or "").split("\n", 1)[0], None
-    while title != before:
-        before = title
-        title = defuse_tags(title[:MAX_TITLE_CHARS].strip(), TITLE)
-        if len(title) > 1 and _QUOTES.get(title[0]) == title[-1]:
-            title = title[1:-1]
-    return title if len(title) >= MIN_TITLE_CHARS and not _says_nothing(title) else None
+def read_hint(split: Split, name: str) -> str | None:
+    """Return a hint of an answer; `None` where it states none."""
+    tag = tag_of(name)
+    text = unwrap_fence(split.hints.get(tag, "").strip())
+    text = _tidy_text(defuse_tags(_tidy_text(text).strip(), tag))
+    return None if not text or says_nothing(text) else text
 
 
 def _tidy_text(text: str) -> str:
@@ -512,7 +482,7 @@ def _clip(line: str) -> str:
     return f"{kept} [… {len(line) - len(kept)} characters left out]"
 
 
-def _unwrap_fence(text: str) -> str:
+def unwrap_fence(text: str) -> str:
     """Drop code fences that wrap the text, and leave those that belong to an item.
 
     A fence before the first item wraps, with the one that closes it; so does a fence at the very
@@ -579,7 +549,7 @@ def _find_last_block(text: str) -> str:
     if last is None:
         return ""
     split = split_best(text[last:])
-    ends = split.inside[-1].is_whole and not _unwrap_fence("\n".join(split.outside)).strip()
+    ends = split.inside[-1].is_whole and not unwrap_fence("\n".join(split.outside)).strip()
     return text[last:] if ends else ""
 
 

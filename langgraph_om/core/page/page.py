@@ -10,7 +10,7 @@ from difflib import unified_diff
 from itertools import groupby, pairwise
 from typing import Any, Final
 
-from langgraph_om.core.additions import ShownValue, list_shown
+from langgraph_om.core.additions import ShownValue, find_label, list_shown
 from langgraph_om.core.content.text import show_key
 from langgraph_om.core.items import LogItem, is_protected, list_items, read_head
 from langgraph_om.core.page.html import (
@@ -34,7 +34,6 @@ from langgraph_om.core.page.html import (
     write_moment,
 )
 from langgraph_om.core.record.record import log_tokens, write_log, write_range
-from langgraph_om.core.titles import find_shown_title
 from langgraph_om.core.wire import Group, MemoryRecord, StatusData
 
 # What changed in a log: from generation to generation, or between any two records.
@@ -268,7 +267,7 @@ def frame(*children: Child) -> Html:
 
 def write_title(record: MemoryRecord) -> str:
     """Return what a memory is of: the thread's title or id, or the resource."""
-    named = find_shown_title(record) or record["thread_id"]
+    named = find_label(record) or record["thread_id"]
     if not named and record["scope"] == "resource":
         named = record["resource_id"] or ""
     return f"Memory of {show_key(named) if named else 'a thread'}"

@@ -31,20 +31,16 @@ from langgraph_om.core.record.record import check_version, complete_record
 from langgraph_om.core.record.reducers import (
     Draft,
     activate,
-    ask_title,
     end_buffering,
     fail_buffering,
     finish_cycle,
-    name_by_hand,
     note_archived,
     note_deletion,
     note_failure,
     note_step,
-    note_words,
     open_record,
     set_counts,
     set_others,
-    set_title,
     start_buffering,
     take_over_log,
     trip,
@@ -215,8 +211,6 @@ def _apply(record: MemoryRecord, event: object) -> None:
     run_beside("edited", record, event)
     if "log" in event:
         event = {**event, "log": estimate_edited(record["log"], event["log"])}
-    if "thread_title" in event and "title" not in event:
-        name_by_hand(record, event["thread_title"])
     record.update(cast("MemoryRecord", event))
     cast("Draft", record).owns_counts = False
 
@@ -236,7 +230,6 @@ _REDUCERS: dict[str, Callable[[MemoryRecord, Any], None]] = {
     "buffering-failed": fail_buffering,
     "activation": activate,
     "observation-start": _ignore,
-    "thread-update": _ignore,
     "extracted": _ignore,
     "working-read": note_read,
     "status": _ignore,
@@ -245,9 +238,6 @@ _REDUCERS: dict[str, Callable[[MemoryRecord, Any], None]] = {
     "archived": note_archived,
     "deletion": note_deletion,
     "tripwire": _ignore,
-    "title-words": note_words,
-    "title-asked": ask_title,
-    "titled": set_title,
     "synced": take_over_log,
     "others": set_others,
     "waived": waive,

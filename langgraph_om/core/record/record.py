@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, cast
 
-from langgraph_om.core.additions import added_types
+from langgraph_om.core.additions import added_hints, added_types, blank_keys
 from langgraph_om.core.content.text import show_key
 from langgraph_om.core.wire import Group, MemoryRecord, Operation, TokenCount, Turn
 from langgraph_om.errors import ConfigurationError
@@ -17,11 +17,16 @@ from langgraph_om.errors import ConfigurationError
 RECORD_VERSION: Final = 1
 """Of the form of a record and of a shared log; another version is refused."""
 
-HINTS: Final = ("current_task", "suggested_response", "thread_title")
-"""What an observation may state beside its items."""
+HINTS: Final = ("current_task", "suggested_response")
+"""What an observation may state beside its items, but for the hints of features."""
 
 CURSOR_TAIL = 16
 """How many of the newest observed message ids the cursor keeps, in case some are removed."""
+
+
+def hint_names() -> Sequence[str]:
+    """Return the names of all hints, those of features last."""
+    return [*HINTS, *added_hints()]
 
 
 def blank_record() -> MemoryRecord:
@@ -33,7 +38,6 @@ def blank_record() -> MemoryRecord:
         "log": [],
         "current_task": None,
         "suggested_response": None,
-        "thread_title": None,
         "chunks": [],
         "reflection": None,
         "pending": {},
@@ -55,13 +59,14 @@ def blank_record() -> MemoryRecord:
         "observed": None,
         "stamps": {},
         "token_cache": {"counter": "", "counts": {}},
+        **cast("MemoryRecord", blank_keys()),
     }
 
 
 _FIRST_KEYS = frozenset(blank_record())
 """What each record has."""
 
-LATER_KEYS = frozenset({"deletion", "floor", "head", "title"} | {"working", "branch"})
+LATER_KEYS = frozenset({"deletion", "floor", "head"} | {"working", "branch"})
 """What a record has only once there is something to note."""
 
 RECORD_KEYS = _FIRST_KEYS | LATER_KEYS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from langgraph_om.core.additions import run_beside
 from langgraph_om.core.record.groups import drop_misfits, replace_groups
@@ -13,9 +13,9 @@ from langgraph_om.core.record.record import (
     find_groups,
     find_newest_observed,
     forget_wait,
+    hint_names,
     select_own_groups,
 )
-from langgraph_om.core.titles import is_named, read_title_state
 from langgraph_om.core.wire import (
     Archived,
     Attempt,
@@ -41,10 +41,6 @@ from langgraph_om.core.wire import (
     ReflectionEnd,
     Stepped,
     Synced,
-    TitleAsked,
-    Titled,
-    TitleState,
-    TitleWords,
     Tripped,
     Usage,
     Waived,
@@ -65,15 +61,16 @@ def add_to_outbox(record: MemoryRecord, cycle_id: str, **change: Any) -> None:
     """Note a change that the shared log does not have yet; without a thread id there is none."""
     if not record["thread_id"]:
         return
-    hints = {name: record[name] for name in HINTS}
+    known: Mapping[str, Any] = record
+    hints = {name: known.get(name) for name in hint_names()}
     item = {"id": cycle_id, "cursor": record["cursor"], "hints": hints, **change}
     record["outbox"] = [*record["outbox"], cast("LogChange", item)]
 
 
 def set_hints(record: MemoryRecord, event: Mapping[str, Any]) -> None:
-    """Take over the hints that the event has; the others stay, and so does a person's title."""
+    """Take over the hints that the event has; the others stay."""
     for hint in HINTS:
-        if event.get(hint) is not None and not (hint == "thread_title" and is_named(record)):
+        if event.get(hint) is not None:
             record[hint] = event[hint]
 
 
@@ -223,7 +220,7 @@ def _extend_log(
     record["log"] = [*added, *record["log"][at:]]
     record["cursor"] = list(event["cursor"])
     if record["scope"] == "resource":
-        hints = {name: event.get(name) for name in HINTS}
+        hints = {name: event.get(name) for name in hint_names()}
         add_to_outbox(
             record,
             event["cycle_id"],
@@ -303,8 +300,6 @@ def note_step(record: MemoryRecord, event: Stepped) -> None:
     record["turn"] = {**record["turn"], "request": event["request"], "step": event["step"]}
     record["head"] = event["head"]
     record["tripwire"] = None
-    if record.get("title", {}).get("is_new"):
-        record["title"] = {**record["title"], "is_new": False}
     run_beside("stepped", record, event)
 
 
@@ -361,7 +356,7 @@ def end_buffering(
         return
     if event["operation"] == "observation":
         record["chunks"] = [*record["chunks"], event["chunk"]]
-        set_hints(record, {"thread_title": event["chunk"]["thread_title"]})
+        run_beside("buffered", record, event)
     else:
         record["reflection"] = event["reflection"]
     note_success(record, event)
@@ -423,8 +418,7 @@ def _join(record: MemoryRecord, event: Opened) -> None:
         former: Mapping[str, Any] = record
         blank: Mapping[str, Any] = {**blank_record(), **{key: former[key] for key in kept}}
         record.update(cast("MemoryRecord", blank))
-        for key in ("title", "working"):
-            cast("Draft", record).pop(key, None)
+        cast("Draft", record).pop("working", None)
     elif record["cursor"]:
         groups = select_own_groups(record)
         own: list[Group] = [{**group, "thread_id": event["thread_id"]} for group in groups]
@@ -449,7 +443,8 @@ def take_over_log(record: MemoryRecord, event: Synced) -> None:
     record["outbox"] = [change for change in record["outbox"] if change["id"] not in event["sent"]]
     record["generation"], record["revision"] = event["generation"], event["revision"]
     record["cursor"] = event["cursor"]
-    set_hints(record, event)
+    set_hints(record, event.get("hints", {}))
+    run_beside("synced", record, event)
     _set_rest(record, event["rest"])
 
 
@@ -489,67 +484,4 @@ def note_deletion(record: MemoryRecord, event: DeletionFound) -> None:
             item for item in draft[key] if not is_all and item.get("thread_id") not in (None, own)
         ]
     draft.update(cursor=[], chunks=[], reflection=None, pending={}, revision=0)
-    record.pop("title", None)
     draft.update(dict.fromkeys(HINTS))
-
-
-# Events of the thread's title: asked for, answered, or given by a person.
-
-
-def note_words(record: MemoryRecord, event: TitleWords) -> None:
-    """Note what lists show until there is a title."""
-    record["title"] = {**read_title_state(record), "words": event["words"]}
-
-
-def ask_title(record: MemoryRecord, event: TitleAsked) -> None:
-    """Note that a title is asked for."""
-    state = read_title_state(record)
-    tries = state.get("tries", 0) + (state.get("cycle_id") != event["cycle_id"])
-    record["title"] = {**state, "cycle_id": event["cycle_id"], "tries": tries}
-
-
-def set_title(record: MemoryRecord, event: Titled) -> None:
-    """Set the title, which a model's answer never does over one that is there."""
-    state = read_title_state(record)
-    if event["by"] == "person":
-        if state.get("id") != event["id"]:
-            _set_by_person(record, state, event)
-        return
-    if state.get("cycle_id") != event["id"]:
-        return
-    state = {**state, "cycle_id": None}
-    if "usage" in event:
-        before = cast("Mapping[str, int]", state.get("usage", {}))
-        spent = cast("Mapping[str, int]", event["usage"])
-        total = {key: before.get(key, 0) + value for key, value in spent.items()}
-        state["usage"] = cast("Usage", total)
-    if event["title"] is not None and record["thread_title"] is None and not is_named(record):
-        record["thread_title"] = event["title"]
-        state = {**state, "by": "memory", "at": event["at"]}
-    record["title"] = state
-
-
-def name_by_hand(record: MemoryRecord, title: str | None) -> None:
-    """Take an edited title for a person's, which memory never changes; `None` gives it back."""
-    if title != record["thread_title"]:
-        by: Literal["person"] | None = "person" if title is not None else None
-        record["title"] = {**read_title_state(record), "by": by, "cycle_id": None, "tries": 0}
-
-
-def _set_by_person(record: MemoryRecord, state: TitleState, event: Titled) -> None:
-    before, title = record["thread_title"], event["title"]
-    record["thread_title"] = title
-    record["title"] = {
-        **state,
-        "by": "person" if title is not None else None,
-        "id": event["id"],
-        "at": event["at"],
-        "before": before,
-        "is_new": title != before,
-        "cycle_id": None,
-        "tries": 0,
-    }
-    if record["scope"] == "resource":
-        thread_id = record["thread_id"]
-        named: dict[str, Any] = {"thread_id": thread_id, "title": title, "groups": []}
-        add_to_outbox(record, event["id"], kind="title", **named)

@@ -21,11 +21,11 @@ from langgraph_om.core.additions import added_changes, erase_thread
 from langgraph_om.core.content.message_keys import derive_id, find_parent_thread
 from langgraph_om.core.record.groups import replace_groups
 from langgraph_om.core.record.record import (
-    HINTS,
     RECORD_VERSION,
     blank_record,
     check_version,
     find_newest_observed,
+    hint_names,
     select_own_groups,
 )
 from langgraph_om.core.wire import (
@@ -38,7 +38,6 @@ from langgraph_om.core.wire import (
     SharedLog,
     SharedThread,
     Synced,
-    Titling,
 )
 
 
@@ -68,8 +67,6 @@ def apply_changes(shared: SharedLog, changes: Sequence[LogChange]) -> SharedLog:
             shared = _extend(shared, change)
         elif change["kind"] == "join":
             shared = _join(shared, change)
-        elif change["kind"] == "title":
-            shared = _title(shared, change)
         elif change["kind"] == "replace":
             shared = _replace(shared, change)
     return shared
@@ -96,8 +93,8 @@ def without_thread(stored: Mapping[str, Any], thread_id: str) -> dict[str, Any]:
         "log": [group for group in shared["log"] if not is_it(group["thread_id"])],
         "threads": {key: value for key, value in shared["threads"].items() if not is_it(key)},
     }
-    if "titles" in shared:
-        kept["titles"] = {key: name for key, name in shared["titles"].items() if not is_it(key)}
+    if "fixed" in shared:
+        kept["fixed"] = {key: own for key, own in shared["fixed"].items() if not is_it(key)}
     return erase_thread(kept, thread_id)
 
 
@@ -126,7 +123,7 @@ def diff_record(
         "rest": shared.get("rest"),
     }
     if own and cursor != record["cursor"]:  # another thread observed messages of this one
-        event.update(cast("Synced", own["hints"]))
+        event["hints"] = own["hints"]
     return event
 
 
@@ -161,7 +158,7 @@ def join_again(record: MemoryRecord) -> list[LogChange]:
         "thread_id": record["thread_id"],
         "groups": select_own_groups(record),
         "cursor": record["cursor"],
-        "hints": {name: copy[name] for name in HINTS},
+        "hints": {name: copy.get(name) for name in hint_names()},
     }
     others = [
         change
@@ -239,7 +236,7 @@ def _put_thread(
 ) -> SharedLog:
     present = {group["id"] for group in shared["log"]}
     former = shared["threads"].get(change["thread_id"])
-    hints: dict[str, str | None] = dict(former["hints"]) if former else dict.fromkeys(HINTS)
+    hints: dict[str, str | None] = dict(former["hints"]) if former else dict.fromkeys(hint_names())
     hints.update({name: hint for name, hint in change["hints"].items() if hint is not None})
     thread: SharedThread = {"cursor": list(change["cursor"]), "hints": hints}
     if change["kind"] == "join":
@@ -263,13 +260,6 @@ def _shorten_cursors(threads: Mapping[str, SharedThread]) -> dict[str, SharedThr
         key: {**each, "cursor": each["cursor"][-1:]} if at < quiet else each
         for at, (key, each) in enumerate(threads.items())
     }
-
-
-def _title(shared: SharedLog, change: Titling) -> SharedLog:
-    """Keep the title that a person set, so that what other threads observe never replaces it."""
-    titles = {**shared.get("titles", {}), change["thread_id"]: change["title"]}
-    named = {key: title for key, title in titles.items() if title is not None}
-    return {**shared, "titles": named}
 
 
 def _replace(shared: SharedLog, change: Replacement) -> SharedLog:

@@ -430,7 +430,7 @@ def _build_question(
     """
     system = fill(
         "reflector",
-        output_format=render_output_format(thread_title=False),
+        output_format=render_output_format(),
         observer_rules=render_rules(request.prompt),
         custom=request.instruction or "",
     )

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.additions import find_removed
+from langgraph_om.core.additions import find_label, find_removed
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import (
     Keyed,
@@ -33,7 +33,6 @@ from langgraph_om.core.effects import (
 )
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import select_own_groups
-from langgraph_om.core.titles import find_shown_title
 from langgraph_om.core.wire import Event, Floor, Group, MemoryRecord
 from langgraph_om.errors import ArchiveError
 
@@ -341,9 +340,7 @@ def _append_new(
     else:
         after, new = find_all_unarchived(record, messages)
     if new:
-        yield from archive.append(new, after=after, title=find_shown_title(record))
-        if record.get("title", {}).get("before") and find_shown_title(record) is None:
-            yield from archive.call("set_title", archive.thread_id, None, archive.now)
+        yield from archive.append(new, after=after, title=find_label(record))
     groups = drop_deleted_groups(record, memory.new_groups)
     log = [group["id"] for group in drop_deleted_groups(record, select_own_groups(record))]
     has_other_log = memory.has_other_log and (log or last is not None)

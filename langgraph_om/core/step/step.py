@@ -17,10 +17,12 @@ from langgraph_om.core.actor.head import choose_day
 from langgraph_om.core.actor.prompt import View, make_view
 from langgraph_om.core.acts import Act
 from langgraph_om.core.additions import Additions, Log
+from langgraph_om.core.config.options import Role
 from langgraph_om.core.config.settings import Identity, Settings, Setup
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.cycles.values import Answer, Wanted
 from langgraph_om.core.effects import EffectFlow
+from langgraph_om.core.observe.other_threads import OtherThread
 from langgraph_om.core.page.html import Html
 from langgraph_om.core.plan import PROCEED, Decision
 from langgraph_om.core.record.fold import fold
@@ -170,6 +172,8 @@ class Feature:
     """What it adds to records, events and the stream."""
     prompts: ClassVar[str] = ""
     """The package beside whose code its prompts lie; empty where it has none."""
+    configs: ClassVar[Mapping[str, type]] = {}
+    """The dataclasses of its options that are mappings, by the options' names."""
     acts: ClassVar[tuple[Act, ...]] = ()
     """What it lets a person do, on the command line and on the page of a memory."""
     removes_by = ""
@@ -178,8 +182,6 @@ class Feature:
     """Whether it has something to do after the Actor's answer; then a turn has one step more."""
     option: ClassVar[str] = ""
     """The option that sets the memory up by it, so that a model has to be named; mostly none."""
-    config_class: ClassVar[type | None] = None
-    """The class of that option's settings."""
     reads_on = False
     """Whether the Actor can read what its view leaves out."""
     store_use: ClassVar[str] = ""
@@ -347,6 +349,31 @@ class Feature:
 
         A message has the same line in each call.
         """
+        raise NotImplementedError
+
+    @property
+    def role(self) -> Role:
+        """A model that the feature asks."""
+        raise NotImplementedError
+
+    def hints(self) -> Mapping[str, str]:
+        """Return the hints that the Observer is asked for, each with what it is told of it.
+
+        A name is one of the additions' `hints`. What the Observer states are entries of the
+        feature in `found`; of another thread, they are told by `announce_of_other`.
+        """
+        raise NotImplementedError
+
+    def announce_buffered(
+        self, info: CycleInfo, at: datetime, entries: Sequence[Any]
+    ) -> list[Event]:
+        """Return events that tell users of entries whose observation waits in a chunk."""
+        raise NotImplementedError
+
+    def announce_of_other(
+        self, info: CycleInfo, at: datetime, thread: OtherThread, entries: Sequence[Any]
+    ) -> list[Event]:
+        """Return events that tell users of hints of another thread."""
         raise NotImplementedError
 
     def aside(

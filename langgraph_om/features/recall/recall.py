@@ -11,20 +11,20 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.store.base import BaseStore
 
+from langgraph_om.core.additions import find_label
 from langgraph_om.core.config.settings import Identity, Setup
 from langgraph_om.core.content.message_keys import find_parent_thread, hidden_id, keyed_messages
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.record.record import Ends, list_ranges, write_ranges
 from langgraph_om.core.step.archive import complete_thread
 from langgraph_om.core.step.step import Feature
-from langgraph_om.core.titles import find_shown_title
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.features.recall.answer import recall, write_guidance
@@ -71,7 +71,8 @@ class Recall(Feature):
     """
 
     name = "recall"
-    option, config_class = "retrieval", RetrievalConfig
+    option = "retrieval"
+    configs: ClassVar[Mapping[str, type]] = {"retrieval": RetrievalConfig}
     prompts = __package__
     reads_on = True
     _runner: StepRunner
@@ -243,7 +244,7 @@ class Recall(Feature):
             for group in list_groups(record)
             if group["thread_id"] in {None, record["thread_id"]}
         ]
-        title = find_shown_title(record)
+        title = find_label(record)
         return IndexedStateSource(who.thread_id, entries, title, groups, find_groups)
 
     def _make_search(

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any, Final, Self, cast
 
 from langgraph_om.core.acts import Act, Argument
 from langgraph_om.core.additions import AddedChange, Additions, Log, as_event
-from langgraph_om.core.config.settings import Settings, Setup
+from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.content.message_keys import find_parent_thread
-from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.items import is_protected
 from langgraph_om.core.page.html import Html, element, join, write_moment
 from langgraph_om.core.page.page import write_words
 from langgraph_om.core.record.reducers import add_to_outbox
 from langgraph_om.core.step.step import Feature, Step
-from langgraph_om.core.titles import read_title_state
 from langgraph_om.core.wire import DeletionFound, Event, Group, MemoryRecord, Opened, Stepped
 from langgraph_om.features.steering.acts import (
     MAX_ACTS,
@@ -228,13 +225,10 @@ class Steering(Feature):
     def before_actor(self, step: Step) -> EffectFlow[None]:
         """Tell of the acts that nobody was told of."""
         step.events += _tell_of_acts(step.record)
-        step.events += _tell_of_title(step.settings, step.record, step.now)
         yield from ()
 
     def is_due(self, step: Step) -> bool:
         """Tell whether there are such acts."""
-        if read_title_state(step.record).get("is_new"):
-            return True
         return any(act["is_new"] for act in list_acts(step.record))
 
     def section(self, record: MemoryRecord) -> Html | None:
@@ -275,15 +269,6 @@ def _tell_of_acts(record: MemoryRecord) -> list[Event]:
         if act["is_new"]
     ]
     return [as_event(event) for event in told]
-
-
-def _tell_of_title(settings: Settings, record: MemoryRecord, now: datetime) -> list[Event]:
-    """Return the event that shows the title that a person has set since the last step."""
-    state, title = read_title_state(record), record["thread_title"]
-    if not state.get("is_new") or title is None:
-        return []
-    info = CycleInfo(settings, record, "observation", state["id"], 0, now)
-    return [info.event("thread-update", now, old_title=state["before"], new_title=title)]
 
 
 # What the page of a memory says of it.

@@ -9,7 +9,6 @@ from typing import Any, Final
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.core.config.settings import Settings
-from langgraph_om.core.content.text import LABEL_CHARACTERS
 from langgraph_om.core.effects import Requests
 from langgraph_om.core.events import iso
 from langgraph_om.core.items import list_items
@@ -32,7 +31,7 @@ _TYPICAL_HEAD = "* 🔴 (09:12) "
 
 
 class SteeringUpdates(Updates):
-    """The updates with which a person changes the log, and the thread's title."""
+    """The updates with which a person changes the log."""
 
     def remember(self, text: str, *, date: date | str | None = None) -> list[dict[str, Any]]:
         """Return the update of `om` that adds what a person wants to be remembered.
@@ -120,20 +119,6 @@ class SteeringUpdates(Updates):
         """
         return build_undo(self._runner.clock(), act)
 
-    def set_title(self, text: str | None) -> list[dict[str, Any]]:
-        """Return the update of `om` that gives the thread a title, which memory never changes.
-
-        The archive, and with it `threads`, has the title with the thread's next step.
-
-        Args:
-            text: The title, of at most 120 characters; line breaks become blanks. `None`: memory
-                may make titles again.
-
-        Raises:
-            ConfigurationError: When the text is blank or too long.
-        """
-        return build_title(self._runner.clock(), text)
-
     def _change(
         self, action: SteeringAction, item: str, state: Any, text: str | None = None
     ) -> list[dict[str, Any]]:
@@ -212,14 +197,6 @@ class Steerable(Acting):
         """Do the same as `undo` without blocking the event loop."""
         return await afulfil(self._act(graph, config, lambda _: self._changes.undo(act)))
 
-    def set_title(self, graph: Any, config: RunnableConfig, text: str | None) -> str:
-        """Give the thread a title that memory never changes; `None` gives it back."""
-        return fulfil(self._act(graph, config, lambda _: self._changes.set_title(text)))
-
-    async def aset_title(self, graph: Any, config: RunnableConfig, text: str | None) -> str:
-        """Do the same as `set_title` without blocking the event loop."""
-        return await afulfil(self._act(graph, config, lambda _: self._changes.set_title(text)))
-
 
 def build_remember(
     settings: Settings, now: datetime, text: str, day: date | str | None = None
@@ -270,19 +247,6 @@ def build_change(
         typical = f"Date: Sep 30, 2026\n{_TYPICAL_HEAD}{event['text']} {CORRECTED}"
         event["tokens"] = settings.counter.count_text(typical)
     return [event]
-
-
-def build_title(now: datetime, text: str | None) -> Update:
-    """Return the update that sets the thread's title, or gives it back to memory.
-
-    Raises:
-        ConfigurationError: When the text is blank or too long.
-    """
-    title = None if text is None else " ".join(check_text("text", text).split())
-    if title is not None and not 0 < len(title) <= LABEL_CHARACTERS:
-        msg = f"`text` is {text!r}; pass a title of 1 to {LABEL_CHARACTERS} characters, or None"
-        raise ConfigurationError(msg)
-    return [{"type": "titled", "by": "person", "id": make_act_id(), "title": title, "at": iso(now)}]
 
 
 def build_undo(now: datetime, act: str | None) -> Update:

@@ -23,8 +23,13 @@ from support.examples import examples
 
 SNAPSHOTS = Path(__file__).parent / "snapshots" / "prompts"
 SLOT = re.compile(r"\{\{(\w+)\}\}")
-OF_FEATURES = {"recalled_messages": "inject", "recall_search_meaning": "meaning"}
-OF_FEATURES |= dict.fromkeys(("recall", "recall_search", "recall_threads"), "recall")
+OF_FEATURES = {
+    **dict.fromkeys(("recall", "recall_search", "recall_threads"), "recall"),
+    "observer_title": "titles",
+    "recall_search_meaning": "meaning",
+    "recalled_messages": "inject",
+    "title": "titles",
+}
 """Prompts that go with a feature."""
 SIZES = {"log_tokens": "40100", "target_tokens": "30000"}
 PROGRESS = {
@@ -42,8 +47,9 @@ THREADS_HINTS = {
     "first_hints": load("observer_threads_hints_first"),
     "second_hints": load("observer_threads_hints_second"),
 }
-OBSERVER_FORM = fill("observer_output", thread_title_section=load("observer_title"), **HINTS)
-REFLECTOR_FORM = fill("observer_output", thread_title_section="", **HINTS)
+MORE = "4. `<mood>`: how merry the user is."
+OBSERVER_FORM = fill("observer_output", more_sections=MORE, **HINTS)
+REFLECTOR_FORM = fill("observer_output", more_sections="", **HINTS)
 OBSERVER_RULES = fill("observer_condensed", output_format="", custom="")
 
 SAMPLES: dict[str, dict[str, str]] = {
@@ -69,7 +75,7 @@ SAMPLES: dict[str, dict[str, str]] = {
     "observer_threads_hints": {},
     "observer_threads_hints_first": {},
     "observer_threads_hints_second": {},
-    "observer_output": {"thread_title_section": load("observer_title"), **HINTS},
+    "observer_output": {"more_sections": MORE, **HINTS},
     "observer_retry": {"problem": "the answer has no `<observations>` block."},
     "observer_task": {
         "previous_observations": (

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import TypeAdapter
 
 from langgraph_om import InlineBuffering, ObservationalMemory
+from langgraph_om.core.additions import added_reducers, added_types
 from langgraph_om.core.effects import AskModel
 from langgraph_om.core.events import PART_FIELDS, to_part
 from langgraph_om.core.record.fold import _REDUCERS, fold
@@ -45,14 +46,24 @@ def check(adapter: TypeAdapter[Any], value: Any) -> None:
     assert adapter.validate_python(value, strict=True) == value
 
 
+def check_record(record: MemoryRecord) -> None:
+    """Check the keys of the core and those that features add."""
+    added = added_types()
+    check(RECORD, {key: value for key, value in record.items() if key not in added})
+    for key in record.keys() & added.keys():
+        check(TypeAdapter(added[key]), cast("dict[str, Any]", record)[key])
+
+
 def check_all(events: list[Any], record: MemoryRecord) -> set[tuple[str, str | None]]:
     """Check events, their parts, and the record after each; return which events there were."""
     for event in events:
-        check(EVENT, event)
+        is_of_core = event["type"] not in added_reducers()
+        if is_of_core:
+            check(EVENT, event)
         record = fold(record, [event])
-        check(RECORD, record)
+        check_record(record)
         part = to_part(event)
-        if part is not None:
+        if part is not None and is_of_core:
             check(PART, part)
     return {(event["type"], event.get("operation")) for event in events}
 
@@ -78,7 +89,7 @@ def test_fields_of_parts_are_declared(kind: str) -> None:
 
 def test_keys_of_the_record_are_declared() -> None:
     assert set(get_type_hints(MemoryRecord)) == RECORD_KEYS
-    check(RECORD, blank_record())
+    check_record(blank_record())
 
 
 def test_which_keys_are_required_is_known_at_run_time() -> None:
@@ -129,12 +140,12 @@ def test_blocking_cycles(on_error: Any) -> None:
         if asked % 5 == 4:
             msg = "no answer"
             raise ValueError(msg)
-        return f"{GOOD}\n<thread-title>Title {asked}</thread-title>"
+        return GOOD
 
     model = ScriptedChatModel(observer=observer, reflector=lambda messages: GOOD)
     memory = ObservationalMemory(
         model,
-        observation={"message_tokens": 200, "buffer_tokens": False, "thread_title": True},
+        observation={"message_tokens": 200, "buffer_tokens": False},
         reflection={"observation_tokens": 60},
         max_input_tokens=200,
         on_error=on_error,
@@ -150,7 +161,6 @@ def test_blocking_cycles(on_error: Any) -> None:
     for kind in ("observation-start", "observation-end"):
         assert {(kind, "observation"), (kind, "reflection")} <= seen
     assert ("observation-failed", "observation") in seen
-    assert ("thread-update", "observation") in seen
     assert (("tripwire", "observation") in seen) == (on_error == "abort")
 
 

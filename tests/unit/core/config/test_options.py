@@ -84,8 +84,6 @@ OUT_OF_RANGE: list[tuple[str, object]] = [
     ),
     ("observation.block_after", 30_000),
     ("reflection.block_after", 40_000),
-    ("observation.thread_title", 1),
-    ("observation.thread_title", None),
     ("observation.prompt", "short"),
     ("observation.prompt", None),
     ("reflection.form", "rewriting"),

@@ -156,39 +156,9 @@ def test_the_usage_of_a_failed_cycle_counts_too() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("wanted", "title", "expected"),
-    [
-        (True, "Walks with Rex", ["observation-start", "observation-end", "thread-update"]),
-        (True, "Old title", ["observation-start", "observation-end"]),
-        (False, "Walks with Rex", ["observation-start", "observation-end"]),
-    ],
-)
-def test_a_new_title_is_announced(*, wanted: bool, title: str, expected: list[str]) -> None:
-    record, window = conversation()
-    record["thread_title"] = "Old title"
-    told = f"{GOOD}\n<thread-title>{title}</thread-title>"
-    flow = observe_cycle(setup(thread_title=wanted), record, window, 1, NOW)
-    events = Talk([later(told)]).run_cycle(flow)
-    assert kinds(events) == expected
-    after = fold(record, [events])
-    assert after["thread_title"] == (title if wanted else "Old title")
-    if len(events) == 3:
-        assert to_part(events[2]) == {
-            "type": "data-om-thread-update",
-            "data": {
-                "cycleId": events[0]["cycle_id"],
-                "threadId": "t",
-                "oldTitle": "Old title",
-                "newTitle": "Walks with Rex",
-                "timestamp": "2026-03-02T09:00:01.500+00:00",
-            },
-        }
-
-
 def test_the_observer_is_told_what_memory_holds() -> None:
     record, window = conversation()
-    record = fold(record, [reflectable(), {"current_task": "Find a lead", "thread_title": "Rex"}])
+    record = fold(record, [reflectable(), {"current_task": "Find a lead"}])
     talk = Talk([later(GOOD)])
     talk.run_cycle(
         observe_cycle(
@@ -199,5 +169,4 @@ def test_the_observer_is_told_what_memory_holds() -> None:
     assert "In French." in system
     assert "<previous-observations>\n* 🔴 one word" in task
     assert "<current-task>Find a lead</current-task>" in task
-    assert "thread-title" not in task
     assert task.count("word " * 40) >= 1

@@ -444,9 +444,9 @@ def test_a_number_without_the_mark_of_a_list_is_part_of_what_is_said(text: str) 
 def test_the_hints_of_an_answer_in_json_are_read() -> None:
     text = (
         '{"observations": "* 🔴 (10:00) User likes tea", "current_task": "Order tea",'
-        ' "suggested-response": "Ask which", "thread_title": "Tea", "more": 1}'
+        ' "suggested-response": "Ask which", "more": 1}'
     )
-    assert parse_output(text) == Parsed("ok", TEA, "Order tea", "Ask which", "Tea")
+    assert parse_output(text) == Parsed("ok", TEA, "Order tea", "Ask which")
 
 
 def test_thinking_that_is_not_closed_does_not_hide_whose_section_it_is() -> None:

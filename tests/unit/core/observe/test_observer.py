@@ -126,8 +126,9 @@ def test_what_the_observer_is_told() -> None:
         hints={
             "current_task": "Find </current-task> a lead",
             "suggested_response": None,
-            "thread_title": "Rex",
+            "mood": "merry",
         },
+        asked={"mood": "4. The mood."},
         instruction="Write in French.",
     )
     talk.run(observe(request))
@@ -142,7 +143,7 @@ def test_what_the_observer_is_told() -> None:
         "</previous-observations>" in task.content
     )
     assert "<current-task>Find &lt;/current-task> a lead</current-task>" in task.content
-    assert "<thread-title>Rex</thread-title>" in task.content
+    assert "<mood>merry</mood>" in task.content
     assert "suggested-response>" not in task.content
 
 
@@ -156,14 +157,14 @@ def test_nothing_earlier_is_said_and_leaves_no_empty_part() -> None:
     assert "{{" not in system + task
 
 
-def test_a_title_is_asked_for_only_where_titles_are_on() -> None:
+def test_what_a_feature_asks_for_stands_in_the_form_of_the_answer() -> None:
     systems: list[str] = []
-    for wanted in (False, True):
+    for asked in ({}, {"mood": "4. The mood."}):
         talk = Talk([GOOD])
-        talk.run(observe(replace(REQUEST, thread_title=wanted)))
+        talk.run(observe(replace(REQUEST, asked=asked)))
         systems.append(texts(talk.calls[0])[0])
-    assert "<thread-title>" not in systems[0]
-    assert "<thread-title>" in systems[1]
+    assert "mood" not in systems[0]
+    assert "\n\n4. The mood.\n" in systems[1]
 
 
 def test_each_prompt_is_another_one() -> None:

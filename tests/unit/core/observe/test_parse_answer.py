@@ -31,15 +31,13 @@ WHOLE = f"""\
 {LOG}
 </observations>
 <current-task>Write the second report</current-task>
-<suggested-response>Ask which quarter it covers</suggested-response>
-<thread-title>Quarterly reports</thread-title>"""
+<suggested-response>Ask which quarter it covers</suggested-response>"""
 
 PARSED = Parsed(
     "ok",
     LOG,
     current_task="Write the second report",
     suggested_response="Ask which quarter it covers",
-    thread_title="Quarterly reports",
 )
 
 
@@ -76,9 +74,9 @@ SAME_AS_WHOLE = {
         f"  {line}" if line.startswith("<") else line for line in WHOLE.split("\n")
     ),
     "trailing spaces and blank lines": WHOLE.replace("\n", "  \n").replace("ns>  \n", "ns>\n\n\n"),
-    "hints first": "\n".join([*WHOLE.split("\n")[-3:], *WHOLE.split("\n")[:-3]]),
+    "hints first": "\n".join([*WHOLE.split("\n")[-2:], *WHOLE.split("\n")[:-2]]),
     "hints inside the block": "\n".join(
-        ["<observations>", *WHOLE.split("\n")[-3:], LOG, "</observations>"]
+        ["<observations>", *WHOLE.split("\n")[-2:], LOG, "</observations>"]
     ),
     "hints between the items": WHOLE.replace(
         "\n* ✅", "\n<current-task>Write the second report</current-task>\n* ✅"
@@ -86,9 +84,9 @@ SAME_AS_WHOLE = {
     "hints over several lines": WHOLE.replace("<current-task>", "<current-task>\n  ").replace(
         "</current-task>", "\n</current-task>"
     ),
-    "hint tags without their ends": WHOLE.replace("</current-task>", "")
-    .replace("</suggested-response>", "")
-    .replace("</thread-title>", ""),
+    "hint tags without their ends": WHOLE.replace("</current-task>", "").replace(
+        "</suggested-response>", ""
+    ),
     "all hints on one line": WHOLE.replace(">\n<s", "><s").replace(">\n<t", "> <t"),
     "everything after the items on their line": WHOLE.replace("\n</ob", "</ob").replace(
         ">\n<", "><"
@@ -201,7 +199,7 @@ def test_without_tags_the_list_and_its_dates_are_kept(text: str, log: str) -> No
         "* User asked about <observations></observations>",
         "* Prompt holds `</observations><current-task>` in a row",
         "* User wrote <current-task>x</current-task> in the prompt",
-        "* Prompt ends with <thread-title>",
+        "* Prompt ends with <current-task>",
         "* User asked about &lt;observations&gt; and \\<observations\\>",
         "* Escapes:\n  &lt;observations&gt;\n  \\<current-task\\>",
         "* User asked about </think> and <think>",
@@ -233,14 +231,14 @@ def test_parsed_text_never_holds_a_structural_tag() -> None:
 
 
 @pytest.mark.parametrize("value", ["", " ", "\n", "none", "None.", "N/A", "(none)", "\n(None)\n"])
-@pytest.mark.parametrize("name", ["current-task", "suggested-response", "thread-title"])
+@pytest.mark.parametrize("name", ["current-task", "suggested-response"])
 def test_an_empty_hint_is_none(name: str, value: str) -> None:
     parsed = parse_output(f"<observations>\n* a\n</observations>\n<{name}>{value}</{name}>")
     assert parsed == Parsed("ok", "* a")
 
 
 def test_a_hint_tag_may_close_itself() -> None:
-    text = "<observations>\n* a\n<current-task/>\n* b\n</observations>\n<thread-title />"
+    text = "<observations>\n* a\n<current-task/>\n* b\n</observations>\n<suggested-response />"
     assert parse_output(text) == Parsed("ok", "* a\n* b")
 
 
@@ -252,26 +250,6 @@ def test_a_hint_that_comes_twice_counts_as_last_written() -> None:
 def test_a_hint_keeps_its_lines() -> None:
     text = "<observations>* a</observations>\n<current-task>\n- one  \n  - two\n\n</current-task>"
     assert parse_output(text).current_task == "- one\n  - two"
-
-
-@pytest.mark.parametrize(
-    ("value", "title"),
-    [
-        ("Tea", "Tea"),
-        ("Te", None),
-        ('"Tea party"', "Tea party"),
-        ("“Tea party”", "Tea party"),
-        ("**'Tea party'**", "Tea party"),
-        ("the users' tea", "the users' tea"),
-        ('"Te"', None),
-        ("\n  Tea party\n\nHope this helps!\n", "Tea party"),
-        ("t" * 101, "t" * 100),
-        ("t" * 99 + " and more", "t" * 99),
-    ],
-)
-def test_a_title_is_one_short_line(value: str, title: str | None) -> None:
-    text = f"<observations>\n* a\n</observations>\n<thread-title>{value}</thread-title>"
-    assert parse_output(text).thread_title == title
 
 
 # --- Answers that hold no observations ----------------------------------------------------------
@@ -431,10 +409,9 @@ HINTS = st.one_of(
     SENTENCES.map(lambda text: f"Talk about {text} now"),
     SENTENCES.map(lambda text: f"1. {text}\n2. then {text} again"),
 )
-TITLES = st.one_of(st.none(), st.sampled_from(["Tea", "the users' tea", "a <b> c", "t" * 100]))
 WELL_FORMED = st.one_of(
-    st.builds(Parsed, st.just("ok"), LOGS, HINTS, HINTS, TITLES),
-    st.builds(Parsed, st.just("none"), st.just(""), HINTS, HINTS, TITLES),
+    st.builds(Parsed, st.just("ok"), LOGS, HINTS, HINTS),
+    st.builds(Parsed, st.just("none"), st.just(""), HINTS, HINTS),
 )
 
 
@@ -455,7 +432,7 @@ def test_parsing_undoes_rendering(parsed: Parsed) -> None:
 SCRAPS = st.sampled_from(
     [
         *("<observations>", "</observations>", "<current-task>", "</current-task>"),
-        *("<thread-title>", "</thread-title>", "<suggested-response>", "</suggested-response>"),
+        *("<suggested-response>", "</suggested-response>"),
         *("<think>", "</think>", "<Observations >", "<observations/>", "</observations", "<", ">"),
         *(
             "&lt;observations&gt;",

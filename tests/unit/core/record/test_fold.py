@@ -171,7 +171,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
     (
         "a hint that was not said stays as it is",
         [
-            observed(None, 0, 0, current_task="A", suggested_response="B", thread_title="C"),
+            observed(None, 0, 0, current_task="A", suggested_response="B"),
             observed("m0", 1, 1, current_task="D"),
         ],
         {
@@ -179,7 +179,6 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
             "cursor": ["m0", "m1"],
             "current_task": "D",
             "suggested_response": "B",
-            "thread_title": "C",
             "usage": {"observation": {"calls": 2, "inputTokens": 200, "outputTokens": 20}},
         },
     ),

@@ -1,26 +1,27 @@
-"""Whether a thread's title is to be asked for, and what came of asking."""
+"""The question for a thread's title, from the first user message and the first answer.
+
+It is asked beside the run. Nothing that goes wrong in it counts as a failure of memory.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Final, Self, cast
+from typing import Any, Final, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage
-from typing_extensions import TypedDict
 
-from langgraph_om.core.config.checks import Hint, Preset, Takes
-from langgraph_om.core.config.options import ThreadTitleOptions
-from langgraph_om.core.config.settings import Settings, Setup
-from langgraph_om.core.config.thresholds import resolve_titles
+from langgraph_om.core.additions import as_event
+from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import (
     content_digest,
     derive_id,
     is_conversation,
     keyed_messages,
 )
-from langgraph_om.core.content.text import truncate_to_tokens
+from langgraph_om.core.content.text import as_label, sanitize, truncate_to_tokens
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.cycles.questions import rewrite_by_hook, show_messages
 from langgraph_om.core.effects import (
@@ -37,42 +38,29 @@ from langgraph_om.core.effects import (
     Warn,
 )
 from langgraph_om.core.events import iso
+from langgraph_om.core.observe.answer_tags import split_best, tag_of
 from langgraph_om.core.observe.observer import build_failure
-from langgraph_om.core.observe.parse_answer import parse_title
+from langgraph_om.core.observe.parse_answer import read_hint, strip_reasoning, unwrap_fence
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.span import Entry
-from langgraph_om.core.step.step import Feature, Step
-from langgraph_om.core.titles import find_words, read_title_state
-from langgraph_om.core.wire import Event, JobResult, MemoryRecord, TitleAsked, Titled
+from langgraph_om.core.step.step import Step
+from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ConfigurationError, ObserverError
-from langgraph_om.runtime.context import RunFlow
-from langgraph_om.runtime.drivers import drive
-from langgraph_om.runtime.executors import BackgroundBuffering
-
-# The question for a thread's title, from the first user message and the first answer.
-#
-# It is asked beside the run. Nothing that goes wrong in it counts as a failure of memory.
-
+from langgraph_om.features.titles.record import (
+    TITLE,
+    TitleAsked,
+    Titled,
+    TitleWords,
+    read_title,
+    read_title_state,
+    shorten_title,
+    tell_title,
+)
 
 MAX_SHOWN_TOKENS: Final = 2000
 """Of the first exchange: what it is about is said at the beginning."""
-
-
-class TitleOptions(TypedDict, total=False):
-    """The option of titles."""
-
-    thread_title: Annotated[
-        bool | ThreadTitleOptions,
-        Takes(bool | Mapping[Any, Any]),
-        Hint("True, False, or a mapping with the keys 'model' and 'instructions'"),
-        Preset(value=False),
-    ]
-    """Whether a thread is given a title after its first answer, which is renewed when the Observer
-    suggests another: a flag, or a mapping with `model` (the Observer's where it is left out) and
-    `instructions` (a text, or a function of the run's configuration). `set_title` sets one that
-    memory never changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +73,8 @@ class TitleJob:
     exchange: Sequence[Entry]
     """The first user message and the first answer."""
     now: datetime
+    instructions: Any
+    """The user's: a text, a function of the run's configuration, or `None`."""
 
     @property
     def key(self) -> str:
@@ -92,9 +82,14 @@ class TitleJob:
         return f"{self.record['id']}:title"
 
     @property
-    def start(self) -> TitleAsked:
+    def start(self) -> Event:
         """The event that says that a title is asked for."""
-        return {"type": "title-asked", "cycle_id": self.cycle_id, "at": iso(self.now)}
+        asked: TitleAsked = {
+            "type": "title-asked",
+            "cycle_id": self.cycle_id,
+            "at": iso(self.now),
+        }
+        return as_event(asked)
 
     @property
     def info(self) -> CycleInfo:
@@ -141,8 +136,8 @@ class TitleJob:
         if title is None:
             msg = "the answer holds no title"
             raise ObserverError(msg)
-        said = yield from rewrite_by_hook(info, "after_observation", {"thread_title": title})
-        return parse_title(said["thread_title"] or "")
+        said = yield from rewrite_by_hook(info, "after_observation", {TITLE: title})
+        return parse_title(said[TITLE] or "")
 
     def _read_instructions(self) -> EffectFlow[str]:
         """Return what the user wants of titles, which a function of the run may tell.
@@ -150,7 +145,7 @@ class TitleJob:
         Raises:
             ObserverError: When the function fails, or returns something else than a text.
         """
-        told = self.settings.titles.instructions if self.settings.titles else None
+        told = self.instructions
         if callable(told):
             reply: HookReply = yield CallWithConfig("thread_title.instructions", told)
             if reply.error is not None:
@@ -172,18 +167,62 @@ class TitleJob:
             yield Warn("thread %r: its title is not archived yet: %s", (thread_id, reply.error))
 
 
+_TITLE_MARKS = re.compile(r"(?i)^\W*title\W*[:：]\s*|^#+\s*|^\*+\s*")
+_MAX_TITLE_WORDS = 12
+"""Of a title without its tag; more is an answer to the conversation."""
+
+
+def parse_title(text: str) -> str | None:
+    """Read an answer that shall be a title and nothing else; `None` where it holds none."""
+    text = strip_reasoning(sanitize(text), may_be_open=True)
+    split = split_best(text)
+    if tag_of(TITLE) in split.hints:
+        return shorten_title(read_hint(split, TITLE) or "")
+    if split.tagged:
+        return None
+    lines = [line for line in unwrap_fence(text).strip().split("\n") if line.strip()]
+    if len(lines) != 1:
+        return None
+    bare = _TITLE_MARKS.sub("", lines[0]).strip().strip("*_").strip()
+    return shorten_title(bare) if len(bare.split()) <= _MAX_TITLE_WORDS else None
+
+
 MAX_TRIES: Final = 3
 """How often a title is asked for until a person takes it up again, or the Observer has one."""
 
 
-def note_words(
-    settings: Settings, record: MemoryRecord, messages: Sequence[BaseMessage]
-) -> list[Event]:
+def note_words(record: MemoryRecord, messages: Sequence[BaseMessage]) -> list[Event]:
     """Return the event with what lists show until there is a title, once."""
-    if settings.titles is None or "words" in read_title_state(record):
+    if "words" in read_title_state(record):
         return []
     words = find_words(messages)
-    return [{"type": "title-words", "words": words}] if words else []
+    noted: TitleWords | None = {"type": "title-words", "words": words} if words else None
+    return [as_event(noted)] if noted is not None else []
+
+
+MAX_WORDS: Final = 8
+"""Of a user message, shown until there is a title."""
+MAX_WORDS_CHARACTERS: Final = 60
+
+
+def find_words(messages: Sequence[BaseMessage]) -> str | None:
+    """Return the first words of the first user message with text, shortened at a word."""
+    for message in messages:
+        words = as_label(message.text).split() if message.type == "human" else []
+        if words:
+            return _shorten(words)
+    return None
+
+
+def _shorten(words: Sequence[str]) -> str:
+    text = " ".join(words[:MAX_WORDS])
+    is_whole = len(words) <= MAX_WORDS and len(text) <= MAX_WORDS_CHARACTERS
+    if is_whole:
+        return text
+    if len(text) > MAX_WORDS_CHARACTERS:
+        head = text[:MAX_WORDS_CHARACTERS]
+        text = head.rpartition(" ")[0] or head
+    return f"{text.rstrip(' .,;:!?…')}…"
 
 
 def take_in_title(
@@ -200,38 +239,34 @@ def take_in_title(
     if not isinstance(found, Mapping) or found.get("type") != "titled":
         error = "lost: the question is not known here, it ended with its process"
         found = {"type": "titled", "by": "memory", "title": None, "at": iso(now), "error": error}
-    return tell_title(settings, record, cast("Titled", {**found, "id": cycle_id}), now)
+    return tell_found(settings, record, cast("Titled", {**found, "id": cycle_id}), now)
 
 
-def tell_title(
+def tell_found(
     settings: Settings, record: MemoryRecord, found: Titled, now: datetime
 ) -> list[Event]:
     """Return the event with what came of a question, and the one that shows it."""
-    before, after = record["thread_title"], fold(record, [found])["thread_title"]
+    event = as_event(found)
+    before, after = read_title(record), read_title(fold(record, [event]))
     if after is None or after == before:
-        return [found]
+        return [event]
     info = CycleInfo(settings, record, "observation", found["id"], 0, now)
-    return [found, info.event("thread-update", now, old_title=before, new_title=after)]
+    return [event, tell_title(info, now, before, after)]
 
 
-def describe_title(
-    settings: Settings, record: MemoryRecord, messages: Sequence[BaseMessage], now: datetime
-) -> TitleJob | None:
+def describe_title(step: Step, instructions: Any = None) -> TitleJob | None:
     """Return the question for the title, where it is time to ask it.
 
     Args:
-        settings: The settings in force.
-        record: The memory of the thread.
-        messages: The whole conversation.
-        now: The current time.
+        step: The step, with the whole conversation.
+        instructions: The user's: a text, a function of the run's configuration, or `None`.
     """
+    record = step.record
     state = read_title_state(record)
     is_under_way, tries = state.get("cycle_id") is not None, state.get("tries", 0)
-    if settings.titles is None or record["thread_title"] is not None:
+    if read_title(record) is not None or is_under_way or tries >= MAX_TRIES:
         return None
-    if is_under_way or tries >= MAX_TRIES:
-        return None
-    exchange = find_exchange(messages)
+    exchange = find_exchange(step.messages)
     if not exchange:
         return None
     parts = (f"{entry.key}:{entry.digest}" for entry in exchange)
@@ -239,7 +274,7 @@ def describe_title(
     # Only what names the conversation: the job may be at work for a while.
     named = {key: record[key] for key in ("id", "thread_id", "resource_id", "scope")}
     whose = cast("MemoryRecord", {**blank_record(), **named})
-    return TitleJob(settings, whose, cycle_id, exchange, now)
+    return TitleJob(step.settings, whose, cycle_id, exchange, step.now, instructions)
 
 
 def find_exchange(messages: Sequence[BaseMessage]) -> list[Entry]:
@@ -254,50 +289,3 @@ def find_exchange(messages: Sequence[BaseMessage]) -> list[Entry]:
         if len(found) == len(("user", "assistant")):
             return found
     return []
-
-
-# --- The feature ---------------------------------------------------------------------------------
-
-
-class Titles(Feature):
-    """Gives each thread a title after its first answer."""
-
-    name = "titles"
-    has_last_step = True
-
-    @classmethod
-    def build(cls, setup: Setup) -> Self | None:
-        """Read the option `thread_title`."""
-        return cls() if resolve_titles(setup.options["thread_title"]) is not None else None
-
-    def collect(self, step: Step) -> RunFlow[None]:
-        """Take in the thread's title, or have one made: in a thread beside the run, or else now.
-
-        It is no job for another process, which an executor of the user's own may need.
-        """
-        step.apply(note_words(step.settings, step.record, step.messages))
-        step.apply((yield from take_in_title(step.settings, step.record, step.now)))
-        job = describe_title(step.settings, step.record, step.messages, step.now)
-        if job is None:
-            return
-        runner, record = step.scope.runner, step.record
-        if isinstance(runner.buffering, BackgroundBuffering):
-            context = runner.context(step.scope.config)
-            is_taken = runner.buffering.submit(
-                job.cycle_id,
-                job.key,
-                lambda: cast("JobResult", drive(job.ask(), context).result),
-                thread_id=record["thread_id"],
-                resource_id=record["resource_id"],
-            )
-            step.apply([job.start] if is_taken else [])
-        else:
-            found = yield from job.ask()
-            step.apply([job.start])
-            step.apply(tell_title(step.settings, step.record, found, step.now))
-
-    def is_due(self, step: Step) -> bool:
-        """Tell whether a title is asked for, or to be asked for."""
-        if read_title_state(step.record).get("cycle_id") is not None:
-            return True
-        return describe_title(step.settings, step.record, step.messages, step.now) is not None

@@ -1,0 +1,255 @@
+"""Titles of threads: made after the first answer, renewed by the Observer, or set by a person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Final, Self, cast
+
+from typing_extensions import TypedDict
+
+from langgraph_om.core.additions import find_label
+from langgraph_om.core.config.checks import Flag, Hint, Preset, Takes
+from langgraph_om.core.config.options import Role
+from langgraph_om.core.config.settings import Setup
+from langgraph_om.core.config.thresholds import as_config, check_config
+from langgraph_om.core.cycles.cycle import CycleInfo
+from langgraph_om.core.effects import EffectFlow, Storage, StorageReply, Warn
+from langgraph_om.core.observe.other_threads import OtherThread
+from langgraph_om.core.prompts import fill
+from langgraph_om.core.step.step import Feature, Step
+from langgraph_om.core.wire import Event, JobResult
+from langgraph_om.features.titles.question import (
+    describe_title,
+    note_words,
+    take_in_title,
+    tell_found,
+)
+from langgraph_om.features.titles.record import (
+    ADDITIONS,
+    SUGGESTED,
+    TITLE,
+    is_named,
+    read_title,
+    read_title_state,
+    tell_title,
+)
+from langgraph_om.features.titles.updates import ACTS
+from langgraph_om.runtime.context import RunFlow
+from langgraph_om.runtime.drivers import drive
+from langgraph_om.runtime.executors import BackgroundBuffering
+
+# --- Options -------------------------------------------------------------------------------------
+
+
+class ThreadTitleOptions(TypedDict, total=False):
+    """The option `thread_title` as a mapping."""
+
+    model: Any
+    """What is asked for a title; `None`: the Observer's model."""
+    instructions: str | Callable[..., Any] | None
+    """Added to the question for a title."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TitleConfig:
+    """How titles of threads are made; `{}` switches it on with defaults.
+
+    Args:
+        model: What is asked for a title; `None`: the Observer's model.
+        instructions: Added to the question for a title.
+    """
+
+    model: Any = None
+    instructions: Annotated[
+        str | Callable[..., Any] | None,
+        Hint("a text, a function of the run's configuration that returns one, or None"),
+    ] = None
+
+
+class TitleOptions(TypedDict, total=False):
+    """The option of titles."""
+
+    thread_title: Annotated[
+        bool | ThreadTitleOptions,
+        Takes(bool | Mapping[Any, Any]),
+        Hint("True, False, or a mapping with the keys 'model' and 'instructions'"),
+        Preset(value=False),
+    ]
+    """Whether a thread is given a title after its first answer, which is renewed when the Observer
+    suggests another: a flag, or a mapping with `model` (the Observer's where it is left out) and
+    `instructions` (a text, or a function of the run's configuration). `set_title` sets one that
+    memory never changes."""
+
+
+class SuggestOptions(TypedDict, total=False):
+    """The key of the option `observation` for titles."""
+
+    thread_title: bool
+    """Whether the Observer also suggests a title for the thread."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuggestConfig:
+    """The same as a field of `ObservationConfig`.
+
+    Args:
+        thread_title: Whether the Observer also suggests a title for the thread.
+    """
+
+    thread_title: Flag = False
+
+
+MODEL_SETTINGS: Final[Mapping[str, Any]] = {
+    "temperature": 0.3,
+    "max_output_tokens": 2_000,
+    "thinking_budget": 0,
+}
+"""What is sent with the question for a title."""
+
+
+def read_config(value: bool | Mapping[Any, Any]) -> TitleConfig | None:  # noqa: FBT001 an option
+    """Read the option `thread_title`: nothing when it is off.
+
+    Raises:
+        ConfigurationError: When a setting of it cannot be meant.
+    """
+    if value is False:
+        return None
+    config = as_config(TitleConfig, "thread_title", None if value is True else value)
+    check_config("thread_title", config)
+    return config
+
+
+# --- Features ------------------------------------------------------------------------------------
+
+
+class AskedTitles(Feature):
+    """Gives each thread a title after its first answer.
+
+    Args:
+        config: How titles are made.
+    """
+
+    name = "asked_titles"
+    additions = ADDITIONS
+    prompts = __package__
+    configs: ClassVar[Mapping[str, type]] = {"thread_title": TitleConfig}
+    has_last_step = True
+
+    def __init__(self, config: TitleConfig) -> None:
+        self._config = config
+
+    @classmethod
+    def build(cls, setup: Setup) -> Self | None:
+        """Read the option `thread_title`."""
+        config = read_config(setup.options["thread_title"])
+        return cls(config) if config is not None else None
+
+    @property
+    def role(self) -> Role:
+        """The model that is asked."""
+        return Role("title", "thread_title.model", self._config.model, MODEL_SETTINGS)
+
+    def collect(self, step: Step) -> RunFlow[None]:
+        """Take in the thread's title, or have one made: in a thread beside the run, or else now.
+
+        It is no job for another process, which an executor of the user's own may need.
+        """
+        step.apply(note_words(step.record, step.messages))
+        step.apply((yield from take_in_title(step.settings, step.record, step.now)))
+        job = describe_title(step, self._config.instructions)
+        if job is None:
+            return
+        runner, record = step.scope.runner, step.record
+        if isinstance(runner.buffering, BackgroundBuffering):
+            context = runner.context(step.scope.config)
+            is_taken = runner.buffering.submit(
+                job.cycle_id,
+                job.key,
+                lambda: cast("JobResult", drive(job.ask(), context).result),
+                thread_id=record["thread_id"],
+                resource_id=record["resource_id"],
+            )
+            step.apply([job.start] if is_taken else [])
+        else:
+            found = yield from job.ask()
+            step.apply([job.start])
+            step.apply(tell_found(step.settings, step.record, found, step.now))
+
+    def is_due(self, step: Step) -> bool:
+        """Tell whether a title is asked for, or to be asked for."""
+        if read_title_state(step.record).get("cycle_id") is not None:
+            return True
+        return describe_title(step) is not None
+
+
+class NamedThreads(Feature):
+    """Tells of titles that a person set; with or without `thread_title`, a person may set one."""
+
+    name = "named_threads"
+    acts = ACTS
+
+    @classmethod
+    def build(cls, setup: Setup) -> Self:  # noqa: ARG003 a person may always act
+        """Return the feature, which is always on."""
+        return cls()
+
+    def before_actor(self, step: Step) -> EffectFlow[None]:
+        """Tell the stream, once."""
+        state, title = read_title_state(step.record), read_title(step.record)
+        if state.get("is_new") and title is not None:
+            info = CycleInfo(step.settings, step.record, "observation", state["id"], 0, step.now)
+            step.events.append(tell_title(info, step.now, state["before"], title))
+        yield from ()
+
+    def after(self, step: Step) -> EffectFlow[None]:
+        """Let the archive forget a title that a person has given back."""
+        if not read_title_state(step.record).get("before") or find_label(step.record) is not None:
+            return
+        if any(event["type"] == "archived" for event in step.events):
+            thread_id = step.record["thread_id"]
+            arguments = (thread_id, None, step.now)
+            reply: StorageReply = yield Storage("set_title", arguments)
+            if reply.error is not None:
+                yield Warn("thread %r: its title is still archived: %s", (thread_id, reply.error))
+
+    def is_due(self, step: Step) -> bool:
+        """Tell whether a person has set a title that nobody was told of."""
+        return bool(read_title_state(step.record).get("is_new"))
+
+
+class SuggestedTitles(Feature):
+    """Has the Observer suggest a title, with every observation."""
+
+    name = SUGGESTED
+
+    @classmethod
+    def build(cls, setup: Setup) -> Self | None:
+        """Read `observation.thread_title`; what makes titles has the Observer keep them up, too."""
+        is_made = setup.options["thread_title"] is not False
+        is_wanted = cast("SuggestConfig", setup.observation).thread_title
+        return cls() if is_made or is_wanted else None
+
+    def hints(self) -> Mapping[str, str]:
+        """Return the title, with what the Observer is told of it."""
+        return {TITLE: fill("observer_title")}
+
+    def announce(self, info: CycleInfo, at: datetime, entries: Sequence[str]) -> list[Event]:
+        """Return the event that shows a new title; one that a person set stays."""
+        old, new = read_title(info.record), entries[-1]
+        return [] if new == old or is_named(info.record) else [tell_title(info, at, old, new)]
+
+    def announce_buffered(
+        self, info: CycleInfo, at: datetime, entries: Sequence[str]
+    ) -> list[Event]:
+        """Return the same: a title does not wait for the observation that it came with."""
+        return self.announce(info, at, entries)
+
+    def announce_of_other(
+        self, info: CycleInfo, at: datetime, thread: OtherThread, entries: Sequence[str]
+    ) -> list[Event]:
+        """Return the event that shows a new title of another thread."""
+        old, new = thread.title, entries[-1]
+        return [] if new == old or TITLE in thread.fixed else [tell_title(info, at, old, new)]

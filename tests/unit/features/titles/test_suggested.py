@@ -1,0 +1,87 @@
+"""Titles that the Observer suggests: what is asked, what is read, and what it changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from langgraph_om.core.config.settings import Features
+from langgraph_om.core.cycles.observation import observe_cycle
+from langgraph_om.core.events import to_part
+from langgraph_om.core.observe.parse_answer import parse_output
+from langgraph_om.core.record.fold import fold
+from langgraph_om.features.titles import SuggestedTitles
+from support.flows import GOOD, NOW, Talk, conversation, kinds, later, setup, texts
+from support.rendering import render_output
+
+
+@pytest.mark.parametrize(
+    ("value", "title"),
+    [
+        ("Tea", "Tea"),
+        ("Te", None),
+        ("none", None),
+        ('"Tea party"', "Tea party"),
+        ("“Tea party”", "Tea party"),
+        ("**'Tea party'**", "Tea party"),
+        ("the users' tea", "the users' tea"),
+        ('"Te"', None),
+        ("\n  Tea party\n\nHope this helps!\n", "Tea party"),
+        ("a <b> c", "a <b> c"),
+        ("t" * 101, "t" * 100),
+        ("t" * 99 + " and more", "t" * 99),
+    ],
+)
+def test_a_title_is_one_short_line(value: str, title: str | None) -> None:
+    text = f"<observations>\n* a\n</observations>\n<thread-title>{value}</thread-title>"
+    parsed = parse_output(text)
+    assert parsed.more == ({} if title is None else {"thread_title": title})
+    assert parse_output(render_output(parsed)) == parsed
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "<observations>\n* a\n</observations>\n<thread title>Tea</thread title>",
+        "<thread-title>Tea</thread-title>\n<observations>\n* a\n</observations>",
+        '{"observations": "* 🔴 (10:00) a", "thread-title": "Tea"}',
+    ],
+)
+def test_a_title_is_read_in_any_spelling_and_place(answer: str) -> None:
+    assert parse_output(answer).more == {"thread_title": "Tea"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "title", "expected"),
+    [
+        (True, "Walks with Rex", ["observation-start", "observation-end", "thread-update"]),
+        (True, "Old title", ["observation-start", "observation-end"]),
+        (False, "Walks with Rex", ["observation-start", "observation-end"]),
+    ],
+)
+def test_a_new_title_is_announced(*, wanted: bool, title: str, expected: list[str]) -> None:
+    record, window = conversation()
+    record = fold(record, [{"thread_title": "Old title", "title": {}}])
+    told = f"{GOOD}\n<thread-title>{title}</thread-title>"
+    features = Features((SuggestedTitles(),) if wanted else ())
+    talk = Talk([later(told)])
+    flow = observe_cycle(replace(setup(), features=features), record, window, 1, NOW)
+    events = talk.run_cycle(flow)
+    assert kinds(events) == expected
+    system, task = texts(talk.calls[0])
+    assert ("4. `<thread-title>`" in system) is wanted
+    assert ("<thread-title>Old title</thread-title>" in task) is wanted
+    after = fold(record, [events])
+    assert after["thread_title"] == (title if wanted else "Old title")  # type: ignore[typeddict-item]
+    if len(events) == 3:
+        assert to_part(events[2]) == {
+            "type": "data-om-thread-update",
+            "data": {
+                "cycleId": events[0]["cycle_id"],
+                "threadId": "t",
+                "oldTitle": "Old title",
+                "newTitle": "Walks with Rex",
+                "timestamp": "2026-03-02T09:00:01.500+00:00",
+            },
+        }
