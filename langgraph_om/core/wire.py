@@ -56,6 +56,8 @@ class Group(TypedDict):
     this one."""
     person: NotRequired[Literal["remembered", "corrected", "pinned"]]
     """What a person did to its one item, which nobody else changes; missing for all others."""
+    feature: NotRequired[str]
+    """The feature that keeps its one item and shows it apart from the log; missing for others."""
 
 
 Found = dict[str, list[Any]]

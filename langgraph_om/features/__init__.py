@@ -24,6 +24,8 @@ from langgraph_om.features.previews import PreviewOptions, Previews
 from langgraph_om.features.recall.config import RecallOptions
 from langgraph_om.features.recall.recall import Recall, Recallable
 from langgraph_om.features.shared_log import SharedLogs
+from langgraph_om.features.show_state import ShowState, StateOptions
+from langgraph_om.features.standing import Standing, StandingOptions, WithRules
 from langgraph_om.features.steering.feature import Steering
 from langgraph_om.features.steering.updates import Steerable, SteeringUpdates
 from langgraph_om.features.titles import (
@@ -50,8 +52,10 @@ FEATURES: tuple[type[Feature], ...] = (
     Extract,
     Meaning,
     Recall,
+    Standing,
     Previews,
     Gaps,
+    ShowState,
     Injecting,
     Steering,
     NamedThreads,
@@ -63,6 +67,8 @@ FEATURES: tuple[type[Feature], ...] = (
 class FeatureOptions(
     EvictOptions,
     RecallOptions,
+    StandingOptions,
+    StateOptions,
     PreviewOptions,
     GapOptions,
     WorkingOptions,
@@ -104,6 +110,7 @@ class FeatureUpdates(
 
 
 class FeatureMethods(
+    WithRules,
     Extractable,
     Steerable,
     Recallable,

@@ -103,7 +103,7 @@ def make_view(
         limit: Tokens above which the oldest messages of the window are left out; `None`: as
             configured.
     """
-    asides = list_asides(settings, record, window.request, texts)
+    asides = list_asides(settings, record, window, texts)
     limit = settings.max_input_tokens if limit is None else limit
     dropped = 0
     if limit is not None:
@@ -164,17 +164,17 @@ def assemble(
 
 
 def list_asides(
-    settings: Settings, record: MemoryRecord, request: str | None, texts: Texts
+    settings: Settings, record: MemoryRecord, window: Window, texts: Texts
 ) -> list[BaseMessage]:
     """List what features show before the live request, what changes most often last.
 
     Args:
         settings: The settings in force.
         record: The memory of the thread.
-        request: Key of the live request, for which earlier messages may have been found.
+        window: Its unobserved messages.
         texts: By feature, what it shows that no record holds.
     """
-    found = (show(settings, record, request, texts) for show in settings.features.having("aside"))
+    found = (show(settings, record, window, texts) for show in settings.features.having("aside"))
     return [aside for aside in found if aside is not None]
 
 
@@ -246,19 +246,21 @@ def render_memory(
     The span of a window keeps the log as it was rendered, which a turn needs in each step.
     """
     show_id = settings.show_id if settings.scope == "resource" else None
-    has_memory = bool(record["log"] or (show_id is not None and record["others"]))
+    writers = settings.features.having("memory_block")
+    apart = [block for write in writers if (block := write(record))]
+    log = settings.features.select_log(record["log"])
+    has_memory = bool(log or apart or (show_id is not None and record["others"]))
     told = [text for _, text in _list_instructions(settings, record, has_memory=has_memory)]
     if not has_memory:
         return ["\n\n".join(told)] if told else []
     instructions = [load("actor_instructions")]
     if show_id is not None:
         instructions.append(load("actor_threads"))
-    text = "\n\n".join([*instructions, *told])
-    blocks = [text]
-    if record["log"]:
+    blocks = ["\n\n".join([*instructions, *told, *apart])]
+    if log:
         blocks = [
             f"{blocks[0]}\n\n<observations>\n",
-            *_build_log_blocks(settings, record, today, show_id, span),
+            *_build_log_blocks(settings, log, record["thread_id"], today, show_id, span=span),
         ]
     if settings.continuation_hints and (tags := _build_hints(record)):
         blocks.append(tags)
@@ -294,7 +296,7 @@ def _count_lines(settings: Settings, record: MemoryRecord) -> int:
     if not settings.features.having("line_after"):
         return 0
     # A token of an id has two characters or more.
-    return sum(len(_write_line(settings, group)) // 2 for group in _select_groups(record))
+    return sum(len(_write_line(settings, group)) // 2 for group in _select_groups(record["log"]))
 
 
 def write_others(record: MemoryRecord) -> HumanMessage | None:
@@ -311,16 +313,18 @@ def write_others(record: MemoryRecord) -> HumanMessage | None:
 
 def _build_log_blocks(
     settings: Settings,
-    record: MemoryRecord,
+    log: Sequence[Group],
+    thread_id: str,
     today: date,
     show_id: ShowId | None,
+    *,
     span: Span | None,
 ) -> list[str]:
     """Render the log, one text per group; a text stays the same when the log grows."""
-    groups = _select_groups(record)
+    groups = _select_groups(log)
     frames = [""] * (len(groups) + 1)
     if show_id is not None:
-        frames = frame_sections(groups, show_id, current=record["thread_id"])
+        frames = frame_sections(groups, show_id, current=thread_id)
     end = "" if show_id is not None else "\n\n"
     lines = [_write_line(settings, group) for group in groups]
     tails = [f"\n{line}{end}" if line else end for line in lines]
@@ -342,9 +346,9 @@ def _build_log_blocks(
     return blocks
 
 
-def _select_groups(record: MemoryRecord) -> list[Group]:
+def _select_groups(log: Sequence[Group]) -> list[Group]:
     """Return the groups with a text; the messages of the others held nothing worth noting."""
-    return [group for group in record["log"] if group["text"]]
+    return [group for group in log if group["text"]]
 
 
 @lru_cache(maxsize=1024)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from functools import cached_property
@@ -20,7 +20,7 @@ from langgraph_om.core.content.dates import message_time, times_of
 from langgraph_om.core.content.message_keys import Keyed, hidden_id, key_of
 from langgraph_om.core.forms import Form
 from langgraph_om.core.tokens.counter import TokenCounter, ViewCounter, base_of
-from langgraph_om.core.wire import Limits
+from langgraph_om.core.wire import Group, Limits
 
 Texts = Mapping[str, str]
 """By the name of a feature, what it shows that no record holds."""
@@ -44,6 +44,10 @@ class Features:
         for shorten in self.having("shorten"):
             message = shorten(message, key)
         return message
+
+    def select_log(self, groups: Sequence[Group]) -> list[Group]:
+        """Return the groups of a log but for those that a feature shows apart from it."""
+        return [group for group in groups if not self.find(group.get("feature", ""))]
 
     def fit(self, room: int) -> Features:
         """Return the features for an Actor with so many tokens for messages and observations."""

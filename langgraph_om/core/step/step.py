@@ -342,6 +342,38 @@ class Feature:
         """Return the tools to bind to the Actor's model."""
         raise NotImplementedError
 
+    def describe_marks(self) -> str:
+        """Return the lines that tell the Observer of a mark for items, beside those of the core."""
+        raise NotImplementedError
+
+    def list_held(self, groups: Sequence[Group]) -> str:
+        """Return earlier notes that the Observer is always shown, whatever room it has."""
+        raise NotImplementedError
+
+    def sort_notes(
+        self,
+        info: CycleInfo,
+        groups: Sequence[Group],
+        known: Sequence[Group],
+        said: Sequence[str],
+    ) -> tuple[list[Group], list[Any]]:
+        """Take items out of what was observed, each in a group of its own.
+
+        Args:
+            info: The cycle.
+            groups: What was observed, a group for each day.
+            known: The groups that the Observer was given as known.
+            said: The words of the user that it was shown, message by message.
+
+        Returns:
+            The groups, and entries of `found` about them.
+        """
+        raise NotImplementedError
+
+    def memory_block(self, record: MemoryRecord) -> str:
+        """Return what the system message says before the observations; empty for nothing."""
+        raise NotImplementedError
+
     def lines_before(
         self, settings: Settings, record: MemoryRecord, window: Window
     ) -> Mapping[str, str]:
@@ -377,7 +409,7 @@ class Feature:
         raise NotImplementedError
 
     def aside(
-        self, settings: Settings, record: MemoryRecord, request: str | None, texts: Any
+        self, settings: Settings, record: MemoryRecord, window: Window, texts: Any
     ) -> BaseMessage | None:
         """Return what is shown before the live request; `None` for nothing."""
         raise NotImplementedError

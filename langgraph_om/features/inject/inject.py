@@ -186,12 +186,12 @@ class Injecting(Feature):
         step.apply([as_event(recalled)])
 
     def aside(
-        self, settings: Settings, record: MemoryRecord, request: str | None, texts: Texts
+        self, settings: Settings, record: MemoryRecord, window: Window, texts: Texts
     ) -> BaseMessage | None:
         """Show what was found for the live request."""
         del settings, texts
         block = cast("RecalledRecord", record).get("recalled")
-        if block is None or block["request"] != request or not block["text"]:
+        if block is None or block["request"] != window.request or not block["text"]:
             return None
         return HumanMessage(block["text"], id=RECALLED_ID)
 

@@ -290,6 +290,63 @@ def test_a_fork_with_messages_that_were_left_behind_goes_on_from_its_cursor() ->
     assert rewound["threads"]["t"]["cursor"] == cursor
 
 
+@pytest.mark.parametrize(
+    ("own", "kept"),
+    [
+        ([("h1", "x")], [("h1", "x")]),
+        ([("h1", "a1"), ("h2", "x")], [("h1", "x")]),  # joined, as where there are many
+    ],
+)
+def test_a_fork_keeps_what_it_knows_as_observed_after_a_reflection(
+    own: list[tuple[str, str]], kept: list[tuple[str, str]]
+) -> None:
+    groups = [group_of("t", f"g{at}", first=a, last=b) for at, (a, b) in enumerate(own)]
+    reflected = {**groups[0], "id": "r1", "kind": "reflection", "ranges": [*map(list, kept)]}
+    log: SharedLog = {
+        "generation": 1,
+        "log": [cast("Any", reflected)],
+        "threads": {"t": {"cursor": ["h1"], "hints": {}}},  # a fork from before knew no more
+    }
+    cursor = ["h1", "a1", "h2", "a2"]  # `x` is in another fork
+    record = opened("resource", log=groups, cursor=cursor)
+    rewound = rewind_if_forked(log, record, said(*cursor, "h9"), SHARING.counter)
+    assert rewound["threads"]["t"]["cursor"] == cursor
+
+
+@pytest.mark.parametrize("newest", ["z", "h1"])
+@pytest.mark.parametrize("ends", [("h3", "y"), ("y", "h3")])
+def test_in_a_fork_all_is_observed_up_to_where_a_range_begins_or_ends(
+    ends: tuple[str, str], newest: str
+) -> None:
+    """Messages were removed in the fork, or are in another one; what it observed was not sent."""
+    first, last = ends
+    log: SharedLog = {
+        "generation": 0,
+        "log": [
+            cast("Any", group_of("t", "g1", first="h1", last="x")),
+            cast("Any", group_of("t", "g2", first=first, last=last)),
+        ],
+        "threads": {"t": {"cursor": [newest], "hints": {}}},
+    }
+    unsent = cast("Any", group_of("t", "g3", first="h1", last="a1"))
+    change = {**extension("t", "g3"), "groups": [unsent]}
+    record = opened("resource", log=[unsent], cursor=["h1", "a1"], outbox=[change])
+    forked = said("h1", "a1", "h2", "a2", "h3", "a3", "h9")
+    rewound = rewind_if_forked(log, record, forked, SHARING.counter)
+    assert rewound["threads"]["t"]["cursor"] == ["h1", "a1", "h2", "a2", "h3"]
+
+
+def test_a_fork_does_not_keep_what_the_log_lost() -> None:
+    log: SharedLog = {
+        "generation": 1,
+        "log": [cast("Any", group_of("t", "g1", first="h1", last="h1"))],
+        "threads": {"t": {"cursor": ["h1"], "hints": {}}},
+    }
+    cursor = ["h1", "a1", "h2", "a2"]
+    record = opened("resource", log=[group_of("t", "g0", first="h1", last="x")], cursor=cursor)
+    assert rewind_if_forked(log, record, said(*cursor, "h9"), SHARING.counter) == log
+
+
 def test_a_fork_without_the_message_before_what_is_unsent_keeps_what_was_sent() -> None:
     sent = cast("Any", group_of("t", "g1", first="h1", last="x"))  # which was removed here
     unsent = cast("Any", group_of("t", "g2", first="h2", last="a2"))
