@@ -48,9 +48,7 @@ from langgraph_om.options import (
     with_defaults,
 )
 from langgraph_om.runtime.drivers import adrive, drive
-from langgraph_om.runtime.executors import BackgroundBuffering
 from langgraph_om.runtime.hooks import is_async
-from langgraph_om.runtime.jobs.server import ServerBuffering
 from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.turn import StepResult, take_step
@@ -89,10 +87,6 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
         self.enabled, self.messages_key = chosen.enabled, chosen.messages_key
         self.archive, self.buffering = chosen.archive, chosen.buffering
         self.working_memory = chosen.working_memory
-        if self.archive is not None and isinstance(
-            self.buffering, BackgroundBuffering | ServerBuffering
-        ):
-            self.buffering.share(self.archive)
         self._runner = StepRunner(
             chosen.settings,
             chosen.models,
@@ -103,7 +97,6 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
             messages_key=chosen.messages_key,
             resource_id=chosen.resource_id,
             enabled=chosen.enabled,
-            archive=chosen.archive,
             store_uses=_list_store_uses(chosen.working_memory),
         )
         self._working: Working | None = None

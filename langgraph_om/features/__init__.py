@@ -13,7 +13,7 @@ from langgraph_om.core.config import options as core
 from langgraph_om.core.config.settings import Features, Setup
 from langgraph_om.core.step.step import Feature
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features.archive import Archiving
+from langgraph_om.features.archive import ArchiveOptions, Archiving
 from langgraph_om.features.evict import Evicting, EvictOptions
 from langgraph_om.features.extract import Extract, Extractable, ExtractConfig, ExtractOptions
 from langgraph_om.features.gaps import GapOptions, Gaps
@@ -65,6 +65,7 @@ FEATURES: tuple[type[Feature], ...] = (
 
 
 class FeatureOptions(
+    ArchiveOptions,
     EvictOptions,
     RecallOptions,
     StandingOptions,

@@ -43,7 +43,6 @@ from langgraph_om.core.record.shared_log import (
 )
 from langgraph_om.core.record.strays import check_observed, find_left_behind
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.archive import look_for_deletion, warn_of_loss
 from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import (
@@ -56,6 +55,7 @@ from langgraph_om.core.wire import (
     SharedLog,
 )
 from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.features.archive.archiving import look_for_deletion, warn_of_loss
 
 MAX_COMMITS = 50
 """How often a commit is tried before the step goes on without it."""

@@ -17,12 +17,10 @@ from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.archive import MessageArchive, StoreUse
-from langgraph_om.archive.writer import ArchiveWriter, LogCache
 from langgraph_om.core.actor.head import find_day
 from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.actor.shown import FIXED_TOKENS
 from langgraph_om.core.config.settings import Identity, Settings
-from langgraph_om.core.content.message_keys import nest_thread_id
 from langgraph_om.core.cycles.carry_out import build_deferred, carry_out, describe_job
 from langgraph_om.core.cycles.cycle import Cycle
 from langgraph_om.core.cycles.other_threads import waive
@@ -105,31 +103,24 @@ class StepRunner:
     messages_key: str = "messages"
     resource_id: ResourceId = None
     enabled: bool = True
-    archive: MessageArchive | None = None
     store_uses: frozenset[StoreUse] = frozenset()
     """For what the graph's store is used."""
     beside: object | None = None
     """More that a flow may call as storage."""
-    writer: ArchiveWriter | None = field(init=False, default=None)
-    log_cache: LogCache | None = field(init=False, default=None)
     runs: Runs = field(init=False)
     spans: Spans = field(init=False, default_factory=Spans)
     window: int | None = field(init=False, default=None)
     """The most that the Actor's model reads, in tokens; `None` where nobody has said."""
     _storage: list[object] = field(init=False, default_factory=list)
-    """What flows call: the archive, and what features bring."""
+    """What flows call."""
     _warned_closed: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         self.runs = Runs(self.resource_id)
         kept = (feature.store_use for feature in self.settings.features.all)
         self.store_uses |= frozenset(filter(None, kept))
-        if self.archive is not None:
-            self.writer = ArchiveWriter(self.archive, self.store_uses)
-            self.log_cache = LogCache(self.archive)
-            self._storage += [self.writer, self.log_cache, self.archive]
-        met = [connect(self) for connect in self.settings.features.having("connect")]
-        self._storage += [storage for storage in met if storage is not None]
+        for connect in self.settings.features.having("connect"):
+            self._storage += connect(self)
 
     def fit_window(self, tokens: int | None, tools: Sequence[Any] = (), system: Any = None) -> None:
         """Keep messages and observations to what the Actor's model can read.
@@ -204,10 +195,9 @@ class StepRunner:
     def identity(self, config: RunnableConfig | None = None, *, thread_id: str = "") -> Identity:
         """Tell whose conversation a run is about."""
         who = self.runs.identity(config, thread_id)
-        if self.archive is None:
-            return who
-        # Where the agent around it may have the thread's own place.
-        return replace(who, thread_id=nest_thread_id(who.thread_id, who.place))
+        for identify in self.settings.features.having("identify"):
+            who = identify(who)
+        return who
 
     def conversation(self, state: Any) -> list[BaseMessage]:
         """Return the messages of a state of any kind."""
@@ -220,6 +210,12 @@ class StepRunner:
     def stored_record(self, state: Any) -> MemoryRecord:
         """Return the memory in a state, a blank one also where the state has no place for it."""
         return complete_record(read_stored_record(values_of(state, self.messages_key)))
+
+    @property
+    def archive(self) -> MessageArchive | None:
+        """Where conversations are kept outside of the graph's state; `None` for nowhere."""
+        storage: MessageArchive | None = self.settings.features.storage
+        return storage
 
     @property
     def buffers_in_background(self) -> bool:

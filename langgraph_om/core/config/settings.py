@@ -68,6 +68,11 @@ class Features:
         """Return the one with a name; `None` where it is off."""
         return next((feature for feature in self.all if feature.name == name), None)
 
+    @property
+    def storage(self) -> Any:
+        """The `MessageArchive` that keeps conversations outside of the state; `None`: nothing."""
+        return next(iter(self.having("storage")), None)
+
     @cached_property
     def _hooks(self) -> Mapping[str, tuple[Any, ...]]:
         found: dict[str, tuple[Any, ...]] = {}
@@ -118,8 +123,6 @@ class Settings:
     """The form of the working memory, where the Observer keeps it; else `None`."""
     working_scope: Scope = "resource"
     """Whether that is the user's, or one for each thread."""
-    archives: bool = False
-    """Whether messages and observations are archived."""
     features: Features = field(default_factory=Features)
     """What takes part in steps beside the core."""
 

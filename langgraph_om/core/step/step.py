@@ -6,7 +6,7 @@ the view, is worked out once and kept with it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, ClassVar
@@ -201,14 +201,6 @@ class Feature:
         """
         raise NotImplementedError
 
-    def connect(self, runner: Any) -> object | None:
-        """Take what the memory runs its steps with, once, when the memory is made.
-
-        Returns:
-            What flows of the feature call as storage; `None` for nothing.
-        """
-        raise NotImplementedError
-
     def enter(self, step: Step) -> EffectFlow[None]:
         """Look at the conversation before anything of it is counted."""
         raise NotImplementedError
@@ -235,6 +227,84 @@ class Feature:
 
     def read(self, step: Step) -> EffectFlow[None]:
         """Read what a run is shown in which nothing is inspected or written."""
+        raise NotImplementedError
+
+    def before_tool(self, step: Step) -> EffectFlow[None]:
+        """Bring up to date what a tool reads of the conversation, outside of an inspection."""
+        raise NotImplementedError
+
+    @property
+    def storage(self) -> Any:
+        """The `MessageArchive` where it keeps conversations outside of the graph's state.
+
+        Tools read from it, and executors know the jobs of other processes by it.
+        """
+        raise NotImplementedError
+
+    def connect(self, runner: Any) -> Sequence[object]:
+        """Take what the memory runs its steps with, once, when the memory is made.
+
+        Returns:
+            What flows of the feature call as storage.
+        """
+        raise NotImplementedError
+
+    def identify(self, who: Identity) -> Identity:
+        """Return whose conversation a run is about, under the name that the feature knows."""
+        raise NotImplementedError
+
+    def kept_until(self, record: MemoryRecord) -> str | None:
+        """Return the key of the last message that it keeps outside of the state, with its time.
+
+        `None` where it has none yet.
+        """
+        raise NotImplementedError
+
+    def name_messages(
+        self, record: MemoryRecord, messages: Sequence[BaseMessage]
+    ) -> list[str] | None:
+        """Return keys by which other processes find messages; `None` where they cannot."""
+        raise NotImplementedError
+
+    def find_messages(
+        self, record: MemoryRecord, thread_id: str, keys: Sequence[str]
+    ) -> EffectFlow[Sequence[BaseMessage]]:
+        """Return the messages of a thread that `name_messages` named, perhaps elsewhere.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+        raise NotImplementedError
+
+    def is_gone(self, record: MemoryRecord) -> EffectFlow[bool]:
+        """Tell whether the thread was deleted since the record last looked.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+        raise NotImplementedError
+
+    def erase_thread(
+        self, thread_id: str, resource_id: str | None, clock: Callable[[], datetime]
+    ) -> str | None:
+        """Erase what it keeps of a thread in its storage; return the resource that it belonged to.
+
+        Args:
+            thread_id: The thread.
+            resource_id: Whose it is, where the feature does not know.
+            clock: Tells the current time.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+        raise NotImplementedError
+
+    def erase_resource(self, resource_id: str) -> None:
+        """Erase what it keeps of a resource and its threads in its storage.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
         raise NotImplementedError
 
     def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:

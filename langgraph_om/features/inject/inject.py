@@ -21,7 +21,7 @@ from langgraph_om.core.events import iso
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.search import query_words, read_text
 from langgraph_om.core.step.step import Feature, Step
-from langgraph_om.core.wire import DeletionFound, MemoryRecord, Opened
+from langgraph_om.core.wire import MemoryRecord, Opened, ThreadDeleted
 from langgraph_om.features.inject.block import (
     TAG,
     BlockStyle,
@@ -98,7 +98,7 @@ def set_recalled(record: RecalledRecord, event: Recalled) -> None:
     }
 
 
-def forget_recalled(record: RecalledRecord, event: DeletionFound) -> None:
+def forget_recalled(record: RecalledRecord, event: ThreadDeleted) -> None:
     """Let go of what was found: it may be deleted."""
     del event
     record.pop("recalled", None)
@@ -150,9 +150,9 @@ class Injecting(Feature):
         check_config("retrieval.inject", config)
         return cls(config)
 
-    def connect(self, runner: Any) -> Finder:
+    def connect(self, runner: Any) -> Sequence[object]:
         """Return what searches where `recall` does."""
-        return Finder(runner.settings.features.find("recall"), self._config)
+        return [Finder(runner.settings.features.find("recall"), self._config)]
 
     def before_actor(self, step: Step) -> EffectFlow[None]:
         """Search for the live request, unless that was done."""

@@ -98,7 +98,7 @@ def read_retrieval(setup: Setup) -> RetrievalConfig | None:
         return None
     config = as_config(RetrievalConfig, "retrieval", None if value is True else value)
     check_config("retrieval", config)
-    if config.scope == "thread" or setup.options["archive"] is not None:
+    if config.scope == "thread" or setup.options.get("archive") is not None:
         return config
     if not is_default(config.scope):
         msg = (

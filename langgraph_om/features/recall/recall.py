@@ -23,8 +23,7 @@ from langgraph_om.core.config.settings import Identity, Setup
 from langgraph_om.core.content.message_keys import find_parent_thread, hidden_id, keyed_messages
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.record.record import Ends, list_ranges, write_ranges
-from langgraph_om.core.step.archive import complete_thread
-from langgraph_om.core.step.step import Feature
+from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.features.recall.answer import recall, write_guidance
@@ -90,7 +89,7 @@ class Recall(Feature):
         config = read_retrieval(setup)
         if config is None:
             return None
-        if setup.options["archive"] is None:
+        if setup.options.get("archive") is None:
             logger.info(
                 "`retrieval` without an `archive`: the tool `recall` reads the current thread alone"
             )
@@ -99,13 +98,14 @@ class Recall(Feature):
         text = write_guidance(config.scope, search, config.instructions)
         return cls(config, near, text, setup.counter.count_text(text))
 
-    def connect(self, runner: StepRunner) -> None:
-        """Keep what says whose a call is."""
+    def connect(self, runner: StepRunner) -> Sequence[object]:
+        """Keep what says whose a call is; flows call nothing of it."""
         self._runner = runner
         reaches_others = self.config.scope == "resource"
         self._tool = build_recall_tool(
             self.answer_call, reaches_others=reaches_others, near=self.near
         )
+        return ()
 
     def tools(self) -> Sequence[BaseTool]:
         """Return the tool `recall`."""
@@ -138,19 +138,17 @@ class Recall(Feature):
         """Answer what a model wrote, names and values of any kind."""
         runner = self._runner
         values, who = values_of(state, runner.messages_key), runner.identity(config)
-        record = runner.stored_record(values)
+        record, conversation = runner.stored_record(values), runner.conversation(values)
         if who.thread_id and who.thread_id == find_parent_thread(record["thread_id"]):
             who = replace(who, thread_id=record["thread_id"])
-        conversation = runner.conversation(values)
+        step = Step(runner.settings, record, conversation, who, runner.clock())
         try:
-            if who.thread_id and runner.archive is not None and not runner.is_read_only(config):
-                flow = complete_thread(runner.settings, who, record, conversation, runner.clock())
-                branch = drive(flow, runner.context(config)).result
-                if branch is not None:
-                    record = cast("MemoryRecord", {**record, "branch": branch})
+            if not runner.is_read_only(config):
+                for prepare in runner.settings.features.having("before_tool"):
+                    drive(prepare(step), runner.context(config))
         except ArchiveError as error:
             return self.unreadable(who, error)
-        return self.answer(arguments, who, record, conversation, store)
+        return self.answer(arguments, who, step.record, conversation, store)
 
     def answer(
         self,
@@ -232,7 +230,7 @@ class Recall(Feature):
                 self._runner.settings.times_of,
                 find_groups,
                 record["stamps"],
-                record.get("branch") if is_own else None,
+                cast("Mapping[str, Any]", record).get("branch") if is_own else None,
                 list_searched(record) if is_own else {},
                 knows_all=is_own and record["scope"] == "resource",
             )
