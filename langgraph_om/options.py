@@ -44,7 +44,6 @@ from langgraph_om.core.config.thresholds import (
     resolve_thresholds,
     split_budget,
 )
-from langgraph_om.core.forms import Form
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.errors import ConfigurationError
@@ -61,8 +60,6 @@ from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
 from langgraph_om.runtime.hooks import Hooks, check_hooks
 from langgraph_om.runtime.jobs.protocol import Executor
 from langgraph_om.runtime.jobs.server import ServerBuffering
-from langgraph_om.working.memory import WorkingMemory
-from langgraph_om.working.tool import UPDATE_TOOL
 
 __all__ = [
     "MemoryOptions",
@@ -324,7 +321,6 @@ class Options:
     models: ModelPool
     settings: Settings
     archive: MessageArchive | None
-    working_memory: WorkingMemory | None
     resource_id: str | Callable[[RunnableConfig], str | None] | None
     messages_key: str
     deadline: float
@@ -357,7 +353,6 @@ def read_options(given: Mapping[str, Any]) -> Options:
         models=models,
         settings=settings,
         archive=settings.features.storage,
-        working_memory=given["working_memory"],
         resource_id=given["resource_id"],
         messages_key=given["messages_key"],
         deadline=float(given["deadline"]),
@@ -386,7 +381,7 @@ def _read_settings(given: Mapping[str, Any], hooks: Hooks) -> Settings:
     thresholds = resolve(observation, reflection)
     features = choose_features(Setup(given, observation, counter))
     counter = features.count_as_shown(counter)
-    hides_ids, working = given["obscure_thread_ids"], given["working_memory"]
+    hides_ids = given["obscure_thread_ids"]
     return Settings(
         thresholds=thresholds,
         counter=counter,
@@ -401,9 +396,6 @@ def _read_settings(given: Mapping[str, Any], hooks: Hooks) -> Settings:
         continuation_hints=given["continuation_hints"],
         transforms=hooks.transforms,
         hides_ids=given["scope"] == "resource" if hides_ids is None else hides_ids,
-        hidden_tools=frozenset() if working is None else frozenset({UPDATE_TOOL}),
-        working=_find_observed_form(working),
-        working_scope="resource" if working is None else working.scope,
         features=features,
     )
 
@@ -419,13 +411,6 @@ def _shares_room(
         return bool(given["share_token_budget"])
     limits = (observation.message_tokens, reflection.observation_tokens)
     return given["token_budget"] is not None and all(map(is_default, limits))
-
-
-def _find_observed_form(working: WorkingMemory | None) -> Form | None:
-    """Return the form of a working memory that the Observer keeps; `None` for any other."""
-    if working is None or working.managed_by != "observer":
-        return None
-    return working.form
 
 
 def _choose_models(given: Mapping[str, Any], settings: Settings) -> ModelPool:

@@ -37,8 +37,12 @@ from langgraph_om.features.titles import (
     TitleOptions,
 )
 from langgraph_om.features.titles.updates import Nameable, TitleUpdates
-from langgraph_om.features.working_memory import KnownOfUser, WorkingOptions
-from langgraph_om.features.working_text import WorkingText
+from langgraph_om.features.working.feature import (
+    HasWorkingMemory,
+    KnownOfUser,
+    WorkingOptions,
+    WorkingText,
+)
 from langgraph_om.runtime.acting import Acting, Updates
 
 FEATURES: tuple[type[Feature], ...] = (
@@ -47,11 +51,11 @@ FEATURES: tuple[type[Feature], ...] = (
     Archiving,
     Evicting,
     SharedLogs,
+    Meaning,
+    Recall,
     KnownOfUser,
     WorkingText,
     Extract,
-    Meaning,
-    Recall,
     Standing,
     Previews,
     Gaps,
@@ -111,6 +115,7 @@ class FeatureUpdates(
 
 
 class FeatureMethods(
+    HasWorkingMemory,
     WithRules,
     Extractable,
     Steerable,

@@ -52,7 +52,8 @@ def refuse_second_tools(tools: Iterable[Any], runner: StepRunner) -> None:
     """
     own = {
         each.name: (each, bring.__self__.option)
-        for bring in (runner.settings.features.having("tools") if runner.enabled else ())
+        for bring in (runner.settings.features.having("list_tools") if runner.enabled else ())
+        if bring.__self__.option
         for each in bring()
     }
     for tool in tools if own else ():

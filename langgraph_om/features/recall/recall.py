@@ -107,7 +107,7 @@ class Recall(Feature):
         )
         return ()
 
-    def tools(self) -> Sequence[BaseTool]:
+    def list_tools(self) -> Sequence[BaseTool]:
         """Return the tool `recall`."""
         return [self._tool]
 
@@ -277,7 +277,7 @@ class Recallable:
     def recall_tool(self) -> BaseTool | None:
         """The tool that pages back to raw messages, when `retrieval` is on."""
         recall: Recall | None = self._runner.settings.features.find("recall")
-        return recall.tools()[0] if recall is not None and self._runner.enabled else None
+        return recall.list_tools()[0] if recall is not None and self._runner.enabled else None
 
     def recall(
         self,
