@@ -23,7 +23,7 @@ from langgraph_om.features.pauses import PauseConfig, PauseOptions, PauseWork
 from langgraph_om.features.previews import PreviewOptions, Previews
 from langgraph_om.features.recall.config import RecallOptions
 from langgraph_om.features.recall.recall import Recall, Recallable
-from langgraph_om.features.shared_log import SharedLogs
+from langgraph_om.features.shared_log import SharedLogs, SharingOptions
 from langgraph_om.features.show_state import ShowState, StateOptions
 from langgraph_om.features.standing import Standing, StandingOptions, WithRules
 from langgraph_om.features.steering.feature import Steering
@@ -78,6 +78,7 @@ class FeatureOptions(
     GapOptions,
     WorkingOptions,
     TitleOptions,
+    SharingOptions,
     total=False,
 ):
     """The options of all features, by name."""

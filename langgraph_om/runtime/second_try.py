@@ -119,9 +119,7 @@ class SecondTries:
         self, look: Step, size: int, target: int, *, most: float
     ) -> list[BaseMessage] | None:
         """Return an input that is shorter than `size`; `None` where none has `most` tokens."""
-        features = self._runner.settings.features.all if self._runner.enabled else ()
-        reads_on = any(feature.reads_on for feature in features)
-        shorter = find_shorter(look, target, system=self._system, reads_on=reads_on)
+        shorter = find_shorter(look, target, system=self._system)
         if shorter.tokens >= size or shorter.tokens > most:
             return None
         self._size = shorter.tokens

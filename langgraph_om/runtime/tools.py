@@ -51,9 +51,9 @@ def refuse_second_tools(tools: Iterable[Any], runner: StepRunner) -> None:
         ConfigurationError: When there is one.
     """
     own = {
-        each.name: (each, bring.__self__.option)
+        each.name: (each, bring.__self__.asks_for_model)
         for bring in (runner.settings.features.having("list_tools") if runner.enabled else ())
-        if bring.__self__.option
+        if bring.__self__.asks_for_model
         for each in bring()
     }
     for tool in tools if own else ():

@@ -14,8 +14,8 @@ from langgraph.store.memory import InMemoryStore
 
 from langgraph_om import ArchiveError, ConfigurationError, ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.content.message_keys import OTHERS_ID
 from langgraph_om.features.inject.inject import RECALLED_ID
+from langgraph_om.features.shared_log.reducers import OTHERS_ID
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.agents import (
     Agent,

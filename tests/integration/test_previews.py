@@ -25,6 +25,8 @@ from support.agents import (
 )
 from support.clock import Clock
 
+pytestmark = pytest.mark.needs("previews")
+
 COUNTER = EstimatingCounter()
 PASTED = "Summarise this log.\n" + "\n".join(f"entry {at}: level {at % 7}" for at in range(5_000))
 OPTIONS: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 from importlib.util import find_spec
@@ -11,10 +11,9 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.actor import prompt
-from langgraph_om.core.config.settings import Features
+from langgraph_om.core.config.settings import NO_FEATURES, Features
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.features.shared_log import SharedLogs
 from support.flows import setup
 
 
@@ -27,15 +26,14 @@ def assemble(
     system: Any = None,
     max_input_tokens: int | None = None,
     recall: Any = None,
-    show_id: Callable[[str], str] | None = None,
+    features: Features = NO_FEATURES,
     with_reasoning: bool = True,
 ) -> list[BaseMessage]:
     """Assemble the Actor's input as of a day."""
     settings = replace(
         setup(),
         max_input_tokens=max_input_tokens,
-        scope="thread" if show_id is None else "resource",
-        features=Features(tuple(filter(None, (recall, None if show_id is None else SharedLogs())))),
+        features=Features((*([] if recall is None else [recall]), *features.all)),
     )
     view = prompt.make_view(settings, record, messages, window, today)
     return prompt.assemble(view, record, messages, system=system, with_reasoning=with_reasoning)

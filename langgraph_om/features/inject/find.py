@@ -12,7 +12,7 @@ from typing import Final
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.config.settings import Identity
+from langgraph_om.core.config.settings import Features, Identity
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import escape, sanitize
 from langgraph_om.core.search import read_text
@@ -40,6 +40,8 @@ class Finder:
 
     recalling: Recall
     config: InjectConfig
+    features: Features
+    """Those that are on, some of which show excerpts of other threads."""
 
     def find_earlier(
         self,
@@ -65,7 +67,8 @@ class Finder:
         source = self.recalling.build_source(who, record, messages, store, finds_messages=True)
         wanted = 3 * self.config.top_k + SPARE_HITS
         asked = SearchRequest(query[:QUERY_CHARACTERS], wanted, hidden=frozenset(hidden))
-        excerpts = {thread["thread_id"]: thread["text"] for thread in record["others"]}
+        shown = self.features.having("excerpts")
+        excerpts = {key: text for show in shown for key, text in show(record).items()}
         hits = [*self._select(source.search(asked), source, excerpts)]
         found = [_describe(message, hit, hit.score) for hit, message in hits]
         seen = {(message.thread_id, message.key) for message in found}

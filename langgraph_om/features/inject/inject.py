@@ -152,7 +152,8 @@ class Injecting(Feature):
 
     def connect(self, runner: Any) -> Sequence[object]:
         """Return what searches where `recall` does."""
-        return [Finder(runner.settings.features.find("recall"), self._config)]
+        features = runner.settings.features
+        return [Finder(features.find("recall"), self._config, features)]
 
     def before_actor(self, step: Step) -> EffectFlow[None]:
         """Search for the live request, unless that was done."""

@@ -70,7 +70,7 @@ class Recall(Feature):
     """
 
     name = "recall"
-    option = "retrieval"
+    asks_for_model = "retrieval"
     configs: ClassVar[Mapping[str, type]] = {"retrieval": RetrievalConfig}
     prompts = __package__
     reads_on = True

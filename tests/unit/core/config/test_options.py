@@ -209,7 +209,7 @@ def test_an_unknown_key_is_an_error_that_lists_the_known_ones(
         ("vector", True, "; pass retrieval={'vector': True}"),
         ("block_after", 2, "observation={'block_after': 2} or reflection={'block_after': 2}"),
         ("dedline", 5, "; pass deadline=5 if that was meant"),
-        ("embedder", None, "; the options are model, enabled, scope, "),
+        ("embedder", None, "; the options are model, enabled, token_budget, "),
     ],
 )
 def test_an_option_that_there_is_not_leads_to_the_one_that_was_meant(
