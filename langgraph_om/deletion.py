@@ -135,8 +135,8 @@ class Deletable:
         if checkpointer is not None:
             yield _Ask("delete", thread_id)
         runner.spans.clear()
-        if runner.writer is not None:
-            owner = runner.writer.delete_thread(thread_id, resource_id, runner.clock)
+        for erase in runner.settings.features.having("erase_thread"):
+            owner = erase(thread_id, resource_id, runner.clock)
         if store is not None:
             for keeper in keepers:
                 keeper.delete_thread(thread_id, owner, store)
@@ -157,8 +157,8 @@ class Deletable:
         else:
             left = [*threads]
         runner.spans.clear()
-        if runner.writer is not None:
-            runner.writer.delete_resource(resource_id)
+        for erase in runner.settings.features.having("erase_resource"):
+            erase(resource_id)
         if store is not None:
             for keeper in keepers:
                 keeper.delete_resource(resource_id, threads, store)
@@ -183,8 +183,9 @@ class Deletable:
                     continue
                 yield _Ask("delete", thread_id)
                 done.append(thread_id)
-                if known is not None and self._runner.writer is not None:  # it is nobody's there
-                    self._runner.writer.delete_thread(thread_id, None, self._runner.clock)
+                if known is not None:  # it is nobody's there
+                    for erase in self._runner.settings.features.having("erase_thread"):
+                        erase(thread_id, None, self._runner.clock)
 
     def _is_shown_in_others(self, resource_id: str) -> bool:
         """Return whether what is known of a thread is shown in others of its resource, too."""

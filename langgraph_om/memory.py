@@ -51,9 +51,7 @@ from langgraph_om.recall.arguments import refuse_unknown_arguments
 from langgraph_om.recall.source import find_near_search
 from langgraph_om.recall.tool import Recalling, build_recall_tool
 from langgraph_om.runtime.drivers import adrive, drive
-from langgraph_om.runtime.executors import BackgroundBuffering
 from langgraph_om.runtime.hooks import is_async
-from langgraph_om.runtime.jobs.server import ServerBuffering
 from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.turn import StepResult, take_step
@@ -92,10 +90,6 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
         self.enabled, self.messages_key = chosen.enabled, chosen.messages_key
         self.archive, self.buffering = chosen.archive, chosen.buffering
         self.working_memory = chosen.working_memory
-        if self.archive is not None and isinstance(
-            self.buffering, BackgroundBuffering | ServerBuffering
-        ):
-            self.buffering.share(self.archive)
         retrieving, settings = chosen.retrieval, chosen.settings
         near = find_near_search(settings.features)
         self._runner = StepRunner(
@@ -108,7 +102,6 @@ class ObservationalMemory(FeatureMethods, Searchable, Adoptable, Deletable, meta
             messages_key=chosen.messages_key,
             resource_id=chosen.resource_id,
             enabled=chosen.enabled,
-            archive=chosen.archive,
             store_uses=_list_store_uses(chosen.working_memory),
             recalling=(
                 Recalling(retrieving, settings, chosen.archive, settings.hides_ids, near)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, tzinfo
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 from zoneinfo import ZoneInfo
 
 from langchain_core.messages import BaseMessage
@@ -150,13 +150,6 @@ def _explain_unknown(name: str, value: object, known: list[str]) -> str:
 
 OnError = Literal["continue", "abort", "raise"]
 
-if TYPE_CHECKING:
-    from sqlalchemy import Engine
-
-    ArchiveValue = str | Engine | MessageArchive | None
-else:
-    ArchiveValue = Any
-
 
 def _refuse_classes(value: object) -> object:
     if isinstance(value, type):  # it has the attributes that its objects have
@@ -168,16 +161,6 @@ def _refuse_own_key(key: str) -> str:
     if key == "om":
         raise ValueError
     return key
-
-
-def _refuse_non_archives(value: object) -> object:
-    if isinstance(value, str | None) or isinstance(_refuse_classes(value), MessageArchive):
-        return value
-    from sqlalchemy import Engine  # noqa: PLC0415 only who has an archive waits for its import
-
-    if not isinstance(value, Engine):
-        raise ValueError  # noqa: TRY004 pydantic reads this one
-    return value
 
 
 def read_zone(zone: str | tzinfo) -> tzinfo:
@@ -244,19 +227,6 @@ class CoreOptions(TypedDict, total=False):
         Preset(None),
     ]
     """Settings of the Reflector, a `ReflectionConfig` or a mapping."""
-    archive: Annotated[
-        ArchiveValue,
-        Takes(Any),
-        AfterValidator(_refuse_non_archives),
-        Hint(
-            "a URL such as 'sqlite:///memory.db', a SQLAlchemy engine, or an object with the "
-            "methods of `MessageArchive`"
-        ),
-        Preset(None),
-    ]
-    """Where messages and observations are kept beside the checkpointer: a URL such as
-    `"sqlite:///memory.db"` or `"postgresql://..."`, an SQLAlchemy engine, or a
-    `MessageArchive`."""
     resource_id: Annotated[
         str | Callable[[RunnableConfig], str | None] | None,
         Takes(Annotated[str, Field(min_length=1)] | Callable[..., Any] | None),
@@ -394,23 +364,23 @@ def read_options(given: Mapping[str, Any]) -> Options:
             names it, its value and what to pass.
     """
     check_fields(MemoryOptions, {name: given[name] for name in presets_of(MemoryOptions)}, "{}")
-    archive, clock = given["archive"], given["clock"]
-    retrieval = resolve_retrieval(given["retrieval"], has_archive=archive is not None)
-    if retrieval is not None and archive is None:
+    clock, has_archive = given["clock"], given.get("archive") is not None
+    retrieval = resolve_retrieval(given["retrieval"], has_archive=has_archive)
+    if retrieval is not None and not has_archive:
         logger.info(
             "`retrieval` without an `archive`: the tool `recall` reads the current thread alone"
         )
     hooks = check_hooks(given["hooks"], given["on_debug_event"])
     settings = _read_settings(given, retrieval, hooks)
     models = _choose_models(given, settings)
-    if archive is None:
+    if settings.features.storage is None:
         _refuse_without_archive(given)
     return Options(
         enabled=given["enabled"],
         models=models,
         settings=settings,
         retrieval=retrieval,
-        archive=_open_archive(archive),
+        archive=settings.features.storage,
         working_memory=given["working_memory"],
         resource_id=given["resource_id"],
         messages_key=given["messages_key"],
@@ -465,7 +435,6 @@ def _read_settings(
         hidden_tools=frozenset() if working is None else frozenset({UPDATE_TOOL}),
         working=_find_observed_form(working),
         working_scope="resource" if working is None else working.scope,
-        archives=given["archive"] is not None,
         features=features,
     )
 
@@ -526,15 +495,6 @@ def _refuse_without_archive(given: Mapping[str, Any]) -> None:
             "the worker know each other's jobs; set `archive` too, for both"
         )
         raise ConfigurationError(msg)
-
-
-def _open_archive(archive: Any) -> MessageArchive | None:
-    """Return an archive: the one that is given, or one in the database of a URL or an engine."""
-    if archive is None or isinstance(archive, MessageArchive):
-        return archive
-    from langgraph_om.archive import SQLAlchemyArchive  # noqa: PLC0415 it imports SQLAlchemy
-
-    return SQLAlchemyArchive(archive)
 
 
 def system_clock() -> datetime:

@@ -77,6 +77,17 @@ class Removed(NamedTuple):
     """Of all of them."""
 
 
+class Deletions(NamedTuple):
+    """What a record knows of deletions of its thread."""
+
+    number: int = 0
+    """How often thread and resource had been deleted when it last looked."""
+    last: str | None = None
+    """The newest message that it had then; `None` for none."""
+    starts: frozenset[str] = frozenset()
+    """First message ids of the ranges of groups that it had then."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Additions:
     """What one feature adds."""
@@ -114,6 +125,8 @@ class Additions:
     """Names of tags in its prompts; other text cannot open or close them."""
     removed: Callable[[MemoryRecord], Removed] | None = None
     """Reads which messages it has taken out of a record's conversation."""
+    deletions: Callable[[MemoryRecord], Deletions] | None = None
+    """Reads what a record knows of deletions, where the feature looks for them."""
 
 
 class FeatureEvent(TypedDict):
@@ -136,7 +149,7 @@ def add(name: str, additions: Additions) -> None:
     OWN_IDS.update(additions.message_ids)
     add_tags(*additions.tags)
     of_keys: tuple[Any, ...] = (added_types, blank_keys, added_hints, label_paths)
-    for known in (*of_keys, added_reducers, added_parts, added_changes, _beside, _removals):
+    for known in (*of_keys, added_reducers, added_parts, added_changes, _beside, _readers):
         known.cache_clear()
 
 
@@ -228,14 +241,18 @@ def _beside(moment: Moment) -> tuple[Reducer, ...]:
 
 
 @cache
-def _removals() -> tuple[Callable[[MemoryRecord], Removed], ...]:
-    return tuple(each.removed for each in _TABLE.values() if each.removed is not None)
+def _readers(name: Literal["removed", "deletions"]) -> tuple[Callable[[MemoryRecord], Any], ...]:
+    return tuple(filter(None, (getattr(each, name) for each in _TABLE.values())))
 
 
 def find_removed(record: MemoryRecord) -> Removed:
     """Return which messages were taken out of a record's conversation."""
-    found = (read(record) for read in _removals())
-    return next((removed for removed in found if removed.last is not None), Removed())
+    return next((read(record) for read in _readers("removed")), Removed())
+
+
+def find_deletions(record: MemoryRecord) -> Deletions:
+    """Return what a record knows of deletions of its thread."""
+    return next((read(record) for read in _readers("deletions")), Deletions())
 
 
 def run_beside(moment: Moment, record: MemoryRecord, event: Any) -> None:

@@ -20,15 +20,15 @@ from langgraph_om.core.wire import Chunk, Group
 
 ITEM = (
     r"[ \t]*+(?:(?:[-*+•–—‣◦▪▸●○·・]|\d{1,4}[.)]|[a-zA-Z]\)|\([a-z]\)|->|→)[ \t]"
-    r"|(?:[-*+•]|[*_]{2,3})?[🔴🟡🟢✅]|\(\d{1,2}:\d\d)"
+    r"|(?:[-*+•]|[*_]{2,3})?[🔴🟡🟢✅📌]|\(\d{1,2}:\d\d)"
 )
 ITEM_START = re.compile(ITEM)
 
-MARKS: Final = {"🔴": 3, "✅": 3, "🟡": 2, "🟢": 1, "": 0}
+MARKS: Final = {"📌": 4, "🔴": 3, "✅": 3, "🟡": 2, "🟢": 1, "": 0}
 """The marks of items by their strength."""
 
 _HEAD: Final = re.compile(
-    r"[ \t]*+(?:[-*+•][ \t]++)?(?P<mark>[🔴🟡🟢✅]?)\ufe0f?[ \t]*+"
+    r"[ \t]*+(?:[-*+•][ \t]++)?(?P<mark>[🔴🟡🟢✅📌]?)\ufe0f?[ \t]*+"
     r"(?:\((?P<time>\d{1,2}:\d\d)\)[ \t]*+)?"
 )
 _INDENT: Final = re.compile(r"[ \t]*+")
@@ -245,8 +245,11 @@ def list_items(groups: Iterable[Group], chunks: Sequence[Chunk] = ()) -> list[Lo
 
 
 def is_protected(group: Mapping[str, object]) -> bool:
-    """Return whether a group holds an item that a person pinned or wrote."""
-    return bool(group.get("person"))
+    """Return whether a group holds an item that no reflection may change.
+
+    A person pinned or wrote it, or a feature keeps it.
+    """
+    return bool(group.get("person") or group.get("feature"))
 
 
 def keep_protected(read: Sequence[Group], written: Sequence[Group]) -> list[Group]:

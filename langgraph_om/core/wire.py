@@ -56,6 +56,8 @@ class Group(TypedDict):
     this one."""
     person: NotRequired[Literal["remembered", "corrected", "pinned"]]
     """What a person did to its one item, which nobody else changes; missing for all others."""
+    feature: NotRequired[str]
+    """The feature that keeps its one item and shows it apart from the log; missing for others."""
 
 
 Found = dict[str, list[Any]]
@@ -244,15 +246,6 @@ class Trip(TypedDict):
     """The conversation's last message then; memory stays tripped until there is a newer one."""
 
 
-class Floor(TypedDict):
-    """What a record had when its thread was deleted; nothing of it is archived again."""
-
-    message: str | None
-    """The last message that was archived then; `None` for none."""
-    starts: list[str]
-    """First message ids of the ranges of its groups then; none in resource scope."""
-
-
 class ObservedPart(TypedDict):
     """What stands before the window, by which messages that are put there later are noticed."""
 
@@ -370,7 +363,7 @@ class MemoryRecord(TypedDict, total=False):
     """Only with a working memory that the Observer keeps: missing before the first step."""
     stamps: dict[str, str]
     """First-seen ISO times of messages that carry no time themselves, by id; but for the newest,
-    only of those that no archive has."""
+    only of those that nothing else keeps."""
     token_cache: TokenCache
     turn: Turn
     head: Head
@@ -386,15 +379,6 @@ class MemoryRecord(TypedDict, total=False):
     """Changes of the log that the shared one does not have yet, oldest first."""
     tripwire: NotRequired[Trip | None]
     """`None` in normal operation."""
-    archived: str | None
-    """The last message that the archive has; `None` without an archive."""
-    branch: str
-    """The archive's name for the conversation as this record knows it, which no other branch
-    changes; missing before something is archived."""
-    deletion: int
-    """How often thread and resource had been deleted when the record last looked; 0 if missing."""
-    floor: Floor
-    """Missing but after a deletion that the record survived."""
 
 
 # --- The shared log, as the archive keeps it -----------------------------------------------------
@@ -680,7 +664,7 @@ class JobRequest(TypedDict):
     messages: NotRequired[list[dict[str, Any]]]
     """The messages that it needs, as `langchain_core.messages.messages_to_dict` writes them."""
     message_ids: NotRequired[list[str]]
-    """With an archive, instead: their ids."""
+    """Instead, where other processes find them by these: their ids."""
 
 
 class ObservationActivated(CycleEvent, Written, Stated, Moved):
@@ -744,6 +728,13 @@ class Counted(TypedDict):
     """Only where it is not as the record has it."""
 
 
+class ThreadDeleted(TypedDict):
+    """Thread or resource were deleted, and the record outlived that."""
+
+    of_resource: bool
+    """Whether all of the resource was deleted, at some time."""
+
+
 class Stepped(TypedDict):
     """The Actor goes on."""
 
@@ -761,27 +752,6 @@ class Tripped(CycleEvent):
     operation: Operation
     reason: str
     last_message: str | None
-
-
-class Archived(TypedDict):
-    """The archive has the conversation up to this message."""
-
-    type: Literal["archived"]
-    last: str
-    branch: str | None
-    """The archive's name for the conversation up to there."""
-
-
-class DeletionFound(TypedDict):
-    """Thread or resource were deleted from the archive, or it counts their deletions anew."""
-
-    type: Literal["deletion"]
-    number: int
-    """How often they were deleted so far."""
-    floor: Floor | None
-    """`None` where the record had nothing there that was deleted."""
-    of_resource: bool
-    """Whether all of the resource was deleted, at some time."""
 
 
 class Synced(TypedDict):
@@ -957,8 +927,6 @@ Event = (
     | Counted
     | Stepped
     | Tripped
-    | Archived
-    | DeletionFound
     | Synced
     | OthersDescribed
     | Waived

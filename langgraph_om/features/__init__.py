@@ -13,7 +13,7 @@ from langgraph_om.core.config import options as core
 from langgraph_om.core.config.settings import Features, Setup
 from langgraph_om.core.step.step import Feature
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features.archive import Archiving
+from langgraph_om.features.archive import ArchiveOptions, Archiving
 from langgraph_om.features.evict import Evicting, EvictOptions
 from langgraph_om.features.extract import Extract, Extractable, ExtractConfig, ExtractOptions
 from langgraph_om.features.gaps import GapOptions, Gaps
@@ -22,6 +22,8 @@ from langgraph_om.features.meaning.meaning import Meaning
 from langgraph_om.features.pauses import PauseConfig, PauseOptions, PauseWork
 from langgraph_om.features.previews import PreviewOptions, Previews
 from langgraph_om.features.shared_log import SharedLogs
+from langgraph_om.features.show_state import ShowState, StateOptions
+from langgraph_om.features.standing import Standing, StandingOptions, WithRules
 from langgraph_om.features.steering.feature import Steering
 from langgraph_om.features.steering.updates import Steerable, SteeringUpdates
 from langgraph_om.features.titles import (
@@ -46,8 +48,10 @@ FEATURES: tuple[type[Feature], ...] = (
     KnownOfUser,
     WorkingText,
     Extract,
+    Standing,
     Previews,
     Gaps,
+    ShowState,
     Injecting,
     Meaning,
     Steering,
@@ -58,7 +62,10 @@ FEATURES: tuple[type[Feature], ...] = (
 
 
 class FeatureOptions(
+    ArchiveOptions,
     EvictOptions,
+    StandingOptions,
+    StateOptions,
     PreviewOptions,
     GapOptions,
     WorkingOptions,
@@ -100,6 +107,7 @@ class FeatureUpdates(
 
 
 class FeatureMethods(
+    WithRules,
     Extractable,
     Steerable,
     Nameable,

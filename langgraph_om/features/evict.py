@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, Self, cast
 from langchain_core.messages import BaseMessage
 from typing_extensions import TypedDict
 
-from langgraph_om.core.additions import Additions, Removed, as_event
+from langgraph_om.core.additions import Additions, Removed, as_event, find_deletions
 from langgraph_om.core.config.checks import Hint, Preset
 from langgraph_om.core.config.settings import Setup
 from langgraph_om.core.content.message_keys import (
@@ -31,17 +31,18 @@ from langgraph_om.core.content.message_keys import (
 from langgraph_om.core.effects import EffectFlow, call_storage
 from langgraph_om.core.record.record import CURSOR_TAIL
 from langgraph_om.core.record.window import find_newest_human, select_observed
-from langgraph_om.core.step.archive import (
+from langgraph_om.core.step.step import Feature, Step
+from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.features.archive.archiving import (
     StepArchive,
     ThreadMemory,
     is_survivor,
     look_for_deletion,
     warn_of_loss,
 )
-from langgraph_om.core.step.step import Feature, Step
-from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.core.wire import Event, MemoryRecord
-from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.features.archive.record import view
 
 
 class EvictOptions(TypedDict, total=False):
@@ -178,7 +179,7 @@ def take_out_resent(step: Step) -> EffectFlow[list[Event]]:
         yield from archive.note_failure(error, memory.missed, arrival.request)
         return []
     step.take_out(resent)
-    noted = archive.note_branch(record, record["archived"])
+    noted = archive.note_branch(record, view(record).get("archived"))
     return [build_removal(record, resent), *noted] if resent else noted
 
 
@@ -260,7 +261,7 @@ def _read_removed(
 
     A client sends the end of what was removed, or all of it.
     """
-    whose = {"thread_id": record["thread_id"], "branch": record.get("branch")}
+    whose = {"thread_id": record["thread_id"], "branch": view(record).get("branch")}
     place = yield from archive.call("find", read_removed(record).last, **whose)
     if place is None or not place.is_current:
         return []
@@ -287,8 +288,7 @@ def _drop_floor(
     record: MemoryRecord, messages: Sequence[BaseMessage], observed: Sequence[BaseMessage]
 ) -> Sequence[BaseMessage]:
     """Leave out the messages that the thread had when it was deleted, which stay."""
-    floor = record.get("floor")
-    last = floor.get("message") if floor else None
+    last = find_deletions(record).last
     if last is None or all(key_of(message) != last for message in messages):
         return observed
     places = [at for at, message in enumerate(observed) if key_of(message) == last]

@@ -30,7 +30,6 @@ from langgraph_om.core.effects import EffectFlow, JobState, PeekJobs
 from langgraph_om.core.plan import plan_pause
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.window import open_window
-from langgraph_om.core.step.archive import is_survivor, look_for_deletion
 from langgraph_om.core.step.inspect import count_and_collect, peek_pending
 from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.core.wire import Event, Operation
@@ -168,8 +167,9 @@ class PauseWork(Feature):
     def _use(self, step: Step, config: object) -> RunFlow[None]:
         """Start the job of a pause; the next turn knows it by its id."""
         runner, record = step.scope.runner, step.record
-        if step.settings.archives and is_survivor((yield from look_for_deletion(record))):
-            return
+        for is_gone in step.settings.features.having("is_gone"):
+            if (yield from is_gone(record)):
+                return
         jobs = yield from peek_pending(record)
         now = runner.clock()
         look = Step(step.settings, record, step.messages, step.identity, now)

@@ -43,7 +43,6 @@ from langgraph_om.core.record.shared_log import (
 )
 from langgraph_om.core.record.strays import check_observed, find_left_behind
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.archive import look_for_deletion, warn_of_loss
 from langgraph_om.core.step.step import Feature, Step
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import (
@@ -56,6 +55,7 @@ from langgraph_om.core.wire import (
     SharedLog,
 )
 from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.features.archive.archiving import look_for_deletion, warn_of_loss
 
 MAX_COMMITS = 50
 """How often a commit is tried before the step goes on without it."""
@@ -319,7 +319,7 @@ def rewind_if_forked(
     # Another branch leaves no cursor where it removed all that both have in common.
     newest = find_newest_observed(known)
     own = [group for group in shared["log"] if group["thread_id"] == thread_id]
-    ends = {last for group in own for _, last in group["ranges"]}
+    ends = {end for group in own for ends in group["ranges"] for end in ends}
     ends |= _find_known_end(record, own)
     for message in reversed(messages):
         if newest is not None and message.id == newest:
@@ -345,12 +345,31 @@ def rewind_if_forked(
 def _find_known_end(record: MemoryRecord, own: Sequence[Group]) -> set[str]:
     """Return the newest message that the thread knows as observed, where its copy still holds.
 
-    In a fork it may lie within a range that goes on in the other conversation.
+    In a fork it may lie within a range that goes on in the other conversation. Groups that were
+    reflected since are gone, and what stands for them has their ranges.
     """
     present = {group["id"] for group in own}
-    mine = {group["id"] for group in record["log"] if group["thread_id"] == record["thread_id"]}
     unsent = {group["id"] for change in record["outbox"] for group in change["groups"]}
-    return set(record["cursor"][-1:]) if mine - unsent <= present else set()
+    gone = [
+        ends
+        for group in record["log"]
+        if group["thread_id"] == record["thread_id"] and group["id"] not in present | unsent
+        for ends in group["ranges"]
+    ]
+    known = {(first, last) for group in own for first, last in group["ranges"]}
+    return set(record["cursor"][-1:]) if _are_kept(gone, known) else set()
+
+
+def _are_kept(ranges: Sequence[Sequence[str]], known: AbstractSet[tuple[str, str]]) -> bool:
+    """Return whether a log knows ranges, some of them perhaps joined with those behind them."""
+    at = 0
+    while at < len(ranges):
+        first = ranges[at][0]
+        stops = (stop for stop in range(at, len(ranges)) if (first, ranges[stop][1]) in known)
+        at = next(stops, -1) + 1
+        if not at:
+            return False
+    return True
 
 
 def _find_own_end(
@@ -380,14 +399,12 @@ def _find_own_end(
 
 
 def _find_covered_end(groups: Sequence[Group], places: Mapping[str, int]) -> int:
-    """Count the messages up to the end of the last range that lies in a conversation."""
-    ends = [
-        places[last] + 1
-        for group in groups
-        for first, last in group["ranges"]
-        if first in places and last in places
-    ]
-    return max(ends, default=0)
+    """Count the messages up to the newest of those at which a range begins or ends.
+
+    Whoever observed it had observed all before it, in any branch that has it.
+    """
+    named = (end for group in groups for ends in group["ranges"] for end in ends)
+    return max((places[end] + 1 for end in named if end in places), default=0)
 
 
 # --- Other threads -------------------------------------------------------------------------------
@@ -451,10 +468,10 @@ class SharedLogs(Feature):
             step.open(anew=True)
 
     def aside(
-        self, settings: Settings, record: MemoryRecord, request: str | None, texts: Texts
+        self, settings: Settings, record: MemoryRecord, window: Window, texts: Texts
     ) -> BaseMessage | None:
         """Show the recent messages of other threads."""
-        del settings, request, texts
+        del settings, window, texts
         return write_others(record)
 
     def is_due(self, step: Step) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Self
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.config.settings import Settings, Setup, Texts
+from langgraph_om.core.record.window import Window
 from langgraph_om.core.step.step import Feature
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.core.working import WORKING_NAME, write_message
@@ -31,8 +32,8 @@ class WorkingText(Feature):
         return read_shown(state) or ""
 
     def aside(
-        self, settings: Settings, record: MemoryRecord, request: str | None, texts: Texts
+        self, settings: Settings, record: MemoryRecord, window: Window, texts: Texts
     ) -> BaseMessage | None:
         """Show it."""
-        del settings, record, request
+        del settings, record, window
         return write_message(texts.get(self.name, ""))

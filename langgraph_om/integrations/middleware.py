@@ -319,7 +319,7 @@ def _check_fits(memory: ObservationalMemory) -> None:
 def _seen(request: ModelRequest[Any]) -> dict[str, Any]:
     """Return the state with the messages as the middleware before this one left them."""
     state = cast("Mapping[str, Any]", request.state)
-    return {"om": state.get("om"), "messages": request.messages, SHOWN_KEY: read_shown(state)}
+    return {"om": None, **state, "messages": request.messages}
 
 
 def _with_input(request: ModelRequest[Any], view: Sequence[BaseMessage]) -> ModelRequest[Any]:

@@ -17,8 +17,8 @@ from langchain_core.messages import BaseMessage
 from langgraph_om.core.config.settings import Features, Identity
 from langgraph_om.core.content.parts import is_visible, part_text, parts_of
 from langgraph_om.core.content.text import sanitize
+from langgraph_om.core.record.record import drop_deleted_groups
 from langgraph_om.core.search import RECALL, Filter, Found, Kind, fuse, search_texts
-from langgraph_om.core.step.archive import drop_deleted_groups
 from langgraph_om.core.step.step import Feature
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ObservationalMemoryError

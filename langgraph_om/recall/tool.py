@@ -11,7 +11,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
@@ -315,7 +315,7 @@ class Recalling:
                 self.settings.times_of,
                 find_groups,
                 record["stamps"],
-                record.get("branch") if is_own else None,
+                cast("Mapping[str, Any]", record).get("branch") if is_own else None,
                 list_searched(record) if is_own else {},
                 knows_all=is_own and record["scope"] == "resource",
             )

@@ -11,18 +11,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.archive import MessageArchive, StoreUse
-from langgraph_om.archive.writer import ArchiveWriter, LogCache
 from langgraph_om.core.actor.head import find_day
 from langgraph_om.core.actor.prompt import assemble
 from langgraph_om.core.actor.shown import FIXED_TOKENS
 from langgraph_om.core.config.settings import Identity, Settings
-from langgraph_om.core.content.message_keys import find_parent_thread, nest_thread_id
+from langgraph_om.core.content.message_keys import find_parent_thread
 from langgraph_om.core.cycles.carry_out import build_deferred, carry_out, describe_job
 from langgraph_om.core.cycles.cycle import Cycle
 from langgraph_om.core.cycles.other_threads import waive
@@ -32,7 +31,6 @@ from langgraph_om.core.plan import Decision, plan, plan_the_rest
 from langgraph_om.core.record.fold import is_folded
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.archive import complete_thread
 from langgraph_om.core.step.inspect import count_and_collect, freeze_view, inspect
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Event, JobResult, MemoryRecord
@@ -108,33 +106,26 @@ class StepRunner:
     messages_key: str = "messages"
     resource_id: ResourceId = None
     enabled: bool = True
-    archive: MessageArchive | None = None
     store_uses: frozenset[StoreUse] = frozenset()
     """For what the graph's store is used."""
     recalling: Recalling | None = None
     """What answers recall; `None` without it."""
     beside: object | None = None
     """More that a flow may call as storage."""
-    writer: ArchiveWriter | None = field(init=False, default=None)
-    log_cache: LogCache | None = field(init=False, default=None)
     runs: Runs = field(init=False)
     spans: Spans = field(init=False, default_factory=Spans)
     window: int | None = field(init=False, default=None)
     """The most that the Actor's model reads, in tokens; `None` where nobody has said."""
     _storage: list[object] = field(init=False, default_factory=list)
-    """What flows call: the archive, and what features bring."""
+    """What flows call."""
     _warned_closed: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         self.runs = Runs(self.resource_id)
         kept = (feature.store_use for feature in self.settings.features.all)
         self.store_uses |= frozenset(filter(None, kept))
-        if self.archive is not None:
-            self.writer = ArchiveWriter(self.archive, self.store_uses)
-            self.log_cache = LogCache(self.archive)
-            self._storage += [self.writer, self.log_cache, self.archive]
-        met = [connect(self) for connect in self.settings.features.having("connect")]
-        self._storage += [storage for storage in met if storage is not None]
+        for connect in self.settings.features.having("connect"):
+            self._storage += connect(self)
 
     def fit_window(self, tokens: int | None, tools: Sequence[Any] = (), system: Any = None) -> None:
         """Keep messages and observations to what the Actor's model can read.
@@ -207,10 +198,9 @@ class StepRunner:
     def identity(self, config: RunnableConfig | None = None, *, thread_id: str = "") -> Identity:
         """Tell whose conversation a run is about."""
         who = self.runs.identity(config, thread_id)
-        if self.archive is None:
-            return who
-        # Where the agent around it may have the thread's own place.
-        return replace(who, thread_id=nest_thread_id(who.thread_id, who.place))
+        for identify in self.settings.features.having("identify"):
+            who = identify(who)
+        return who
 
     def conversation(self, state: Any) -> list[BaseMessage]:
         """Return the messages of a state of any kind."""
@@ -223,6 +213,12 @@ class StepRunner:
     def stored_record(self, state: Any) -> MemoryRecord:
         """Return the memory in a state, a blank one also where the state has no place for it."""
         return complete_record(read_stored_record(values_of(state, self.messages_key)))
+
+    @property
+    def archive(self) -> MessageArchive | None:
+        """Where conversations are kept outside of the graph's state; `None` for nowhere."""
+        storage: MessageArchive | None = self.settings.features.storage
+        return storage
 
     @property
     def buffers_in_background(self) -> bool:
@@ -495,19 +491,17 @@ class StepRunner:
             msg = "`retrieval` is off, so there is nothing to recall from; pass retrieval=True"
             raise ConfigurationError(msg)
         values, who = values_of(state, self.messages_key), self.identity(config)
-        record = self.stored_record(values)
+        record, conversation = self.stored_record(values), self.conversation(values)
         if who.thread_id and who.thread_id == find_parent_thread(record["thread_id"]):
             who = replace(who, thread_id=record["thread_id"])
+        step = Step(self.settings, record, conversation, who, self.clock())
         try:
-            if who.thread_id and self.archive is not None and not self.is_read_only(config):
-                conversation = self.conversation(values)
-                flow = complete_thread(self.settings, who, record, conversation, self.clock())
-                branch = drive(flow, self.context(config)).result
-                if branch is not None:
-                    record = cast("MemoryRecord", {**record, "branch": branch})
+            if not self.is_read_only(config):
+                for prepare in self.settings.features.having("before_tool"):
+                    drive(prepare(step), self.context(config))
         except ArchiveError as error:
             return self.recalling.unreadable(who, error)
-        return self.recalling.answer(arguments, who, record, self.conversation(values), store)
+        return self.recalling.answer(arguments, who, step.record, conversation, store)
 
     # --- Background work -------------------------------------------------------------------------
 

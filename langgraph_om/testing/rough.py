@@ -21,7 +21,7 @@ from langgraph_om.testing.quoting import find_last_block, shorten, weigh
 
 _WANTED = re.compile(r"free (\d+) of them")
 _SIZES = re.compile(r"about (\d+) tokens.*?fewer than (\d+) tokens|has (\d+) tokens, .*?than (\d+)")
-_HEAD = re.compile(r"([*-] (?:[🔴🟡🟢✅]\ufe0f? )?(?:\(\d{1,2}:\d\d\) )?)(.*)")
+_HEAD = re.compile(r"([*-] (?:[🔴🟡🟢✅📌]\ufe0f? )?(?:\(\d{1,2}:\d\d\) )?)(.*)")
 _QUOTES = frozenset('"`“„«「『')
 _TERSE_WORDS = 8
 _JOINS = 0.1

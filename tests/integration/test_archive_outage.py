@@ -10,8 +10,7 @@ from langchain_core.messages import HumanMessage
 
 from langgraph_om import ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.archive.writer import MAX_KEYS_MISSED, MAX_THREADS_MISSED, ArchiveWriter
-from langgraph_om.memory import runner_of
+from langgraph_om.features.archive.writer import MAX_KEYS_MISSED, MAX_THREADS_MISSED, ArchiveWriter
 from langgraph_om.testing import ScriptedChatModel
 
 
@@ -52,7 +51,6 @@ def test_an_outage_is_warned_of_once_with_its_place(
     assert archive is not None
     kept = [each.key for each in archive.messages("t", start=0, limit=99)]
     assert kept == [message.id for message in messages]
-    assert runner_of(memory).writer is not None
 
 
 def test_the_place_of_an_archive_shows_no_password() -> None:

@@ -62,7 +62,8 @@ def hold():
     runner = runner_of(memory)
     locks = [runner.buffering._lock]
     if archive:
-        locks += [runner.log_cache._lock, runner.archive._database._lock]
+        locks += [part._lock for part in runner._storage if hasattr(part, "_lock")]
+        locks += [runner.archive._database._lock]
         locks += [runner.buffering._leases._lock]
     for lock in locks:
         lock.acquire()

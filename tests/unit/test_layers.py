@@ -62,7 +62,7 @@ LANGCHAIN = (
     "langchain, which is optional."
 )
 SQLALCHEMY = (
-    "Only archive.sql imports sqlalchemy; memory and options do for types and inside functions."
+    "Only archive.sql imports sqlalchemy; features.archive does for types and inside functions."
 )
 CORE_ONLY = {
     "pydantic": ("core.config", "core.record.fold", "core.forms"),
@@ -198,8 +198,7 @@ def broken_outside(module: str, found: Import) -> Iterator[str]:
     ):
         yield LANGCHAIN
     if found.top == "sqlalchemy" and not (
-        is_under(inside, "archive.sql")
-        or ((inside == "memory" or is_under(inside, "options")) and is_part)
+        is_under(inside, "archive.sql") or (inside == "features.archive" and is_part)
     ):
         yield SQLALCHEMY
 
@@ -339,7 +338,7 @@ FOR_TYPES = "if TYPE_CHECKING:\n    from {} import {}"
         ("langgraph_om.integrations.agent", "from langchain.agents import x", LANGCHAIN),
         ("langgraph_om.models.providers", "import langchain", LANGCHAIN),
         ("langgraph_om.memory", IN_FUNCTION, LANGCHAIN),
-        ("langgraph_om.archive.writer", "from sqlalchemy import Engine", SQLALCHEMY),
+        ("langgraph_om.features.gaps", "from sqlalchemy import Engine", SQLALCHEMY),
         ("langgraph_om.memory", "from sqlalchemy import Engine", SQLALCHEMY),
         ("langgraph_om.core.plan", "from langchain_core.tools import tool", CORE_LIBRARIES),
         ("langgraph_om.core.plan", "import langchain_core", CORE_LIBRARIES),
@@ -384,7 +383,7 @@ def test_a_broken_rule_is_named(module: str, source: str, rule: str) -> None:
         ("langgraph_om.core.config.options", "from pydantic import TypeAdapter"),
         ("langgraph_om.models.providers", IN_FUNCTION),
         ("langgraph_om.models.ask", "import asyncio, logging, time"),
-        ("langgraph_om.memory", FOR_TYPES.format("sqlalchemy", "Engine")),
+        ("langgraph_om.features.archive", FOR_TYPES.format("sqlalchemy", "Engine")),
         ("langgraph_om.memory", "from datetime import UTC, datetime\ndatetime.now(UTC)"),
         ("langgraph_om.memory", "from langgraph_om.core.content.text import _clip"),
         ("langgraph_om.integrations.state_graph", "from langgraph_om import errors, memory"),

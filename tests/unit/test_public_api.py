@@ -76,7 +76,7 @@ def test_star_import_gives_the_same_names() -> None:
 MEMBERS = {
     *("thresholds", "recall_tool", "tools", "llm_input_messages", "step", "astep"),
     *("with_second_try", "shorten", "actor_window"),
-    *("status", "view", "recall", "arecall", "history", "observations_as_of", "restore"),
+    *("rules", "status", "view", "recall", "arecall", "history", "observations_as_of", "restore"),
     *("search", "asearch", "threads", "athreads"),
     *("remember", "forget", "correct", "pin", "unpin", "undo", "set_title", "updates"),
     *("aremember", "aforget", "acorrect", "apin", "aunpin", "aundo", "aset_title"),

@@ -103,7 +103,7 @@ def make_view(
         limit: Tokens above which the oldest messages of the window are left out; `None`: as
             configured.
     """
-    asides = list_asides(settings, record, window.request, texts)
+    asides = list_asides(settings, record, window, texts)
     limit = settings.max_input_tokens if limit is None else limit
     dropped = 0
     if limit is not None:
@@ -164,17 +164,17 @@ def assemble(
 
 
 def list_asides(
-    settings: Settings, record: MemoryRecord, request: str | None, texts: Texts
+    settings: Settings, record: MemoryRecord, window: Window, texts: Texts
 ) -> list[BaseMessage]:
     """List what features show before the live request, what changes most often last.
 
     Args:
         settings: The settings in force.
         record: The memory of the thread.
-        request: Key of the live request, for which earlier messages may have been found.
+        window: Its unobserved messages.
         texts: By feature, what it shows that no record holds.
     """
-    found = (show(settings, record, request, texts) for show in settings.features.having("aside"))
+    found = (show(settings, record, window, texts) for show in settings.features.having("aside"))
     return [aside for aside in found if aside is not None]
 
 
@@ -248,19 +248,21 @@ def render_memory(
     """
     guide = settings.guide
     show_id = settings.show_id if settings.scope == "resource" else None
-    if not record["log"] and not (show_id is not None and record["others"]):
+    writers = settings.features.having("memory_block")
+    apart = [block for write in writers if (block := write(record))]
+    log = settings.features.select_log(record["log"])
+    if not log and not apart and not (show_id is not None and record["others"]):
         return [guide.text] if guide is not None and _reaches_others(record, guide) else []
     instructions = [load("actor_instructions")]
     if show_id is not None:
         instructions.append(load("actor_threads"))
     if guide is not None:
         instructions.append(guide.text)
-    text = "\n\n".join(instructions)
-    blocks = [text]
-    if record["log"]:
+    blocks = ["\n\n".join([*instructions, *apart])]
+    if log:
         blocks = [
             f"{blocks[0]}\n\n<observations>\n",
-            *_build_log_blocks(record, today, guide, show_id, span),
+            *_build_log_blocks(log, record["thread_id"], today, guide, show_id, span=span),
         ]
     if settings.continuation_hints and (tags := _build_hints(record)):
         blocks.append(tags)
@@ -285,17 +287,19 @@ def write_others(record: MemoryRecord) -> HumanMessage | None:
 
 
 def _build_log_blocks(
-    record: MemoryRecord,
+    log: Sequence[Group],
+    thread_id: str,
     today: date,
     guide: RecallGuide | None,
     show_id: ShowId | None,
+    *,
     span: Span | None,
 ) -> list[str]:
     """Render the log, one text per group; a text stays the same when the log grows."""
-    groups = _select_groups(record)
+    groups = _select_groups(log)
     frames = [""] * (len(groups) + 1)
     if show_id is not None:
-        frames = frame_sections(groups, show_id, current=record["thread_id"])
+        frames = frame_sections(groups, show_id, current=thread_id)
     end = "" if show_id is not None else "\n\n"
     lines = [_escape_range(group) if guide is not None else "" for group in groups]
     tails = [f"\n{line}{end}" if line else end for line in lines]
@@ -317,9 +321,9 @@ def _build_log_blocks(
     return blocks
 
 
-def _select_groups(record: MemoryRecord) -> list[Group]:
+def _select_groups(log: Sequence[Group]) -> list[Group]:
     """Return the groups with a text; the messages of the others held nothing worth noting."""
-    return [group for group in record["log"] if group["text"]]
+    return [group for group in log if group["text"]]
 
 
 def _escape_range(group: Group) -> str:
@@ -374,7 +378,8 @@ def _count_recall(record: MemoryRecord, guide: RecallGuide | None) -> int:
     if guide is None or not (record["log"] or _reaches_others(record, guide)):
         return 0
     # A token of an id has two characters or more.
-    return guide.tokens + sum(len(_escape_range(group)) // 2 for group in _select_groups(record))
+    groups = _select_groups(record["log"])
+    return guide.tokens + sum(len(_escape_range(group)) // 2 for group in groups)
 
 
 # --- The sections of a shared log ----------------------------------------------------------------

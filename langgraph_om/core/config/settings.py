@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from functools import cached_property
@@ -21,7 +21,7 @@ from langgraph_om.core.content.dates import message_time, times_of
 from langgraph_om.core.content.message_keys import Keyed, hidden_id, key_of
 from langgraph_om.core.forms import Form
 from langgraph_om.core.tokens.counter import TokenCounter, ViewCounter, base_of
-from langgraph_om.core.wire import Limits
+from langgraph_om.core.wire import Group, Limits
 
 Texts = Mapping[str, str]
 """By the name of a feature, what it shows that no record holds."""
@@ -46,6 +46,10 @@ class Features:
             message = shorten(message, key)
         return message
 
+    def select_log(self, groups: Sequence[Group]) -> list[Group]:
+        """Return the groups of a log but for those that a feature shows apart from it."""
+        return [group for group in groups if not self.find(group.get("feature", ""))]
+
     def fit(self, room: int) -> Features:
         """Return the features for an Actor with so many tokens for messages and observations."""
         fitted = {fit.__self__.name: fit(room) for fit in self.having("fit")}
@@ -64,6 +68,11 @@ class Features:
     def find(self, name: str) -> Any:
         """Return the one with a name; `None` where it is off."""
         return next((feature for feature in self.all if feature.name == name), None)
+
+    @property
+    def storage(self) -> Any:
+        """The `MessageArchive` that keeps conversations outside of the state; `None`: nothing."""
+        return next(iter(self.having("storage")), None)
 
     @cached_property
     def _hooks(self) -> Mapping[str, tuple[Any, ...]]:
@@ -117,8 +126,6 @@ class Settings:
     """The form of the working memory, where the Observer keeps it; else `None`."""
     working_scope: Scope = "resource"
     """Whether that is the user's, or one for each thread."""
-    archives: bool = False
-    """Whether messages and observations are archived."""
     features: Features = field(default_factory=Features)
     """What takes part in steps beside the core."""
 

@@ -50,6 +50,7 @@ from langgraph_om.core.record.window import (
 from langgraph_om.core.wire import (
     Chunk,
     CycleEnded,
+    Found,
     Group,
     MemoryRecord,
     Moved,
@@ -115,6 +116,28 @@ def build_groups(
         }
         for number, day in enumerate(days)
     ]
+
+
+def sort_notes(
+    info: CycleInfo, groups: list[Group], known: Sequence[Group], said: Sequence[str]
+) -> tuple[list[Group], Found]:
+    """Let features take items of theirs out of what was observed.
+
+    Args:
+        info: The cycle.
+        groups: What was observed, a group for each day.
+        known: The groups that the Observer was given as known.
+        said: The words of the user that it was shown, message by message.
+
+    Returns:
+        The groups, and the features' entries about them.
+    """
+    found: Found = {}
+    for sort in info.settings.features.having("sort_notes"):
+        groups, entries = sort(info, groups, known, said)
+        if entries:
+            found[sort.__self__.name] = entries
+    return groups, found
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,9 +316,10 @@ def _observe(
     is_ahead = info.mode == "ahead"
     ahead = [group for chunk in chunks for group in chunk["groups"]]
     known = [*_apply_reflection(record), *ahead] if is_ahead else record["log"]
-    parsed, left_out, asked = yield from ask_observer(
+    observed = yield from ask_observer(
         info, entries, times, known=known, hints=merge_hints(record, chunks)
     )
+    parsed, asked = observed.parsed, observed.asked
     found = find_stated(settings, parsed)
     if asked is not None and parsed.status == "ok":
         values = yield from ask_for_values(info, asked, parsed.observations, chunks)
@@ -303,13 +327,16 @@ def _observe(
     tally: Tally = yield ReadTally()
     at = iso(info.last_reply(tally))
     noted = Noted(info.cycle_id, record["thread_id"], parsed.observations, at)
-    groups = build_groups(info, noted, entries, times)
+    groups, noticed = sort_notes(
+        info, build_groups(info, noted, entries, times), known, observed.said
+    )
+    found = join_found([found, noticed])
     tokens = sum(group["tokens"] for group in groups)
     hints = select_hints(settings, parsed)
     written = {
         "observation_tokens": tokens,
         "observations": parsed.observations,
-        **tell_left_out(left_out),
+        **tell_left_out(observed.left_out_tokens),
         **({} if is_ahead else tell_found(found)),
     }
     if not is_ahead:
@@ -341,6 +368,8 @@ class Observed(NamedTuple):
     """About how many of their tokens no question had room for."""
     asked: AskModel | None = None
     """What was asked last."""
+    said: Sequence[str] = ()
+    """The words of the user that were shown, message by message."""
 
 
 def ask_observer(
@@ -376,7 +405,8 @@ def ask_observer(
         if "after_observation" in settings.transforms:
             error.observations = ""  # no hook has seen what there is of an answer
         raise
-    return Observed((yield from rewrite_answer(info, parsed)), shown.left_out_tokens, asked)
+    said = yield from rewrite_answer(info, parsed)
+    return Observed(said, shown.left_out_tokens, asked, shown.said)
 
 
 def _ask_part_by_part(
@@ -434,15 +464,19 @@ def _read_times(info: CycleInfo, window: Window, stop: int) -> list[datetime | N
 def _build_observer_input(
     info: CycleInfo, shown: Transcript, known: Sequence[Group], hints: Mapping[str, Any]
 ) -> ObserverInput:
-    observation, asked = info.settings.observation, info.settings.features.list_hints()
-    record: Mapping[str, Any] = info.record
+    observation, features = info.settings.observation, info.settings.features
+    asked, record = features.list_hints(), cast("Mapping[str, Any]", info.record)
     return ObserverInput(
         transcript=shown.text,
         attachments=shown.attachments,
         by_profile=observation.observe_attachments == "auto",
         previous=select_previous(
-            known, resolve_previous_tokens(observation), info.settings.counter
+            features.select_log(known),
+            resolve_previous_tokens(observation),
+            info.settings.counter,
         ),
+        marks="\n".join(describe() for describe in features.having("describe_marks")),
+        held="\n".join(filter(None, (held(known) for held in features.having("list_held")))),
         hints={
             "current_task": hints["current_task"],
             "suggested_response": hints["suggested_response"],

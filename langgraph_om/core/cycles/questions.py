@@ -17,6 +17,7 @@ from langchain_core.messages import BaseMessage
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.attachments import selected
 from langgraph_om.core.content.dates import observation_date
+from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import MAX_TOKENS_PER_CHARACTER, sanitize
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.effects import CallHook, EffectFlow, HookReply
@@ -58,6 +59,8 @@ class SplitTranscript:
     parts: Sequence[Transcript]
     left_out_tokens: int = 0
     """About how many tokens of the inside of enormous messages no question shows."""
+    said: Sequence[str] = ()
+    """The words of the user among the messages, message by message."""
 
 
 def split_transcript(
@@ -321,7 +324,15 @@ def show_messages(
     most = max(MIN_QUESTIONS, MAX_QUESTIONS >> max(0, failures - 1))
     count = settings.counter.count_text
     tokens = max(settings.thresholds.message_tokens, settings.question_tokens >> failures)
-    return split_transcript(transcript, tokens, count, most)
+    split = split_transcript(transcript, tokens, count, most)
+    return replace(split, said=_list_said(settings, shown))
+
+
+def _list_said(settings: Settings, shown: Sequence[TimedMessage]) -> Sequence[str]:
+    """Return the words of the user among messages, where a feature looks for words in them."""
+    if not settings.features.having("sort_notes"):
+        return ()
+    return [each.message.text for each in shown if role_of(each.message) == "user"]
 
 
 def rewrite_answer(cycle: CycleInfo, parsed: Parsed) -> EffectFlow[Parsed]:

@@ -20,7 +20,7 @@ _MAX_HEAD_CHARS: Final = 300
 # No group is repeated possessively: Python 3.11.2 then goes on behind what it has not matched.
 _LABEL: Final = re.compile(
     r"[ \t]*+(?:(?:[-*+•–—‣◦▪▸●○·・]|\d{1,4}[.)]|[a-zA-Z]\)|\([a-z]\)|->|→)[ \t]++)?"
-    r"[*_]{0,3}(?P<mark>[🔴🟡🟢✅]|<?MARK>?(?![a-zA-Z]))?\ufe0f?[*_ \t]*+"
+    r"[*_]{0,3}(?P<mark>[🔴🟡🟢✅📌]|<?MARK>?(?![a-zA-Z]))?\ufe0f?[*_ \t]*+"
     r"(?P<time>[\[(]\d{1,2}:\d\d[^()\[\]]{0,12}[\])])?[*_ \t]*+"
 )
 """What stands before the text of an item: bullet, mark and time."""
@@ -257,7 +257,7 @@ def _is_labelled(line: str) -> bool:
 # --- A review in our colours ----------------------------------------------------------------------
 
 _VERDICT: Final = re.compile(
-    r"[ \t]*+(?:[-*+•–] )?[*_]{0,3}[🔴🟡🟢✅]\ufe0f?[ *_]{0,4}"
+    r"[ \t]*+(?:[-*+•–] )?[*_]{0,3}[🔴🟡🟢✅📌]\ufe0f?[ *_]{0,4}"
     r"(?:block(?:er|ing)|critical|severe|major|medium|moderate|minor|high|low|nit(?:pick)?|warnings?"
     r"|suggestions?|security|performance|style|strengths?|must fix|should fix|nice to have|issues?"
     r"|pass(?:ed)?|fail(?:ed)?)\b[^:\n]{0,30}[:–—]",

@@ -57,6 +57,10 @@ class ObserverInput:
     """Those named in the transcript that may be shown."""
     by_profile: bool = True
     """Whether a model is sent only what its profile says that it takes."""
+    marks: str = ""
+    """Lines about marks of features."""
+    held: str = ""
+    """Earlier notes that are always shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,10 @@ class ThreadsInput:
     """Whether the current task and a suggested response are asked for."""
     by_profile: bool = True
     """Whether a model is sent only what its profile says that it takes."""
+    marks: str = ""
+    """Lines about marks of features."""
+    held: str = ""
+    """Earlier notes that are always shown."""
 
 
 def observe(request: ObserverInput) -> Flow[Parsed]:
@@ -179,18 +187,22 @@ def build_failure(error: Exception, model: str) -> ObserverError:
     return ObserverError(f"the {model} failed: {type(error).__name__}: {reason}")
 
 
-def render_output_format(asked: Mapping[str, str] = NO_HINTS, *, states_hints: bool = True) -> str:
+def render_output_format(
+    asked: Mapping[str, str] = NO_HINTS, *, states_hints: bool = True, marks: str = ""
+) -> str:
     """Return the description of an answer's form, for the Observer and for the Reflector.
 
     Args:
         asked: Hints of features that are asked for, by name, each with the section that says so.
         states_hints: Whether the current task and a suggested response are asked for.
+        marks: Lines about marks of features.
     """
     return fill(
         "observer_output",
         hints_section=fill("observer_hints") if states_hints else "",
         more_sections="\n\n".join(asked.values()),
         hints_example=fill("observer_hints_example") if states_hints else "",
+        marks=marks,
     )
 
 
@@ -206,12 +218,14 @@ def build_question(request: ObserverInput) -> AskModel:
     """Return the question to the Observer about one thread."""
     system = fill(
         f"observer_{request.prompt}",
-        output_format=render_output_format(request.asked, states_hints=request.states_hints),
+        output_format=render_output_format(
+            request.asked, states_hints=request.states_hints, marks=request.marks
+        ),
         custom=request.instruction or "",
     )
     task = fill(
         "observer_task",
-        previous_observations=_build_previous(request.previous),
+        previous_observations=_build_previous(request.previous, request.held),
         hints="\n".join(_list_hints(request.hints, request)),
         conversation=request.transcript,
     )
@@ -223,7 +237,8 @@ def build_question(request: ObserverInput) -> AskModel:
     )
 
 
-def _build_previous(previous: str) -> str:
+def _build_previous(previous: str, held: str) -> str:
+    previous = "\n\n".join(filter(None, (held, previous)))
     if not previous:
         return "There are no earlier observations."
     return f"<previous-observations>\n{escape(previous)}\n</previous-observations>"
@@ -270,7 +285,9 @@ def build_threads_question(request: ThreadsInput) -> AskModel:
         hints_rule=fill("observer_threads_hints") if has_hints else "",
         first_hints=fill("observer_threads_hints_first") if has_hints else "",
         second_hints=fill("observer_threads_hints_second") if has_hints else "",
-        section_form=render_output_format(request.asked, states_hints=has_hints),
+        section_form=render_output_format(
+            request.asked, states_hints=has_hints, marks=request.marks
+        ),
     )
     system = fill(
         f"observer_{request.prompt}", output_format=form, custom=request.instruction or ""
@@ -278,7 +295,7 @@ def build_threads_question(request: ThreadsInput) -> AskModel:
     shown = [_build_thread_section(thread, request) for thread in request.threads]
     task = fill(
         "observer_threads_task",
-        previous_observations=_build_previous_sections(request.previous),
+        previous_observations=_build_previous_sections(request.previous, request.held),
         threads="\n\n".join(shown),
     )
     return AskModel(
@@ -295,8 +312,9 @@ def _build_thread_section(thread: ThreadInput, request: ThreadsInput) -> str:
     return wrap_section(thread.shown_id, "\n".join(lines))
 
 
-def _build_previous_sections(previous: Sequence[tuple[str, str]]) -> str:
-    shown = [wrap_section(shown_id, escape(text)) for shown_id, text in previous if text]
+def _build_previous_sections(previous: Sequence[tuple[str, str]], held: str) -> str:
+    shown = [escape(held)] if held else []
+    shown += [wrap_section(shown_id, escape(text)) for shown_id, text in previous if text]
     if not shown:
         return "There are no earlier observations."
     sections = "\n\n".join(shown)

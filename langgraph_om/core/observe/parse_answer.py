@@ -285,9 +285,9 @@ _THINK_END_LINE = re.compile(
     rf"^(?!{ITEM})(?P<before>[^\n]*?){_THINK_END.pattern}(?P<after>[^\n]*)",
     re.IGNORECASE | re.MULTILINE,
 )
-_TABLE_ROW = re.compile(r"^[ \t]*+\|[^\n🔴🟡🟢✅]*+[🔴🟡🟢✅]", re.MULTILINE)
+_TABLE_ROW = re.compile(r"^[ \t]*+\|[^\n🔴🟡🟢✅📌]*+[🔴🟡🟢✅📌]", re.MULTILINE)
 _ABOUT_SOMEBODY = re.compile(r"(?:User|Assistant) [a-z]")
-_MARKED = re.compile(rf"(?={ITEM})[ \t]*+[^\s🔴🟡🟢✅]{{0,5}}[ \t]*+[*_]{{0,3}}[🔴🟡🟢✅]")
+_MARKED = re.compile(rf"(?={ITEM})[ \t]*+[^\s🔴🟡🟢✅📌]{{0,5}}[ \t]*+[*_]{{0,3}}[🔴🟡🟢✅📌]")
 _FENCE = re.compile(r"\s*+(?:```+|~~~+)[ \t]*(?P<info>[\w+.-]{0,30})\s*")
 _MAX_NOTHING_CHARS = 40
 _NOTHING = {"none", "n/a"}

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, cast
 
-from langgraph_om.core.additions import added_hints, added_types, blank_keys
+from langgraph_om.core.additions import added_hints, added_types, blank_keys, find_deletions
+from langgraph_om.core.content.message_keys import Keyed
 from langgraph_om.core.content.text import show_key
 from langgraph_om.core.wire import Group, MemoryRecord, Operation, TokenCount, Turn
 from langgraph_om.errors import ConfigurationError
@@ -54,7 +55,6 @@ def blank_record() -> MemoryRecord:
         "revision": 0,
         "outbox": [],
         "turn": {"request": None, "step": -1},
-        "archived": None,
         "cursor": [],
         "observed": None,
         "stamps": {},
@@ -66,7 +66,7 @@ def blank_record() -> MemoryRecord:
 _FIRST_KEYS = frozenset(blank_record())
 """What each record has."""
 
-LATER_KEYS = frozenset({"deletion", "floor", "head"} | {"working", "branch"})
+LATER_KEYS = frozenset({"head", "working"})
 """What a record has only once there is something to note."""
 
 RECORD_KEYS = _FIRST_KEYS | LATER_KEYS
@@ -154,6 +154,19 @@ def select_own_groups(record: MemoryRecord) -> list[Group]:
     if record["scope"] != "resource":
         return record["log"]
     return [group for group in record["log"] if group["thread_id"] == record["thread_id"]]
+
+
+def drop_deleted(record: MemoryRecord, entries: Keyed) -> Keyed:
+    """Leave out the messages that the thread had when it was deleted."""
+    last = find_deletions(record).last
+    places = [at for at, (key, _) in enumerate(entries) if key == last] if last else []
+    return entries[places[-1] + 1 :] if places else entries
+
+
+def drop_deleted_groups(record: MemoryRecord, groups: Sequence[Group]) -> list[Group]:
+    """Leave out the groups that tell of what the thread had when it was deleted."""
+    starts = find_deletions(record).starts
+    return [group for group in groups if starts.isdisjoint(first for first, _ in group["ranges"])]
 
 
 def find_groups(log: Sequence[Group], ids: Sequence[str]) -> int | None:

@@ -17,13 +17,11 @@ from langgraph_om.core.record.record import (
     select_own_groups,
 )
 from langgraph_om.core.wire import (
-    Archived,
     Attempt,
     BufferingFailed,
     BufferingStart,
     Counted,
     CycleEnded,
-    DeletionFound,
     Group,
     JobResult,
     LogChange,
@@ -41,6 +39,7 @@ from langgraph_om.core.wire import (
     ReflectionEnd,
     Stepped,
     Synced,
+    ThreadDeleted,
     Tripped,
     Usage,
     Waived,
@@ -272,7 +271,7 @@ def _replace_groups(record: MemoryRecord, event: ReflectionEnd | ReflectionActiv
     return True
 
 
-# Events of a step: counts, the Actor's turn, what is archived.
+# Events of a step: counts, the Actor's turn, what ends it without an answer.
 
 
 def set_counts(record: MemoryRecord, event: Counted) -> None:
@@ -317,13 +316,6 @@ def trip(record: MemoryRecord, event: Tripped) -> None:
         "reason": event["reason"],
         "last_message": event["last_message"],
     }
-
-
-def note_archived(record: MemoryRecord, event: Archived) -> None:
-    """Note up to where the archive has the conversation."""
-    record["archived"] = event["last"]
-    if event["branch"] is not None:
-        record["branch"] = event["branch"]
 
 
 # Events of background jobs: begun, ended, failed. What they made waits in the record.
@@ -392,12 +384,6 @@ def _take_pending(record: MemoryRecord, event: JobResult) -> bool:
 def open_record(record: MemoryRecord, event: Opened) -> None:
     """Start the record of a thread, or give it a new identity (a copied thread, another scope)."""
     run_beside("opened", record, event)
-    if record["thread_id"] != event["thread_id"]:
-        record["archived"] = None  # nothing of it is archived under its new id yet
-        cast("Draft", record).pop("branch", None)
-    if (record["thread_id"], record["resource_id"]) != (event["thread_id"], event["resource_id"]):
-        for key in ("deletion", "floor"):
-            cast("Draft", record).pop(key, None)
     if event["scope"] == "resource":
         _join(record, event)
     elif record["scope"] == "resource":
@@ -465,12 +451,8 @@ def set_others(record: MemoryRecord, event: OthersDescribed) -> None:
     record["others"] = event["others"]
 
 
-def note_deletion(record: MemoryRecord, event: DeletionFound) -> None:
-    """Note how often the thread was deleted; what it had in a shared log then, it has no more."""
-    record["deletion"] = event["number"]
-    if event["floor"] is None:
-        return
-    record["floor"] = event["floor"]
+def forget_deleted(record: MemoryRecord, event: ThreadDeleted) -> None:
+    """Forget what the thread had, in a shared log too, when it was deleted."""
     run_beside("deleted", record, event)
     cast("Draft", record).pop("working", None)
     if event["of_resource"]:

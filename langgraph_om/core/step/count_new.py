@@ -216,12 +216,13 @@ def _select_stamps_to_keep(
 ) -> set[str]:
     """Return the keys of observed messages whose first-seen times the record keeps on.
 
-    These are all in the conversation that no archive has, and the last one before the window, which
-    dates what follows it and has no time.
+    These are all in the conversation that nothing else keeps, and the last one before the window,
+    which dates what follows it and has no time.
     """
     keys = [key for key, _ in keyed_messages(messages)]
-    if settings.archives and record["archived"] in keys:
-        del keys[: keys.index(record["archived"]) + 1]
+    for kept_until in settings.features.having("kept_until"):
+        if (last := kept_until(record)) in keys:
+            del keys[: keys.index(last) + 1]
     last = (key for key, _ in reversed(window.observed) if key in record["stamps"])
     return {*keys, *islice(last, 1)}
 

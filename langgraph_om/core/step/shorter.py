@@ -109,7 +109,9 @@ def _leave_out(step: Step, rule: PreviewRule, dropped: int, groups: int) -> tupl
     )
     memory = step.view.memory
     if groups:
-        record: MemoryRecord = {**step.record, "log": step.record["log"][groups:]}
+        log = step.record["log"]
+        kept = [group for group in log[:groups] if group.get("feature")]
+        record: MemoryRecord = {**step.record, "log": [*kept, *log[groups:]]}
         memory = render_memory(step.settings, record, step.view.day)
         if record["log"]:
             memory[0] += f"{load('shortened_log')}\n"

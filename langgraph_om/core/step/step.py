@@ -6,7 +6,7 @@ the view, is worked out once and kept with it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, ClassVar
@@ -28,7 +28,7 @@ from langgraph_om.core.plan import PROCEED, Decision
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.span import Span
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.wire import Chunk, Event, MemoryRecord
+from langgraph_om.core.wire import Chunk, Event, Group, MemoryRecord
 
 
 @dataclass(slots=True)
@@ -197,14 +197,6 @@ class Feature:
         """
         raise NotImplementedError
 
-    def connect(self, runner: Any) -> object | None:
-        """Take what the memory runs its steps with, once, when the memory is made.
-
-        Returns:
-            What flows of the feature call as storage; `None` for nothing.
-        """
-        raise NotImplementedError
-
     def enter(self, step: Step) -> EffectFlow[None]:
         """Look at the conversation before anything of it is counted."""
         raise NotImplementedError
@@ -231,6 +223,84 @@ class Feature:
 
     def read(self, step: Step) -> EffectFlow[None]:
         """Read what a run is shown in which nothing is inspected or written."""
+        raise NotImplementedError
+
+    def before_tool(self, step: Step) -> EffectFlow[None]:
+        """Bring up to date what a tool reads of the conversation, outside of an inspection."""
+        raise NotImplementedError
+
+    @property
+    def storage(self) -> Any:
+        """The `MessageArchive` where it keeps conversations outside of the graph's state.
+
+        Tools read from it, and executors know the jobs of other processes by it.
+        """
+        raise NotImplementedError
+
+    def connect(self, runner: Any) -> Sequence[object]:
+        """Take what the memory runs its steps with, once, when the memory is made.
+
+        Returns:
+            What flows of the feature call as storage.
+        """
+        raise NotImplementedError
+
+    def identify(self, who: Identity) -> Identity:
+        """Return whose conversation a run is about, under the name that the feature knows."""
+        raise NotImplementedError
+
+    def kept_until(self, record: MemoryRecord) -> str | None:
+        """Return the key of the last message that it keeps outside of the state, with its time.
+
+        `None` where it has none yet.
+        """
+        raise NotImplementedError
+
+    def name_messages(
+        self, record: MemoryRecord, messages: Sequence[BaseMessage]
+    ) -> list[str] | None:
+        """Return keys by which other processes find messages; `None` where they cannot."""
+        raise NotImplementedError
+
+    def find_messages(
+        self, record: MemoryRecord, thread_id: str, keys: Sequence[str]
+    ) -> EffectFlow[Sequence[BaseMessage]]:
+        """Return the messages of a thread that `name_messages` named, perhaps elsewhere.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+        raise NotImplementedError
+
+    def is_gone(self, record: MemoryRecord) -> EffectFlow[bool]:
+        """Tell whether the thread was deleted since the record last looked.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+        raise NotImplementedError
+
+    def erase_thread(
+        self, thread_id: str, resource_id: str | None, clock: Callable[[], datetime]
+    ) -> str | None:
+        """Erase what it keeps of a thread in its storage; return the resource that it belonged to.
+
+        Args:
+            thread_id: The thread.
+            resource_id: Whose it is, where the feature does not know.
+            clock: Tells the current time.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
+        raise NotImplementedError
+
+    def erase_resource(self, resource_id: str) -> None:
+        """Erase what it keeps of a resource and its threads in its storage.
+
+        Raises:
+            ArchiveError: When the storage fails.
+        """
         raise NotImplementedError
 
     def forget(self, *, thread_id: str | None = None, resource_id: str | None = None) -> None:
@@ -317,6 +387,38 @@ class Feature:
         """Return events that tell users of entries that have taken effect."""
         raise NotImplementedError
 
+    def describe_marks(self) -> str:
+        """Return the lines that tell the Observer of a mark for items, beside those of the core."""
+        raise NotImplementedError
+
+    def list_held(self, groups: Sequence[Group]) -> str:
+        """Return earlier notes that the Observer is always shown, whatever room it has."""
+        raise NotImplementedError
+
+    def sort_notes(
+        self,
+        info: CycleInfo,
+        groups: Sequence[Group],
+        known: Sequence[Group],
+        said: Sequence[str],
+    ) -> tuple[list[Group], list[Any]]:
+        """Take items out of what was observed, each in a group of its own.
+
+        Args:
+            info: The cycle.
+            groups: What was observed, a group for each day.
+            known: The groups that the Observer was given as known.
+            said: The words of the user that it was shown, message by message.
+
+        Returns:
+            The groups, and entries of `found` about them.
+        """
+        raise NotImplementedError
+
+    def memory_block(self, record: MemoryRecord) -> str:
+        """Return what the system message says before the observations; empty for nothing."""
+        raise NotImplementedError
+
     def lines_before(
         self, settings: Settings, record: MemoryRecord, window: Window
     ) -> Mapping[str, str]:
@@ -352,7 +454,7 @@ class Feature:
         raise NotImplementedError
 
     def aside(
-        self, settings: Settings, record: MemoryRecord, request: str | None, texts: Any
+        self, settings: Settings, record: MemoryRecord, window: Window, texts: Any
     ) -> BaseMessage | None:
         """Return what is shown before the live request; `None` for nothing."""
         raise NotImplementedError

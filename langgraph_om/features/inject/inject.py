@@ -21,7 +21,7 @@ from langgraph_om.core.events import iso
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.search import query_words, read_text
 from langgraph_om.core.step.step import Feature, Step
-from langgraph_om.core.wire import DeletionFound, MemoryRecord, Opened
+from langgraph_om.core.wire import MemoryRecord, Opened, ThreadDeleted
 from langgraph_om.features.inject.block import (
     TAG,
     BlockStyle,
@@ -97,7 +97,7 @@ def set_recalled(record: RecalledRecord, event: Recalled) -> None:
     }
 
 
-def forget_recalled(record: RecalledRecord, event: DeletionFound) -> None:
+def forget_recalled(record: RecalledRecord, event: ThreadDeleted) -> None:
     """Let go of what was found: it may be deleted."""
     del event
     record.pop("recalled", None)
@@ -147,9 +147,9 @@ class Injecting(Feature):
         check_config("retrieval.inject", config)
         return cls(config)
 
-    def connect(self, runner: Any) -> Finder:
+    def connect(self, runner: Any) -> Sequence[object]:
         """Return what searches where `recall` does."""
-        return Finder(runner.recalling, self._config)
+        return [Finder(runner.recalling, self._config)]
 
     def before_actor(self, step: Step) -> EffectFlow[None]:
         """Search for the live request, unless that was done."""
@@ -183,12 +183,12 @@ class Injecting(Feature):
         step.apply([as_event(recalled)])
 
     def aside(
-        self, settings: Settings, record: MemoryRecord, request: str | None, texts: Texts
+        self, settings: Settings, record: MemoryRecord, window: Window, texts: Texts
     ) -> BaseMessage | None:
         """Show what was found for the live request."""
         del settings, texts
         block = cast("RecalledRecord", record).get("recalled")
-        if block is None or block["request"] != request or not block["text"]:
+        if block is None or block["request"] != window.request or not block["text"]:
             return None
         return HumanMessage(block["text"], id=RECALLED_ID)
 

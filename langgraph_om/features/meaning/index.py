@@ -31,8 +31,8 @@ from langgraph_om.core.content.message_keys import (
 )
 from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.content.text import sanitize
+from langgraph_om.core.record.record import drop_deleted
 from langgraph_om.core.search import Kind
-from langgraph_om.core.step.archive import drop_deleted
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.recall.source import (
@@ -140,18 +140,17 @@ def _hash_id(name: str) -> str:
 
 
 def list_messages(
-    record: MemoryRecord, messages: Sequence[BaseMessage], *, archives: bool
+    record: MemoryRecord, messages: Sequence[BaseMessage], kept: Sequence[str | None] = ()
 ) -> Keyed:
-    """Return the messages of a thread that users may see, up to the last one that is archived.
+    """Return the messages of a thread that users may see, as far as they are kept.
 
     Args:
         record: The memory of the thread.
         messages: Its conversation.
-        archives: Whether messages are archived.
+        kept: The newest message that is kept outside of it, for each place where messages are.
     """
     entries = drop_deleted(record, keyed_conversation(messages))
-    if archives:
-        last = record["archived"]
+    for last in kept:
         ends = [at for at, (key, _) in enumerate(entries) if key == last]
         entries = entries[: ends[-1] + 1] if ends else []
     return [entry for entry in entries if is_visible(entry[1])]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -27,16 +27,16 @@ class Meaning(NearSearch):
 
     def __init__(self) -> None:
         self.index = StoreIndex()
-        self._archives = False
 
     @classmethod
     def build(cls, setup: Setup) -> Self | None:
         """Read the option `retrieval.vector`."""
         return cls() if setup.retrieval is not None and setup.retrieval.vector else None
 
-    def connect(self, runner: Any) -> None:
+    def connect(self, runner: Any) -> Sequence[object]:
         """Have the archive tell which threads are deleted."""
-        self.index, self._archives = StoreIndex(runner.archive), runner.archive is not None
+        self.index = StoreIndex(runner.archive)
+        return ()
 
     def after(self, step: Step) -> EffectFlow[None]:
         """Make what is new in a graph's run searchable, beside the run.
@@ -47,8 +47,9 @@ class Meaning(NearSearch):
         if step.scope is None or step.scope.state is None:
             return
         yield from ()
-        record, archives = step.record, self._archives and bool(step.identity.thread_id)
-        said = list_messages(record, step.given, archives=archives)
+        record, hooks = step.record, step.settings.features.having("kept_until")
+        kept = [kept_until(record) for kept_until in hooks] if step.identity.thread_id else []
+        said = list_messages(record, step.given, kept)
         time_of = partial(step.settings.time_of, stamps=record["stamps"])
         self.index.add(
             record, said, find_store(), step.identity, edited=step.changed, time_of=time_of

@@ -15,7 +15,7 @@ from langgraph_om.core.page.html import Html, element, join, write_moment
 from langgraph_om.core.page.page import write_words
 from langgraph_om.core.record.reducers import add_to_outbox
 from langgraph_om.core.step.step import Feature, Step
-from langgraph_om.core.wire import DeletionFound, Event, Group, MemoryRecord, Opened, Stepped
+from langgraph_om.core.wire import Event, Group, MemoryRecord, Opened, Stepped, ThreadDeleted
 from langgraph_om.features.steering.acts import (
     MAX_ACTS,
     ActsGone,
@@ -76,7 +76,7 @@ def _leave(record: MemoryRecord, event: Opened) -> None:
         cast("_Record", record).pop("steered", None)
 
 
-def _forget(record: MemoryRecord, _: DeletionFound) -> None:
+def _forget(record: MemoryRecord, _: ThreadDeleted) -> None:
     """Let go of acts on a log that was deleted."""
     if record["scope"] == "resource":
         cast("_Record", record).pop("steered", None)

@@ -208,7 +208,8 @@ class NamedThreads(Feature):
         """Let the archive forget a title that a person has given back."""
         if not read_title_state(step.record).get("before") or find_label(step.record) is not None:
             return
-        if any(event["type"] == "archived" for event in step.events):
+        kept_until = step.settings.features.having("kept_until")
+        if any(find(step.record) != find(step.former) for find in kept_until):
             thread_id = step.record["thread_id"]
             arguments = (thread_id, None, step.now)
             reply: StorageReply = yield Storage("set_title", arguments)

@@ -160,7 +160,7 @@ class TitleJob:
     def _archive(self, title: str, now: datetime) -> EffectFlow[None]:
         """Let lists show it at once; where that fails, the next step's messages bring it."""
         thread_id = self.record["thread_id"]
-        if not self.settings.archives or not thread_id:
+        if self.settings.features.storage is None or not thread_id:
             return
         reply: StorageReply = yield Storage("set_title", (thread_id, title, now))
         if reply.error is not None and not isinstance(reply.error, ConfigurationError):

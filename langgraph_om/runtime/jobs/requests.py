@@ -11,11 +11,11 @@ from typing import Any, cast
 from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
 
 from langgraph_om.core.config.settings import Settings
-from langgraph_om.core.content.message_keys import derive_id, is_conversation, keyed_messages
+from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.cycles.carry_out import describe_job, run_job
 from langgraph_om.core.cycles.cycle import Cycle, run_ahead
 from langgraph_om.core.cycles.results import discard_request
-from langgraph_om.core.effects import EffectFlow, call_storage
+from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.window import open_window, select_needed
@@ -43,8 +43,8 @@ def build_request(
 
     Args:
         job: The job.
-        messages: The whole conversation; with an archive that has them only the ids of those that
-            are needed are written.
+        messages: The whole conversation; where other processes find them, only the ids of those
+            that are needed are written.
         decision: What the job was made of.
         now: When it was decided.
     """
@@ -63,10 +63,10 @@ def build_request(
         "record": record,
         "settings": digest_settings(settings),
     }
-    # What a thread had when it was deleted is not archived again.
-    if settings.archives and record["thread_id"] and not record.get("floor"):
-        said = [message for message in needed if is_conversation(message)]
-        request["message_ids"] = [key for key, _ in keyed_messages(said)]
+    named = (name(record, needed) for name in settings.features.having("name_messages"))
+    keys = next((keys for keys in named if keys is not None), None)
+    if keys is not None:
+        request["message_ids"] = keys
     else:
         request["messages"] = [message_to_dict(message) for message in needed]
     return request
@@ -105,8 +105,8 @@ def read_request(settings: Settings, request: Mapping[str, Any]) -> EffectFlow[C
     given = _check(settings, request)
     record = complete_record(given["record"])
     if "message_ids" in given:
-        whose, branch = given["thread_id"], record.get("branch")
-        messages = yield from call_storage("branch", whose, given["message_ids"], branch=branch)
+        find = settings.features.having("find_messages")[0]
+        messages = yield from find(record, given["thread_id"], given["message_ids"])
     else:
         messages = messages_from_dict(given["messages"])
     window = open_window(record, messages, settings.counter)
@@ -158,7 +158,7 @@ def _check(settings: Settings, request: Mapping[str, Any]) -> JobRequest:
             f"ObservationalMemory with the same options"
         )
         raise ConfigurationError(msg)
-    if "message_ids" in request and not settings.archives:
+    if "message_ids" in request and not settings.features.having("find_messages"):
         msg = f"the job {request['cycle_id']!r} has its messages in an `archive`; set `archive`"
         raise ConfigurationError(msg)
     return cast("JobRequest", request)

@@ -9,6 +9,7 @@ from typing import Literal
 from uuid import uuid4
 
 from langgraph_om.archive import Claim, MessageArchive
+from langgraph_om.core.additions import find_deletions
 from langgraph_om.core.cycles.results import fail_request
 from langgraph_om.core.effects import EffectFlow, call_storage
 from langgraph_om.core.wire import JobRequest, JobResult
@@ -93,7 +94,7 @@ class JobLease:
     def _is_deleted(self, request: JobRequest) -> bool:
         """Return whether the thread was deleted since, so that nobody wants the job any more."""
         found = self._archive.deletions(request["resource_id"], [request["thread_id"]])
-        return sum(found.values()) > request["record"].get("deletion", 0)
+        return sum(found.values()) > find_deletions(request["record"]).number
 
     def keep(self, cycle_id: str, result: JobResult) -> bool:
         """Keep the job's result, and return whether it counts."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -147,19 +147,17 @@ class Served:
 
     def leases_run_out(self) -> None:
         """Let so much time pass that each lease has ended."""
-        sent = dict.fromkeys(run["metadata"]["om_cycle_id"] for run in self.double.runs_given)
-        for cycle_id in sent:
+        for cycle_id in self._sent():
             job = self.archive.job(cycle_id)
             if job is not None and _is_running(job):
                 self.archive.renew(cycle_id, job.owner, seconds=0)
 
-    def remember(self, cycle_ids: Iterable[str]) -> Callable[[], None]:
-        """Return a function that takes back that some jobs, which nobody works on, were sent anew.
+    def _sent(self) -> dict[str, None]:
+        return dict.fromkeys(run["metadata"]["om_cycle_id"] for run in self.double.runs_given)
 
-        Args:
-            cycle_ids: The jobs; those that somebody works on stay as they are.
-        """
-        before = {cycle_id: self.archive.job(cycle_id) for cycle_id in cycle_ids}
+    def remember(self) -> Callable[[], None]:
+        """Return a function that takes back that jobs on which nobody works now were sent anew."""
+        before = {cycle_id: self.archive.job(cycle_id) for cycle_id in self._sent()}
         left = {key: job for key, job in before.items() if not _is_running(job)}
         waiting = set(self.double.waiting)
 

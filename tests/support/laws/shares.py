@@ -177,23 +177,30 @@ class Shares:
         """New groups about what ranges of this branch cover already.
 
         A range that ends on another branch does not tell how much of it is of this one. What both
-        share is observed once more, and doubled when the other branch goes on.
+        share is observed once more, and doubled when the other branch goes on. Nor does one whose
+        last message was removed: beyond its first one, it is known to go as far as another range
+        begins or ends, since that was observed later.
         """
         places, covered = told.places, set[int]()
+        own = sorted(
+            (group for group in log if group["thread_id"] == name),
+            key=lambda group: group["id"] not in self.judged,
+        )
+        removed = {places[key] for key in told.taken_back}
+        judged = (group for group in own if group["id"] in self.judged)
+        ends = {end for group in judged for ends in group["ranges"] for end in ends}
+        known = max({places[end] for end in ends & places.keys()} - removed, default=-1)
         ranges = [
             (group, places[first], places[last])
-            for group in sorted(log, key=lambda group: group["id"] not in self.judged)
-            if group["thread_id"] == name
+            for group in own
             for first, last in group["ranges"]
             if first in places and last in places
         ]
-        removed = {places[key] for key in told.taken_back}
         for group, first, last in ranges:
             those = set(range(first, last + 1)) - removed
             if group["id"] not in self.judged and those & covered:
                 yield f"{group['id']}: what {name} had from {first} to {last} {DOUBLED} already"
-            if not {first, last} <= removed:  # or nothing tells here what lies between them
-                covered |= those
+            covered |= {place for place in those if last not in removed or place <= known}
 
     def _misplaced(
         self, resource: str, group: Mapping[str, Any], told: Mapping[str, Told]

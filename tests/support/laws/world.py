@@ -460,8 +460,7 @@ class World:
             gate.is_patient = False  # a job that is let go in the first try is there in the second
         # So is one that was given up by then, and that the first try sends anew: the second would
         # find it at work. What it is to be compared with found it given up.
-        pending = [job["cycle_id"] for job in point.values["om"]["pending"].values()]
-        forget_first = self.served.remember(pending) if self.served is not None else None
+        forget_first = self.served.remember() if self.served is not None else None
         for is_second in (False, True):
             if is_second and forget_first is not None:
                 forget_first()

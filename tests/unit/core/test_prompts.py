@@ -27,6 +27,10 @@ OF_FEATURES = {
     "observer_title": "titles",
     "recall_search_meaning": "meaning",
     "recalled_messages": "inject",
+    "standing_held": "standing",
+    "standing_mark": "standing",
+    "standing_rules": "standing",
+    "state_in_sight": "show_state",
     "title": "titles",
 }
 """Prompts that go with a feature."""
@@ -40,6 +44,7 @@ CUSTOM = "Note every allergy and every medicine the user mentions."
 HINTS = {
     "hints_section": load("observer_hints"),
     "hints_example": load("observer_hints_example"),
+    "marks": "",
 }
 THREADS_HINTS = {
     "hints_rule": load("observer_threads_hints"),
@@ -55,6 +60,12 @@ SAMPLES: dict[str, dict[str, str]] = {
     "actor_instructions": {},
     "actor_threads": {},
     "continuation": {},
+    "standing_mark": {},
+    "standing_held": {
+        "instructions": '* 📌 (09:12) "Never book a flight before you have asked me."'
+    },
+    "standing_rules": {"rules": '* Mar 3, 2026: "Never book a flight before you have asked me."'},
+    "state_in_sight": {"blocks": '<state name="todos">\n- [~] Book the inn\n</state>'},
     "trimmed": {},
     "preview": {"characters": "151,000", "cursor": '"h4"', "part": "0", "offset": "6000"},
     "shortened_log": {},
@@ -187,6 +198,10 @@ MAX_TOKENS = {  # of the file alone, its slots open
     "working_memory_template": 80,
     "working_memory_text": 100,
     "observer_values": 200,
+    "standing_mark": 300,
+    "standing_held": 40,
+    "standing_rules": 100,
+    "state_in_sight": 80,
     "reflector": 1000,
     "reflector_edits": 1200,
     "reflector_edits_progress": 100,

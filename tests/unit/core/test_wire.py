@@ -57,9 +57,12 @@ def check_record(record: MemoryRecord) -> None:
 def check_all(events: list[Any], record: MemoryRecord) -> set[tuple[str, str | None]]:
     """Check events, their parts, and the record after each; return which events there were."""
     for event in events:
+        reducer = added_reducers().get(event["type"])
         is_of_core = event["type"] not in added_reducers()
         if is_of_core:
             check(EVENT, event)
+        elif reducer is not None:
+            check(TypeAdapter(get_type_hints(reducer)["event"]), event)
         record = fold(record, [event])
         check_record(record)
         part = to_part(event)

@@ -15,15 +15,15 @@ from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.effects import Storage
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.step.archive import StepArchive, ThreadMemory, find_unarchived
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ArchiveError
+from langgraph_om.features.archive.archiving import StepArchive, ThreadMemory, find_unarchived
 from langgraph_om.features.evict import find_arrival, find_removable, take_out_resent
 from langgraph_om.testing import FlowRun, drive
 from support.simulation import settings
 
-SETTINGS = replace(settings(), archives=True)
+SETTINGS = settings()
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 
 

@@ -1,8 +1,7 @@
-"""What a step archives, exchanges and reads, told by the calls that its flows make."""
+"""What a step exchanges and reads, told by the calls that its flows make."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -11,20 +10,18 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om.archive.protocol import MessageArchive, ThreadEnd
-from langgraph_om.archive.writer import ArchiveWriter, LogCache
-from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.cycles.results import FarEnd, judge_lease
 from langgraph_om.core.cycles.shared_log import (
     read_other_threads,
     read_other_threads_if_possible,
 )
-from langgraph_om.core.effects import EffectFlow, Storage, StorageReply, Warn
+from langgraph_om.core.effects import Storage, Warn
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
-from langgraph_om.core.step.archive import ThreadMemory, archive_new, complete_thread
 from langgraph_om.core.wire import MemoryRecord, SharedLog
-from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.errors import ArchiveError
+from langgraph_om.features.archive.writer import ArchiveWriter, LogCache
 from langgraph_om.features.shared_log import (
     MAX_COMMITS,
     drop_deleted_threads,
@@ -35,7 +32,7 @@ from langgraph_om.testing import FlowRun, drive
 from support.simulation import settings
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
-SETTINGS = replace(settings(), archives=True)
+SETTINGS = settings()
 DOWN = ArchiveError("the disk is full")
 PLACE = "sqlite:///talk.db"
 SAID_ONCE = f"(at {PLACE}; said once until it answers)"
@@ -59,119 +56,12 @@ def opened(scope: str = "thread", **fields: Any) -> MemoryRecord:
     return cast("MemoryRecord", {**fold(blank_record(), [opening]), **fields})
 
 
-def archive(
-    record: MemoryRecord, messages: list[BaseMessage], answers: Sequence[Any] = (), **more: Any
-) -> FlowRun[Any]:
-    """Archive what is new; the result is the memory then, and the events."""
-
-    def flow() -> EffectFlow[Any]:
-        _, events = yield from archive_new(SETTINGS, record, messages, NOW, **more)
-        return fold(record, [events]), events
-
-    return drive(flow(), answers)
-
-
-def complete(messages: list[BaseMessage], thread_id: str) -> EffectFlow[None]:
-    return complete_thread(SETTINGS, Identity(thread_id, "ana"), blank_record(), messages, NOW)
-
-
 def calls(run: FlowRun[Any]) -> list[str]:
     return [effect.method for effect in run.effects if isinstance(effect, Storage)]
 
 
 def warnings(run: FlowRun[Any]) -> list[str]:
     return [each.text % tuple(each.arguments) for each in run.effects if isinstance(each, Warn)]
-
-
-# --- Archiving -----------------------------------------------------------------------------------
-
-
-def test_nothing_is_archived_without_a_thread_id() -> None:
-    record = blank_record()
-    run = archive(record, said("h1"))
-    assert run.result == (record, [])
-    assert run.effects == []
-
-
-def test_what_is_new_is_appended_and_the_record_says_so() -> None:
-    record = opened()
-    run = archive(record, said("h1", "a1"), [ThreadMemory(), {}, "to a1", None])
-    archived, events = run.result
-    assert calls(run) == ["recall_thread", "deletions", "append_messages", "note_archived"]
-    assert [key for key, _ in run.effects[2].arguments[2]] == ["h1", "a1"]
-    assert events == [{"type": "archived", "last": "a1", "branch": "to a1"}]
-    assert (archived["archived"], archived["branch"]) == ("a1", "to a1")
-    assert fold(record, [events]) == archived
-
-
-def test_an_idle_step_of_a_known_thread_makes_one_call() -> None:
-    record = opened(archived="a1")
-    memory = ThreadMemory(is_known=True)
-    run = archive(record, said("h1", "a1"), [memory])
-    assert run.result == (record, [])
-    assert calls(run) == ["recall_thread"]
-
-
-def test_an_archive_without_what_the_record_says_is_given_everything() -> None:
-    record = opened(archived="a1")
-    answers = [ThreadMemory(), set(), {}, True, None, None]
-    run = archive(record, said("h1", "a1", "h2"), answers)
-    asked = ["recall_thread", "contains", "deletions", "note_loss"]
-    assert calls(run) == [*asked, "append_messages", "note_archived"]
-    [appended] = [each for each in run.effects if getattr(each, "method", "") == "append_messages"]
-    assert [key for key, _ in appended.arguments[2]] == ["h1", "a1", "h2"]
-    [warning] = warnings(run)
-    assert "the archive lacks what it had" in warning
-
-
-@pytest.mark.parametrize(
-    ("seconds", "request_key", "waited_for", "when"),
-    [(0.2, "h1", None, "step"), (1.5, "h1", "h1", "turn"), (1.5, None, None, "step")],
-)
-def test_a_failure_is_noted_and_said_and_tried_again(
-    seconds: float, request_key: str | None, waited_for: str | None, when: str
-) -> None:
-    record = opened()
-    answers = [ThreadMemory(), StorageReply(error=DOWN, seconds=seconds), None, PLACE]
-    run = archive(record, said("h1"), answers, changed={"h1"}, request=request_key)
-    assert run.result == (record, [])
-    assert calls(run)[-1] == "note_outage"
-    note = [each for each in run.effects if isinstance(each, Storage)][-2]
-    assert (note.method, note.arguments) == ("note_missed", ("t", {"h1"}, waited_for))
-    text = f"thread 't': the archive failed, the next {when} tries again: the disk is full"
-    assert warnings(run) == [f"{text} {SAID_ONCE}"]
-
-
-def test_a_failure_is_not_said_again_before_the_archive_answers() -> None:
-    flow = archive_new(SETTINGS, opened(), said("h1"), NOW)
-    run = drive(flow, [ThreadMemory(), StorageReply(error=DOWN), None, None])
-    assert calls(run)[-1] == "note_outage"
-    assert warnings(run) == []
-
-
-def test_a_turn_that_waited_long_in_vain_does_not_wait_again() -> None:
-    record = opened()
-    memory = ThreadMemory(missed=frozenset({"h1"}), waited_for="h2")
-    messages = said("h1", "h2")
-    run = archive(record, messages, [memory, None], changed={"h2"}, request="h2")
-    assert run.result == (record, [])
-    assert run.effects[1] == Storage("note_missed", ("t", {"h1", "h2"}))
-
-
-def test_what_the_archive_refuses_is_raised() -> None:
-    flow = archive_new(SETTINGS, opened(), said("h1"), NOW)
-    with pytest.raises(ConfigurationError, match="another resource"):
-        drive(flow, [ThreadMemory(), ConfigurationError("the thread is another resource's")])
-
-
-def test_a_conversation_without_a_record_is_completed_from_its_end() -> None:
-    messages = said("h1", "a1", "h2", "a2")
-    run = drive(complete(messages, "t"), [{"h1", "a1"}, None])
-    assert calls(run) == ["contains", "append_messages"]
-    assert [key for key, _ in run.effects[1].arguments[2]] == ["h2", "a2"]
-    assert run.effects[1].options["after"] == "a1"
-    assert drive(complete(messages, "t"), [{"a2"}]).effects != []
-    assert drive(complete(messages, "")).effects == []
 
 
 # --- The shared log ------------------------------------------------------------------------------
@@ -288,6 +178,63 @@ def test_a_fork_with_messages_that_were_left_behind_goes_on_from_its_cursor() ->
     forked = said("h1", "a1", "h2", "a2", "h9")
     rewound = rewind_if_forked(log, record, forked, SHARING.counter)
     assert rewound["threads"]["t"]["cursor"] == cursor
+
+
+@pytest.mark.parametrize(
+    ("own", "kept"),
+    [
+        ([("h1", "x")], [("h1", "x")]),
+        ([("h1", "a1"), ("h2", "x")], [("h1", "x")]),  # joined, as where there are many
+    ],
+)
+def test_a_fork_keeps_what_it_knows_as_observed_after_a_reflection(
+    own: list[tuple[str, str]], kept: list[tuple[str, str]]
+) -> None:
+    groups = [group_of("t", f"g{at}", first=a, last=b) for at, (a, b) in enumerate(own)]
+    reflected = {**groups[0], "id": "r1", "kind": "reflection", "ranges": [*map(list, kept)]}
+    log: SharedLog = {
+        "generation": 1,
+        "log": [cast("Any", reflected)],
+        "threads": {"t": {"cursor": ["h1"], "hints": {}}},  # a fork from before knew no more
+    }
+    cursor = ["h1", "a1", "h2", "a2"]  # `x` is in another fork
+    record = opened("resource", log=groups, cursor=cursor)
+    rewound = rewind_if_forked(log, record, said(*cursor, "h9"), SHARING.counter)
+    assert rewound["threads"]["t"]["cursor"] == cursor
+
+
+@pytest.mark.parametrize("newest", ["z", "h1"])
+@pytest.mark.parametrize("ends", [("h3", "y"), ("y", "h3")])
+def test_in_a_fork_all_is_observed_up_to_where_a_range_begins_or_ends(
+    ends: tuple[str, str], newest: str
+) -> None:
+    """Messages were removed in the fork, or are in another one; what it observed was not sent."""
+    first, last = ends
+    log: SharedLog = {
+        "generation": 0,
+        "log": [
+            cast("Any", group_of("t", "g1", first="h1", last="x")),
+            cast("Any", group_of("t", "g2", first=first, last=last)),
+        ],
+        "threads": {"t": {"cursor": [newest], "hints": {}}},
+    }
+    unsent = cast("Any", group_of("t", "g3", first="h1", last="a1"))
+    change = {**extension("t", "g3"), "groups": [unsent]}
+    record = opened("resource", log=[unsent], cursor=["h1", "a1"], outbox=[change])
+    forked = said("h1", "a1", "h2", "a2", "h3", "a3", "h9")
+    rewound = rewind_if_forked(log, record, forked, SHARING.counter)
+    assert rewound["threads"]["t"]["cursor"] == ["h1", "a1", "h2", "a2", "h3"]
+
+
+def test_a_fork_does_not_keep_what_the_log_lost() -> None:
+    log: SharedLog = {
+        "generation": 1,
+        "log": [cast("Any", group_of("t", "g1", first="h1", last="h1"))],
+        "threads": {"t": {"cursor": ["h1"], "hints": {}}},
+    }
+    cursor = ["h1", "a1", "h2", "a2"]
+    record = opened("resource", log=[group_of("t", "g0", first="h1", last="x")], cursor=cursor)
+    assert rewind_if_forked(log, record, said(*cursor, "h9"), SHARING.counter) == log
 
 
 def test_a_fork_without_the_message_before_what_is_unsent_keeps_what_was_sent() -> None:

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from langchain_core.messages import BaseMessage
 
-from langgraph_om.core.additions import find_label, find_removed
+from langgraph_om.core.additions import as_event, find_label, find_removed
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import (
     Keyed,
@@ -32,15 +32,15 @@ from langgraph_om.core.effects import (
     warn_once_an_outage,
 )
 from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.record import select_own_groups
-from langgraph_om.core.wire import Event, Floor, Group, MemoryRecord
+from langgraph_om.core.record.record import drop_deleted, drop_deleted_groups, select_own_groups
+from langgraph_om.core.wire import Event, Group, MemoryRecord
 from langgraph_om.errors import ArchiveError
+from langgraph_om.features.archive.record import Archived, DeletionFound, Floor, view
 
 # Tell a thread that was deleted from an archive that lost it.
 #
-# The archive counts deletions, and the record notes the number that it saw last: a record with a
-# lower number is a copy from before. What it had then is not archived again. A record that misses
-# in the archive what it had there, without a deletion, has another archive behind it than before.
+# A record that misses in the archive what it had there, without a deletion, has another archive
+# behind it than before.
 
 
 Ask = Callable[..., EffectFlow[Any]]
@@ -60,22 +60,29 @@ def look_for_deletion(record: MemoryRecord, ask: Ask = call_storage) -> EffectFl
     found: Mapping[tuple[str, str], int] = yield from ask(
         "deletions", record["resource_id"], [record["thread_id"]]
     )
-    number, seen = sum(found.values()), record.get("deletion", 0)
+    number, seen = sum(found.values()), view(record).get("deletion", 0)
     if number == seen:
         return []
-    has_taken_part = record["archived"] is not None or record["revision"] > 0
+    has_taken_part = view(record).get("archived") is not None or record["revision"] > 0
     floor: Floor | None = None
     if number > seen and has_taken_part:
         starts = [first for group in select_own_groups(record) for first, _ in group["ranges"]]
         starts = [] if record["scope"] == "resource" else starts
-        floor = {"message": record["archived"], "starts": starts}
+        floor = {"message": view(record).get("archived"), "starts": starts}
     is_all = ("resource", record["resource_id"]) in found
-    return [{"type": "deletion", "number": number, "floor": floor, "of_resource": is_all}]
+    found_now: DeletionFound = {
+        "type": "deletion",
+        "number": number,
+        "floor": floor,
+        "of_resource": is_all,
+    }
+    return [as_event(found_now)]
 
 
 def is_survivor(events: Sequence[Event]) -> bool:
     """Return whether the record is a copy from before a deletion that was just found."""
-    return any(event["type"] == "deletion" and event["floor"] is not None for event in events)
+    said = (cast("DeletionFound", event) for event in events)
+    return any(event["type"] == "deletion" and event["floor"] is not None for event in said)
 
 
 def warn_of_loss(record: MemoryRecord) -> EffectFlow[None]:
@@ -88,21 +95,6 @@ def warn_of_loss(record: MemoryRecord) -> EffectFlow[None]:
             "restored or swapped; the thread brings what it has",
             (record["thread_id"],),
         )
-
-
-def drop_deleted(record: MemoryRecord, entries: Keyed) -> Keyed:
-    """Leave out the messages that the thread had when it was deleted."""
-    floor = record.get("floor")
-    last = floor.get("message") if floor else None
-    places = [at for at, (key, _) in enumerate(entries) if key == last] if last else []
-    return entries[places[-1] + 1 :] if places else entries
-
-
-def drop_deleted_groups(record: MemoryRecord, groups: Sequence[Group]) -> list[Group]:
-    """Leave out the groups that tell of what the thread had when it was deleted."""
-    floor = record.get("floor")
-    starts = set(floor.get("starts", ())) if floor else set()
-    return [group for group in groups if starts.isdisjoint(first for first, _ in group["ranges"])]
 
 
 # What of a conversation the archive lacks, and what memory needs no more, by the record alone.
@@ -121,7 +113,7 @@ def find_unarchived(
     Returns:
         The key of the message before the first one, `None` at the start, and the messages.
     """
-    last, missing = record["archived"], set(changed)
+    last, missing = view(record).get("archived"), set(changed)
     found: dict[str, BaseMessage] = {}
     for message in reversed(messages):
         if last is None or not message.id or (key := key_of(message)) in found:
@@ -248,7 +240,7 @@ class StepArchive:
     def of(cls, settings: Settings, record: MemoryRecord, now: datetime) -> StepArchive:
         """Return the archive for the thread of a record."""
         whose = (record["thread_id"], record["resource_id"])
-        return cls(settings, *whose, now, record["stamps"], record.get("branch"))
+        return cls(settings, *whose, now, record["stamps"], view(record).get("branch"))
 
     def call(self, method: str, *arguments: Any, **options: Any) -> EffectFlow[Any]:
         """Call a method of the storage, and return what it returns.
@@ -292,12 +284,11 @@ class StepArchive:
 
     def note_branch(self, record: MemoryRecord, last: str | None) -> list[Event]:
         """Say up to where it has the conversation, and by which name, where that is news."""
-        is_known = (last, self.branch) == (record["archived"], record.get("branch"))
-        return (
-            []
-            if last is None or is_known
-            else [{"type": "archived", "last": last, "branch": self.branch}]
-        )
+        is_known = (last, self.branch) == (view(record).get("archived"), view(record).get("branch"))
+        if last is None or is_known:
+            return []
+        archived: Archived = {"type": "archived", "last": last, "branch": self.branch}
+        return [as_event(archived)]
 
     def note_failure(
         self, error: ArchiveError, missed: Collection[str], request: str | None
@@ -327,7 +318,7 @@ def _append_new(
 
     Whether it has what the record says is asked once in a process. What was deleted is left out.
     """
-    last = record["archived"]
+    last = view(record).get("archived")
     is_there = last is None or memory.is_known or last in (yield from archive.archived_keys([last]))
     noted: list[Event] = []
     if last is None or not is_there:
@@ -374,11 +365,11 @@ def complete_thread(
     """
     thread_id, resource_id = identity.thread_id, identity.resource_id
     entries = drop_deleted(record, keyed_conversation(messages))
-    branch = record.get("branch") if record["thread_id"] == thread_id else None
+    branch = view(record).get("branch") if record["thread_id"] == thread_id else None
     if not entries or not thread_id:
         return branch
     archive = StepArchive(settings, thread_id, resource_id, now, record["stamps"], branch)
-    keys, archived = [key for key, _ in entries], record["archived"]
+    keys, archived = [key for key, _ in entries], view(record).get("archived")
     # With a branch, the last message that it has is known; others may have the rest as well.
     is_told = branch is not None and archived in keys
     known = yield from archive.archived_keys([str(archived)] if is_told else keys)

@@ -1,7 +1,7 @@
 """What a process writes into the archive, and what it remembers of that.
 
-Messages become rows here, in a form that is JSON. What is archived when is decided by
-`core.step.archiving.archive`, whose flows call these methods by `Storage`.
+Messages become rows here, in a form that is JSON. What is archived when is decided by the flows of
+`archiving`, which call these methods by `Storage`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from langgraph_om.core.content.message_keys import Keyed, find_parent_thread
 from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.content.text import LARGE_INTEGER_BITS, write_repr, write_short_json
 from langgraph_om.core.record.shared_log import complete_log, without_thread
-from langgraph_om.core.step.archive import ThreadMemory
 from langgraph_om.core.wire import Group, SharedLog
 from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.features.archive.archiving import ThreadMemory
 
 MAX_LEVELS = 50
 """How deep values stay as they are in a message that is no JSON value."""

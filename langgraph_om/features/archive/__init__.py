@@ -1,0 +1,181 @@
+"""Archive what is new of a conversation in each step.
+
+The storage itself is `langgraph_om.archive`; here is what memory does with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Self, cast
+
+from langchain_core.messages import BaseMessage
+from pydantic import AfterValidator
+from typing_extensions import TypedDict
+
+from langgraph_om.archive import MessageArchive
+from langgraph_om.core.config.checks import Hint, Preset, Takes
+from langgraph_om.core.config.settings import Identity, Setup
+from langgraph_om.core.content.message_keys import (
+    is_conversation,
+    key_of,
+    keyed_messages,
+    nest_thread_id,
+)
+from langgraph_om.core.effects import EffectFlow, call_storage
+from langgraph_om.core.step.step import Feature, Step
+from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.features.archive.archiving import (
+    archive_new,
+    complete_thread,
+    is_survivor,
+    look_for_deletion,
+)
+from langgraph_om.features.archive.record import ADDITIONS, view
+from langgraph_om.features.archive.writer import ArchiveWriter, LogCache
+from langgraph_om.runtime.executors import BackgroundBuffering
+from langgraph_om.runtime.jobs.server import ServerBuffering
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    ArchiveValue = str | Engine | MessageArchive | None
+else:
+    ArchiveValue = Any
+
+
+def _refuse_non_archives(value: object) -> object:
+    if isinstance(value, type):  # it has the attributes that its objects have
+        raise ValueError  # noqa: TRY004 pydantic reads this one
+    if isinstance(value, str | MessageArchive | None):
+        return value
+    from sqlalchemy import Engine  # noqa: PLC0415 only who has an archive waits for its import
+
+    if not isinstance(value, Engine):
+        raise ValueError  # noqa: TRY004 pydantic reads this one
+    return value
+
+
+class ArchiveOptions(TypedDict, total=False):
+    """The option of the archive."""
+
+    archive: Annotated[
+        ArchiveValue,
+        Takes(Any),
+        AfterValidator(_refuse_non_archives),
+        Hint(
+            "a URL such as 'sqlite:///memory.db', a SQLAlchemy engine, or an object with the "
+            "methods of `MessageArchive`"
+        ),
+        Preset(None),
+    ]
+    """Where messages and observations are kept beside the checkpointer: a URL such as
+    `"sqlite:///memory.db"` or `"postgresql://..."`, an SQLAlchemy engine, or a
+    `MessageArchive`."""
+
+
+class Archiving(Feature):
+    """Archives messages and observations.
+
+    Args:
+        archive: Where they are kept.
+    """
+
+    name = "archive"
+    has_last_step = True
+    additions = ADDITIONS
+
+    @classmethod
+    def build(cls, setup: Setup) -> Self | None:
+        """Read the option `archive`."""
+        given = setup.options["archive"]
+        if given is None or isinstance(given, MessageArchive):
+            return None if given is None else cls(given)
+        from langgraph_om.archive import SQLAlchemyArchive  # noqa: PLC0415 it imports SQLAlchemy
+
+        return cls(SQLAlchemyArchive(given))
+
+    def __init__(self, archive: MessageArchive) -> None:
+        self._archive = archive
+        self._writer = ArchiveWriter(archive)
+
+    @property
+    def storage(self) -> MessageArchive:
+        """The archive."""
+        return self._archive
+
+    def connect(self, runner: Any) -> Sequence[object]:
+        """Share the archive with the executor, so that all workers know of its jobs."""
+        self._writer.store_uses = runner.store_uses
+        if isinstance(runner.buffering, BackgroundBuffering | ServerBuffering):
+            runner.buffering.share(self._archive)
+        return [self._writer, LogCache(self._archive), self._archive]
+
+    def identify(self, who: Identity) -> Identity:
+        """Tell a nested conversation from the one around it, which may have the thread's place."""
+        return replace(who, thread_id=nest_thread_id(who.thread_id, who.place))
+
+    def collect(self, step: Step) -> EffectFlow[None]:
+        """Archive what is new; leave the archive to what asks it next, unless it failed."""
+        # Nobody knows which ones were overlooked: the archive is shown the whole conversation.
+        overlooked = {key_of(step.messages[0])} if step.overlooked else set()
+        cursor = step.record["cursor"]
+        step.kept[self.name], events = yield from archive_new(
+            step.settings,
+            step.record,
+            step.messages,
+            step.now,
+            changed={*step.changed, *overlooked},
+            request=step.window.request,
+        )
+        step.apply(events)
+        if step.record["cursor"] != cursor:
+            step.open()
+
+    def before_tool(self, step: Step) -> EffectFlow[None]:
+        """Archive what a tool is about to read."""
+        if not step.identity.thread_id:
+            return
+        branch = yield from complete_thread(
+            step.settings, step.identity, step.record, step.messages, step.now
+        )
+        if branch is not None:
+            step.record = cast("MemoryRecord", {**step.record, "branch": branch})
+
+    def kept_until(self, record: MemoryRecord) -> str | None:
+        """Return the key of the last message that is archived."""
+        return view(record).get("archived")
+
+    def name_messages(
+        self, record: MemoryRecord, messages: Sequence[BaseMessage]
+    ) -> list[str] | None:
+        """Return the keys of messages; `None` after a deletion, as it has not archived these."""
+        if not record["thread_id"] or view(record).get("floor"):
+            return None
+        said = [message for message in messages if is_conversation(message)]
+        return [key for key, _ in keyed_messages(said)]
+
+    def find_messages(
+        self, record: MemoryRecord, thread_id: str, keys: Sequence[str]
+    ) -> EffectFlow[Sequence[BaseMessage]]:
+        """Read messages of a thread by their keys."""
+        branch = view(record).get("branch")
+        found: Sequence[BaseMessage] = yield from call_storage(
+            "branch", thread_id, keys, branch=branch
+        )
+        return found
+
+    def is_gone(self, record: MemoryRecord) -> EffectFlow[bool]:
+        """Tell whether the thread was deleted since the record last looked."""
+        return is_survivor((yield from look_for_deletion(record)))
+
+    def erase_thread(
+        self, thread_id: str, resource_id: str | None, clock: Callable[[], datetime]
+    ) -> str | None:
+        """Delete a thread from the archive."""
+        return self._writer.delete_thread(thread_id, resource_id, clock)
+
+    def erase_resource(self, resource_id: str) -> None:
+        """Delete a resource from the archive, with all of its threads."""
+        self._writer.delete_resource(resource_id)

@@ -1,0 +1,128 @@
+"""Keep parts of the graph's state in the Actor's sight, such as its plan (`todos`).
+
+A tool such as `write_todos` leaves the plan in a message, which is observed in time. The state has
+it still. So it is shown before the live request once no message of the window says it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Self
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from pydantic import AfterValidator
+from typing_extensions import TypedDict
+
+from langgraph_om.core.config.checks import Hint, Preset, Takes
+from langgraph_om.core.config.settings import Settings, Setup, Texts
+from langgraph_om.core.content.text import as_label, escape, truncate_to_tokens, write_json
+from langgraph_om.core.prompts import fill
+from langgraph_om.core.record.window import Window
+from langgraph_om.core.step.step import Feature
+from langgraph_om.core.wire import MemoryRecord
+
+STATE_ID: Final = "om-state"
+"""Id of what shows the Actor parts of the graph's state."""
+MOST_TOKENS: Final = 1000
+"""Of one channel; of more, the beginning and the end are shown."""
+
+_MARKS: Final[Mapping[str, str]] = {"completed": "x", "in_progress": "~", "pending": " "}
+
+
+def _refuse_own(names: Sequence[str]) -> Sequence[str]:
+    if isinstance(names, str) or any(name in ("om", "messages", "") for name in names):
+        raise ValueError
+    return names
+
+
+class StateOptions(TypedDict, total=False):
+    """The option of state in sight."""
+
+    show_state: Annotated[
+        Sequence[str],
+        Takes(Sequence[str]),
+        AfterValidator(_refuse_own),
+        Hint('a list of channels of the graph\'s state, such as ["todos"], or []'),
+        Preset(("todos",)),
+    ]
+    """Channels of the graph's state that the Actor is shown before the live request, once no
+    message in its window says them; a channel that the graph does not have is passed over."""
+
+
+class ShowState(Feature):
+    """Shows channels of the graph's state.
+
+    Args:
+        names: The channels.
+    """
+
+    name = "show_state"
+    prompts = __name__
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = tuple(names)
+
+    @classmethod
+    def build(cls, setup: Setup) -> Self | None:
+        """Read the option `show_state`."""
+        names = setup.options["show_state"]
+        return cls(names) if names else None
+
+    def read_text(self, state: Any) -> str:
+        """Return the channels that a graph's state holds, as JSON; empty for none."""
+        found = {name: value for name in self._names if (value := read_channel(state, name))}
+        return write_json(found) if found else ""
+
+    def aside(
+        self, settings: Settings, record: MemoryRecord, window: Window, texts: Texts
+    ) -> BaseMessage | None:
+        """Return the block of those that no message of the window says."""
+        del record
+        text = texts.get(self.name)
+        if not text:
+            return None
+        state: Mapping[str, Any] = json.loads(text)
+        hidden = {name: value for name, value in state.items() if not is_said(name, value, window)}
+        blocks = [
+            f'<state name="{escape(as_label(name))}">\n{write_state(value, settings)}\n</state>'
+            for name, value in hidden.items()
+        ]
+        if not blocks:
+            return None
+        return HumanMessage(fill("state_in_sight", blocks="\n\n".join(blocks)), id=STATE_ID)
+
+
+def read_channel(state: Any, name: str) -> Any:
+    """Return the value of a channel of a graph's state; `None` where there is none."""
+    return state.get(name) if isinstance(state, Mapping) else getattr(state, name, None)
+
+
+def is_said(name: str, value: Any, window: Window) -> bool:
+    """Return whether a call in the window wrote a channel as it is now.
+
+    A call counts that has an argument of the channel's name with its value; nothing after it in
+    the window changed the channel then.
+    """
+    for entry in reversed(window.entries):
+        calls = entry.message.tool_calls if isinstance(entry.message, AIMessage) else ()
+        for call in calls:
+            if name in call["args"]:
+                return bool(json.loads(write_json(call["args"][name])) == value)
+    return False
+
+
+def write_state(value: Any, settings: Settings) -> str:
+    """Return a channel's value as the Actor reads it: a task a line, or else as JSON."""
+    lines = [_write_task(task) for task in value] if isinstance(value, list) else []
+    is_plan = lines and all(line is not None for line in lines)
+    text = "\n".join(filter(None, lines)) if is_plan else write_json(value)
+    return escape(truncate_to_tokens(text, MOST_TOKENS, settings.counter.count_text))
+
+
+def _write_task(task: Any) -> str | None:
+    """Return the line of a task as LangChain's to-do list has it; `None` for anything else."""
+    if not isinstance(task, Mapping) or not {"content", "status"} <= set(task):
+        return None
+    mark = _MARKS.get(str(task["status"]), str(task["status"]))
+    return f"- [{mark}] {task['content']}"

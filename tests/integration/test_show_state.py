@@ -1,0 +1,108 @@
+"""Parts of the graph's state that stay in the Actor's sight, such as its plan."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import TodoListMiddleware
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langgraph_om import (
+    ConfigurationError,
+    InlineBuffering,
+    ObservationalMemory,
+    ObservationalMemoryMiddleware,
+)
+from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
+
+pytestmark = pytest.mark.needs("show_state")
+
+PLAN = [{"content": f"TODO-{at}: migrate table {at}", "status": "pending"} for at in range(8)]
+PLAN[0]["status"] = "in_progress"
+CONFIG: Any = {"configurable": {"thread_id": "t"}, "recursion_limit": 500}
+
+
+@tool
+def work(number: int) -> str:
+    """Do a part of the work."""
+    return f"result {number}: " + "lorem ipsum dolor sit amet " * 40
+
+
+class Worker:
+    """An Actor that plans, works for many calls, and keeps what it was shown."""
+
+    def __init__(self, calls: int) -> None:
+        self.calls, self.prompts = calls, list[str]()
+
+    def __call__(self, messages: list[BaseMessage]) -> AIMessage:
+        shown = [f"{m.text}{json.dumps(getattr(m, 'tool_calls', []))}" for m in messages]
+        self.prompts.append("\n".join(shown))
+        number = len(self.prompts)
+        if number == 1:
+            return AIMessage(
+                "", tool_calls=[{"name": "write_todos", "args": {"todos": PLAN}, "id": "plan"}]
+            )
+        if number < self.calls:
+            call = {"name": "work", "args": {"number": number}, "id": f"w{number}"}
+            return AIMessage("", tool_calls=[call])
+        return AIMessage("done")
+
+
+def run(worker: Worker, **options: Any) -> Any:
+    memory = ObservationalMemory(
+        observation={
+            "model": ExtractiveObserver(),
+            "message_tokens": 1500,
+            "buffer_tokens": False,
+        },
+        reflection={"model": ExtractiveReflector()},
+        buffering=InlineBuffering(),
+        **options,
+    )
+    agent = create_agent(
+        ScriptedChatModel(worker),
+        [work],
+        middleware=[TodoListMiddleware(), ObservationalMemoryMiddleware(memory)],
+        checkpointer=InMemorySaver(),
+    )
+    agent.invoke({"messages": [("user", "Migrate the ledger, all 8 tables.")]}, CONFIG)
+    return agent
+
+
+def count_seen(prompt: str) -> int:
+    return sum(f"TODO-{at}:" in prompt for at in range(8))
+
+
+def test_plan_is_whole_in_each_of_sixty_calls() -> None:
+    worker = Worker(60)
+    agent = run(worker)
+    assert len(worker.prompts) == 60
+    assert {count_seen(prompt) for prompt in worker.prompts[1:]} == {8}
+    assert "- [~] TODO-0" in worker.prompts[-1]
+    assert not any(
+        "<state" in message.text for message in agent.get_state(CONFIG).values["messages"]
+    )
+
+
+def test_plan_stands_once_while_its_message_is_in_the_window() -> None:
+    worker = Worker(3)
+    run(worker)
+    assert "<state" not in worker.prompts[1]
+
+
+def test_nothing_is_shown_where_no_channel_is_named() -> None:
+    worker = Worker(30)
+    run(worker, show_state=[])
+    assert "<state" not in worker.prompts[-1]
+    assert count_seen(worker.prompts[-1]) < 8
+
+
+@pytest.mark.parametrize("wrong", ["todos", ["om"], [""], [1], None])
+def test_wrong_channels_are_refused(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match="show_state"):
+        ObservationalMemory(ScriptedChatModel(), show_state=wrong)
