@@ -552,6 +552,7 @@ def titling() -> ScriptedChatModel:
     return scripted(observer=observing)
 
 
+@pytest.mark.needs("titles")
 def test_thread_title_is_announced_when_it_changes() -> None:
     agent = make_agent(
         "agent", InMemorySaver(), model=titling(), observation={"thread_title": True}
@@ -577,6 +578,7 @@ def test_thread_title_is_announced_when_it_changes() -> None:
     assert record_of(agent.graph, CONFIG)["thread_title"] == updates[-1]["newTitle"]
 
 
+@pytest.mark.needs("titles")
 def test_without_titles_none_is_announced() -> None:
     agent = make_agent("agent", InMemorySaver(), model=titling())
     parts = talk(agent.graph, CONFIG, turns(8))
