@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re as _re
 import typing as _typing
+from importlib import import_module as _import_module
 from importlib.metadata import PackageNotFoundError as _PackageNotFoundError
 from importlib.metadata import version as _version
 from importlib.util import find_spec as _find_spec
@@ -29,15 +30,16 @@ from langgraph_om.errors import (
     ObserverError,
 )
 from langgraph_om.features import ObservationConfig, ObservationOptions
+from langgraph_om.features.working.memory import WorkingMemory
 from langgraph_om.inspection import MemoryView
 from langgraph_om.integrations.agent import create_memory_agent
 from langgraph_om.integrations.state_graph import (
     ObservationalMemoryState,
     add_observational_memory,
-    add_working_memory,
 )
 from langgraph_om.integrations.stream import MemoryTransformer
 from langgraph_om.integrations.worker_graph import worker_graph
+from langgraph_om.integrations.working import add_working_memory
 from langgraph_om.memory import ObservationalMemory
 from langgraph_om.models.model_value import ModelByInputTokens
 from langgraph_om.options import MemoryOptions
@@ -47,15 +49,14 @@ from langgraph_om.runtime.jobs.protocol import Executor
 from langgraph_om.runtime.jobs.server import ServerBuffering
 from langgraph_om.runtime.run import MemoryContext
 from langgraph_om.runtime.turn import StepResult
-from langgraph_om.working.memory import WorkingMemory
 
 if _typing.TYPE_CHECKING:
     from langgraph_om.archive import SQLAlchemyArchive
     from langgraph_om.integrations.middleware import (
         ObservationalMemoryAgentState,
         ObservationalMemoryMiddleware,
-        WorkingMemoryMiddleware,
     )
+    from langgraph_om.integrations.working_middleware import WorkingMemoryMiddleware
 
 __all__ = [
     "AdoptProgress",
@@ -107,11 +108,12 @@ __all__ = [
 
 __version__ = _version("langgraph-om")
 
-_OF_THE_MIDDLEWARE = (
-    "ObservationalMemoryAgentState",
-    "ObservationalMemoryMiddleware",
-    "WorkingMemoryMiddleware",
-)
+_OF_THE_MIDDLEWARE = {
+    "ObservationalMemoryAgentState": "middleware",
+    "ObservationalMemoryMiddleware": "middleware",
+    "WorkingMemoryMiddleware": "working_middleware",
+}
+"""Names that need langchain, with the modules of `integrations` that they are in."""
 
 if _find_spec("langchain") is None:  # a star import takes what can be imported
     __all__ = [name for name in __all__ if name not in _OF_THE_MIDDLEWARE]
@@ -136,7 +138,7 @@ def __getattr__(name: str) -> _typing.Any:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
     try:
-        from langgraph_om.integrations import middleware  # noqa: PLC0415 langchain is optional
+        module = _import_module(f"langgraph_om.integrations.{_OF_THE_MIDDLEWARE[name]}")
     except ImportError as error:
         problem = _describe_missing_langchain()
         if problem is None or (error.name or "").partition(".")[0] != "langchain":
@@ -146,7 +148,7 @@ def __getattr__(name: str) -> _typing.Any:
             f"{problem}; install it with `pip install --upgrade 'langgraph-om[agents]'`"
         )
         raise ImportError(msg) from error
-    return getattr(middleware, name)
+    return getattr(module, name)
 
 
 _LANGCHAIN_FLOOR = "1.3.15"

@@ -14,17 +14,14 @@ from langgraph_om.core.effects import Requests
 from langgraph_om.core.record.record import complete_record, forget_wait, log_tokens
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import Event, MemoryRecord
-from langgraph_om.core.working import find_unwritten
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.acting import check_graph, choose_node
 from langgraph_om.runtime.context import RunFlow, Work
 from langgraph_om.runtime.drivers import adrive, afulfil, drive, fulfil
 from langgraph_om.runtime.flows import call_graph, supervise
-from langgraph_om.runtime.runner import StepRunner
+from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.state import read_messages, values_of
 from langgraph_om.runtime.turn import Outcome, StepResult, conclude
-from langgraph_om.working.memory import VALUE_KEY
-from langgraph_om.working.runs import WorkingOfGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,9 +299,12 @@ def adopt_thread(
     adoption = Adoption(runner, record, messages, identity, progress, everything, is_on)
     context = replace(runner.context(config), emit=adoption.watch)
     outcome = (yield from supervise(adoption.flow(), context)).result
-    changes = yield from keep_working(runner, state, outcome, config, getattr(graph, "store", None))
+    values, store = values_of(state, runner.messages_key), getattr(graph, "store", None)
+    scope = RunScope(runner, config, values, store)
+    if is_on:
+        yield from settle(runner, outcome, scope)
     if adoption.has_changed(outcome):
-        update = {**build_update(outcome, runner.messages_key), **changes}
+        update = {**build_update(outcome, runner.messages_key), **scope.changes}
         yield from call_graph(graph, "update_state", config, update, as_node=as_node)
         written = (yield from call_graph(graph, "get_state", config)) if as_node is None else None
         if written is not None and not is_kept(written, outcome):
@@ -315,25 +315,11 @@ def adopt_thread(
     return adoption.report(outcome)
 
 
-def keep_working(
-    runner: StepRunner, state: Any, outcome: Outcome, config: RunnableConfig, store: Any
-) -> Requests[dict[str, Any]]:
-    """Write what was found for the working memory, so that other threads of the user know it.
-
-    Without a store, as of a graph on a server, the thread's next turn does that.
-
-    Returns:
-        What changes in the graph's state.
-    """
-    whose = outcome.record["resource_id"]
-    is_reached = runner.settings.working_scope == "thread" or store is not None
-    if not (is_reached and find_unwritten(outcome.record, whose)):
-        return {}
-    values = values_of(state, runner.messages_key)
-    working = WorkingOfGraph(runner, values, outcome.messages, config, store)
-    noted = yield from supervise(working.refresh(outcome.record), runner.context(config))
-    outcome.fold(noted.result)
-    return {VALUE_KEY: working.changes[VALUE_KEY]} if VALUE_KEY in working.changes else {}
+def settle(runner: StepRunner, outcome: Outcome, scope: RunScope) -> Requests[None]:
+    """Let features write what waits for a step, so that other threads of the user know it."""
+    for write in runner.settings.features.having("settle"):
+        flow = write(scope, outcome.record, outcome.messages)
+        outcome.fold((yield from supervise(flow, runner.context(scope.config))).result)
 
 
 def may_write(runner: StepRunner, config: Any) -> bool:

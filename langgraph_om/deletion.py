@@ -21,8 +21,6 @@ from langgraph_om.runtime.runner import StepRunner
 PAGE: Final = 200
 """How many threads, or checkpoints, are asked for at once."""
 
-_WORKING: Final = {"working": "the working memory in the graph's store"}
-
 
 @dataclass(frozen=True, slots=True)
 class _Ask:
@@ -147,7 +145,7 @@ class Deletable:
     def _delete_resource(self, resource_id: str, store: Any, checkpointer: Any) -> _Flow:
         runner = self._runner
         keepers = self._list_keepers("delete_resource")
-        self._check_reach(store, checkpointer, _name_uses(keepers) | _WORKING)
+        self._check_reach(store, checkpointer, _name_uses(keepers))
         threads, left = self._list_archived(resource_id), list[str]()
         if checkpointer is not None:
             for thread_id in threads:

@@ -47,7 +47,6 @@ from langgraph_om.core.config.thresholds import (
     resolve_thresholds,
     split_budget,
 )
-from langgraph_om.core.forms import Form
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.errors import ConfigurationError
@@ -66,8 +65,6 @@ from langgraph_om.runtime.executors import BackgroundBuffering, Buffering
 from langgraph_om.runtime.hooks import Hooks, check_hooks
 from langgraph_om.runtime.jobs.protocol import Executor
 from langgraph_om.runtime.jobs.server import ServerBuffering
-from langgraph_om.working.memory import WorkingMemory
-from langgraph_om.working.tool import UPDATE_TOOL
 
 __all__ = [
     "MemoryOptions",
@@ -342,7 +339,6 @@ class Options:
     retrieval: RetrievalConfig | None
     """`None`: no recall."""
     archive: MessageArchive | None
-    working_memory: WorkingMemory | None
     resource_id: str | Callable[[RunnableConfig], str | None] | None
     messages_key: str
     deadline: float
@@ -381,7 +377,6 @@ def read_options(given: Mapping[str, Any]) -> Options:
         settings=settings,
         retrieval=retrieval,
         archive=settings.features.storage,
-        working_memory=given["working_memory"],
         resource_id=given["resource_id"],
         messages_key=given["messages_key"],
         deadline=float(given["deadline"]),
@@ -412,7 +407,7 @@ def _read_settings(
     thresholds = resolve(observation, reflection)
     features = choose_features(Setup(given, observation, retrieval, counter))
     counter = features.count_as_shown(counter)
-    hides_ids, working = given["obscure_thread_ids"], given["working_memory"]
+    hides_ids = given["obscure_thread_ids"]
     return Settings(
         thresholds=thresholds,
         counter=counter,
@@ -432,9 +427,6 @@ def _read_settings(
             if retrieval and given["enabled"]
             else None
         ),
-        hidden_tools=frozenset() if working is None else frozenset({UPDATE_TOOL}),
-        working=_find_observed_form(working),
-        working_scope="resource" if working is None else working.scope,
         features=features,
     )
 
@@ -450,13 +442,6 @@ def _shares_room(
         return bool(given["share_token_budget"])
     limits = (observation.message_tokens, reflection.observation_tokens)
     return given["token_budget"] is not None and all(map(is_default, limits))
-
-
-def _find_observed_form(working: WorkingMemory | None) -> Form | None:
-    """Return the form of a working memory that the Observer keeps; `None` for any other."""
-    if working is None or working.managed_by != "observer":
-        return None
-    return working.form
 
 
 def _choose_models(given: Mapping[str, Any], settings: Settings) -> ModelPool:

@@ -34,7 +34,7 @@ Deleted: TypeAlias = Literal["thread", "resource"]
 
 
 StoreUse: TypeAlias = str
-"""Names what a LangGraph store has of threads, such as "index" or "working"."""
+"""Names what a LangGraph store has of threads: "index", their texts, or what a feature keeps."""
 
 
 @dataclass(frozen=True, slots=True)

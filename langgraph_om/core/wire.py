@@ -64,37 +64,6 @@ Found = dict[str, list[Any]]
 """What an observation found beside its items: by feature, its entries, JSON values."""
 
 
-class WorkingUpdate(TypedDict):
-    """What an observation found out for the working memory, where the Observer keeps that.
-
-    With neither a patch nor an error nothing changes in it, and a former error is over.
-    """
-
-    cycle_id: str
-    """The cycle that asked."""
-    resource_id: str | None
-    """Whose memory it is for."""
-    known: Any
-    """The value that the Observer was shown: a text, a JSON object, or `None`."""
-    patch: NotRequired[Any]
-    """The whole text, or the fields that change."""
-    error: NotRequired[str]
-    """Why it could not be told."""
-
-
-class ObservedWorking(TypedDict):
-    """The working memory as a thread knows it, where the Observer keeps that."""
-
-    resource_id: str | None
-    """Whose it is."""
-    value: Any
-    """As the newest step read it, which the Observer is shown: a text, an object, or `None`."""
-    updates: list[WorkingUpdate]
-    """What observations found since, which the next step writes."""
-    error: str | None
-    """Why what the newest observation found was not written, or not all of it."""
-
-
 class Chunk(TypedDict):
     """An observation made ahead of need, kept until its activation puts it into the log."""
 
@@ -359,8 +328,6 @@ class MemoryRecord(TypedDict, total=False):
     pending: dict[Operation, PendingJob]
     current_task: str | None
     suggested_response: str | None
-    working: ObservedWorking
-    """Only with a working memory that the Observer keeps: missing before the first step."""
     stamps: dict[str, str]
     """First-seen ISO times of messages that carry no time themselves, by id; but for the newest,
     only of those that nothing else keeps."""
@@ -803,18 +770,6 @@ class Extracted(CycleEvent):
     error: NotRequired[str]
 
 
-class WorkingRead(TypedDict):
-    """A step has written what observations found for the working memory, and read that."""
-
-    type: Literal["working-read"]
-    resource_id: str | None
-    value: Any
-    written: list[str]
-    """The cycles whose updates are done."""
-    error: str | None
-    """Why some of them were not written."""
-
-
 class ViewTrimmed(TypedDict):
     """The Actor's view leaves something out, to keep to a limit or because it was refused."""
 
@@ -931,7 +886,6 @@ Event = (
     | OthersDescribed
     | Waived
     | Extracted
-    | WorkingRead
     | ViewTrimmed
     | Tripwire
     | Status

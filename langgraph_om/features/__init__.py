@@ -35,8 +35,12 @@ from langgraph_om.features.titles import (
     TitleOptions,
 )
 from langgraph_om.features.titles.updates import Nameable, TitleUpdates
-from langgraph_om.features.working_memory import KnownOfUser, WorkingOptions
-from langgraph_om.features.working_text import WorkingText
+from langgraph_om.features.working.feature import (
+    HasWorkingMemory,
+    KnownOfUser,
+    WorkingOptions,
+    WorkingText,
+)
 from langgraph_om.runtime.acting import Acting, Updates
 
 FEATURES: tuple[type[Feature], ...] = (
@@ -107,6 +111,7 @@ class FeatureUpdates(
 
 
 class FeatureMethods(
+    HasWorkingMemory,
     WithRules,
     Extractable,
     Steerable,

@@ -40,7 +40,6 @@ from langgraph_om.runtime.drivers import drive
 from langgraph_om.runtime.foresight import is_idle
 from langgraph_om.runtime.run import MemoryContext
 from langgraph_om.runtime.second_try import SecondTries
-from langgraph_om.working.tool import UPDATE_TOOL
 
 
 def create_memory_agent(
@@ -113,9 +112,10 @@ def _bind_tools(
 ) -> tuple[Runnable[Any, BaseMessage], Runnable[Any, BaseMessage]]:
     """Return the Actor with its tools, and the one of a read-only run, which changes no memory."""
     actor: Runnable[Any, BaseMessage] = chat.bind_tools(tools) if tools else chat
-    if memory.working_memory is None or not memory.working_memory.has_tool:
+    writing = runner_of(memory).settings.writing_tools
+    readable = [tool for tool in tools if getattr(tool, "name", None) not in writing]
+    if len(readable) == len(tools):
         return actor, actor
-    readable = [tool for tool in tools if getattr(tool, "name", None) != UPDATE_TOOL]
     return actor, chat.bind_tools(readable) if readable else chat
 
 

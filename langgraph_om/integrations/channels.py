@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, is_dataclass, make_dataclass, replace
 from functools import partial
 from operator import is_
-from typing import Annotated, Any, cast, get_type_hints
+from typing import Any, cast, get_type_hints
 
 from langchain_core.messages import (
     AnyMessage,
@@ -28,10 +28,8 @@ from pydantic import BaseModel, create_model
 from typing_extensions import TypedDict
 
 from langgraph_om.core.content.message_keys import content_digest, derive_id
-from langgraph_om.core.working import fold_state_value
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.state import restore_messages
-from langgraph_om.working.memory import SHOWN_KEY, VALUE_KEY
 
 MEMORY_SNAPSHOTS = 50
 """After how many updates the `om` channel is stored whole, where LangGraph does it after 100.
@@ -178,29 +176,6 @@ def _name_reducer(channel: BaseChannel[Any, Any, Any]) -> str:
     if reducer is None:
         return f"the channel {type(channel).__name__}"
     return f"the reducer `{getattr(reducer, '__name__', type(reducer).__name__)}`"
-
-
-# The channels in which a graph's state has a working memory.
-
-
-Stored = dict[str, Any] | str
-"""What a channel holds: a JSON object, a text, or an empty one of both."""
-
-ValueChannel = Annotated[Stored, fold_state_value]
-"""The value: what the Actor knows of it; with `scope="thread"` all that there is."""
-
-
-def take_last(former: str, update: str) -> str:
-    """Replace the block; hooks and nodes of one superstep may both write it."""
-    del former
-    return update
-
-
-ShownChannel = Annotated[str, take_last]
-"""The block as it is shown in the current turn."""
-
-WORKING_CHANNELS: dict[str, Any] = {VALUE_KEY: ValueChannel, SHOWN_KEY: ShownChannel}
-"""Both, by their keys in the state."""
 
 
 # The schemas of a graph under construction: what its nodes see, and what its input may hold.

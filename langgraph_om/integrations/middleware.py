@@ -7,11 +7,10 @@ so that a run that is taken up after a crash has them too.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import operator
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, NotRequired, Unpack, cast, get_type_hints, overload
@@ -21,10 +20,9 @@ from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResp
 from langchain.agents.middleware.internal_call_transformer import InternalCallTransformer
 from langchain.agents.middleware.types import ExtendedModelResponse, OmitFromInput, PrivateStateAttr
 from langchain_core.messages import AnyMessage, BaseMessage, RemoveMessage, SystemMessage
-from langchain_core.runnables import ensure_config
 from langgraph.channels import DeltaChannel
 from langgraph.channels.base import BaseChannel
-from langgraph.config import get_config, get_store
+from langgraph.config import get_config
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
@@ -35,16 +33,13 @@ from langgraph_om.core.content.parts import is_summary
 from langgraph_om.core.record.fold import fold, fold_one
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.window import select_needed
+from langgraph_om.core.step.step import StateKey
 from langgraph_om.core.wire import Event, MemoryRecord
-from langgraph_om.core.working import fold_state_value
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.channels import (
     MEMORY_SNAPSHOTS,
-    Stored,
-    ValueChannel,
     check_removal,
     messages_reducer,
-    take_last,
 )
 from langgraph_om.integrations.nodes import MemoryNodes, PlainNode, emit
 from langgraph_om.integrations.stream import MemoryTransformer
@@ -59,100 +54,6 @@ from langgraph_om.runtime.executors import ParallelBuffering
 from langgraph_om.runtime.runner import RunScope, StepRunner, only_folding
 from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.turn import turn
-from langgraph_om.working.memory import (
-    SHOWN_KEY,
-    VALUE_KEY,
-    Working,
-    WorkingMemory,
-    check_working,
-    insert_block,
-    read_shown,
-)
-from langgraph_om.working.tool import UPDATE_TOOL
-
-# For `create_agent`: working memory as a middleware, by itself.
-
-
-class WorkingMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
-    """What is always known of a user, for an agent of `create_agent`, without other memory.
-
-    With observations too: `ObservationalMemory(..., working_memory=...)` and its middleware.
-
-    Args:
-        working: The memory.
-
-    Raises:
-        ConfigurationError: When it is something else.
-    """
-
-    def __init__(self, working: WorkingMemory) -> None:
-        super().__init__()
-        self.working = check_working(working)
-        self._of_runs = Working(working)
-        self.tools = self._of_runs.tools
-        self.state_schema = state_schema_of(working, AgentState)
-
-    def before_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002
-        """Read the memory where a turn begins."""
-        return self._refresh(state) or None
-
-    async def abefore_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002
-        """Do the same as `before_model` without blocking the event loop."""
-        return await asyncio.to_thread(self._refresh, state) or None
-
-    def _refresh(self, state: Any) -> dict[str, Any]:
-        if not self._of_runs.runs.is_on(None):
-            return {}
-        messages = state.get("messages") or []
-        return self._of_runs.refresh_working_memory(
-            state, messages, ensure_config(), get_store()
-        ).changes
-
-    def wrap_model_call(
-        self,
-        request: ModelRequest[Any],
-        handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
-    ) -> ModelResponse[Any]:
-        """Call the model with the memory before the newest message of the user."""
-        return handler(self._projected(request))
-
-    async def awrap_model_call(
-        self,
-        request: ModelRequest[Any],
-        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
-    ) -> ModelResponse[Any]:
-        """Do the same as `wrap_model_call` without blocking the event loop."""
-        return await handler(self._projected(request))
-
-    def _projected(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        if not self._of_runs.runs.is_on(None):
-            return without_update_tool(request)
-        if self._of_runs.is_read_only():
-            request = without_update_tool(request)
-        view = insert_block(request.messages, read_shown(request.state))
-        return request.override(messages=cast("list[AnyMessage]", view))
-
-
-def state_schema_of(working: WorkingMemory, base: Any) -> Any:
-    """Return a state schema with what a working memory keeps in the state."""
-    of_thread, of_resource = ValueChannel, Annotated[Stored, OmitFromInput, fold_state_value]
-    fields = {
-        VALUE_KEY: NotRequired[
-            cast("Any", of_thread if working.scope == "thread" else of_resource)
-        ],
-        SHOWN_KEY: NotRequired[Annotated[str, PrivateStateAttr, take_last]],
-    }
-    make: Any = TypedDict
-    name = f"{base.__name__}WithWorkingMemory"
-    return make(name, {**get_type_hints(base, include_extras=True), **fields})
-
-
-def without_update_tool(request: ModelRequest[Any]) -> ModelRequest[Any]:
-    """Return a request without the tool, for a run in which nothing can be written."""
-    tools: Sequence[Any] = request.tools
-    kept = [tool for tool in tools if getattr(tool, "name", None) != UPDATE_TOOL]
-    return request.override(tools=kept) if len(kept) < len(tools) else request
-
 
 logger = logging.getLogger("langgraph_om")
 
@@ -161,6 +62,27 @@ class _AgentMemoryState(AgentState[Any]):
     """What the middleware adds to an agent's state."""
 
     om: NotRequired[Annotated[MemoryRecord, OmitFromInput, fold_one]]
+
+
+def add_keys(base: Any, keys: Mapping[str, StateKey]) -> Any:
+    """Return a state schema with the keys of features."""
+    fields: dict[str, Any] = {}
+    for name, key in keys.items():
+        kind = key.channel
+        if key.is_private:
+            kind = Annotated[key.type, PrivateStateAttr, key.reducer]
+        elif not key.is_input:
+            kind = Annotated[key.type, OmitFromInput, key.reducer]
+        fields[name] = NotRequired[kind]
+    make: Any = TypedDict
+    return make(f"{base.__name__}WithKeys", {**get_type_hints(base, include_extras=True), **fields})
+
+
+def without_tools(request: ModelRequest[Any], names: Collection[str]) -> ModelRequest[Any]:
+    """Return a request without some tools, for a run in which nothing can be written."""
+    tools: Sequence[Any] = request.tools
+    kept = [tool for tool in tools if getattr(tool, "name", None) not in names]
+    return request.override(tools=kept) if len(kept) < len(tools) else request
 
 
 class ObservationalMemoryAgentState(AgentState[Any]):
@@ -217,9 +139,9 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self.memory = check_memory(memory) if memory is not None else ObservationalMemory(**options)
         _check_fits(self.memory)
         self.tools = self.memory.tools
-        working = self.memory.working_memory
-        if working is not None:
-            self.state_schema = state_schema_of(working, _AgentMemoryState)
+        keys = runner_of(self.memory).settings.features.join("state_keys")
+        if keys:
+            self.state_schema = add_keys(_AgentMemoryState, keys)
         # `create_agent` looks for hooks on the class and runs those of the instance; LangGraph
         # finds a graph within a node only where the node's function encloses it.
         self._runner = runner_of(self.memory)
@@ -255,7 +177,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         """Call the model with observations and recent messages in the place of all messages."""
         refuse_second_recall_tool(request.tools, self.memory.recall_tool)
         if not self._runner.is_on():
-            return handler(without_update_tool(request))
+            return handler(self._without_writing_tools(request))
         offered, view = self._prepare(request)
         return self._tries(request).ask(lambda shown: handler(_with_input(offered, shown)), view)
 
@@ -267,7 +189,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         """Do the same as `wrap_model_call` without blocking the event loop."""
         refuse_second_recall_tool(request.tools, self.memory.recall_tool)
         if not self._runner.is_on():
-            return await handler(without_update_tool(request))
+            return await handler(self._without_writing_tools(request))
         offered, view = self._prepare(request)
         return await self._tries(request).aask(
             lambda shown: handler(_with_input(offered, shown)), view
@@ -279,7 +201,10 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self._runner.fit_window(window, request.tools, request.system_message)
         view = self.memory.llm_input_messages(_seen(request), system=request.system_message)
         is_read_only = self._runner.runs.is_read_only(None)
-        return without_update_tool(request) if is_read_only else request, view
+        return self._without_writing_tools(request) if is_read_only else request, view
+
+    def _without_writing_tools(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        return without_tools(request, self._runner.settings.writing_tools)
 
     def _tries(self, request: ModelRequest[Any]) -> SecondTries:
         return SecondTries(self._runner, _seen(request), request.system_message, mark=_marked)

@@ -10,10 +10,8 @@ from collections.abc import Mapping
 from typing import Annotated, Any, NotRequired, cast
 
 from langchain_core.messages import AnyMessage
-from langchain_core.runnables import ensure_config
 from langgraph.channels import DeltaChannel, EphemeralValue
 from langgraph.channels.base import BaseChannel
-from langgraph.config import get_store
 from langgraph.graph import END, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.managed import RemainingSteps
@@ -25,8 +23,6 @@ from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.channels import (
     MEMORY_SNAPSHOTS,
-    WORKING_CHANNELS,
-    ValueChannel,
     check_removal,
     keep_out_of_input,
     keep_updates,
@@ -38,70 +34,6 @@ from langgraph_om.integrations.channels import (
 from langgraph_om.integrations.nodes import FINISH, STATED, STATUS, MemoryNodes, PlainNode
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.runtime.run import MemoryContext
-from langgraph_om.runtime.state import conversation_of
-from langgraph_om.working.memory import SHOWN_KEY, VALUE_KEY, Working, WorkingMemory, check_working
-
-# For `StateGraph`: working memory by itself, as one node before the Actor's.
-
-
-READ = "om_working_memory"
-"""Reads the memory where a turn begins."""
-
-
-def add_working_memory(
-    builder: StateGraph[Any, Any, Any, Any],
-    working: WorkingMemory,
-    before: str = "agent",
-    *,
-    messages_key: str = "messages",
-) -> str:
-    """Add a node that reads the working memory to a graph under construction.
-
-    The caller draws `START -> om_working_memory`, binds `working.tools` to the Actor's model, runs
-    them in a `ToolNode`, and calls the model with `working.llm_input_messages(state)`. With
-    observations too: `ObservationalMemory(..., working_memory=...)`, which needs none of this.
-
-    Args:
-        builder: The graph; its node `before` has been added already.
-        working: The memory.
-        before: The node that calls the Actor's model.
-        messages_key: The state's key of the conversation.
-
-    Returns:
-        The name of the node to draw an edge into, `"om_working_memory"`.
-
-    Raises:
-        ConfigurationError: When the builder has no such node or messages, or has the memory.
-    """
-    of_runs = Working(check_working(working))
-    if READ in builder.nodes:
-        msg = f"the builder has a node `{READ}` already; add a working memory to a graph once"
-        raise ConfigurationError(msg)
-    if before not in builder.nodes:
-        named = ", ".join(sorted(builder.nodes)) or "none"
-        msg = f"`before` is {before!r}, and the graph's nodes are {named}; add that node first"
-        raise ConfigurationError(msg)
-    if messages_key not in builder.channels:
-        known = ", ".join(sorted(builder.channels))
-        msg = f"`messages_key` is {messages_key!r}, and the state's keys are {known}; pass one"
-        raise ConfigurationError(msg)
-
-    def read(state: Any) -> dict[str, Any]:
-        if not of_runs.runs.is_on(None):
-            return {}
-        messages = conversation_of(state, messages_key)
-        return of_runs.refresh_working_memory(state, messages, ensure_config(), get_store()).changes
-
-    view = typed_dict("WorkingState", {messages_key: list[AnyMessage], **WORKING_CHANNELS})
-    builder.add_node(READ, PlainNode(read, name=READ), input_schema=view)
-    builder.add_edge(READ, before)
-    show_channels(builder, before, {SHOWN_KEY: str})
-    if working.scope == "thread":
-        put_into_input(builder, {VALUE_KEY: ValueChannel})
-    if builder.context_schema is None:
-        builder.context_schema = MemoryContext
-    return READ
-
 
 DeltaMemory = Annotated[MemoryRecord, DeltaChannel(fold, snapshot_frequency=MEMORY_SNAPSHOTS)]
 """The `om` channel beside a `messages` channel that is kept as deltas."""
@@ -195,9 +127,10 @@ def add_memory_nodes(
     nodes = MemoryNodes(
         runner_of(memory), before, leave, writes_always=is_delta, tells_actor=tells_actor
     )
-    working = memory.working_memory
+    keys = runner_of(memory).settings.features.join("state_keys")
     own = DeltaMemory if is_delta else PlainMemory
-    more = (WORKING_CHANNELS if working else {}) | ({STATED: StatedChannel} if tells_actor else {})
+    more = {key: kept.channel for key, kept in keys.items()}
+    more |= {STATED: StatedChannel} if tells_actor else {}
     view = _view(memory.messages_key, own, more)
     if has_last_step:
         builder.add_node(FINISH, PlainNode(nodes.finish, name=FINISH), input_schema=view)
@@ -206,13 +139,14 @@ def add_memory_nodes(
     _add_work(builder, nodes, before, view)
     keep_out_of_input(builder, "om")
     keep_updates(builder, "om")
-    if working is not None and working.scope == "thread":
-        put_into_input(builder, {VALUE_KEY: ValueChannel})
+    inputs = {key: kept.channel for key, kept in keys.items() if kept.is_input}
+    if inputs:
+        put_into_input(builder, inputs)
     if builder.context_schema is None:
         builder.context_schema = MemoryContext
     if before in builder.nodes:
-        keys = {"om": MemoryRecord, **({SHOWN_KEY: str} if working is not None else {})}
-        show_channels(builder, before, keys)
+        shown = {key: kept.type for key, kept in keys.items() if kept.is_shown}
+        show_channels(builder, before, {"om": MemoryRecord, **shown})
     return nodes, view
 
 

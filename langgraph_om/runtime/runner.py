@@ -90,6 +90,8 @@ class RunScope:
     """What features change in the graph's state, beside the conversation and the record."""
     kept: dict[str, Any] = field(default_factory=dict)
     """By feature, what it keeps for the turn."""
+    given: dict[str, Any] = field(default_factory=dict)
+    """By name, what the caller of a step hands in for features."""
 
 
 @dataclass
@@ -106,12 +108,10 @@ class StepRunner:
     messages_key: str = "messages"
     resource_id: ResourceId = None
     enabled: bool = True
-    store_uses: frozenset[StoreUse] = frozenset()
-    """For what the graph's store is used."""
     recalling: Recalling | None = None
     """What answers recall; `None` without it."""
-    beside: object | None = None
-    """More that a flow may call as storage."""
+    store_uses: frozenset[StoreUse] = field(init=False, default=frozenset())
+    """For what the graph's store is used."""
     runs: Runs = field(init=False)
     spans: Spans = field(init=False, default_factory=Spans)
     window: int | None = field(init=False, default=None)
@@ -122,8 +122,9 @@ class StepRunner:
 
     def __post_init__(self) -> None:
         self.runs = Runs(self.resource_id)
-        kept = (feature.store_use for feature in self.settings.features.all)
-        self.store_uses |= frozenset(filter(None, kept))
+        features = self.settings.features.all
+        kept = (feature.store_use for feature in features if feature.uses_store)
+        self.store_uses = frozenset(filter(None, kept))
         for connect in self.settings.features.having("connect"):
             self._storage += connect(self)
 
@@ -275,13 +276,12 @@ class StepRunner:
             work: Has a decision carried out elsewhere.
         """
         calls = Calls(self.models, self.clock, self.deadline, self.settings.counter, config)
-        storage = (*self._storage, *([] if self.beside is None else [self.beside]))
         return RunContext(
             calls,
             self.hooks,
             self.buffering,
             self.carry_out,
-            storage,
+            tuple(self._storage),
             emit,
             work,
             jobs_are_here=self.jobs_are_here,

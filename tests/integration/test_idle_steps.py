@@ -19,7 +19,7 @@ from langgraph.errors import GraphRecursionError
 from langgraph.graph import END
 from langgraph.store.memory import InMemoryStore
 
-from langgraph_om import WorkingMemory, create_memory_agent
+from langgraph_om import create_memory_agent
 from langgraph_om.testing import ExtractiveObserver
 from support.agents import (
     READY,
@@ -204,9 +204,12 @@ async def test_functions_of_the_user_are_called_beside_the_event_loop(ready: Rea
     assert not any(blocked)
 
 
+@pytest.mark.needs("working")
 @pytest.mark.parametrize("scope", ["thread", "resource"])
 def test_working_memory_is_read_in_the_same_step(scope: Any) -> None:
     model, store = scripted(), InMemoryStore()
+    from langgraph_om import WorkingMemory  # noqa: PLC0415 a feature that may be taken out
+
     working = WorkingMemory("# User\n- Name:", scope=scope)
     memory = remembering(model, Clock(), working_memory=working, **IDLE)
     graph = create_memory_agent(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -16,6 +17,8 @@ from langchain_core.messages import (
 from langgraph_om import ObservationalMemory, WorkingMemory
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel, check_message_sequence
 from support.pages import DOCS, run_page
+
+pytestmark = pytest.mark.needs("working", "extract", "inject")
 
 PAGE = DOCS / "memory-family.md"
 TEXT = PAGE.read_text(encoding="utf-8")

@@ -29,6 +29,8 @@ from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.agents import turn
 from support.schemas import Profile, Trip
 
+pytestmark = pytest.mark.needs("working")
+
 TEMPLATE = "# Profile\n- Name:\n- City:"
 BLOCKING = {"message_tokens": 60, "buffer_tokens": False}
 AHEAD = {"message_tokens": 200, "buffer_tokens": 60, "buffer_activation": 1.0}

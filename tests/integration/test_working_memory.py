@@ -27,12 +27,12 @@ from langgraph_om import (
     add_working_memory,
     create_memory_agent,
 )
-from langgraph_om.integrations.middleware import (
-    ObservationalMemoryMiddleware,
-    WorkingMemoryMiddleware,
-)
+from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
+from langgraph_om.integrations.working_middleware import WorkingMemoryMiddleware
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel, check_message_sequence
 from support.reasoning import misplaced, thinking, thoughts_of
+
+pytestmark = pytest.mark.needs("working")
 
 Reply = str | AIMessage | Callable[[list[BaseMessage]], str | AIMessage]
 

@@ -15,6 +15,8 @@ from pydantic import BaseModel, Field
 from langgraph_om import ObservationalMemory, WorkingMemory, create_memory_agent
 from langgraph_om.testing import ScriptedChatModel
 
+pytestmark = pytest.mark.needs("working")
+
 
 class Story:
     """An agent that writes what a test says, and what it was shown before each answer."""

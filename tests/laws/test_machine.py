@@ -20,7 +20,7 @@ from support.laws.cast import CONDENSES, HANGS, MOODS, SECTION_MOODS, label_of
 from support.laws.doors import DOORS
 from support.laws.served import ENDURED, FATES, REFUSALS, Served
 from support.laws.shares import AWAY
-from support.laws.world import Rules, Thread, Worker, World, exchanges, turns
+from support.laws.world import HAS_WORKING, Rules, Thread, Worker, World, exchanges, turns
 from support.real_ids import NAMINGS
 
 SCOPES = os.environ.get("OM_SCOPES", "thread resource").split()
@@ -52,7 +52,7 @@ RULES = st.builds(
     pauses=st.booleans(),
     marks_gaps=st.booleans(),
     hints=st.booleans(),
-    keeps=st.booleans(),
+    keeps=st.sampled_from([False, HAS_WORKING]),
     scope=st.sampled_from(SCOPES),
     naming=NAMINGS,
 )

@@ -5,7 +5,8 @@
     python -m support.without --tests today      # of two features, another two each day
 
 A feature is a file or folder of `langgraph_om/features`, and the lines that name it in the table
-there and among the public names of `langgraph_om/__init__.py`. Those that need it go with it. Tests
+there and among the public names of `langgraph_om/__init__.py`, and integrations for it alone, such
+as `integrations/NAME.py` or `integrations/NAME_middleware.py`. Those that need it go with it. Tests
 of a feature are `tests/unit/features/test_NAME.py` (or a folder of this name), and those that are
 marked `needs("NAME")`.
 """
@@ -65,8 +66,12 @@ def take_out(name: str, root: Path) -> None:
         raise ValueError(msg)
     table.write_text(rows, encoding="utf-8")
     public = root / "langgraph_om" / "__init__.py"
-    text = public.read_text(encoding="utf-8")
-    public.write_text(remove_rows(text, f"langgraph_om.features.{name}"), encoding="utf-8")
+    text = remove_rows(public.read_text(encoding="utf-8"), f"langgraph_om.features.{name}")
+    for path in (root / "langgraph_om" / "integrations").glob(f"{name}*.py"):
+        if path.stem == name or path.stem.startswith(f"{name}_"):
+            path.unlink()
+            text = remove_rows(text, f"langgraph_om.integrations.{path.stem}")
+    public.write_text(text, encoding="utf-8")
 
 
 def remove_rows(text: str, module: str) -> str:
@@ -76,7 +81,11 @@ def remove_rows(text: str, module: str) -> str:
         if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{module}."):
             imported |= {alias.asname or alias.name for alias in node.names}
             gone |= set(range(node.lineno - 1, node.end_lineno or node.lineno))
-    gone |= {at for at, line in enumerate(lines) if line.strip(' ,"') in imported}
+    named = re.compile(r'\s*"?(\w+)"?(: "\w+")?,?')
+    for at, line in enumerate(lines):
+        match = named.fullmatch(line)
+        if match is not None and match[1] in imported:
+            gone.add(at)
     return "\n".join(line for at, line in enumerate(lines) if at not in gone) + "\n"
 
 

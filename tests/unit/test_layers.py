@@ -16,14 +16,13 @@ PACKAGE = "langgraph_om"
 ROOT = Path(__file__).parents[2] / PACKAGE
 
 HOUSE = (
-    "errors <- core <- models, archive <- recall <- runtime <- working <- features <- options, "
+    "errors <- core <- models, archive <- recall <- runtime <- features <- options, "
     "inspection, adoption, searching, deletion <- memory <- integrations <- cli, web "
     "<- __init__, __main__"
 )
 CORE = (
     "content, wire, prompts <- additions <- events, tokens, effects, forms, items, search "
-    "<- working <- record, config, acts <- observe, plan <- actor, reflect, page <- cycles "
-    "<- step"
+    "<- record, config, acts <- observe, plan <- actor, reflect, page <- cycles <- step"
 )
 
 
@@ -55,11 +54,13 @@ TESTING_APART = (
     "`testing` imports itself, `errors`, `core.effects`, the standard library and langchain_core "
     "alone, and no other module imports it."
 )
-LANGGRAPH = "Only integrations, working, cli, recall.tool and features.meaning import langgraph."
-RECALL_WITH_LANGGRAPH = ("recall.tool", "features.meaning")
+LANGGRAPH = (
+    "Only integrations, features.working, features.meaning, cli and recall.tool import langgraph."
+)
+WITH_LANGGRAPH = ("recall.tool", "features.meaning", "features.working")
 LANGCHAIN = (
-    "Only integrations.middleware and, inside functions, models.providers import "
-    "langchain, which is optional."
+    "Only integrations.middleware, integrations.working_middleware and, inside functions, "
+    "models.providers import langchain, which is optional."
 )
 SQLALCHEMY = (
     "Only archive.sql imports sqlalchemy; features.archive does for types and inside functions."
@@ -190,11 +191,12 @@ def broken_outside(module: str, found: Import) -> Iterator[str]:
     if room == "testing" and found.top not in sys.stdlib_module_names | {"langchain_core"}:
         yield TESTING_APART
     if found.top == "langgraph" and not (
-        room in {"integrations", "working", "cli"} or inside.startswith(RECALL_WITH_LANGGRAPH)
+        room in {"integrations", "cli"} or inside.startswith(WITH_LANGGRAPH)
     ):
         yield LANGGRAPH
     if found.top == "langchain" and not (
-        inside == "integrations.middleware" or (inside == "models.providers" and found.is_late)
+        inside in {"integrations.middleware", "integrations.working_middleware"}
+        or (inside == "models.providers" and found.is_late)
     ):
         yield LANGCHAIN
     if found.top == "sqlalchemy" and not (

@@ -19,7 +19,6 @@ from langgraph_om.core.config.options import (
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.dates import message_time, times_of
 from langgraph_om.core.content.message_keys import Keyed, hidden_id, key_of
-from langgraph_om.core.forms import Form
 from langgraph_om.core.tokens.counter import TokenCounter, ViewCounter, base_of
 from langgraph_om.core.wire import Group, Limits
 
@@ -60,6 +59,10 @@ class Features:
         rules = ", ".join(filter(None, self.having("view_rule")))
         base = base_of(counter)
         return ViewCounter(base, lambda m: self.show(m, key_of(m)), rules) if rules else base
+
+    def join(self, hook: str) -> dict[str, Any]:
+        """Return as one the mappings that a property of features is."""
+        return {key: value for mapping in self.having(hook) for key, value in mapping.items()}
 
     def list_hints(self) -> dict[str, str]:
         """Return the hints that the Observer is asked for, by name, each with what it is told."""
@@ -120,12 +123,6 @@ class Settings:
     """Whether models are shown thread ids in a hashed form only."""
     guide: RecallGuide | None = None
     """With recall, what the Actor is told about it."""
-    hidden_tools: frozenset[str] = frozenset()
-    """Names of tools whose calls and results the Observer is not shown."""
-    working: Form | None = None
-    """The form of the working memory, where the Observer keeps it; else `None`."""
-    working_scope: Scope = "resource"
-    """Whether that is the user's, or one for each thread."""
     features: Features = field(default_factory=Features)
     """What takes part in steps beside the core."""
 
@@ -142,6 +139,15 @@ class Settings:
             features=features,
             counter=features.count_as_shown(self.counter),
         )
+
+    @property
+    def writing_tools(self) -> frozenset[str]:
+        """Names of tools by which the Actor changes what features keep.
+
+        The Observer is not shown their calls and results, and they are not offered in a run in
+        which nothing is written.
+        """
+        return frozenset(name for names in self.features.having("writing_tools") for name in names)
 
     @property
     def question_tokens(self) -> int:

@@ -179,10 +179,7 @@ OTHERS_ID = "om-other-conversations"
 GAP_ID = "om-gap"
 """Id of the lines that tell the Actor of pauses."""
 
-WORKING_ID = "om-working-memory"
-"""Id of what shows the Actor the working memory."""
-
-OWN_IDS: Final = {CONTINUATION_ID, OTHERS_ID, GAP_ID, WORKING_ID}
+OWN_IDS: Final = {CONTINUATION_ID, OTHERS_ID, GAP_ID}
 """The ids of all that memory shows the Actor as messages; features add theirs."""
 
 _OPENING, _CLOSING = "<system-reminder>", "</system-reminder>"

@@ -421,7 +421,6 @@ _own_tags = [
     "suggested-response",
     "system-reminder",
     "thread",
-    "working-memory",
 ]
 
 _LOOKALIKES: Final[Mapping[str, str]] = {

@@ -313,9 +313,9 @@ def show_messages(
         timezone=settings.timezone,
         counter=settings.counter,
         limits=TranscriptLimits(shows_reasoning=settings.observation.observe_reasoning),
-        hidden_tools=settings.hidden_tools,
+        hidden_tools=settings.writing_tools,
     )
-    hides_some = settings.hidden_tools or not settings.observation.observe_reasoning
+    hides_some = settings.writing_tools or not settings.observation.observe_reasoning
     if hides_some and not transcript.text:
         return None
     wanted = settings.observation.observe_attachments

@@ -45,7 +45,6 @@ from langgraph_om.core.record.reducers import (
     waive,
 )
 from langgraph_om.core.wire import Event, Group, LogChange, MemoryRecord
-from langgraph_om.core.working import note_read
 from langgraph_om.errors import ConfigurationError
 
 # Edits of the record by hand, in Studio or by `update_state`: which of them can be meant.
@@ -229,7 +228,6 @@ _REDUCERS: dict[str, Callable[[MemoryRecord, Any], None]] = {
     "activation": activate,
     "observation-start": _ignore,
     "extracted": _ignore,
-    "working-read": note_read,
     "status": _ignore,
     "view-trimmed": _ignore,
     "tripped": trip,

@@ -66,7 +66,7 @@ def blank_record() -> MemoryRecord:
 _FIRST_KEYS = frozenset(blank_record())
 """What each record has."""
 
-LATER_KEYS = frozenset({"head", "working"})
+LATER_KEYS = frozenset({"head"})
 """What a record has only once there is something to note."""
 
 RECORD_KEYS = _FIRST_KEYS | LATER_KEYS

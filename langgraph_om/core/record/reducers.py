@@ -44,7 +44,6 @@ from langgraph_om.core.wire import (
     Usage,
     Waived,
 )
-from langgraph_om.core.working import forget_updates
 
 # The record while events are folded into it, and what several kinds of events do to it.
 
@@ -404,7 +403,6 @@ def _join(record: MemoryRecord, event: Opened) -> None:
         former: Mapping[str, Any] = record
         blank: Mapping[str, Any] = {**blank_record(), **{key: former[key] for key in kept}}
         record.update(cast("MemoryRecord", blank))
-        cast("Draft", record).pop("working", None)
     elif record["cursor"]:
         groups = select_own_groups(record)
         own: list[Group] = [{**group, "thread_id": event["thread_id"]} for group in groups]
@@ -454,9 +452,6 @@ def set_others(record: MemoryRecord, event: OthersDescribed) -> None:
 def forget_deleted(record: MemoryRecord, event: ThreadDeleted) -> None:
     """Forget what the thread had, in a shared log too, when it was deleted."""
     run_beside("deleted", record, event)
-    cast("Draft", record).pop("working", None)
-    if event["of_resource"]:
-        record["chunks"] = [forget_updates(chunk) for chunk in record["chunks"]]
     if record["scope"] != "resource":
         return
     own, is_all = record["thread_id"], event["of_resource"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from langchain_core.messages import BaseMessage
 
@@ -157,6 +157,25 @@ class Step:
         return {key for counts in counted for key in counts}
 
 
+@dataclass(frozen=True, slots=True)
+class StateKey:
+    """A key that a feature keeps in a graph's state."""
+
+    type: Any
+    reducer: Callable[[Any, Any], Any]
+    is_input: bool = False
+    """Whether an input may hold it."""
+    is_private: bool = False
+    """Whether it is left out of an agent's output."""
+    is_shown: bool = False
+    """Whether the node that calls the Actor's model sees it."""
+
+    @property
+    def channel(self) -> Any:
+        """The type with its reducer, as a schema has it."""
+        return Annotated[self.type, self.reducer]
+
+
 class Feature:
     """An optional behaviour of memory: a file of `features`, and a row of the table there.
 
@@ -178,11 +197,15 @@ class Feature:
     """What it lets a person do, on the command line and on the page of a memory."""
     removes_by = ""
     """The option that has it take messages out of a graph's state; empty where nothing does."""
+    writing_tools: tuple[str, ...] = ()
+    """Names of tools by which the Actor changes what the feature keeps."""
     has_last_step = False
     """Whether it has something to do after the Actor's answer; then a turn has one step more."""
     store_use: ClassVar[str] = ""
     """The archive's name for what it keeps in the graph's store; empty where it keeps nothing. What
     other processes have put there is deleted also where it is off: it takes no arguments then."""
+    uses_store = True
+    """Whether it keeps something there with its options as they are."""
     kept_in_store: ClassVar[str] = ""
     """What that is, for an error."""
     shows_other_threads = False
@@ -194,6 +217,40 @@ class Feature:
 
         Raises:
             ConfigurationError: When an option of it cannot be meant.
+        """
+        raise NotImplementedError
+
+    def list_tools(self) -> Sequence[Any]:
+        """Return tools to bind to the Actor's model; called once `connect` was."""
+        raise NotImplementedError
+
+    @property
+    def state_keys(self) -> Mapping[str, StateKey]:
+        """Keys that the feature keeps in a graph's state."""
+        raise NotImplementedError
+
+    @property
+    def job_settings(self) -> Mapping[str, Any]:
+        """What changes the result of a background job, by option: workers must have the same."""
+        raise NotImplementedError
+
+    def accept(self, scope: Any) -> None:
+        """Take out of `scope.given` what the caller of a step hands in for the feature.
+
+        Raises:
+            ConfigurationError: When it cannot be meant.
+        """
+        raise NotImplementedError
+
+    def settle(
+        self, scope: Any, record: MemoryRecord, messages: Sequence[BaseMessage]
+    ) -> EffectFlow[Sequence[Event]]:
+        """Write what waits for a step, where a graph's thread was observed outside of its turns.
+
+        What changes in the graph's state is put into `scope.changes`.
+
+        Returns:
+            Events that change the record.
         """
         raise NotImplementedError
 

@@ -29,10 +29,7 @@ from langgraph_om.runtime.executors import Buffering
 VERSION = 1
 """Of the form of a request."""
 
-_COMPARED = (
-    *("scope", "continuation_hints", "hides_ids", "transforms", "hidden_tools", "timezone"),
-    "working",
-)
+_COMPARED = ("scope", "continuation_hints", "hides_ids", "transforms", "timezone")
 """Settings that change what a job comes to, beside those of observation and reflection."""
 
 
@@ -80,6 +77,7 @@ def digest_settings(settings: Settings) -> dict[str, str]:
     # A worker need not know the Actor's window, nor what is shown of a message.
     values: dict[str, Any] = {"token_counter": base_of(settings.counter).identity}
     values |= {name: getattr(settings, name) for name in _COMPARED}
+    values |= settings.features.join("job_settings")
     for option, config in (
         ("observation", settings.observation),
         ("reflection", settings.reflection),

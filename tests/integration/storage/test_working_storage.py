@@ -25,8 +25,10 @@ from langgraph_om import (
     WorkingMemoryMiddleware,
     create_memory_agent,
 )
+from langgraph_om.features.working import storage
 from langgraph_om.testing import ScriptedChatModel
-from langgraph_om.working import storage
+
+pytestmark = pytest.mark.needs("working")
 
 SCHEMA = {"type": "object"}
 ROUNDS = 12

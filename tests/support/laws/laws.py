@@ -27,7 +27,6 @@ from langgraph_om.core.content.message_keys import (
 )
 from langgraph_om.core.observe.parse_answer import Parsed, parse_output
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.core.working import find_known
 from langgraph_om.testing import Provider, check_message_sequence
 from support.laws.cast import label_of, words_of
 from support.reasoning import misplaced, without_thoughts
@@ -431,6 +430,8 @@ def kept_no_more(before: Moment, now: Moment) -> list[str]:
 
 
 def _kept(now: Moment) -> list[str]:
+    from langgraph_om.features.working.record import find_known  # noqa: PLC0415 may be taken out
+
     value = find_known(cast("MemoryRecord", now.record))
     return [*value["read"]] if isinstance(value, dict) else []
 

@@ -27,6 +27,7 @@ from support.laws.laws import DOUBLED, LOST, UNCOVERED, UNREAD
 from support.laws.served import ENDURED, FATES, REFUSALS, Served
 from support.laws.shares import FAULTS, FLICKERS
 from support.laws.world import (
+    HAS_WORKING,
     Point,
     Rules,
     Thread,
@@ -111,7 +112,7 @@ class Episode:
             buffer_activation=pick([0.3, 0.8, 1.0]),
             scope=scope,
             naming=Naming(self.random.randrange(1, 2**16)),
-            keeps=not shares and door != "step" and self.random.random() < 0.5,
+            keeps=HAS_WORKING and not shares and door != "step" and self.random.random() < 0.5,
         )
 
     def run(self, turns: int = TURNS) -> None:

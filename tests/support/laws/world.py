@@ -29,7 +29,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import StateSnapshot
 
-from langgraph_om import InlineBuffering, ObservationalMemory, ParallelBuffering, WorkingMemory
+from langgraph_om import InlineBuffering, ObservationalMemory, ParallelBuffering
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.window import MIN_REMAINING, open_window
 from langgraph_om.integrations.nodes import STATED
@@ -67,14 +67,22 @@ COMMITTED = ("observation-end", "observation-failed", "activation", "buffering-e
 """Events that may come again after a crash, and count once."""
 
 
-KNOWN = WorkingMemory("# The user\n\n- Likes: long walks", scope="thread")
+HAS_WORKING = find_spec("langgraph_om.features.working") is not None
+"""Whether the package has working memories."""
 _READ = {"type": "object", "additionalProperties": {"type": "integer"}}
-KEPT = WorkingMemory(
-    schema={"type": "object", "properties": {"read": _READ}, "additionalProperties": False},
-    scope="thread",
-    managed_by="observer",
-)
-"""The requests that were observed."""
+_KEPT = {"type": "object", "properties": {"read": _READ}, "additionalProperties": False}
+"""The form of what the Observer keeps: the requests that were observed."""
+
+
+def choose_working(rules: Rules) -> Any:
+    """Return the working memory of an agent; `None` where it has none."""
+    if not HAS_WORKING or not (rules.keeps or rules.knows):
+        return None
+    from langgraph_om import WorkingMemory  # noqa: PLC0415 a feature that may be taken out
+
+    if rules.keeps:
+        return WorkingMemory(schema=_KEPT, scope="thread", managed_by="observer")
+    return WorkingMemory("# The user\n\n- Likes: long walks", scope="thread")
 
 
 @dataclass(frozen=True)
@@ -237,7 +245,7 @@ class World:
             max_input_tokens=rules.max_input_tokens,
             gap_markers=rules.marks_gaps,
             continuation_hints=rules.hints,
-            working_memory=KEPT if rules.keeps else KNOWN if rules.knows else None,
+            **({"working_memory": working} if (working := choose_working(rules)) else {}),
             buffering=buffering,
             token_counter=Words(),
             clock=self.clock,

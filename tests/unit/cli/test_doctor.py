@@ -137,12 +137,3 @@ def test_items_without_a_day() -> None:
 def test_a_message_that_fills_the_window() -> None:
     large: list[BaseMessage] = [HumanMessage("word " * 150, id="m1")]
     assert kinds(ask(large)) == ["large-message"]
-
-
-def test_changes_of_the_working_memory_that_nothing_writes() -> None:
-    updates = [{"cycle_id": f"c{at}", "resource_id": "ana", "patch": {}} for at in range(5)]
-    kept = {"resource_id": "ana", "value": None, "updates": updates, "error": None}
-    assert "5 changes" in ask(resource_id="ana", working=kept).advice[0].text
-    assert kinds(ask(resource_id="ana", working={**kept, "updates": updates[:2]})) == []
-    (advice,) = ask(working={**kept, "updates": [], "error": "`age`: no number"}).advice
-    assert "`age`: no number" in advice.text

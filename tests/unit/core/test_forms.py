@@ -11,9 +11,8 @@ import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from langgraph_om import ConfigurationError, WorkingMemory
-from langgraph_om.core.forms import MAX_CHARACTERS, InvalidError, SchemaForm
-from langgraph_om.core.working import choose_form
+from langgraph_om import ConfigurationError
+from langgraph_om.core.forms import MAX_CHARACTERS, InvalidError, SchemaForm, TemplateForm
 
 
 class Task(BaseModel):
@@ -72,34 +71,7 @@ def test_no_field_is_required_of_an_update_and_references_resolve() -> None:
     assert "required" in named_so.arguments["properties"]["memory"]["properties"]
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"template": "a", "schema": Settings}, "`template` and `schema` are both given"),
-        ({"template": "  "}, "`template` is '  '"),
-        ({"template": Settings}, "`template` is"),
-        ({"template": "x" * (MAX_CHARACTERS + 1)}, f"has {MAX_CHARACTERS + 1} characters"),
-        ({"schema": int}, "describes no object"),
-        ({"schema": object()}, "pass a pydantic model"),
-        ({"schema": {"type": "objet"}}, "no valid JSON Schema"),
-        ({"schema": {"type": "array"}}, "describes no object"),
-        ({"scope": "user"}, "`scope` is 'user'"),
-        ({"read_only": "yes"}, "`read_only` is 'yes'"),
-        ({"managed_by": "nobody"}, "`managed_by` is 'nobody'"),
-    ],
-)
-def test_a_wrong_option_is_named(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigurationError, match=re.escape(said)):
-        WorkingMemory(**options)
-
-
-def test_without_either_there_is_a_template_of_ours() -> None:
-    text = choose_form(None, None).write(None)
-    assert "- Name:" in text
-    assert len(text) < 500
-
-
-@pytest.mark.parametrize("form", [choose_form("a", None), SchemaForm(Settings)])
+@pytest.mark.parametrize("form", [TemplateForm("a"), SchemaForm(Settings)])
 def test_what_is_too_long_is_refused_with_both_sizes(form: Any) -> None:
     whole = "x" * (MAX_CHARACTERS + 1)
     with pytest.raises(InvalidError, match=rf"\d{{5}} characters, and {MAX_CHARACTERS} is"):
@@ -134,4 +106,4 @@ def test_what_no_database_keeps_is_left_out_of_texts_or_refused_by_field() -> No
 def test_json_schema_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema.exceptions", None)
     with pytest.raises(ConfigurationError, match=re.escape("'langgraph-om[jsonschema]'")):
-        WorkingMemory(schema=SETTINGS)
+        SchemaForm(SETTINGS)

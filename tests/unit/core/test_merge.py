@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_om.core.forms import find_at, find_conflicts, list_leaves, merge
-from langgraph_om.core.working import PATCH, fold_state_value, read_state_value
 
 KEYS = st.sampled_from("abc")
 LEAVES = st.integers(0, 3) | st.text("xy", max_size=2) | st.lists(st.integers(0, 2), max_size=2)
@@ -59,13 +58,3 @@ def test_a_conflict_is_what_the_writer_has_not_seen(value: dict[str, Any]) -> No
     assert find_conflicts({"z": 2}, value, changed) == [("z",)]
     assert find_conflicts({"z": 1}, value, changed) == []
     assert find_conflicts({"y": 2}, value, changed) == []
-
-
-def test_a_channel_takes_values_and_patches() -> None:
-    first = fold_state_value({}, {PATCH: {"a": 1}})
-    assert fold_state_value(first, {PATCH: {"b": 2}}) == {"a": 1, "b": 2}
-    assert fold_state_value(first, {"c": 3}) == {"c": 3}
-    assert fold_state_value({PATCH: {"a": 1}}, {PATCH: {"b": 2}}) == {"a": 1, "b": 2}
-    assert fold_state_value(first, {PATCH: {"a": None}}) == {}
-    assert read_state_value({PATCH: {"a": 1}}) == {"a": 1}
-    assert [read_state_value(blank) for blank in ({}, "", None)] == [None] * 3

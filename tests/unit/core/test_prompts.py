@@ -32,6 +32,10 @@ OF_FEATURES = {
     "standing_rules": "standing",
     "state_in_sight": "show_state",
     "title": "titles",
+    "working_memory": "working",
+    "working_memory_json": "working",
+    "working_memory_template": "working",
+    "working_memory_text": "working",
 }
 """Prompts that go with a feature."""
 SIZES = {"log_tokens": "40100", "target_tokens": "30000"}
@@ -122,7 +126,7 @@ SAMPLES: dict[str, dict[str, str]] = {
     "recall_search_meaning": {},
     "recall_threads": {},
     "working_memory": {
-        "purpose": load("working_memory_text"),
+        "purpose": load("working_memory_text") if "working_memory_text" in names() else "",
         "content": "# About the user\n\n- Name: Mirela",
     },
     "working_memory_json": {},

@@ -13,21 +13,26 @@ from langchain_core.tools import BaseTool
 from langgraph.store.base import BaseStore
 
 from langgraph_om.core.config.checks import check_flag
-from langgraph_om.core.forms import InvalidError, Value, merge
-from langgraph_om.core.wire import WorkingUpdate
-from langgraph_om.core.working import (
+from langgraph_om.core.content.text import escape
+from langgraph_om.core.forms import (
+    MAX_CHARACTERS,
+    Form,
+    InvalidError,
+    SchemaForm,
+    TemplateForm,
+    Value,
+    merge,
+)
+from langgraph_om.core.prompts import fill, load
+from langgraph_om.errors import ConfigurationError
+from langgraph_om.features.working.record import (
+    MESSAGE_ID,
     WORKING_NAME,
     Joined,
-    choose_form,
+    WorkingUpdate,
     join_updates,
-    read_state_value,
-    render_block,
-    write_message,
 )
-from langgraph_om.errors import ConfigurationError
-from langgraph_om.runtime.run import Runs
-from langgraph_om.runtime.state import conversation_of, values_of
-from langgraph_om.working.storage import (
+from langgraph_om.features.working.storage import (
     ConflictError,
     check_resource_id,
     check_store,
@@ -36,7 +41,68 @@ from langgraph_om.working.storage import (
     read_stored,
     update_stored,
 )
-from langgraph_om.working.tool import Outcome, build_tool
+from langgraph_om.features.working.tool import Outcome, build_tool, read_state_value
+from langgraph_om.runtime.run import Runs
+from langgraph_om.runtime.state import conversation_of, values_of
+
+
+def choose_form(template: object, schema: Any) -> Form:
+    """Return the form that a user chose; without a choice, our own template.
+
+    Raises:
+        ConfigurationError: When both are given, or one of them cannot be used.
+    """
+    if template is not None and schema is not None:
+        msg = (
+            "`template` and `schema` are both given; pass `template` for a text in Markdown, or "
+            "`schema` for JSON"
+        )
+        raise ConfigurationError(msg)
+    if schema is not None:
+        return SchemaForm(schema)
+    if template is None:
+        return TemplateForm(load("working_memory_template"))
+    if not isinstance(template, str) or not template.strip():
+        msg = f"`template` is {template!r}; pass a text in Markdown, or `schema` for JSON"
+        raise ConfigurationError(msg)
+    if len(template) > MAX_CHARACTERS:
+        msg = (
+            f"`template` has {len(template)} characters; pass one of {MAX_CHARACTERS} at most, as "
+            f"it stands in every prompt"
+        )
+        raise ConfigurationError(msg)
+    return TemplateForm(template.strip())
+
+
+# The block of working memory in the Actor's prompt.
+
+
+def render_block(form: Form, value: Value, *, can_write: bool) -> str:
+    """Render the block.
+
+    Args:
+        form: The form of the memory.
+        value: What it holds.
+        can_write: Whether the Actor is told to keep it up to date.
+
+    Returns:
+        The text; empty where there is nothing to show and nothing can be written.
+    """
+    if not can_write:
+        return (
+            fill("working_memory", purpose="", content=escape(form.write(value))) if value else ""
+        )
+    purpose = load(f"working_memory_{'text' if isinstance(form, TemplateForm) else 'json'}")
+    content = form.write(value)
+    if not value and not isinstance(form, TemplateForm):
+        content = "{}"
+    return fill("working_memory", purpose=purpose, content=escape(content))
+
+
+def write_message(text: str) -> HumanMessage | None:
+    """Return the message that shows a block; `None` without one."""
+    return HumanMessage(text, id=MESSAGE_ID) if text else None
+
 
 VALUE_KEY = WORKING_NAME
 """The state's key of the value: what the Actor knows of it."""

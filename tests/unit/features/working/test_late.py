@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from langgraph_om.core.forms import SchemaForm, TemplateForm
-from langgraph_om.core.working import merge_late
+from langgraph_om.features.working.record import merge_late
 
 
 class Inner(BaseModel):

@@ -14,9 +14,37 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.prebuilt import ToolRuntime
 from langgraph.types import Command
 
-from langgraph_om.core.forms import Form, TemplateForm, Value
-from langgraph_om.core.working import PATCH
+from langgraph_om.core.forms import Form, TemplateForm, Value, merge
 from langgraph_om.recall.tool import part_runtime
+
+PATCH = "om_patch"
+"""The key of an update in a graph's state that is merged; any other value replaces what is there.
+"""
+
+
+def read_state_value(stored: Any) -> Value:
+    """Return the value that a channel holds; nothing for what is empty."""
+    if isinstance(stored, Mapping) and set(stored) == {PATCH}:  # the first update of a channel
+        stored = merge(None, stored[PATCH])
+    return stored or None
+
+
+def fold_state_value(stored: Any, update: Any) -> Any:
+    """Reduce a channel: a marked update is merged, anything else replaces."""
+    if isinstance(update, Mapping) and set(update) == {PATCH}:
+        return merge(read_state_value(stored), update[PATCH]) or {}
+    return update
+
+
+Stored = dict[str, Any] | str
+"""What a channel of the state holds: a JSON object, a text, or an empty one of both."""
+
+
+def take_last(former: str, update: str) -> str:
+    """Replace the block; hooks and nodes of one superstep may both write it."""
+    del former
+    return update
+
 
 UPDATE_TOOL: Final = "update_working_memory"
 """The tool's name."""

@@ -1,31 +1,30 @@
-"""The form of a working memory: a template in Markdown, or a schema for JSON."""
+"""A working memory in a record, where the Observer keeps it: what is known, and what is new.
+
+An observation finds out what changes in it. That waits in the record, which is checkpointed, until
+a step of a run writes it to where the memory is kept.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, Literal, NotRequired, cast
 
-from langchain_core.messages import HumanMessage
+from typing_extensions import TypedDict
 
-from langgraph_om.core.content.message_keys import WORKING_ID
-from langgraph_om.core.content.text import escape
+from langgraph_om.core.additions import Additions, Advice, ShownValue
 from langgraph_om.core.forms import (
-    MAX_CHARACTERS,
     Form,
     InvalidError,
     Path,
-    SchemaForm,
-    TemplateForm,
     Value,
     find_at,
     find_conflicts,
     merge,
     write_path,
 )
-from langgraph_om.core.prompts import fill, load
-from langgraph_om.core.wire import Chunk, MemoryRecord, ObservedWorking, WorkingRead, WorkingUpdate
-from langgraph_om.errors import ConfigurationError
+from langgraph_om.core.page.html import count
+from langgraph_om.core.wire import Chunk, MemoryRecord, Opened, ThreadDeleted
 
 NAME = "working"
 """The feature's name, under which an observation has its entries."""
@@ -33,59 +32,69 @@ NAME = "working"
 WORKING_NAME = "working_memory"
 """Its name where the Observer is asked about it, and where its changes are told."""
 
-# --- In a graph's state --------------------------------------------------------------------------
+MESSAGE_ID: Final = "om-working-memory"
+"""Id of the message that shows the Actor the memory."""
 
-PATCH = "om_patch"
-"""The key of an update in a graph's state that is merged; any other value replaces what is there.
-"""
-
-
-def read_state_value(stored: Any) -> Value:
-    """Return the value that a channel holds; nothing for what is empty."""
-    if isinstance(stored, Mapping) and set(stored) == {PATCH}:  # the first update of a channel
-        stored = merge(None, stored[PATCH])
-    return stored or None
+TAG: Final = "working-memory"
+"""Name of the tag around it."""
 
 
-def fold_state_value(stored: Any, update: Any) -> Any:
-    """Reduce a channel: a marked update is merged, anything else replaces."""
-    if isinstance(update, Mapping) and set(update) == {PATCH}:
-        return merge(read_state_value(stored), update[PATCH]) or {}
-    return update
+_MANY_WAITING: Final = 5
+"""Changes that no turn has written."""
 
 
-def choose_form(template: object, schema: Any) -> Form:
-    """Return the form that a user chose; without a choice, our own template.
+class WorkingUpdate(TypedDict):
+    """What an observation found out for the working memory, where the Observer keeps that.
 
-    Raises:
-        ConfigurationError: When both are given, or one of them cannot be used.
+    With neither a patch nor an error nothing changes in it, and a former error is over.
     """
-    if template is not None and schema is not None:
-        msg = (
-            "`template` and `schema` are both given; pass `template` for a text in Markdown, or "
-            "`schema` for JSON"
-        )
-        raise ConfigurationError(msg)
-    if schema is not None:
-        return SchemaForm(schema)
-    if template is None:
-        return TemplateForm(load("working_memory_template"))
-    if not isinstance(template, str) or not template.strip():
-        msg = f"`template` is {template!r}; pass a text in Markdown, or `schema` for JSON"
-        raise ConfigurationError(msg)
-    if len(template) > MAX_CHARACTERS:
-        msg = (
-            f"`template` has {len(template)} characters; pass one of {MAX_CHARACTERS} at most, as "
-            f"it stands in every prompt"
-        )
-        raise ConfigurationError(msg)
-    return TemplateForm(template.strip())
+
+    cycle_id: str
+    """The cycle that asked."""
+    resource_id: str | None
+    """Whose memory it is for."""
+    known: Any
+    """The value that the Observer was shown: a text, a JSON object, or `None`."""
+    patch: NotRequired[Any]
+    """The whole text, or the fields that change."""
+    error: NotRequired[str]
+    """Why it could not be told."""
 
 
-# The working memory in a record, where the Observer keeps it: what is known, and what is new.
-#
-# An observation finds out what changes in it. That waits in the record, which is checkpointed,
-# until a step of a run writes it to where the memory is kept.
+class ObservedWorking(TypedDict):
+    """The working memory as a thread knows it, where the Observer keeps that."""
+
+    resource_id: str | None
+    """Whose it is."""
+    value: Any
+    """As the newest step read it, which the Observer is shown: a text, an object, or `None`."""
+    updates: list[WorkingUpdate]
+    """What observations found since, which the next step writes."""
+    error: str | None
+    """Why what the newest observation found was not written, or not all of it."""
+
+
+class WorkingRead(TypedDict):
+    """A step has written what observations found for the working memory, and read that."""
+
+    type: Literal["working-read"]
+    resource_id: str | None
+    value: Any
+    written: list[str]
+    """The cycles whose updates are done."""
+    error: str | None
+    """Why some of them were not written."""
+
+
+class WorkingKeys(TypedDict, total=False):
+    """The key of a record."""
+
+    working: ObservedWorking
+    """Only with a working memory that the Observer keeps: missing before the first step."""
+
+
+class WorkingRecord(MemoryRecord, WorkingKeys, total=False):
+    """A record with a working memory."""
 
 
 def add_updates(record: MemoryRecord, event: Mapping[str, Any]) -> None:
@@ -97,7 +106,11 @@ def add_updates(record: MemoryRecord, event: Mapping[str, Any]) -> None:
     new = [update for update in updates if "patch" in update]
     errors = [update["error"] for update in updates if "error" in update]
     error = errors[-1] if errors else None
-    record["working"] = {**kept, "updates": [*kept["updates"], *new], "error": error}
+    cast("WorkingRecord", record)["working"] = {
+        **kept,
+        "updates": [*kept["updates"], *new],
+        "error": error,
+    }
 
 
 def note_read(record: MemoryRecord, event: WorkingRead) -> None:
@@ -105,7 +118,7 @@ def note_read(record: MemoryRecord, event: WorkingRead) -> None:
     kept = _read(record)
     left = [update for update in kept["updates"] if update["cycle_id"] not in event["written"]]
     error = event["error"] if event["written"] else kept["error"]
-    record["working"] = {
+    cast("WorkingRecord", record)["working"] = {
         "resource_id": event["resource_id"],
         "value": event["value"],
         "updates": left,
@@ -113,8 +126,22 @@ def note_read(record: MemoryRecord, event: WorkingRead) -> None:
     }
 
 
-def forget_updates(chunk: Chunk) -> Chunk:
-    """Return a chunk without what it changes in the working memory."""
+def drop_with_resource(record: MemoryRecord, event: Opened) -> None:
+    """Let go of the memory of another resource, from a thread that shared a log with it."""
+    is_shared = record["scope"] == event["scope"] == "resource"
+    if is_shared and record["resource_id"] != event["resource_id"]:
+        cast("WorkingRecord", record).pop("working", None)
+
+
+def drop_deleted(record: MemoryRecord, event: ThreadDeleted) -> None:
+    """Let go of what a deleted thread knows, and of changes that are a deleted resource's."""
+    cast("WorkingRecord", record).pop("working", None)
+    if event["of_resource"]:
+        record["chunks"] = [_forget_updates(chunk) for chunk in record["chunks"]]
+
+
+def _forget_updates(chunk: Chunk) -> Chunk:
+    """Return a chunk without what it changes."""
     found = {name: entries for name, entries in chunk.get("found", {}).items() if name != NAME}
     kept = {key: value for key, value in chunk.items() if key != "found"}
     return cast("Chunk", {**kept, "found": found} if found else kept)
@@ -160,37 +187,46 @@ def _read(record: MemoryRecord) -> ObservedWorking:
         "updates": [],
         "error": None,
     }
-    return record.get("working", blank)
+    return cast("WorkingRecord", record).get("working", blank)
 
 
-# The block of working memory in the Actor's prompt.
+def list_shown(record: MemoryRecord) -> Iterator[ShownValue]:
+    """Yield the value for the page of a memory, as it is once all that was found is written."""
+    if NAME not in record:
+        return
+    waiting, error = len(find_unwritten(record, record["resource_id"])), _read(record)["error"]
+    notes = [f"{count(waiting, 'change')} found, written by the next turn"] if waiting else []
+    notes += [f"not all of the newest change was taken: {error}"] if error else []
+    yield ShownValue("working memory", find_known(record), tuple(notes))
 
 
-def render_block(form: Form, value: Value, *, can_write: bool) -> str:
-    """Render the block.
-
-    Args:
-        form: The form of the memory.
-        value: What it holds.
-        can_write: Whether the Actor is told to keep it up to date.
-
-    Returns:
-        The text; empty where there is nothing to show and nothing can be written.
-    """
-    if not can_write:
-        return (
-            fill("working_memory", purpose="", content=escape(form.write(value))) if value else ""
+def list_advice(record: MemoryRecord) -> Iterator[Advice]:
+    """Yield what to do about changes that were not written."""
+    kept = _read(record)
+    if kept["error"]:
+        yield Advice(
+            "working-memory",
+            f"the newest change of the working memory was not taken, or not all of it: "
+            f"{kept['error']}",
         )
-    purpose = load(f"working_memory_{'text' if isinstance(form, TemplateForm) else 'json'}")
-    content = form.write(value)
-    if not value and not isinstance(form, TemplateForm):
-        content = "{}"
-    return fill("working_memory", purpose=purpose, content=escape(content))
+    waiting = len(find_unwritten(record, record["resource_id"]))
+    if waiting >= _MANY_WAITING:
+        yield Advice(
+            "working-memory",
+            f"{waiting} changes of the working memory wait to be written. Each turn writes them: "
+            f"see that turns run with this memory, and that the store answers",
+        )
 
 
-def write_message(text: str) -> HumanMessage | None:
-    """Return the message that shows a block; `None` without one."""
-    return HumanMessage(text, id=WORKING_ID) if text else None
+ADDITIONS: Final = Additions(
+    keys=WorkingKeys,
+    reducers={"working-read": note_read},
+    beside={"observed": add_updates, "opened": drop_with_resource, "deleted": drop_deleted},
+    shown=list_shown,
+    advice=list_advice,
+    message_ids=(MESSAGE_ID,),
+    tags=(TAG,),
+)
 
 
 # Merge an update into a value that somebody else has changed since its writer was shown it.

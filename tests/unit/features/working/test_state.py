@@ -6,7 +6,7 @@ from typing import Any
 
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.working import find_known, find_unwritten
+from langgraph_om.features.working.record import find_known, find_unwritten
 
 
 def update(number: int, user: str = "ana", **patch: Any) -> Any:

@@ -31,9 +31,8 @@ from langgraph_om.core.forms import (
     merge,
     write_path,
 )
-from langgraph_om.core.wire import WorkingUpdate
-from langgraph_om.core.working import Joined, join_updates
 from langgraph_om.errors import ConfigurationError
+from langgraph_om.features.working.record import Joined, WorkingUpdate, join_updates
 
 ROOT: Final = "langgraph_om"
 """What everything of this package in a store stands under, and then the resource."""
@@ -157,10 +156,28 @@ def put_stored(form: Form, store: BaseStore, resource_id: str, value: Value) -> 
         _write(store, namespace, _read_leaves(store, namespace), value)
 
 
+def delete_stored(store: BaseStore, resource_id: str) -> None:
+    """Delete all that is kept of a resource, in either form."""
+    for kind in _KINDS:
+        namespace = _build_namespace(kind, resource_id)
+        with _locks.of(namespace):
+            items = _search(store, namespace)
+            if items:
+                store.batch([PutOp(namespace, item.key, None) for item in items])
+
+
+_KINDS: Final = ("working-text", "working-json")
+"""What the namespaces of texts and of JSON end with."""
+
+
 def build_namespace(form: Form, resource_id: str) -> Namespace:
-    """Return where a resource's memory is kept; the id is hashed, as stores allow no dots in it."""
+    """Return where a resource's memory is kept."""
+    return _build_namespace(_KINDS[not isinstance(form, TemplateForm)], resource_id)
+
+
+def _build_namespace(kind: str, resource_id: str) -> Namespace:
+    """Return a namespace; the id is hashed, as stores allow no dots in it."""
     name = resource_id.encode("utf-8", "surrogatepass")
-    kind = "working-text" if isinstance(form, TemplateForm) else "working-json"
     return (ROOT, hashlib.blake2b(name, digest_size=16).hexdigest(), kind)
 
 
